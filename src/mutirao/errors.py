@@ -1,0 +1,74 @@
+"""Every error Mutirão raises, as one tree: `except MutiraoError` catches them all.
+
+Each message says what was found, what was expected and what to do. Errors that stand for a
+wrong value or type also derive from `ValueError`, `TypeError` or `LookupError`, so that code
+which knows nothing of Mutirão treats them properly.
+"""
+
+
+class MutiraoError(Exception):
+    """The root of the tree."""
+
+
+class ConfigurationError(MutiraoError):
+    """The application or a command was set up wrongly: a URL, an option, a `module:attribute`."""
+
+
+class MissingDriver(ConfigurationError):
+    """The database's driver is not installed; the message names the extra that brings it."""
+
+
+class InvalidJob(MutiraoError, ValueError):
+    """A job that must not be written: an option out of range, a payload too large."""
+
+
+class InvalidArguments(InvalidJob, TypeError):
+    """Arguments that do not fit the handler's signature or its annotated types."""
+
+
+class InvalidTask(MutiraoError, TypeError):
+    """A function that cannot be registered as a task, or a task registered twice."""
+
+
+class UnsupportedConnection(MutiraoError, TypeError):
+    """`conn=` was given something that is none of the accepted connections and sessions."""
+
+
+class UnknownTask(MutiraoError, LookupError):
+    """No task of that name is registered in this application."""
+
+
+class UnknownJob(MutiraoError, LookupError):
+    """No job has that id."""
+
+
+class WrongState(MutiraoError):
+    """The job exists, but what was asked is not possible in the state it is in."""
+
+
+class StaleRun(MutiraoError):
+    """The job was taken from this attempt (rescued, timed out, cancelled); nothing was written."""
+
+
+class AttemptTimeout(MutiraoError, TimeoutError):
+    """An attempt ran longer than its timeout."""
+
+
+class StoreUnavailable(MutiraoError):
+    """The database cannot be reached now; workers wait and try again."""
+
+
+class SchemaError(MutiraoError):
+    """The database's schema is not the one this version of Mutirão works with."""
+
+
+class SchemaMissing(SchemaError):
+    """The database has no Mutirão tables: run `mutirao migrate`."""
+
+
+class SchemaTooOld(SchemaError):
+    """The tables are older than the code: run `mutirao migrate`."""
+
+
+class SchemaTooNew(SchemaError):
+    """The tables are newer than the code: upgrade the package."""

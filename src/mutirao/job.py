@@ -1,0 +1,334 @@
+"""The frozen values that jobs are made of, from the asking to the history.
+
+`NewJob` is what is asked, `Claim` what a worker took, `Outcome` how an attempt ended,
+`Settlement` an outcome on its way to the store, `JobRecord` what people see afterwards, and
+`Job` what a handler is given of the job it runs.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+    from sqlalchemy.orm import Session
+
+    from mutirao.ports import Transaction
+
+DEFAULT_QUEUE = "default"
+MAX_QUEUE_NAME = 100
+MAX_TASK_NAME = 200
+MAX_KEY = 200
+MAX_ERROR_TEXT = 8_000  # characters kept of an error, the head and the tail of it
+MAX_PAYLOAD = 1 << 20  # bytes of JSON
+MIN_PRIORITY, MAX_PRIORITY = -32_768, 32_767  # a 16-bit integer in every database
+
+
+class JobState(StrEnum):
+    """The state of a job as people see it; told from the tables and the clock, never stored."""
+
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+class OutcomeKind(StrEnum):
+    """How an attempt ended; the word stored in `mutirao_attempt.outcome`."""
+
+    SUCCEEDED = "succeeded"
+    RETRIED = "retried"  # failed, and waits for its next attempt
+    SNOOZED = "snoozed"  # asked to be called later; not counted as an attempt
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    LOST = "lost"  # its worker vanished
+    RELEASED = "released"  # interrupted by a shutdown; not counted as an attempt
+
+    @property
+    def final(self) -> bool:
+        """Whether the job leaves the live table with this outcome."""
+        return self in FINAL_OUTCOMES
+
+
+FINAL_OUTCOMES = frozenset({OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED})
+UNCOUNTED_OUTCOMES = frozenset({OutcomeKind.SNOOZED, OutcomeKind.RELEASED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """What is asked: one call of a task, checked and ready to be written.
+
+    `args` is the JSON object of the arguments by name, as text. At most one of `run_at` (aware)
+    and `delay` (seconds, counted on the database's clock) is given; neither means now.
+    `max_attempts` and `timeout` (seconds) are None where the task's own settings apply.
+    """
+
+    task: str
+    args: str = "{}"
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    run_at: datetime | None = None
+    delay: float | None = None
+    max_attempts: int | None = None
+    timeout: float | None = None
+    key: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    traceparent: str | None = None
+    redrive_of: int | None = None
+    on_dead_of: int | None = None
+
+
+class Lane(NamedTuple):
+    """A lane and the lower bound to read it from: no waiting job is expected before it.
+
+    The bound is the pair (`run_at`, `id`), the order inside a lane. Remembering it keeps a claim
+    from walking again over the dead index entries that a long snapshot holds in place.
+    """
+
+    queue: str
+    priority: int
+    run_at: datetime
+    id: int
+
+
+class LaneHead(NamedTuple):
+    """A lane with its earliest waiting job, and the seconds until that is due (<= 0: it is)."""
+
+    lane: Lane
+    due_in: float
+
+
+class Claim(NamedTuple):
+    """A job taken by a worker, with the run that proves it. Field order is the claim's columns."""
+
+    id: int
+    run: int
+    attempt: int
+    task: str
+    args: str
+    queue: str
+    priority: int
+    run_at: datetime
+    enqueued_at: datetime
+    max_attempts: int | None
+    timeout: float | None
+    key: str | None
+    tags: str | None  # JSON array
+    metadata: str | None  # JSON object
+    traceparent: str | None
+    redrive_of: int | None
+    on_dead_of: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The job a handler runs, injected where its first parameter is annotated `Job`.
+
+    `attempt` counts from 1; `run` is the fence. `max_attempts` and `timeout` (seconds) are the
+    ones in force. `args` are the arguments by name, as they came from the store.
+    """
+
+    id: int
+    run: int
+    attempt: int
+    task: str
+    queue: str
+    priority: int
+    run_at: datetime
+    enqueued_at: datetime
+    max_attempts: int
+    timeout: float | None
+    args: Mapping[str, Any]
+    key: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    traceparent: str | None = None
+    redrive_of: int | None = None
+    on_dead_of: int | None = None
+    _begin: Callable[["Job", bool], "Transaction[Any, Any]"] = field(repr=False, compare=False)
+
+    @overload
+    def transaction(
+        self, *, session: Literal[True] = True
+    ) -> "Transaction[Session, AsyncSession]": ...
+    @overload
+    def transaction(
+        self, *, session: Literal[False]
+    ) -> "Transaction[Connection, AsyncConnection]": ...
+    def transaction(self, *, session: bool = True) -> "Transaction[Any, Any]":
+        """Open a transaction whose commit also completes this job.
+
+        `async with` in a coroutine gives SQLAlchemy's `AsyncSession` (with `session=False` an
+        `AsyncConnection`), `with` in a plain handler a `Session` (`Connection`). Writes, jobs
+        enqueued through it and the job's success land in one commit, or none of them does.
+
+        Raises:
+            StaleRun: on leaving the block, when the job was taken from this attempt meanwhile;
+                everything is rolled back.
+            WrongState: where the handler runs in another process, or the job is already settled.
+        """
+        return self._begin(self, session)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt ended. `after` (seconds) or `at` say when a job that stays runs again."""
+
+    kind: OutcomeKind
+    after: float | None = None
+    at: datetime | None = None
+    error_type: str | None = None
+    error: str | None = None
+
+
+SUCCEEDED = Outcome(OutcomeKind.SUCCEEDED)
+
+
+class Settlement(NamedTuple):
+    """An outcome on its way to the store.
+
+    `started_ago` and `finished_ago` are seconds before the write, so that history is told in the
+    database's time whatever the worker's clock shows. `follow_up` is enqueued in the same
+    transaction, only if the settlement was not stale.
+    """
+
+    id: int
+    run: int
+    outcome: Outcome
+    started_ago: float = 0.0
+    finished_ago: float = 0.0
+    follow_up: NewJob | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWorker:
+    """What a worker says of itself when it registers. `queues` None: it serves all of them."""
+
+    name: str
+    host: str
+    pid: int
+    queues: tuple[str, ...] | None
+    concurrency: int
+    version: str
+
+
+class Beat(NamedTuple):
+    """What a heartbeat learned: whether the worker is still registered, and what to cancel."""
+
+    alive: bool
+    cancelled: tuple[tuple[int, int], ...]  # (job id, run)
+
+
+class Wake(NamedTuple):
+    """A wake-up. With a lane: a job at `run_at` appeared there. Without: look everywhere."""
+
+    queue: str | None = None
+    priority: int = 0
+    run_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadJob:
+    """What an `on_dead` handler receives: the job that died, and why."""
+
+    id: int
+    task: str
+    queue: str
+    args: dict[str, Any]
+    attempts: int
+    error_type: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """One row of history: one execution of a job."""
+
+    attempt: int
+    run: int
+    worker: int | None
+    outcome: OutcomeKind
+    started_at: datetime
+    finished_at: datetime
+    error_type: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """A job as people see it: what was asked, where it stands, and all its attempts if wanted."""
+
+    id: int
+    task: str
+    args: dict[str, Any]
+    queue: str
+    priority: int
+    state: JobState
+    attempt: int
+    max_attempts: int | None
+    timeout: float | None
+    run_at: datetime
+    enqueued_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    worker: int | None
+    error_type: str | None
+    error: str | None
+    key: str | None
+    tags: tuple[str, ...]
+    metadata: Mapping[str, Any]
+    traceparent: str | None
+    redrive_of: int | None
+    on_dead_of: int | None
+    attempts: tuple[AttemptRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs a listing, a cancel or a redrive is about; what is left None does not narrow."""
+
+    ids: tuple[int, ...] | None = None
+    state: JobState | None = None
+    queue: str | None = None
+    task: str | None = None
+    tag: str | None = None
+    error_type: str | None = None
+    before: datetime | None = None  # enqueued before
+    after: datetime | None = None  # enqueued at or after
+    limit: int | None = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCount:
+    """How many jobs of a queue are in a state, and since when the oldest has been."""
+
+    queue: str
+    state: JobState
+    jobs: int
+    oldest_age: float | None  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRecord:
+    """A registered worker and how many jobs it holds."""
+
+    id: int
+    name: str
+    host: str
+    pid: int
+    queues: tuple[str, ...] | None
+    concurrency: int
+    version: str
+    started_at: datetime
+    beat_at: datetime
+    expires_at: datetime
+    alive: bool
+    listening: bool
+    stuck: int
+    running: int

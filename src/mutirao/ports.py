@@ -1,0 +1,259 @@
+"""What the engine needs of the world, as protocols with their contracts.
+
+A backend implements these and passes the suites in `mutirao.testing.conformance`; the engine
+knows nothing else of it. Times: where a method takes `now`, None means the database's own clock,
+which is what production uses; tests pass an aware datetime. All lengths of time are seconds.
+"""
+
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from mutirao.job import (
+    Beat,
+    Claim,
+    Job,
+    JobFilter,
+    JobRecord,
+    Lane,
+    LaneHead,
+    NewJob,
+    NewWorker,
+    OutcomeKind,
+    QueueCount,
+    Settlement,
+    Wake,
+    WorkerRecord,
+)
+
+Sync = TypeVar("Sync", covariant=True)
+Async = TypeVar("Async", covariant=True)
+
+
+class Transaction(
+    AbstractContextManager[Sync, None], AbstractAsyncContextManager[Async, None], Protocol
+):
+    """What `job.transaction()` gives: to be entered with `with` or `async with`, once."""
+
+
+class Intake(Protocol):
+    """How jobs get in. Both faces write the same; neither commits a caller's transaction."""
+
+    def enqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
+        """Write jobs and return their ids, in order.
+
+        With `conn`, inside the caller's transaction: visible to others when the caller commits,
+        gone when it rolls back (savepoints included); the connection is left as it was found.
+        Without, in a short transaction of its own. Either all of `jobs` are written or none.
+        Idle workers that listen are woken at commit, with one notification at most a call.
+        Streams: memory does not grow with the number of jobs, but for the ids.
+
+        Raises:
+            UnsupportedConnection: `conn` is not one of the accepted kinds, or is asynchronous.
+        """
+        ...
+
+    async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
+        """As `enqueue`, for asynchronous connections and sessions."""
+        ...
+
+
+class Store(Intake, Protocol):
+    """The system of record, as workers use it."""
+
+    async def check(self) -> None:
+        """Raise SchemaMissing, SchemaTooOld or SchemaTooNew if the tables do not fit the code."""
+        ...
+
+    async def close(self) -> None:
+        """Give back every connection. Safe to call twice; the store opens again when used."""
+        ...
+
+    # Workers and their liveness.
+
+    async def register(
+        self, worker: NewWorker, *, expiry: float, now: datetime | None = None
+    ) -> int:
+        """Add a worker, alive for `expiry` seconds and listening; return its id (never reused)."""
+        ...
+
+    async def beat(
+        self, worker: int, *, expiry: float, stuck: int = 0, now: datetime | None = None
+    ) -> Beat:
+        """Prolong a worker's life and report its stuck slots.
+
+        Returns whether it is still registered (False: its jobs have been rescued) and which of
+        its running jobs somebody asked to cancel.
+        """
+        ...
+
+    async def listen(self, worker: int, listening: bool) -> None:
+        """Say whether this worker wants to be notified of new jobs; only idle workers do."""
+        ...
+
+    async def retire(self, worker: int) -> None:
+        """Remove a worker that has ended. Jobs it still holds are given back, unattempted."""
+        ...
+
+    # The way of a job through a worker.
+
+    async def lanes(
+        self, queues: Collection[str] | None, *, now: datetime | None = None
+    ) -> list[LaneHead]:
+        """Return every lane that has waiting jobs, with its true lower bound.
+
+        Only those of `queues` unless None. Ordered by priority, then queue.
+        """
+        ...
+
+    async def claim(
+        self,
+        worker: int,
+        lanes: Sequence[Lane],
+        limit: int,
+        *,
+        without: Collection[str] = (),
+        now: datetime | None = None,
+    ) -> list[Claim]:
+        """Take up to `limit` due jobs for a worker, exclusively, and return them.
+
+        Reads the lanes in the order given, each from its lower bound, in (run_at, id) order;
+        jobs that another claim is taking at this moment are passed over, never waited for.
+        Jobs of tasks named in `without` are left alone. Each claim adds one to the job's `run`
+        and `attempt`. Returned in the order of the lanes, then (run_at, id).
+        """
+        ...
+
+    async def settle(
+        self, worker: int, settlements: Sequence[Settlement], *, now: datetime | None = None
+    ) -> set[int]:
+        """Write the outcomes of attempts and return the ids of the jobs that were settled.
+
+        A settlement whose run is not the job's current one is stale: it writes nothing (its
+        follow-up neither) and its id is not returned. Each settlement appends one attempt row.
+        Final outcomes remove the job from the live table; `retried`, `snoozed` and `released`
+        make it wait again until `outcome.at`, or `after` seconds from now; the last two give the
+        attempt back. All in one transaction.
+        """
+        ...
+
+    async def release(self, jobs: Sequence[tuple[int, int]]) -> set[int]:
+        """Give back claimed jobs (id, run) that were never started; no attempt, no history.
+
+        They keep their place in the lane. Returns the ids given back; stale ones are left out.
+        """
+        ...
+
+    # Housekeeping. Any worker may call these; the leases keep them from working at once.
+
+    async def lease(
+        self, duty: str, worker: int, *, ttl: float, every: float, now: datetime | None = None
+    ) -> bool:
+        """Try to become the one who does `duty` now.
+
+        True if nobody else holds it (a holder's lease ends `ttl` seconds after it was taken) and
+        it was last taken at least `every` seconds ago.
+        """
+        ...
+
+    async def rescue(self, *, now: datetime | None = None) -> list[tuple[int, int]]:
+        """Remove workers whose heartbeat expired and make their jobs wait again.
+
+        Each of their jobs gets an attempt with outcome `lost` and a new run, so that the vanished
+        worker, should it come back, can settle nothing. The attempt stays counted; the job keeps
+        its place in the lane and is ready at once, out of attempts or not: whoever claims it
+        next decides about that. Returns (job id, new run). Idle workers are woken.
+        """
+        ...
+
+    async def prune(
+        self, outcome: OutcomeKind, before: float, limit: int, *, now: datetime | None = None
+    ) -> int:
+        """Delete jobs that ended with `outcome` more than `before` seconds ago, all attempts too.
+
+        At most `limit` jobs, oldest first; returns how many. Live jobs are never touched. A job
+        whose last attempt was `lost` on the way to being dead has its own `dead` row.
+        """
+        ...
+
+    async def refresh_statistics(self) -> None:
+        """Bring the query planner's statistics up to date."""
+        ...
+
+    # What handlers, people and dashboards ask for.
+
+    def transaction(
+        self, job: Job, worker: int, *, session: bool, settled: "Settled"
+    ) -> Transaction[Any, Any]:
+        """Open what `job.transaction()` promises; `settled.mark()` is called after the commit."""
+        ...
+
+    async def jobs(self, which: JobFilter, *, now: datetime | None = None) -> list[JobRecord]:
+        """List jobs, newest first, without their attempts."""
+        ...
+
+    async def job(self, id: int, *, now: datetime | None = None) -> JobRecord:
+        """Return one job with all its attempts. Raises UnknownJob."""
+        ...
+
+    async def counts(self, *, now: datetime | None = None) -> list[QueueCount]:
+        """Count the jobs of every queue by state, finished ones included."""
+        ...
+
+    async def workers(self, *, now: datetime | None = None) -> list[WorkerRecord]:
+        """List the registered workers, alive or not, and how many jobs each holds."""
+        ...
+
+    async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
+        """Cancel live jobs; return their ids.
+
+        A waiting one is finished at once with outcome `cancelled`; a running one is flagged, and
+        its worker is told with its next heartbeat.
+        """
+        ...
+
+    async def hurry(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
+        """Make waiting jobs due now, whatever their `run_at`; return their ids."""
+        ...
+
+    async def redrive(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
+        """Enqueue dead jobs again as new jobs with `redrive_of` set; return the new ids.
+
+        The dead job stays in history. One that was redriven already is passed over, unless it is
+        named in `which.ids`.
+        """
+        ...
+
+    async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
+        """Count waiting jobs by task, for tasks not in `known`."""
+        ...
+
+
+class Settled(Protocol):
+    """Where a transaction reports that its commit has completed the job."""
+
+    def mark(self) -> None:
+        """Called once, after the commit succeeded."""
+        ...
+
+
+class Notifier(Protocol):
+    """A wake-up; may save latency, never a job. The worker polls anyway."""
+
+    def listen(self) -> AsyncIterator[Wake]:
+        """Yield a wake for every notification until the iterator is closed.
+
+        Opens its own connection. When that breaks, raises StoreUnavailable; the caller listens
+        again. Yields one Wake() without a lane as soon as it listens, because jobs may have
+        arrived before.
+        """
+        ...
+
+
+class Clock(Protocol):
+    """The time inside one process; never compared with another machine's."""
+
+    def monotonic(self) -> float:
+        """Seconds that only grow."""
+        ...
