@@ -1,0 +1,65 @@
+# Each environment remembers in stamp files what was installed, so that a second run needs no network.
+VENV     := .venv
+BIN      := $(VENV)/bin
+SOURCES  := src tests $(wildcard benchmarks examples)
+ARGS     :=
+DATABASE :=
+
+.DEFAULT_GOAL := help
+.PHONY: help venv test check format demo chaos bench clean
+
+help:  ## show this
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+venv: $(VENV)/.dev  ## build .venv, for development
+
+test: $(VENV)/.dev .venv-oldest/.dev  ## run every test on the oldest and the newest Python found (ARGS="-k name")
+	@echo "== The oldest Python >= 3.11 found here: $$(.venv-oldest/bin/python --version)"
+	.venv-oldest/bin/python -m pytest -q $(ARGS)
+	@echo "== The newest Python found here: $$($(BIN)/python --version)"
+	@if [ "$$($(BIN)/python -VV)" = "$$(.venv-oldest/bin/python -VV)" ]; then \
+		echo "It is the same one, and the tests have run on it."; \
+	else \
+		set -x; $(BIN)/python -m pytest -q $(ARGS); \
+	fi
+
+check: $(VENV)/.dev  ## lint, formatting, types, and who imports whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev  ## fix lint and formatting
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+demo: $(VENV)/$(if $(DATABASE),.postgresql,.core)  ## show the promise being kept, on SQLite or on DATABASE=postgresql+psycopg://…
+	@$(BIN)/python examples/shop/demo.py $(DATABASE)
+
+chaos: $(VENV)/.dev  ## kill workers and crash the server under load, and count
+	$(BIN)/python -m tests.acceptance.chaos $(ARGS)
+
+bench: $(VENV)/.dev  ## measure how fast one worker drains PostgreSQL
+	$(BIN)/python benchmarks/drain.py $(ARGS)
+
+clean:  ## remove the environments and the caches
+	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist
+
+.venv/bin/python:
+	python=$$(scripts/find-python newest) && $$python -m venv .venv
+
+.venv-oldest/bin/python:
+	python=$$(scripts/find-python oldest) && $$python -m venv .venv-oldest
+
+%/.core: pyproject.toml | %/bin/python
+	$*/bin/python -m pip install -q -e .
+	@touch $@
+
+%/.postgresql: pyproject.toml | %/bin/python
+	$*/bin/python -m pip install -q -e '.[postgresql]'
+	@touch $@ $*/.core
+
+%/.dev: pyproject.toml | %/bin/python
+	$*/bin/python -m pip install -q --upgrade 'pip>=25.1'
+	$*/bin/python -m pip install -q -e '.[postgresql,asyncpg,psycopg2]' --group dev
+	@touch $@ $*/.core $*/.postgresql

@@ -1,0 +1,83 @@
+"""The databases that tests run against: real ones, a fresh one for each test.
+
+Each is made from a template that was migrated once, so that a test pays for a copy and no more.
+A missing server is an error, never a reason to skip.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.postgresql import PostgresServer
+
+DATABASES = ["sqlite", "postgresql"]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """The session's server. Its data need not survive a power cut, only what the tests do to it."""
+    settings = {"fsync": "off", "full_page_writes": "off", "max_connections": "200"}
+    with PostgresServer(settings) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres: PostgresServer) -> str:
+    """The name of a database with Mutirão's tables, to create others from. Do not connect to it."""
+    from mutirao.sql import migrations
+
+    name = postgres.create_database()
+    migrations.upgrade(postgres.url(name))
+    return name
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite file with Mutirão's tables, to be copied. Do not open it."""
+    from mutirao.sql import migrations
+
+    path = tmp_path_factory.mktemp("migrated") / "mutirao.db"
+    migrations.upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def postgresql_url(postgres: PostgresServer) -> Iterator[str]:
+    """The URL (psycopg) of an empty PostgreSQL database."""
+    with postgres.database() as name:
+        yield postgres.url(name)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """The URL of an SQLite file that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'mutirao.db'}"
+
+
+@pytest.fixture
+def migrated_postgresql_url(postgres: PostgresServer, migrated_template: str) -> Iterator[str]:
+    """The URL (psycopg) of a PostgreSQL database with Mutirão's tables, and nothing in them."""
+    with postgres.database(migrated_template) as name:
+        yield postgres.url(name)
+
+
+@pytest.fixture
+def migrated_sqlite_url(migrated_file: Path, tmp_path: Path) -> str:
+    """The URL of an SQLite file with Mutirão's tables, and nothing in them."""
+    return f"sqlite:///{shutil.copy(migrated_file, tmp_path / 'mutirao.db')}"
+
+
+@pytest.fixture(params=DATABASES)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database, once on each database that Mutirão supports."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture(params=DATABASES)
+def migrated_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a database with Mutirão's tables, once on each that Mutirão supports."""
+    return str(request.getfixturevalue(f"migrated_{request.param}_url"))

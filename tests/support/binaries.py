@@ -1,0 +1,113 @@
+"""Where PostgreSQL's server programs are, and how to get them where there are none.
+
+The tests need a real server. They look where distributions put one, and where there is none they
+install Debian's, if they may.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+OLDEST_SERVED = 14
+"""The oldest major version of PostgreSQL that Mutirão supports."""
+
+_NO_CLUSTER = Path("/etc/postgresql-common/createcluster.d/mutirao-tests.conf")
+
+
+class ServerNotFound(Exception):
+    """No PostgreSQL server of a supported version is installed; the message says how to get one."""
+
+
+def find_server() -> Path:
+    """Return the directory of the server programs, installing them where that is possible.
+
+    Raises `ServerNotFound`, with the command to run, where there is none and none can be installed.
+    """
+    found = next(_supported(), None)
+    if found is None and _may_install():
+        _install_from_debian()
+        found = next(_supported(), None)
+    if found is None:
+        raise ServerNotFound(
+            f"The tests need the server programs of PostgreSQL {OLDEST_SERVED} or newer (initdb and"
+            f" postgres), and found none in PATH nor in the usual places. Run: {_command_to_run()}"
+        )
+    return found
+
+
+def major_version(directory: Path) -> int:
+    """Return the major version of the server programs in `directory`."""
+    said = subprocess.run(
+        [directory / "postgres", "--version"], check=True, capture_output=True, text=True
+    ).stdout
+    number = re.search(r"\d+", said)
+    if number is None:
+        raise ServerNotFound(f"{directory / 'postgres'} --version said {said!r}, not its version.")
+    return int(number[0])
+
+
+def _supported() -> Iterator[Path]:
+    for directory in _candidates():
+        complete = (directory / "initdb").is_file() and (directory / "postgres").is_file()
+        if complete and major_version(directory) >= OLDEST_SERVED:
+            yield directory
+
+
+def _candidates() -> Iterator[Path]:
+    on_path = shutil.which("initdb")
+    if on_path:
+        yield Path(on_path).resolve().parent
+    if shutil.which("pg_config"):
+        told = subprocess.run(
+            ["pg_config", "--bindir"], check=False, capture_output=True, text=True
+        )
+        yield Path(told.stdout.strip())
+    for root, pattern in (
+        ("/usr/lib/postgresql", "*/bin"),
+        ("/usr", "pgsql-*/bin"),
+        ("/usr/local", "pgsql/bin"),
+        ("/opt/homebrew/opt", "postgresql*/bin"),
+        ("/usr/local/opt", "postgresql*/bin"),
+        ("/Applications/Postgres.app/Contents/Versions", "*/bin"),
+    ):
+        yield from sorted(Path(root).glob(pattern), key=_number_in, reverse=True)
+
+
+def _number_in(directory: Path) -> int:
+    digits = re.findall(r"\d+", str(directory))
+    return int(digits[-1]) if digits else 0
+
+
+def _may_install() -> bool:
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def _install_from_debian() -> None:
+    # Debian's package would create and start a cluster of its own, which nobody here asked for.
+    _NO_CLUSTER.parent.mkdir(parents=True, exist_ok=True)
+    _NO_CLUSTER.write_text("create_main_cluster = false\n")
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "update", "-q"], check=True, env=quiet)
+    subprocess.run(
+        ["apt-get", "install", "-q", "-y", "--no-install-recommends", "postgresql"],
+        check=True,
+        env=quiet,
+    )
+
+
+def _command_to_run() -> str:
+    for tool, command in (
+        ("apt-get", "sudo apt-get install -y postgresql"),
+        ("dnf", "sudo dnf install -y postgresql-server"),
+        ("brew", "brew install postgresql@17"),
+        ("apk", "sudo apk add postgresql"),
+        ("pacman", "sudo pacman -S postgresql"),
+    ):
+        if shutil.which(tool):
+            return command
+    return "your package manager's installation of PostgreSQL's server"

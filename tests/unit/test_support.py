@@ -1,0 +1,131 @@
+"""The private PostgreSQL server keeps its own promises: fresh databases, restarts, no leftovers."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from tests.support import binaries
+from tests.support.postgresql import PostgresServer, ServerFailed
+
+
+@pytest.fixture
+def server() -> PostgresServer:
+    """A server of the test's own, not started yet."""
+    return PostgresServer({"fsync": "off"})
+
+
+def test_databases_are_fresh_and_apart(postgres: PostgresServer) -> None:
+    """What is written to one database is not seen in another, and is gone with it."""
+    with postgres.database() as one, postgres.database() as other:
+        with postgres.connect(one) as connection:
+            connection.execute("create table thing ()")
+        with postgres.connect(other) as connection:
+            assert connection.execute("select to_regclass('thing')").fetchone() == (None,)
+    with pytest.raises(psycopg.OperationalError, match="does not exist"):
+        postgres.connect(one)
+
+
+def test_a_database_starts_as_its_template(postgres: PostgresServer) -> None:
+    """A database made from another one holds what that one held."""
+    with postgres.database() as template:
+        with postgres.connect(template) as connection:
+            connection.execute("create table thing as select 7 as number")
+        with postgres.database(template) as copy, postgres.connect(copy) as connection:
+            assert connection.execute("select number from thing").fetchone() == (7,)
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg", None])
+def test_the_url_names_driver_and_database(postgres: PostgresServer, driver: str | None) -> None:
+    """The URL is one that SQLAlchemy reads, and that libpq reads where no driver is named."""
+    url = make_url(postgres.url("shop", driver))
+    assert url.drivername == (f"postgresql+{driver}" if driver else "postgresql")
+    assert (url.host, url.port, url.database) == ("127.0.0.1", postgres.port, "shop")
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_restart_keeps_port_and_committed_data(server: PostgresServer, mode: str) -> None:
+    """Clients find the server where it was, with what was committed, under another process id."""
+    with server:
+        before = (server.url(), server.pid)
+        with server.connect() as connection:
+            connection.execute("create table thing as select 7 as number")
+            server.restart("immediate" if mode == "immediate" else "fast")
+            with pytest.raises(psycopg.OperationalError):
+                connection.execute("select 1")
+        assert server.url() == before[0]
+        assert server.pid != before[1]
+        with server.connect() as connection:
+            assert connection.execute("select number from thing").fetchone() == (7,)
+
+
+def test_settings_reach_the_server(server: PostgresServer) -> None:
+    """What was asked for is set; durability is PostgreSQL's own default where nothing was asked."""
+    with server, server.connect() as connection:
+        assert connection.execute("show fsync").fetchone() == ("off",)
+        assert connection.execute("show synchronous_commit").fetchone() == ("on",)
+
+
+def test_nothing_is_left_after_close(server: PostgresServer) -> None:
+    """Closing stops the process and removes the files; closing twice is harmless."""
+    with server:
+        directory = server.directory
+    server.close()
+    assert not directory.exists()
+    with pytest.raises(ServerFailed, match="not running"):
+        _ = server.pid
+
+
+def test_a_server_that_cannot_start_says_why() -> None:
+    """The error carries the end of the server's log, and nothing is left behind."""
+    server = PostgresServer({"no_such_setting": "1"})
+    with pytest.raises(ServerFailed, match="no_such_setting"):
+        server.start()
+    with pytest.raises(ServerFailed, match="no directory"):
+        _ = server.directory
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_server_does_not_outlive_its_owner(how: signal.Signals) -> None:
+    """However the process that started it ends, the server is stopped and its files are removed."""
+    owner = subprocess.Popen(
+        [sys.executable, "-u", "-c", _OWNER], stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    directory, url = owner.stdout.readline().split()
+    with psycopg.connect(url) as connection:
+        owner.send_signal(how)
+        owner.wait(60)
+        # The watchdog holds the pipe open until it has cleaned up.
+        owner.stdout.read()
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("select 1")
+    assert not Path(directory).exists()
+    owner.stdout.close()
+
+
+_OWNER = """
+import signal
+from tests.support.postgresql import PostgresServer
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+with PostgresServer({"fsync": "off"}) as server:
+    print(server.directory, server.url(driver=None))
+    signal.pause()
+"""
+
+
+def test_a_missing_server_is_an_error_that_says_what_to_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where there is no server and none may be installed, the message holds one command."""
+    monkeypatch.setattr(binaries, "_candidates", lambda: iter(()))
+    monkeypatch.setattr(binaries, "_may_install", lambda: False)
+    monkeypatch.setattr("shutil.which", lambda tool: f"/usr/bin/{tool}")
+    with pytest.raises(binaries.ServerNotFound, match=r"Run: sudo apt-get install -y postgresql$"):
+        binaries.find_server()
