@@ -189,19 +189,19 @@ class Store(Intake, Protocol):
         """Open what `job.transaction()` promises; `settled.mark()` is called after the commit."""
         ...
 
-    async def jobs(self, which: JobFilter, *, now: datetime | None = None) -> list[JobRecord]:
+    async def jobs(self, which: JobFilter) -> list[JobRecord]:
         """List jobs, newest first, without their attempts."""
         ...
 
-    async def job(self, id: int, *, now: datetime | None = None) -> JobRecord:
+    async def job(self, id: int) -> JobRecord:
         """Return one job with all its attempts. Raises UnknownJob."""
         ...
 
-    async def counts(self, *, now: datetime | None = None) -> list[QueueCount]:
+    async def counts(self) -> list[QueueCount]:
         """Count the jobs of every queue by state, finished ones included."""
         ...
 
-    async def workers(self, *, now: datetime | None = None) -> list[WorkerRecord]:
+    async def workers(self) -> list[WorkerRecord]:
         """List the registered workers, alive or not, and how many jobs each holds."""
         ...
 
@@ -217,7 +217,7 @@ class Store(Intake, Protocol):
         """Make waiting jobs due now, whatever their `run_at`; return their ids."""
         ...
 
-    async def redrive(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
+    async def redrive(self, which: JobFilter) -> list[int]:
         """Enqueue dead jobs again as new jobs with `redrive_of` set; return the new ids.
 
         The dead job stays in history. One that was redriven already is passed over, unless it is

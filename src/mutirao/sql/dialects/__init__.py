@@ -1,0 +1,1 @@
+"""The differences between databases; nothing outside this package asks which one it is."""

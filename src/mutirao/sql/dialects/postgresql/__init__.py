@@ -1,0 +1,1 @@
+"""PostgreSQL: what is said differently there."""

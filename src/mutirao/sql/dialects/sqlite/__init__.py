@@ -1,0 +1,1 @@
+"""SQLite: what is said differently there."""
