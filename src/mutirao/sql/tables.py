@@ -1,0 +1,94 @@
+"""The tables as SQLAlchemy Core sees them, for the statements that are the same everywhere.
+
+The DDL itself is in the migrations; a test holds the two against each other.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Integer,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+)
+
+from mutirao.sql.instant import Instant
+
+metadata = MetaData()
+
+job = Table(
+    "mutirao_job",
+    metadata,
+    Column("id", BigInteger, primary_key=True),
+    Column("task", Text, nullable=False),
+    Column("args", Text, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("priority", SmallInteger, nullable=False),
+    Column("run_at", Instant, nullable=False),
+    Column("enqueued_at", Instant, nullable=False),
+    Column("max_attempts", Integer),
+    Column("timeout", Double),
+    Column("key", Text),
+    Column("tags", Text),
+    Column("metadata", Text),
+    Column("traceparent", Text),
+    Column("redrive_of", BigInteger),
+    Column("on_dead_of", BigInteger),
+)
+
+live = Table(
+    "mutirao_live",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("queue", Text, nullable=False),
+    Column("priority", SmallInteger, nullable=False),
+    Column("run_at", Instant, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("worker", BigInteger),
+    Column("claimed_at", Instant),
+    Column("cancel", Boolean, nullable=False),
+)
+
+attempt = Table(
+    "mutirao_attempt",
+    metadata,
+    Column("job", BigInteger, primary_key=True),
+    Column("run", Integer, primary_key=True),
+    Column("attempt", Integer, nullable=False),
+    Column("worker", BigInteger),
+    Column("outcome", Text, nullable=False),
+    Column("started_at", Instant, nullable=False),
+    Column("finished_at", Instant, nullable=False),
+    Column("error_type", Text),
+    Column("error", Text),
+)
+
+worker = Table(
+    "mutirao_worker",
+    metadata,
+    Column("id", BigInteger, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("queues", Text),
+    Column("concurrency", Integer, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("started_at", Instant, nullable=False),
+    Column("beat_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False),
+    Column("listening", Boolean, nullable=False),
+    Column("stuck", Integer, nullable=False),
+)
+
+duty = Table(
+    "mutirao_duty",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("worker", BigInteger, nullable=False),
+    Column("taken_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False),
+)
