@@ -17,8 +17,8 @@ test: $(VENV)/.dev .venv-oldest/.dev  ## run every test on the oldest and the ne
 	@echo "== The oldest Python >= 3.11 found here: $$(.venv-oldest/bin/python --version)"
 	.venv-oldest/bin/python -m pytest -q $(ARGS)
 	@echo "== The newest Python found here: $$($(BIN)/python --version)"
-	@if [ "$$($(BIN)/python -VV)" = "$$(.venv-oldest/bin/python -VV)" ]; then \
-		echo "It is the same one, and the tests have run on it."; \
+	@if cmp -s .venv-oldest/.dev $(VENV)/.dev; then \
+		echo "It is the same one with the same packages: its tests have run."; \
 	else \
 		set -x; $(BIN)/python -m pytest -q $(ARGS); \
 	fi
@@ -59,7 +59,10 @@ clean:  ## remove the environments and the caches
 	$*/bin/python -m pip install -q -e '.[postgresql]'
 	@touch $@ $*/.core
 
+# The oldest Python is tested with the lowest versions that pyproject.toml allows.
 %/.dev: pyproject.toml | %/bin/python
 	$*/bin/python -m pip install -q --upgrade 'pip>=25.1'
-	$*/bin/python -m pip install -q -e '.[postgresql,asyncpg,psycopg2]' --group dev
-	@touch $@ $*/.core $*/.postgresql
+	$(if $(findstring oldest,$*),$*/bin/python scripts/lowest_versions.py) > $*/constraints.txt
+	$*/bin/python -m pip install -q -e '.[postgresql,asyncpg,psycopg2]' --group dev -c $*/constraints.txt
+	@touch $*/.core $*/.postgresql
+	@($*/bin/python -VV && $*/bin/python -m pip freeze) > $@

@@ -1,0 +1,117 @@
+"""House rules that a program can check and that import-linter, ruff and mypy do not."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import import_spy
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 60
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def long_functions(source: str) -> Iterator[str]:
+    """Yield the name and length of every function of `source` that is too long."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, Function) and node.end_lineno is not None:
+            length = node.end_lineno - node.lineno + 1
+            if length > LONGEST_FUNCTION:
+                yield f"{node.name}: {length} lines"
+
+
+def names(path: Path) -> set[str]:
+    """Return every dotted name that the module at `path` uses, such as `dialect.name`."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
+
+
+def offences_of_importing(package: str, *paths: Path) -> list[str]:
+    """Import all of `package` in a process of its own; return what it did beyond importing."""
+    found = subprocess.run(
+        [sys.executable, "-B", import_spy.__file__, package],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))},
+    )
+    return found.stdout.splitlines()
+
+
+def test_files_are_short() -> None:
+    """A file past 400 lines is a sign of a missing room."""
+    lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in SOURCES}
+    assert len(lengths) > 4
+    assert {path: length for path, length in lengths.items() if length > LONGEST_FILE} == {}
+
+
+def test_functions_are_short() -> None:
+    """A function past 60 lines does more than one thing."""
+    found = {path.relative_to(ROOT): list(long_functions(path.read_text())) for path in SOURCES}
+    assert {path: functions for path, functions in found.items() if functions} == {}
+
+
+def test_a_long_function_is_noticed() -> None:
+    """The rule above can fail: sync and async, methods too, and at 61 lines, not at 60."""
+    for head in ("def f():", "async def f():"):
+        assert list(long_functions(head + "\n pass" * 59)) == []
+        assert list(long_functions(head + "\n pass" * 60)) == ["f: 61 lines"]
+
+
+def test_only_dialects_ask_which_database_it_is() -> None:
+    """Nothing outside `sql/dialects/` branches on the database."""
+    askers = [
+        path.relative_to(ROOT)
+        for path in SOURCES
+        if "dialects" not in path.parts
+        and any(name.endswith(("dialect.name", "get_backend_name")) for name in names(path))
+    ]
+    assert askers == []
+
+
+def test_no_test_is_skipped() -> None:
+    """A backend that is not there is an error; a test that does not apply is not written."""
+    skips = {"pytest.skip", "pytest.xfail", "pytest.importorskip"}
+    skips |= {f"pytest.mark.{mark}" for mark in ("skip", "skipif", "xfail")}
+    found = {path.relative_to(ROOT): names(path) & skips for path in TESTS}
+    assert len(found) > 5
+    assert {path: marks for path, marks in found.items() if marks} == {}
+
+
+def test_importing_does_nothing_else() -> None:
+    """Importing any module reads no environment, connects to nothing and writes nothing."""
+    assert offences_of_importing("mutirao") == []
+
+
+@pytest.mark.parametrize(
+    ("offence", "body"),
+    [
+        ("environment", "import os; os.environ['PATH']"),
+        ("environment", "import os; os.getenv('PATH')"),
+        ("environment", "from os import environ; 'PATH' in environ"),
+        ("environment", "import os; dict(os.environ)"),
+        ("sqlite3.connect", "import sqlite3; sqlite3.connect(':memory:').close()"),
+        ("socket.connect", "import socket; socket.socket(type=socket.SOCK_DGRAM)"
+                           ".connect(('127.0.0.1', 9))"),
+        ("write", "open(__file__ + '.log', 'w').close()"),
+    ],
+)  # fmt: skip
+def test_doing_more_than_importing_is_noticed(tmp_path: Path, offence: str, body: str) -> None:
+    """The rule above can fail, and looks into submodules."""
+    package = tmp_path / "canary"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "inner.py").write_text(body)
+    found = offences_of_importing("canary", tmp_path)
+    assert {line.split("\t")[0] for line in found} == {offence}
