@@ -1,1 +1,142 @@
-"""The schema's versions and how a database gets from one to the next."""
+"""The schema's versions and how a database gets from one to the next.
+
+Alembic, driven from here: its version table is `mutirao_version`, so an application's own
+`alembic_version` is never touched, and there is no alembic.ini and no env.py. Alembic's global
+proxies (`op`, `context`) are not used either: a revision is `upgrade(op)`, so that any thread may
+migrate.
+"""
+
+import asyncio
+from collections.abc import Callable
+from io import SEEK_END, StringIO
+from pathlib import Path
+from typing import Any
+
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import URL, Connection, Engine, create_engine, make_url
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+from mutirao.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
+from mutirao.sql.dialects.admin import admin_named, admin_of
+
+VERSION_TABLE = "mutirao_version"
+
+
+def upgrade(database: str | URL | Engine) -> None:
+    """Bring a database to the newest schema, in one transaction; safe to call again.
+
+    `database` is a URL for any driver, synchronous or not, or a synchronous engine. Any number of
+    processes may do this at once: one works, the others wait for it. An SQLite file is also put
+    in WAL mode. Call it from a thread where an event loop runs.
+
+    Raises:
+        SchemaTooNew: the database was migrated by a newer version of the package.
+        ConfigurationError: the database is of an unknown kind.
+    """
+    if isinstance(database, Engine):
+        with database.connect() as connection:
+            _upgrade(connection)
+    else:
+        _with_connection(make_url(database), _upgrade)
+
+
+def head() -> str:
+    """Return the revision that this version of the package works with."""
+    revision = _scripts().get_current_head()
+    if revision is None:
+        raise LookupError("The package holds no migrations; it was built or installed wrongly.")
+    return revision
+
+
+def current(connection: Connection) -> str | None:
+    """Return the revision a database is at; None where there are no Mutirão tables."""
+    return _context(connection).get_current_revision()
+
+
+def check(connection: Connection) -> None:
+    """Raise SchemaMissing, SchemaTooOld or SchemaTooNew unless the database is at `head()`."""
+    found, wanted = current(connection), head()
+    if found == wanted:
+        return
+    if found is None:
+        raise SchemaMissing(
+            f"The database has no Mutirão tables; revision {wanted} is needed."
+            " Run `mutirao migrate module:app`."
+        )
+    _refuse_newer(found, wanted)
+    raise SchemaTooOld(
+        f"The database's Mutirão tables are at revision {found}; this version of mutirao needs"
+        f" {wanted}. Run `mutirao migrate module:app`."
+    )
+
+
+def ddl(dialect: str) -> str:
+    """Return the SQL that makes the newest schema in an empty database, version table included.
+
+    Raises:
+        ConfigurationError: `dialect` is unknown; the message names those that are known.
+    """
+    admin = admin_named(dialect)
+    output = StringIO(admin.ddl_preface)
+    output.seek(0, SEEK_END)
+    options = {"as_sql": True, "output_buffer": output, "transactional_ddl": True}
+    context = _context(None, dialect_name=admin.name, **options)
+    with context.begin_transaction():
+        context.run_migrations(op=Operations(context))
+    return output.getvalue()
+
+
+def _upgrade(connection: Connection) -> None:
+    with admin_of(connection.dialect).migrating(connection):
+        found = current(connection)
+        if found is not None:
+            _refuse_newer(found, head())
+        context = _context(connection)
+        context.run_migrations(op=Operations(context))
+
+
+def _refuse_newer(found: str, wanted: str) -> None:
+    if found not in {script.revision for script in _scripts().walk_revisions()}:
+        raise SchemaTooNew(
+            f"The database's Mutirão tables are at revision {found}, which this version of mutirao"
+            f" does not know; it works with {wanted}. Upgrade the package to the version that"
+            " migrated the database: `pip install --upgrade mutirao`."
+        )
+
+
+def _with_connection(url: URL, function: Callable[[Connection], None]) -> None:
+    if url.get_dialect().is_async:
+        asyncio.run(_with_async_connection(url, function))
+        return
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.connect() as connection:
+        function(connection)
+
+
+async def _with_async_connection(url: URL, function: Callable[[Connection], None]) -> None:
+    engine = create_async_engine(url, poolclass=NullPool)
+    async with engine.connect() as connection:
+        await connection.run_sync(function)
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory(str(Path(__file__).parent))
+
+
+def _context(
+    connection: Connection | None, dialect_name: str = "", **options: Any
+) -> MigrationContext:
+    scripts = _scripts()
+    return MigrationContext.configure(
+        connection=connection,
+        dialect_name=dialect_name,
+        opts={
+            "version_table": VERSION_TABLE,
+            "script": scripts,
+            "fn": lambda revision, _: scripts._upgrade_revs("head", revision),
+            **options,
+        },
+    )

@@ -1,0 +1,41 @@
+"""What people and migrations ask of a database, where the databases differ.
+
+`admin_of` finds the one for a connection; what a worker does is told apart elsewhere.
+"""
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from importlib import import_module
+
+from sqlalchemy import Connection, Dialect
+
+from mutirao.errors import ConfigurationError
+
+DIALECTS = ("postgresql", "sqlite")
+
+
+class Admin(ABC):
+    """The differences between databases that migrating, looking and repairing meet."""
+
+    name: str
+    ddl_preface = ""  # what a script must say before the transaction that makes the schema
+
+    @abstractmethod
+    def migrating(self, connection: Connection) -> AbstractContextManager[None]:
+        """Open a transaction in which nobody else migrates; commit it if the block succeeds."""
+
+
+def admin_of(dialect: Dialect) -> Admin:
+    """Return what is particular to the database of `dialect`. Raises ConfigurationError."""
+    return admin_named(dialect.name)
+
+
+def admin_named(name: str) -> Admin:
+    """Return what is particular to the database called `name`. Raises ConfigurationError."""
+    if name not in DIALECTS:
+        raise ConfigurationError(
+            f"Mutirão does not know the SQL dialect {name!r}; it knows {', '.join(DIALECTS)}."
+            " Choose one of those, or a database URL that starts with one."
+        )
+    admin: Admin = import_module(f"mutirao.sql.dialects.{name}.admin").ADMIN
+    return admin

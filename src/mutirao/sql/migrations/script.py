@@ -1,0 +1,16 @@
+"""Revisions written in each database's own SQL, in a file beside them for each dialect."""
+
+from pathlib import Path
+
+from alembic.operations import Operations
+from sqlalchemy import text
+
+from mutirao.sql.dialects.admin import admin_of
+
+
+def run_sql(op: Operations, name: str) -> None:
+    """Execute `versions/<name>_<dialect>.sql`, whose statements are separated by lines `--;`."""
+    dialect = admin_of(op.get_context().dialect).name
+    path = Path(__file__).parent / "versions" / f"{name}_{dialect}.sql"
+    for statement in path.read_text(encoding="utf-8").split("\n--;\n"):
+        op.execute(text(statement.strip().replace(":", r"\:")))
