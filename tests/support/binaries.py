@@ -91,13 +91,14 @@ def _install_from_debian() -> None:
     # Debian's package would create and start a cluster of its own, which nobody here asked for.
     _NO_CLUSTER.parent.mkdir(parents=True, exist_ok=True)
     _NO_CLUSTER.write_text("create_main_cluster = false\n")
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run(["apt-get", "update", "-q"], check=True, env=quiet)
-    subprocess.run(
-        ["apt-get", "install", "-q", "-y", "--no-install-recommends", "postgresql"],
-        check=True,
-        env=quiet,
-    )
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for arguments in ("update", "install -y --no-install-recommends postgresql"):
+        command = ["apt-get", "-q", *arguments.split()]
+        if subprocess.run(command, check=False, env=environment).returncode != 0:
+            raise ServerNotFound(
+                f"No PostgreSQL server is installed, and {' '.join(command)!r} failed; what it said"
+                f" is above. Mend that, then run: {_command_to_run()}"
+            )
 
 
 def _command_to_run() -> str:

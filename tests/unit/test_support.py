@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -128,4 +129,16 @@ def test_a_missing_server_is_an_error_that_says_what_to_run(
     monkeypatch.setattr(binaries, "_may_install", lambda: False)
     monkeypatch.setattr("shutil.which", lambda tool: f"/usr/bin/{tool}")
     with pytest.raises(binaries.ServerNotFound, match=r"Run: sudo apt-get install -y postgresql$"):
+        binaries.find_server()
+
+
+def test_a_failed_installation_says_which_command_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the package cannot be fetched, the error says so instead of going on without."""
+    monkeypatch.setattr(binaries, "_candidates", lambda: iter(()))
+    monkeypatch.setattr(binaries, "_may_install", lambda: True)
+    monkeypatch.setattr(binaries, "_NO_CLUSTER", Path(os.devnull))
+    monkeypatch.setenv("PATH", "")
+    apt = subprocess.CompletedProcess[bytes](["apt-get"], returncode=100)
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: apt)
+    with pytest.raises(binaries.ServerNotFound, match="'apt-get -q update' failed"):
         binaries.find_server()
