@@ -15,8 +15,6 @@ from types import FrameType, ModuleType
 
 CONNECTIONS = ("socket.connect", "sqlite3.connect", "subprocess.Popen", "os.fork", "os.system")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-# Alembic runs these itself, inside a migration; they are not modules to import.
-_SCRIPTS = ("migrations.env", "migrations.versions")
 
 
 class SpyingEnvironment(MutableMapping[str, str]):
@@ -66,9 +64,7 @@ def _caller(frame: FrameType | None) -> str:
 
 def _every_module(package: ModuleType) -> Iterator[str]:
     paths = getattr(package, "__path__", [])
-    for module in pkgutil.walk_packages(paths, prefix=f"{package.__name__}."):
-        if not any(script in module.name for script in _SCRIPTS):
-            yield module.name
+    return (m.name for m in pkgutil.walk_packages(paths, prefix=f"{package.__name__}."))
 
 
 def main(packages: list[str]) -> None:
