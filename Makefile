@@ -27,7 +27,7 @@ check: $(VENV)/.dev  ## lint, formatting, types, and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES)
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 format: $(VENV)/.dev  ## fix lint and formatting
 	$(BIN)/ruff check --fix .
