@@ -14,6 +14,10 @@ import pytest
 
 from tests.support.postgresql import PostgresServer
 
+# The contract tests live in the package, for others' backends too; pytest explains asserts only
+# in test files unless told of more.
+pytest.register_assert_rewrite("mutirao.testing.conformance")
+
 DATABASES = ["sqlite", "postgresql"]
 
 
