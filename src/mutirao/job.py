@@ -124,6 +124,7 @@ class Claim(NamedTuple):
     traceparent: str | None
     redrive_of: int | None
     on_dead_of: int | None
+    cancel: bool = False  # somebody asked to cancel it while an earlier run held it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,14 @@ class Store(Intake, Protocol):
         """Give back every connection. Safe to call twice; the store opens again when used."""
         ...
 
+    def twin(self) -> "Store":
+        """Return another handle on the same data with connections of its own.
+
+        The heartbeat uses one in its own thread and event loop, so that nothing the worker does
+        can hold it up.
+        """
+        ...
+
     # Workers and their liveness.
 
     async def register(
@@ -134,7 +142,8 @@ class Store(Intake, Protocol):
         follow-up neither) and its id is not returned. Each settlement appends one attempt row.
         Final outcomes remove the job from the live table; `retried`, `snoozed` and `released`
         make it wait again until `outcome.at`, or `after` seconds from now; the last two give the
-        attempt back. All in one transaction.
+        attempt back. One that somebody asked to cancel meanwhile is due at once instead, and its
+        next claim says so (`Claim.cancel`). All in one transaction.
         """
         ...
 
@@ -142,6 +151,14 @@ class Store(Intake, Protocol):
         """Give back claimed jobs (id, run) that were never started; no attempt, no history.
 
         They keep their place in the lane. Returns the ids given back; stale ones are left out.
+        """
+        ...
+
+    async def held(self, worker: int) -> list[tuple[int, int]]:
+        """Return (id, run) of every job this worker holds by the tables.
+
+        When the answer to a claim was lost with its connection, this tells which jobs the worker
+        holds without knowing, so that it can give them back.
         """
         ...
 
@@ -183,10 +200,8 @@ class Store(Intake, Protocol):
 
     # What handlers, people and dashboards ask for.
 
-    def transaction(
-        self, job: Job, worker: int, *, session: bool, settled: "Settled"
-    ) -> Transaction[Any, Any]:
-        """Open what `job.transaction()` promises; `settled.mark()` is called after the commit."""
+    def transaction(self, job: Job, attempt: "Attempt", *, session: bool) -> Transaction[Any, Any]:
+        """Open what `job.transaction()` promises; `attempt` is told when it has committed."""
         ...
 
     async def jobs(self, which: JobFilter) -> list[JobRecord]:
@@ -230,11 +245,15 @@ class Store(Intake, Protocol):
         ...
 
 
-class Settled(Protocol):
-    """Where a transaction reports that its commit has completed the job."""
+class Attempt(Protocol):
+    """What a transaction needs to know of the attempt it completes."""
 
-    def mark(self) -> None:
-        """Called once, after the commit succeeded."""
+    def started_ago(self) -> float:
+        """Return the seconds since the handler was started."""
+        ...
+
+    def mark_settled(self) -> None:
+        """Called once, after the commit succeeded: nobody has to settle the job any more."""
         ...
 
 

@@ -1,0 +1,91 @@
+"""What a database must say in its own words.
+
+Everything here is a synchronous function of a SQLAlchemy `Connection`; the contracts are those of
+the methods of the same name in `mutirao.ports.Store`. The connection is in a transaction, except
+where a method says that it is a single statement.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import ClassVar
+
+from sqlalchemy import ColumnElement, Connection, Insert, Table
+
+from mutirao.job import Claim, Lane, LaneHead, Settlement
+
+
+class Dialect(ABC):
+    """One database's own words for the hot statements and for time."""
+
+    name: ClassVar[str]
+    one_statement: ClassVar[bool]  # whether claim, finish and resume are a single statement each
+
+    @abstractmethod
+    def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
+        """Return `now` (None: the database's clock) plus some seconds, as an expression."""
+
+    @abstractmethod
+    def insert_unless_exists(self, table: Table) -> Insert:
+        """Return an INSERT that does nothing, and counts no row, where the key is taken."""
+
+    @abstractmethod
+    def lanes(
+        self, conn: Connection, queues: Collection[str] | None, now: datetime | None
+    ) -> list[LaneHead]:
+        """Read the heads of all lanes. Reads only; needs no transaction."""
+
+    @abstractmethod
+    def claim(
+        self,
+        conn: Connection,
+        worker: int,
+        lanes: Sequence[Lane],
+        limit: int,
+        without: Collection[str],
+        now: datetime | None,
+    ) -> list[Claim]:
+        """Take due jobs."""
+
+    @abstractmethod
+    def finish(
+        self, conn: Connection, settlements: Sequence[Settlement], now: datetime | None
+    ) -> set[int]:
+        """Write final outcomes: the jobs leave the live table. A single statement."""
+
+    @abstractmethod
+    def resume(
+        self,
+        conn: Connection,
+        worker: int,
+        settlements: Sequence[Settlement],
+        now: datetime | None,
+    ) -> set[int]:
+        """Write outcomes after which the jobs wait again. A single statement."""
+
+    @abstractmethod
+    def release(self, conn: Connection, jobs: Sequence[tuple[int, int]]) -> set[int]:
+        """Give back jobs that were never started. A single statement."""
+
+    @abstractmethod
+    def rescue(self, conn: Connection, now: datetime | None) -> list[tuple[int, int]]:
+        """Give back the jobs of expired workers and remove those workers."""
+
+    @abstractmethod
+    def wake(self, conn: Connection) -> None:
+        """Wake idle workers that listen, when this transaction commits. A single statement."""
+
+    @abstractmethod
+    def refresh_statistics(self, conn: Connection) -> None:
+        """Update the planner's statistics. Outside a transaction."""
+
+
+def in_lane_order(claims: list[Claim], lanes: Sequence[Lane]) -> list[Claim]:
+    """Sort claims by the order their lanes were given in, then by their place in the lane."""
+    rank = {(lane.queue, lane.priority): n for n, lane in enumerate(lanes)}
+    return sorted(claims, key=lambda c: (rank[c.queue, c.priority], c.run_at, c.id))
+
+
+def by_id(settlements: Sequence[Settlement]) -> list[Settlement]:
+    """Sort by id: every statement locks live rows in that order, so none waits in a circle."""
+    return sorted(settlements, key=lambda settlement: settlement.id)

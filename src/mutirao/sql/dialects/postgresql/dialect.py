@@ -1,0 +1,120 @@
+"""PostgreSQL as a `Dialect`: binds the values of the hot statements and reads their rows."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Insert, Interval, Table, func, literal
+from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
+
+from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, Settlement
+from mutirao.sql.dialects.base import Dialect, by_id, in_lane_order
+from mutirao.sql.dialects.postgresql import statements
+
+
+class PostgreSQL(Dialect):
+    """PostgreSQL 14 and later."""
+
+    name = "postgresql"
+    one_statement = True
+
+    def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
+        """Return `now` (None: the server's clock) plus some seconds, as an expression."""
+        timestamp = TIMESTAMP(timezone=True)
+        start = func.statement_timestamp() if now is None else literal(now, timestamp)
+        return (start + literal(timedelta(seconds=plus), Interval)).cast(timestamp)
+
+    def insert_unless_exists(self, table: Table) -> Insert:
+        """Return an INSERT that does nothing, and counts no row, where the key is taken."""
+        return insert(table).on_conflict_do_nothing()
+
+    def lanes(
+        self, conn: Connection, queues: Collection[str] | None, now: datetime | None
+    ) -> list[LaneHead]:
+        """Read the heads of all lanes."""
+        wanted = None if queues is None else list(queues)
+        rows = conn.execute(statements.LANES, {"queues": wanted, "now": now})
+        return [LaneHead(Lane(*row[:4]), row[4]) for row in rows]
+
+    def claim(
+        self,
+        conn: Connection,
+        worker: int,
+        lanes: Sequence[Lane],
+        limit: int,
+        without: Collection[str],
+        now: datetime | None,
+    ) -> list[Claim]:
+        """Take due jobs. A single statement."""
+        if not lanes or limit < 1:
+            return []
+        values: dict[str, Any] = {"worker": worker, "limit": limit, "now": now}
+        values["queues"], values["priorities"], values["run_ats"], values["ids"] = (
+            list(column) for column in zip(*lanes, strict=True)
+        )
+        statement = statements.CLAIM
+        if without:
+            statement, values["without"] = statements.CLAIM_WITHOUT, list(without)
+        rows = conn.execute(statement, values).all()
+        return in_lane_order([Claim._make(row) for row in rows], lanes)
+
+    def finish(
+        self, conn: Connection, settlements: Sequence[Settlement], now: datetime | None
+    ) -> set[int]:
+        """Write final outcomes."""
+        return _ids(conn, statements.FINISH, {**_columns(by_id(settlements)), "now": now})
+
+    def resume(
+        self,
+        conn: Connection,
+        worker: int,
+        settlements: Sequence[Settlement],
+        now: datetime | None,
+    ) -> set[int]:
+        """Write outcomes after which the jobs wait again."""
+        ordered = by_id(settlements)
+        values = _columns(ordered) | {
+            "now": now,
+            "worker": worker,
+            "back": [int(s.outcome.kind in UNCOUNTED_OUTCOMES) for s in ordered],
+            "ats": [s.outcome.at for s in ordered],
+            "afters": [s.outcome.after for s in ordered],
+        }
+        return _ids(conn, statements.RESUME, values)
+
+    def release(self, conn: Connection, jobs: Sequence[tuple[int, int]]) -> set[int]:
+        """Give back jobs that were never started."""
+        ordered = sorted(jobs)
+        values = {"ids": [id for id, _ in ordered], "runs": [run for _, run in ordered]}
+        return _ids(conn, statements.RELEASE, values)
+
+    def rescue(self, conn: Connection, now: datetime | None) -> list[tuple[int, int]]:
+        """Give back the jobs of expired workers and remove those workers."""
+        rows = conn.execute(statements.RESCUE, {"now": now})
+        return [(row[0], row[1]) for row in rows]
+
+    def wake(self, conn: Connection) -> None:
+        """Wake idle workers that listen, when this transaction commits."""
+        conn.execute(statements.WAKE)
+
+    def refresh_statistics(self, conn: Connection) -> None:
+        """Analyse the tables whose size changes with the load."""
+        for table in ("mutirao_job", "mutirao_live", "mutirao_attempt"):
+            conn.exec_driver_sql(f"ANALYZE {table}")
+
+
+def _columns(settlements: Sequence[Settlement]) -> dict[str, Any]:
+    outcomes = [s.outcome for s in settlements]
+    return {
+        "ids": [s.id for s in settlements],
+        "runs": [s.run for s in settlements],
+        "outcomes": [str(o.kind) for o in outcomes],
+        "started": [s.started_ago for s in settlements],
+        "finished": [s.finished_ago for s in settlements],
+        "error_types": [o.error_type for o in outcomes],
+        "errors": [o.error for o in outcomes],
+    }
+
+
+def _ids(conn: Connection, statement: Any, values: Mapping[str, Any]) -> set[int]:
+    return set(conn.execute(statement, values).scalars())

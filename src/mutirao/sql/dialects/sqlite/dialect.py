@@ -1,0 +1,236 @@
+"""SQLite as a `Dialect`.
+
+There is no `FOR UPDATE SKIP LOCKED` and no need of it: the transaction took the write lock when
+it began, so what it reads nobody else changes. The database is in this process, so several small
+statements cost less than one clever one.
+"""
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Insert, Table, literal
+from sqlalchemy.dialects.sqlite import insert
+
+from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind, Settlement
+from mutirao.sql.dialects.base import Dialect, by_id, in_lane_order
+from mutirao.sql.instant import Instant, from_micros, to_micros
+
+SECOND = 1_000_000
+
+_NEXT_LANE = """
+SELECT queue, priority, run_at, id FROM mutirao_live
+WHERE worker IS NULL AND (queue, priority) > (?, ?)
+ORDER BY queue, priority, run_at, id LIMIT 1
+"""
+_DUE = """
+SELECT id FROM mutirao_live
+WHERE worker IS NULL AND queue = ? AND priority = ? AND (run_at, id) >= (?, ?) AND run_at <= ?{}
+ORDER BY run_at, id LIMIT ?
+"""
+_WITHOUT = """
+AND NOT EXISTS (
+    SELECT 1 FROM mutirao_job j WHERE j.id = mutirao_live.id
+    AND j.task IN (SELECT value FROM json_each(?))
+)"""
+_TAKE = """
+UPDATE mutirao_live SET worker = ?, run = run + 1, attempt = attempt + 1, claimed_at = ?
+WHERE id IN (SELECT value FROM json_each(?))
+"""
+_TAKEN = """
+SELECT l.id, l.run, l.attempt, j.task, j.args, j.queue, j.priority, l.run_at, j.enqueued_at,
+       j.max_attempts, j.timeout, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of,
+       j.on_dead_of, l.cancel
+FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
+WHERE l.id IN (SELECT value FROM json_each(?))
+"""
+_HELD = """
+SELECT id, run, attempt, worker, cancel FROM mutirao_live
+WHERE id IN (SELECT value FROM json_each(?)) AND claimed_at IS NOT NULL
+"""
+_TELL = """
+INSERT INTO mutirao_attempt
+    (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_WAIT = """
+UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, attempt = attempt - ?, run_at = ?
+WHERE id = ?
+"""
+_GIVE_BACK = """
+UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, attempt = attempt - 1
+WHERE id = ? AND run = ? AND claimed_at IS NOT NULL
+"""
+_EXPIRED = """
+SELECT l.id, l.run, l.attempt, l.worker, l.claimed_at FROM mutirao_worker w
+JOIN mutirao_live l ON l.worker = w.id WHERE w.expires_at < ? ORDER BY l.id
+"""
+
+
+class SQLite(Dialect):
+    """SQLite 3.35 and later, in a file."""
+
+    name = "sqlite"
+    one_statement = False
+
+    def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
+        """Return `now` (None: this machine's clock) plus some seconds, as a value."""
+        return literal((now or datetime.now(UTC)) + timedelta(seconds=plus), Instant)
+
+    def insert_unless_exists(self, table: Table) -> Insert:
+        """Return an INSERT that does nothing, and counts no row, where the key is taken."""
+        return insert(table).on_conflict_do_nothing()
+
+    def lanes(
+        self, conn: Connection, queues: Collection[str] | None, now: datetime | None
+    ) -> list[LaneHead]:
+        """Read the heads of all lanes, hopping from one to the next."""
+        heads, at, moment = [], ("", -1 << 63), _micros(now)
+        while (row := conn.exec_driver_sql(_NEXT_LANE, at).first()) is not None:
+            queue, priority, run_at, id = row
+            at = (queue, priority)
+            if queues is None or queue in queues:
+                lane = Lane(queue, priority, from_micros(run_at), id)
+                heads.append(LaneHead(lane, (run_at - moment) / SECOND))
+        return sorted(heads, key=lambda head: (head.lane.priority, head.lane.queue))
+
+    def claim(
+        self,
+        conn: Connection,
+        worker: int,
+        lanes: Sequence[Lane],
+        limit: int,
+        without: Collection[str],
+        now: datetime | None,
+    ) -> list[Claim]:
+        """Take due jobs."""
+        moment, ids = _micros(now), list[int]()
+        for lane in lanes:
+            if len(ids) >= limit:
+                break
+            ids += _due(conn, lane, limit - len(ids), without, moment)
+        if not ids:
+            return []
+        chosen = json.dumps(ids)
+        conn.exec_driver_sql(_TAKE, (worker, moment, chosen))
+        rows = conn.exec_driver_sql(_TAKEN, (chosen,)).all()
+        return in_lane_order([_to_claim(row) for row in rows], lanes)
+
+    def finish(
+        self, conn: Connection, settlements: Sequence[Settlement], now: datetime | None
+    ) -> set[int]:
+        """Write final outcomes."""
+        held = _told(conn, settlements, now)
+        ids = [(s.id,) for s in settlements if s.id in held]
+        if ids:
+            conn.exec_driver_sql("DELETE FROM mutirao_live WHERE id = ?", ids)
+        return set(held)
+
+    def resume(
+        self,
+        conn: Connection,
+        worker: int,
+        settlements: Sequence[Settlement],
+        now: datetime | None,
+    ) -> set[int]:
+        """Write outcomes after which the jobs wait again."""
+        held, moment = _told(conn, settlements, now), _micros(now)
+        rows = [
+            (
+                int(s.outcome.kind in UNCOUNTED_OUTCOMES),
+                moment if held[s.id].cancel else _run_at(s, moment),
+                s.id,
+            )
+            for s in settlements
+            if s.id in held
+        ]
+        if rows:
+            conn.exec_driver_sql(_WAIT, rows)
+        return set(held)
+
+    def release(self, conn: Connection, jobs: Sequence[tuple[int, int]]) -> set[int]:
+        """Give back jobs that were never started."""
+        return {
+            job[0] for job in sorted(jobs) if conn.exec_driver_sql(_GIVE_BACK, job).rowcount == 1
+        }
+
+    def rescue(self, conn: Connection, now: datetime | None) -> list[tuple[int, int]]:
+        """Give back the jobs of expired workers and remove those workers."""
+        moment = _micros(now)
+        lost = conn.exec_driver_sql(_EXPIRED, (moment,)).all()
+        if lost:
+            conn.exec_driver_sql(_TELL, [_lost_row(row, moment) for row in lost])
+            conn.exec_driver_sql(
+                "UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, run = run + 1"
+                " WHERE id = ?",
+                [(row.id,) for row in lost],
+            )
+        conn.exec_driver_sql("DELETE FROM mutirao_worker WHERE expires_at < ?", (moment,))
+        return [(row.id, row.run + 1) for row in lost]
+
+    def wake(self, conn: Connection) -> None:
+        """Nothing to say: whoever waits sees that the database file has changed."""
+
+    def refresh_statistics(self, conn: Connection) -> None:
+        """Let SQLite decide which tables need to be analysed again."""
+        conn.exec_driver_sql("PRAGMA optimize")
+
+
+def _micros(now: datetime | None) -> int:
+    return to_micros(now or datetime.now(UTC))
+
+
+def _due(
+    conn: Connection, lane: Lane, limit: int, without: Collection[str], moment: int
+) -> list[int]:
+    values = [lane.queue, lane.priority, to_micros(lane.run_at), lane.id, moment]
+    if without:
+        values.append(json.dumps(list(without)))
+    statement = _DUE.format(_WITHOUT if without else "")
+    return list(conn.exec_driver_sql(statement, (*values, limit)).scalars())
+
+
+def _to_claim(row: Any) -> Claim:
+    claim = Claim._make(row)
+    return claim._replace(
+        run_at=from_micros(row.run_at),
+        enqueued_at=from_micros(row.enqueued_at),
+        cancel=bool(claim.cancel),
+    )
+
+
+def _told(
+    conn: Connection, settlements: Sequence[Settlement], now: datetime | None
+) -> dict[int, Any]:
+    """Append the attempt rows of the settlements that are not stale; return those jobs' rows."""
+    ids = json.dumps([s.id for s in settlements])
+    found = {row.id: row for row in conn.exec_driver_sql(_HELD, (ids,))}
+    valid = [s for s in by_id(settlements) if s.id in found and found[s.id].run == s.run]
+    moment = _micros(now)
+    if valid:
+        conn.exec_driver_sql(_TELL, [_attempt_row(s, found[s.id], moment) for s in valid])
+    return {s.id: found[s.id] for s in valid}
+
+
+def _attempt_row(s: Settlement, row: Any, moment: int) -> tuple[Any, ...]:
+    started = moment - round(s.started_ago * SECOND)
+    finished = moment - round(s.finished_ago * SECOND)
+    outcome = s.outcome
+    return (
+        *(s.id, s.run, row.attempt, row.worker, str(outcome.kind)),
+        *(started, finished, outcome.error_type, outcome.error),
+    )
+
+
+def _lost_row(row: Any, moment: int) -> tuple[Any, ...]:
+    return (
+        *(row.id, row.run, row.attempt, row.worker, str(OutcomeKind.LOST)),
+        *(row.claimed_at, moment, "WorkerLost", f"the heartbeat of worker {row.worker} stopped"),
+    )
+
+
+def _run_at(s: Settlement, moment: int) -> int:
+    if s.outcome.at is not None:
+        return to_micros(s.outcome.at)
+    return moment + round((s.outcome.after or 0) * SECOND)

@@ -1,0 +1,91 @@
+"""Runs synchronous database functions for asynchronous callers.
+
+A statement is written once, as a function of a `Connection`. Where the driver has an
+asynchronous form, SQLAlchemy runs the function in a greenlet over it; where it has none, or (on
+SQLite) where a thread is cheaper, one thread runs it. Errors that mean "the database cannot be
+reached now" become `StoreUnavailable`, which the engine's loops know how to wait out.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from mutirao.errors import StoreUnavailable
+from mutirao.sql.engines import ALONE, Engines
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Body = Callable[Concatenate[Connection, P], R]
+
+
+@contextmanager
+def unavailable_when_lost() -> Iterator[None]:
+    """Turn the drivers' ways of saying that the server is gone into StoreUnavailable."""
+    try:
+        yield
+    except (OperationalError, InterfaceError, PoolTimeout, OSError) as error:
+        raise StoreUnavailable(f"the database cannot be reached: {_short(error)}") from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise StoreUnavailable(f"the connection was lost: {_short(error)}") from error
+        raise
+
+
+def _short(error: BaseException) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    lines = str(cause).strip().splitlines()
+    return lines[0] if lines else type(cause).__name__
+
+
+class Runner:
+    """Runs bodies against one database: `run` in a transaction, `alone` without one."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines = engines
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def run(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a body in one transaction and commit it."""
+        with unavailable_when_lost():
+            if not self._engines.has_async:
+                return await self._in_thread(lambda: self.run_sync(body, *args, **kwargs))
+            async with self._engines.asynchronous().begin() as connection:
+                return await connection.run_sync(body, *args, **kwargs)
+
+    async def alone(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a body that is a single statement: no BEGIN and no COMMIT travel for it."""
+        with unavailable_when_lost():
+            if not self._engines.has_async:
+                return await self._in_thread(lambda: self.alone_sync(body, *args, **kwargs))
+            async with self._engines.asynchronous().connect() as connection:
+                await connection.execution_options(isolation_level="AUTOCOMMIT", **{ALONE: True})
+                return await connection.run_sync(body, *args, **kwargs)
+
+    def run_sync(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """As `run`, for synchronous callers."""
+        with unavailable_when_lost(), self._engines.sync().begin() as connection:
+            return body(connection, *args, **kwargs)
+
+    def alone_sync(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """As `alone`, for synchronous callers."""
+        with unavailable_when_lost(), self._engines.sync().connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT", **{ALONE: True})
+            return body(connection, *args, **kwargs)
+
+    async def close(self) -> None:
+        """End the thread and close the connections; the next call opens them again."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.shutdown(wait=False)
+        await self._engines.close()
+
+    async def _in_thread(self, call: Callable[[], R]) -> R:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="mutirao-store")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)

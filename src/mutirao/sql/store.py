@@ -1,0 +1,239 @@
+"""The store on SQL: `mutirao.ports.Store` over SQLAlchemy.
+
+It only decides which statements travel together; what they say is in `dialects/`, `workers`,
+`records` and `commands`.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import URL, Connection
+
+from mutirao.job import (
+    Beat,
+    Claim,
+    Job,
+    JobFilter,
+    JobRecord,
+    Lane,
+    LaneHead,
+    NewJob,
+    NewWorker,
+    OutcomeKind,
+    QueueCount,
+    Settlement,
+    WorkerRecord,
+)
+from mutirao.ports import Attempt, Transaction
+from mutirao.sql import commands, migrations, records, workers
+from mutirao.sql.dialects import dialect_named
+from mutirao.sql.engines import Engines
+from mutirao.sql.intake import SqlIntake
+from mutirao.sql.runner import Runner
+from mutirao.sql.transaction import CompletingTransaction
+
+
+class SqlStore:
+    """Jobs in the SQL database at `url`. `pool_size`: connections kept open for each loop."""
+
+    def __init__(self, url: str | URL, *, pool_size: int = 5) -> None:
+        self._pool_size = pool_size
+        self.engines = Engines(url, pool_size)
+        self._dialect = dialect_named(self.engines.url.get_backend_name())
+        self._intake = SqlIntake(self._dialect.name)
+        self._runner = Runner(self.engines)
+
+    def twin(self) -> "SqlStore":
+        """Return another handle on the same database, with connections of its own."""
+        return SqlStore(self.engines.url, pool_size=self._pool_size)
+
+    async def check(self) -> None:
+        """Raise SchemaError if the tables do not fit the code."""
+        await self._runner.alone(migrations.check)
+
+    async def close(self) -> None:
+        """Close the connections of this process and loop."""
+        await self._runner.close()
+
+    # Jobs get in.
+
+    def enqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
+        """Write jobs through `conn`, or in a short transaction of their own."""
+        if conn is not None:
+            return self._intake.enqueue(jobs, conn)
+        return self._way_in_sync(jobs)(lambda own: self._intake.enqueue(jobs, own))
+
+    async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
+        """Write jobs through an asynchronous `conn`, or in a short transaction of their own."""
+        if conn is not None:
+            return await self._intake.aenqueue(jobs, conn)
+        run = self._runner.alone if _is_one(jobs) else self._runner.run
+        return await run(lambda own: self._intake.enqueue(jobs, own))
+
+    # Workers.
+
+    async def register(
+        self, worker: NewWorker, *, expiry: float, now: datetime | None = None
+    ) -> int:
+        """Add a worker and return its id."""
+        return await self._runner.alone(workers.register, self._dialect, worker, expiry, now)
+
+    async def beat(
+        self, worker: int, *, expiry: float, stuck: int = 0, now: datetime | None = None
+    ) -> Beat:
+        """Prolong a worker's life."""
+        return await self._runner.run(workers.beat, self._dialect, worker, expiry, stuck, now)
+
+    async def listen(self, worker: int, listening: bool) -> None:
+        """Say whether a worker wants to be notified."""
+        await self._runner.alone(workers.listen, worker, listening)
+
+    async def retire(self, worker: int) -> None:
+        """Remove a worker that has ended."""
+        await self._runner.run(_then_wake, self._dialect, workers.retire, worker)
+
+    # Jobs on their way through a worker.
+
+    async def lanes(
+        self, queues: Collection[str] | None, *, now: datetime | None = None
+    ) -> list[LaneHead]:
+        """Read the heads of all lanes."""
+        return await self._runner.alone(self._dialect.lanes, queues, now)
+
+    async def claim(
+        self,
+        worker: int,
+        lanes: Sequence[Lane],
+        limit: int,
+        *,
+        without: Collection[str] = (),
+        now: datetime | None = None,
+    ) -> list[Claim]:
+        """Take due jobs."""
+        run = self._runner.alone if self._dialect.one_statement else self._runner.run
+        return await run(self._dialect.claim, worker, lanes, limit, without, now)
+
+    async def settle(
+        self, worker: int, settlements: Sequence[Settlement], *, now: datetime | None = None
+    ) -> set[int]:
+        """Write the outcomes of attempts."""
+        if not settlements:
+            return set()
+        done = [s for s in settlements if s.outcome.kind.final]
+        waiting = [s for s in settlements if not s.outcome.kind.final]
+        alone = self._dialect.one_statement and not (done and waiting)
+        if alone and not any(s.follow_up for s in done):
+            if done:
+                return await self._runner.alone(self._dialect.finish, done, now)
+            return await self._runner.alone(self._dialect.resume, worker, waiting, now)
+        return await self._runner.run(self._settle, worker, done, waiting, now)
+
+    async def release(self, jobs: Sequence[tuple[int, int]]) -> set[int]:
+        """Give back jobs that were never started."""
+        if not jobs:
+            return set()
+        return await self._runner.run(_then_wake, self._dialect, self._dialect.release, jobs)
+
+    async def held(self, worker: int) -> list[tuple[int, int]]:
+        """Return (id, run) of every job a worker holds."""
+        return await self._runner.alone(workers.held, worker)
+
+    # Housekeeping.
+
+    async def lease(
+        self, duty: str, worker: int, *, ttl: float, every: float, now: datetime | None = None
+    ) -> bool:
+        """Try to become the one who does `duty` now."""
+        return await self._runner.run(workers.lease, self._dialect, duty, worker, ttl, every, now)
+
+    async def rescue(self, *, now: datetime | None = None) -> list[tuple[int, int]]:
+        """Give back the jobs of vanished workers."""
+        return await self._runner.run(_then_wake, self._dialect, self._dialect.rescue, now)
+
+    async def prune(
+        self, outcome: OutcomeKind, before: float, limit: int, *, now: datetime | None = None
+    ) -> int:
+        """Delete a batch of old history."""
+        return await self._runner.run(
+            commands.prune, outcome, self._dialect.moment(now, -before), limit
+        )
+
+    async def refresh_statistics(self) -> None:
+        """Bring the planner's statistics up to date."""
+        await self._runner.alone(self._dialect.refresh_statistics)
+
+    # Handlers, people and dashboards.
+
+    def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:
+        """Open a transaction whose commit completes a job."""
+        return CompletingTransaction(self.engines, job, attempt, self._finish_one, session=session)
+
+    async def jobs(self, which: JobFilter) -> list[JobRecord]:
+        """List jobs."""
+        return await self._runner.run(records.jobs, which)
+
+    async def job(self, id: int) -> JobRecord:
+        """Return one job with its attempts."""
+        return await self._runner.run(records.job, id)
+
+    async def counts(self) -> list[QueueCount]:
+        """Count jobs by queue and state."""
+        return await self._runner.alone(records.counts)
+
+    async def workers(self) -> list[WorkerRecord]:
+        """List the registered workers."""
+        return await self._runner.alone(records.workers)
+
+    async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
+        """Cancel live jobs."""
+        return await self._runner.run(commands.cancel, which, self._dialect.moment(now))
+
+    async def hurry(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
+        """Make waiting jobs due now."""
+        return await self._runner.run(commands.hurry, which, self._dialect.moment(now))
+
+    async def redrive(self, which: JobFilter) -> list[int]:
+        """Enqueue dead jobs again."""
+        return await self._runner.run(commands.redrive, which)
+
+    async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
+        """Count waiting jobs of unknown tasks."""
+        return await self._runner.alone(records.unserved_tasks, known)
+
+    # What travels together.
+
+    def _settle(
+        self,
+        conn: Connection,
+        worker: int,
+        done: Sequence[Settlement],
+        waiting: Sequence[Settlement],
+        now: datetime | None,
+    ) -> set[int]:
+        settled = self._dialect.finish(conn, done, now) if done else set[int]()
+        if waiting:
+            settled |= self._dialect.resume(conn, worker, waiting, now)
+        follow_ups = [s.follow_up for s in done if s.follow_up and s.id in settled]
+        if follow_ups:
+            self._intake.enqueue(follow_ups, conn)
+        return settled
+
+    def _finish_one(self, conn: Connection, settlement: Settlement) -> bool:
+        return bool(self._dialect.finish(conn, [settlement], None))
+
+    def _way_in_sync(self, jobs: Iterable[NewJob]) -> Callable[..., Any]:
+        return self._runner.alone_sync if _is_one(jobs) else self._runner.run_sync
+
+
+def _is_one(jobs: Iterable[NewJob]) -> bool:
+    """Tell whether this is a single job, which is written by a single statement."""
+    return isinstance(jobs, list | tuple) and len(jobs) == 1
+
+
+def _then_wake(conn: Connection, dialect: Any, body: Callable[..., Any], *args: Any) -> Any:
+    """Run a body that gives jobs back, and wake the idle if it did."""
+    found = body(conn, *args)
+    if found != [] and found != set():
+        dialect.wake(conn)
+    return found

@@ -1,0 +1,110 @@
+"""`job.transaction()`: the handler's writes and the job's completion in one commit."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
+
+from mutirao.errors import StaleRun, WrongState
+from mutirao.job import SUCCEEDED, Job, Settlement
+from mutirao.ports import Attempt
+from mutirao.sql.engines import Engines
+
+Finish = Callable[[Connection, Settlement], bool]
+
+
+class CompletingTransaction:
+    """One transaction, entered with `with` in plain handlers and `async with` in coroutines.
+
+    Leaving the block without an error settles the job in the same transaction and commits; a run
+    that is no longer the job's current one rolls everything back and raises StaleRun. The
+    transaction is ours to commit: a `session.commit()` inside only flushes.
+    """
+
+    def __init__(
+        self, engines: Engines, job: Job, attempt: Attempt, finish: Finish, *, session: bool
+    ) -> None:
+        self._engines, self._job, self._attempt = engines, job, attempt
+        self._finish, self._session = finish, session
+        self._opened: Any = None
+
+    def __enter__(self) -> Any:
+        """Begin, and return a `Session` or a `Connection`."""
+        self._opened = self._once(self._plain())
+        return self._opened.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Settle and commit, or roll back."""
+        self._opened.__exit__(kind, error, trace)
+        self._done(kind)
+
+    async def __aenter__(self) -> Any:
+        """Begin, and return an `AsyncSession` or an `AsyncConnection`."""
+        self._opened = self._once(self._asynchronous())
+        return await self._opened.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Settle and commit, or roll back."""
+        await self._opened.__aexit__(kind, error, trace)
+        self._done(kind)
+
+    @contextmanager
+    def _plain(self) -> Iterator[Session | Connection]:
+        with self._engines.sync().begin() as connection:
+            if self._session:
+                with Session(connection) as session:
+                    yield session
+                    session.flush()
+            else:
+                yield connection
+            self._settle(connection)
+
+    @asynccontextmanager
+    async def _asynchronous(self) -> AsyncIterator[Any]:
+        async with self._engines.asynchronous().begin() as connection:
+            if self._session:
+                async with AsyncSession(connection) as session:
+                    yield session
+                    await session.flush()
+            else:
+                yield connection
+            await connection.run_sync(self._settle)
+
+    def _settle(self, connection: Connection) -> None:
+        job = self._job
+        settlement = Settlement(job.id, job.run, SUCCEEDED, self._attempt.started_ago())
+        if not self._finish(connection, settlement):
+            raise StaleRun(
+                f"job {job.id} ({job.task}) was taken from this attempt (run {job.run}) before"
+                " it could commit, so its writes were rolled back; whoever holds it now runs it"
+            )
+
+    def _once(
+        self, opened: AbstractContextManager[Any] | AbstractAsyncContextManager[Any]
+    ) -> AbstractContextManager[Any] | AbstractAsyncContextManager[Any]:
+        if self._opened is not None:
+            raise WrongState("this job.transaction() was entered before; ask for a new one")
+        return opened
+
+    def _done(self, kind: type[BaseException] | None) -> None:
+        if kind is None:
+            self._attempt.mark_settled()

@@ -1,0 +1,97 @@
+"""Workers, their heartbeats and the leases of their duties: the same statements everywhere."""
+
+import json
+from datetime import datetime
+
+from sqlalchemy import Connection, and_, delete, insert, or_, select, true, update
+
+from mutirao.job import Beat, NewWorker
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.tables import duty, live, worker
+
+
+def register(
+    conn: Connection, dialect: Dialect, new: NewWorker, expiry: float, now: datetime | None
+) -> int:
+    """Add a worker; return its id. A single statement."""
+    started = dialect.moment(now)
+    row = conn.execute(
+        insert(worker)
+        .values(
+            name=new.name,
+            host=new.host,
+            pid=new.pid,
+            queues=None if new.queues is None else json.dumps(new.queues),
+            concurrency=new.concurrency,
+            version=new.version,
+            started_at=started,
+            beat_at=started,
+            expires_at=dialect.moment(now, expiry),
+            listening=True,
+            stuck=0,
+        )
+        .returning(worker.c.id)
+    )
+    return int(row.scalar_one())
+
+
+def beat(
+    conn: Connection, dialect: Dialect, id: int, expiry: float, stuck: int, now: datetime | None
+) -> Beat:
+    """Prolong a worker's life; read which of its jobs to cancel."""
+    moment, expires = dialect.moment(now), dialect.moment(now, expiry)
+    alive = conn.execute(
+        update(worker)
+        .where(worker.c.id == id)
+        .values(beat_at=moment, expires_at=expires, stuck=stuck)
+    )
+    cancelled = conn.execute(
+        select(live.c.id, live.c.run).where(live.c.worker == id, live.c.cancel == true())
+    )
+    return Beat(alive.rowcount == 1, tuple((row[0], row[1]) for row in cancelled))
+
+
+def listen(conn: Connection, id: int, listening: bool) -> None:
+    """Say whether a worker wants to be notified. A single statement."""
+    conn.execute(update(worker).where(worker.c.id == id).values(listening=listening))
+
+
+def retire(conn: Connection, id: int) -> None:
+    """Give back what a worker holds and remove it. The new run fences a late settlement off."""
+    conn.execute(
+        update(live)
+        .where(live.c.worker == id)
+        .values(worker=None, claimed_at=None, attempt=live.c.attempt - 1, run=live.c.run + 1)
+    )
+    conn.execute(delete(worker).where(worker.c.id == id))
+
+
+def held(conn: Connection, id: int) -> list[tuple[int, int]]:
+    """Return (id, run) of the jobs a worker holds. A single statement."""
+    rows = conn.execute(select(live.c.id, live.c.run).where(live.c.worker == id))
+    return [(row[0], row[1]) for row in rows]
+
+
+def lease(
+    conn: Connection,
+    dialect: Dialect,
+    name: str,
+    id: int,
+    ttl: float,
+    every: float,
+    now: datetime | None,
+) -> bool:
+    """Try to take a duty whose lease has ended and whose turn has come."""
+    moment, expires = dialect.moment(now), dialect.moment(now, ttl)
+    free = or_(duty.c.expires_at <= moment, duty.c.worker == id)
+    taken = conn.execute(
+        update(duty)
+        .where(and_(duty.c.name == name, free, duty.c.taken_at <= dialect.moment(now, -every)))
+        .values(worker=id, taken_at=moment, expires_at=expires)
+    )
+    if taken.rowcount == 1:
+        return True
+    first = dialect.insert_unless_exists(duty).values(
+        name=name, worker=id, taken_at=moment, expires_at=expires
+    )
+    return conn.execute(first).rowcount == 1
