@@ -5,6 +5,7 @@
 `Job` what a handler is given of the job it runs.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -127,32 +128,104 @@ class Claim(NamedTuple):
     cancel: bool = False  # somebody asked to cancel it while an earlier run held it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """The job a handler runs, injected where its first parameter is annotated `Job`.
 
-    `attempt` counts from 1; `run` is the fence. `max_attempts` and `timeout` (seconds) are the
-    ones in force. `args` are the arguments by name, as they came from the store.
+    Reads its claim when asked: most handlers never look, and a worker makes one of these for
+    every attempt. `max_attempts` and `timeout` (seconds) are the ones in force.
     """
 
-    id: int
-    run: int
-    attempt: int
-    task: str
-    queue: str
-    priority: int
-    run_at: datetime
-    enqueued_at: datetime
-    max_attempts: int
-    timeout: float | None
-    args: Mapping[str, Any]
-    key: str | None = None
-    tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    traceparent: str | None = None
-    redrive_of: int | None = None
-    on_dead_of: int | None = None
-    _begin: Callable[["Job", bool], "Transaction[Any, Any]"] = field(repr=False, compare=False)
+    __slots__ = ("_begin", "_claim", "max_attempts", "timeout")
+
+    def __init__(
+        self,
+        claim: Claim,
+        max_attempts: int,
+        timeout: float | None,
+        begin: Callable[["Job", bool], "Transaction[Any, Any]"],
+    ) -> None:
+        self._claim = claim
+        self._begin = begin
+        self.max_attempts = max_attempts
+        self.timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.task!r} attempt {self.attempt} run {self.run}>"
+
+    @property
+    def id(self) -> int:
+        """The job's id."""
+        return self._claim.id
+
+    @property
+    def run(self) -> int:
+        """The fence: grows with every claim."""
+        return self._claim.run
+
+    @property
+    def attempt(self) -> int:
+        """Which execution this is, from 1."""
+        return self._claim.attempt
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self._claim.task
+
+    @property
+    def queue(self) -> str:
+        """The queue it was enqueued in."""
+        return self._claim.queue
+
+    @property
+    def priority(self) -> int:
+        """Smaller runs first."""
+        return self._claim.priority
+
+    @property
+    def run_at(self) -> datetime:
+        """When this attempt was due."""
+        return self._claim.run_at
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When it was enqueued."""
+        return self._claim.enqueued_at
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments by name, as JSON has them."""
+        return json.loads(self._claim.args)  # type: ignore[no-any-return]
+
+    @property
+    def key(self) -> str | None:
+        """The key given when it was enqueued."""
+        return self._claim.key
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The task's tags and the call's."""
+        return tuple(json.loads(self._claim.tags or "[]"))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The JSON object given when it was enqueued."""
+        return json.loads(self._claim.metadata or "{}")  # type: ignore[no-any-return]
+
+    @property
+    def traceparent(self) -> str | None:
+        """The W3C trace context of whoever enqueued it."""
+        return self._claim.traceparent
+
+    @property
+    def redrive_of(self) -> int | None:
+        """The dead job this one repeats."""
+        return self._claim.redrive_of
+
+    @property
+    def on_dead_of(self) -> int | None:
+        """The dead job whose death this one handles."""
+        return self._claim.on_dead_of
 
     @overload
     def transaction(
@@ -167,12 +240,14 @@ class Job:
 
         `async with` in a coroutine gives SQLAlchemy's `AsyncSession` (with `session=False` an
         `AsyncConnection`), `with` in a plain handler a `Session` (`Connection`). Writes, jobs
-        enqueued through it and the job's success land in one commit, or none of them does.
+        enqueued through it and the job's success land in one commit, or none of them does. The
+        driver's own connection is `connection.connection.driver_connection` (asynchronously,
+        `(await connection.get_raw_connection()).driver_connection`).
 
         Raises:
             StaleRun: on leaving the block, when the job was taken from this attempt meanwhile;
                 everything is rolled back.
-            WrongState: where the handler runs in another process, or the job is already settled.
+            WrongState: where the handler runs in another process.
         """
         return self._begin(self, session)
 

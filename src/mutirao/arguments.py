@@ -1,0 +1,154 @@
+"""From a call to JSON and back: arguments are held against the handler's signature.
+
+A call is encoded and decoded again when it is enqueued, so that what fails at run time fails at
+the caller first. msgspec converts by annotation (dataclasses, datetimes, UUIDs, Decimals, enums,
+Structs); pydantic models convert themselves. A parameter without annotation gets what JSON has.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import cached_property
+from inspect import Parameter
+from typing import Any, get_type_hints
+
+import msgspec
+
+from mutirao.errors import InvalidArguments, InvalidTask
+from mutirao.job import Job
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Signature:
+    """What a handler takes, apart from the injected `Job`."""
+
+    def __init__(self, function: Callable[..., Any], task: str) -> None:
+        self._function = function
+        self._task = task
+
+    @cached_property
+    def wants_job(self) -> bool:
+        """Whether the first parameter is annotated `Job`. Raises InvalidTask if a later one is."""
+        names = [name for name, kind in self._hints.items() if kind is Job and name != "return"]
+        if not names:
+            return False
+        if names != [next(iter(self._all))]:
+            raise InvalidTask(
+                f"task {self._task!r}: `Job` annotates {', '.join(names)}; it is injected into"
+                " the first parameter only, so make that the one and only `Job`"
+            )
+        return True
+
+    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Return a call's arguments as a JSON object by parameter name.
+
+        Raises:
+            InvalidArguments: they do not fit the signature or its types, or are not JSON.
+        """
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as mismatch:
+            raise InvalidArguments(
+                f"task {self._task!r} was called with arguments that do not fit it: {mismatch};"
+                f" its signature is {self._task}{self._signature}"
+            ) from None
+        try:
+            payload = _ENCODER.encode(bound.arguments)
+            self._decoder.decode(payload)
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as unfit:
+            raise InvalidArguments(
+                f"task {self._task!r} cannot take these arguments: {unfit}; its signature is"
+                f" {self._task}{self._signature}"
+            ) from None
+        return payload.decode()
+
+    def decode(self, payload: str) -> Arguments:
+        """Return the arguments to call the handler with, converted to its types.
+
+        Raises:
+            InvalidArguments: the payload does not fit the signature (any more).
+        """
+        try:
+            values = msgspec.structs.asdict(self._decoder.decode(payload))
+        except (msgspec.MsgspecError, TypeError, ValueError) as unfit:
+            raise InvalidArguments(
+                f"the stored arguments do not fit {self._task}{self._signature}: {unfit}"
+            ) from None
+        return self._spread(values) if self._needs_spreading else ((), values)
+
+    @cached_property
+    def _all(self) -> dict[str, Parameter]:
+        return dict(inspect.signature(self._function).parameters)
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        try:
+            return get_type_hints(self._function, include_extras=True)
+        except NameError as unknown:
+            raise InvalidTask(
+                f"task {self._task!r} has an annotation that cannot be resolved: {unknown};"
+                " import the type at run time, not only under TYPE_CHECKING"
+            ) from unknown
+
+    @cached_property
+    def _signature(self) -> inspect.Signature:
+        parameters = list(self._all.values())
+        return inspect.Signature(parameters[1:] if self.wants_job else parameters)
+
+    @cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Any]:
+        fields = [self._field(parameter) for parameter in self._signature.parameters.values()]
+        try:
+            struct = msgspec.defstruct(
+                f"{self._task}_arguments", fields, forbid_unknown_fields=True, kw_only=True
+            )
+            return msgspec.json.Decoder(struct, dec_hook=_from_json)
+        except TypeError as unsupported:
+            raise InvalidTask(
+                f"task {self._task!r} has an annotation that JSON cannot carry: {unsupported}"
+            ) from unsupported
+
+    def _field(self, parameter: Parameter) -> tuple[str, Any, Any]:
+        kind = self._hints.get(parameter.name, Any)
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            return parameter.name, list.__class_getitem__(kind), msgspec.field(default_factory=list)
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            return (
+                parameter.name,
+                dict.__class_getitem__((str, kind)),
+                msgspec.field(default_factory=dict),
+            )
+        if parameter.default is Parameter.empty:
+            return parameter.name, kind, msgspec.field()
+        return parameter.name, kind, msgspec.field(default_factory=lambda: parameter.default)
+
+    @cached_property
+    def _needs_spreading(self) -> bool:
+        by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        return any(p.kind not in by_name for p in self._signature.parameters.values())
+
+    def _spread(self, values: dict[str, Any]) -> Arguments:
+        bound = inspect.BoundArguments(self._signature, values)
+        return bound.args, bound.kwargs
+
+
+def to_json(value: Any) -> str:
+    """Return any value that msgspec or pydantic can carry as JSON text."""
+    return _ENCODER.encode(value).decode()
+
+
+def _into_json(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"a {type(value).__name__} has no form in JSON")
+    return dump(mode="json")
+
+
+def _from_json(kind: type, value: Any) -> Any:
+    validate = getattr(kind, "model_validate", None)
+    if validate is None:
+        raise TypeError(f"JSON has no form for the type {kind.__name__}")
+    return validate(value)
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_into_json)

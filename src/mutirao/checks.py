@@ -1,0 +1,116 @@
+"""What bad input gets: every option of a job is checked at the caller, before anything is written.
+
+Databases disagree about what they refuse (PostgreSQL cannot store a NUL byte, SQLite can), so
+the limits are ours and the same everywhere.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from mutirao.arguments import to_json
+from mutirao.errors import InvalidJob
+from mutirao.job import (
+    MAX_KEY,
+    MAX_PRIORITY,
+    MAX_QUEUE_NAME,
+    MAX_TASK_NAME,
+    MIN_PRIORITY,
+    NewJob,
+)
+
+# An escaped NUL: \u0000 after an even number of backslashes.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
+
+
+def check_job(job: NewJob, max_payload: int) -> None:
+    """Raise InvalidJob if an option is out of its range or the payload is too large.
+
+    Parameters:
+        max_payload: the most bytes of JSON that the arguments, and the metadata, may take.
+    """
+    check_text("task name", job.task, MAX_TASK_NAME)
+    check_text("queue name", job.queue, MAX_QUEUE_NAME)
+    check_payload(f"the arguments of task {job.task!r}", job.args, max_payload)
+    check_priority(job.priority)
+    _check_when(job.run_at, job.delay)
+    _check_limits(job.max_attempts, job.timeout)
+    if job.key is not None:
+        check_text("key", job.key, MAX_KEY)
+    _check_labels(job.tags, job.metadata, max_payload)
+    if job.traceparent is not None and not _TRACEPARENT.match(job.traceparent):
+        raise InvalidJob(
+            f"traceparent is {job.traceparent!r}; give the W3C header's value, as in"
+            " 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        )
+
+
+def check_text(what: str, value: object, longest: int) -> None:
+    """Raise InvalidJob unless `value` is text of 1 to `longest` characters without NUL."""
+    if not isinstance(value, str):
+        raise InvalidJob(f"the {what} is {value!r}; give text of 1 to {longest} characters")
+    if not 1 <= len(value) <= longest:
+        raise InvalidJob(
+            f"the {what} has {len(value)} characters; give 1 to {longest}"
+            + (f" (it begins {value[:40]!r})" if value else "")
+        )
+    if "\x00" in value:
+        raise InvalidJob(f"the {what} {value[:40]!r} has a NUL byte; leave it out")
+
+
+def check_payload(what: str, payload: str, longest: int) -> None:
+    """Raise InvalidJob if JSON text is longer than `longest` bytes or has a NUL in it."""
+    size = len(payload.encode())
+    if size > longest:
+        raise InvalidJob(
+            f"{what} take {size:,} bytes of JSON; at most {longest:,} are allowed. Store the data"
+            " and pass its key, or raise Mutirao(max_payload=…)"
+        )
+    if "\\u0000" in payload and _NUL.search(payload):
+        raise InvalidJob(f"{what} contain a NUL character, which SQL cannot hold; leave it out")
+
+
+def check_priority(priority: object) -> None:
+    """Raise InvalidJob unless `priority` is a 16-bit integer."""
+    fits = isinstance(priority, int) and MIN_PRIORITY <= priority <= MAX_PRIORITY
+    if not fits or isinstance(priority, bool):
+        raise InvalidJob(
+            f"priority is {priority!r}; give a whole number from {MIN_PRIORITY} to {MAX_PRIORITY}"
+            " (smaller runs first)"
+        )
+
+
+def _check_when(run_at: datetime | None, delay: float | None) -> None:
+    if run_at is not None and delay is not None:
+        raise InvalidJob("both run_at and delay are given; give one of them")
+    if run_at is not None and run_at.tzinfo is None:
+        raise InvalidJob(
+            f"run_at is the naive datetime {run_at}; give one with a time zone, such as"
+            " datetime.now(UTC) + timedelta(minutes=5)"
+        )
+    if delay is not None and not 0 <= delay <= 10**10:  # also refuses NaN
+        raise InvalidJob(f"delay is {delay} seconds; give 0 or more (or run_at for a moment)")
+
+
+def _check_limits(max_attempts: int | None, timeout: float | None) -> None:
+    if max_attempts is not None and not 1 <= max_attempts < 2**31:
+        raise InvalidJob(f"max_attempts is {max_attempts}; give 1 (never retry) or more")
+    if timeout is not None and not 0 < timeout < 10**10:
+        raise InvalidJob(f"timeout is {timeout} seconds; give more than 0, or None for no limit")
+
+
+def _check_labels(tags: tuple[str, ...], metadata: Mapping[str, Any], max_payload: int) -> None:
+    for tag in tags:
+        check_text("tag", tag, MAX_QUEUE_NAME)
+    if not metadata:
+        return
+    try:
+        payload = to_json(metadata)
+        msgspec.json.decode(payload, type=dict[str, Any])
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as unfit:
+        raise InvalidJob(f"the metadata cannot be written as a JSON object: {unfit}") from None
+    check_payload("the metadata", payload, max_payload)

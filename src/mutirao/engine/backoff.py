@@ -1,0 +1,23 @@
+"""Waiting for a database that cannot be reached: longer each time, never at the same moment."""
+
+import random
+
+FIRST, LONGEST = 0.05, 5.0  # seconds
+
+
+class Backoff:
+    """The waits of one loop; `reset` when it went well again."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+
+    def reset(self) -> bool:
+        """Start anew; return whether there had been failures."""
+        had, self._failures = self._failures > 0, 0
+        return had
+
+    def next(self) -> float:
+        """Return the seconds to wait after one more failure."""
+        wait = min(LONGEST, FIRST * 2.0 ** min(self._failures, 16))
+        self._failures += 1
+        return wait * random.uniform(0.5, 1.0)

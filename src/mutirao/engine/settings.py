@@ -1,0 +1,72 @@
+"""A worker's settings, with the reasons for their defaults."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from mutirao.errors import ConfigurationError
+from mutirao.job import OutcomeKind
+
+DAY = timedelta(days=1)
+
+
+def _retention() -> dict[OutcomeKind, timedelta]:
+    return {
+        OutcomeKind.SUCCEEDED: 7 * DAY,
+        OutcomeKind.CANCELLED: 7 * DAY,
+        OutcomeKind.DEAD: 90 * DAY,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """How a worker works. All lengths of time are seconds, but for `retention`.
+
+    Parameters:
+        queues: the queues to serve; None means all of them.
+        concurrency: handlers running at once.
+        grace: how long running handlers may go on after a stop was asked for.
+        poll: longest sleep of an idle worker; wake-ups make it shorter.
+        heartbeat: time between heartbeats.
+        expiry: a worker whose last heartbeat is older is taken for gone. Three beats may fail.
+        prefetch: work to hold ready, in time, so that short jobs do not wait for claims.
+        batch: the most jobs claimed, or settled, in one statement.
+        linger: how long a finished job may wait to be settled together with others.
+        retention: how long finished jobs are kept, by outcome; None in it keeps them for ever.
+        prune_batch: jobs deleted in one transaction.
+    """
+
+    queues: tuple[str, ...] | None = None
+    concurrency: int = 20
+    grace: float = 30.0
+    poll: float = 1.0
+    heartbeat: float = 5.0
+    expiry: float = 15.0
+    prefetch: float = 0.1
+    batch: int = 500
+    linger: float = 0.004
+    retention: dict[OutcomeKind, timedelta] = field(default_factory=_retention)
+    prune_batch: int = 1_000
+
+    def __post_init__(self) -> None:
+        _at_least("concurrency", self.concurrency, 1)
+        _at_least("batch", self.batch, 1)
+        _at_least("grace", self.grace, 0)
+        _above_zero("poll", self.poll)
+        _above_zero("heartbeat", self.heartbeat)
+        if self.expiry < 2 * self.heartbeat:
+            raise ConfigurationError(
+                f"expiry is {self.expiry} s with a heartbeat every {self.heartbeat} s; give at"
+                " least twice the heartbeat, or one late beat makes a worker's jobs run twice"
+            )
+        if self.queues is not None and not all(self.queues):
+            raise ConfigurationError("an empty queue name is given; name queues or leave them out")
+
+
+def _at_least(name: str, value: float, least: float) -> None:
+    if value < least:
+        raise ConfigurationError(f"{name} is {value}; give {least} or more")
+
+
+def _above_zero(name: str, value: float) -> None:
+    if value <= 0:
+        raise ConfigurationError(f"{name} is {value} seconds; give more than 0")

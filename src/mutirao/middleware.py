@@ -1,0 +1,113 @@
+"""Code around every enqueue and every attempt: logging, tracing, metrics, tenants.
+
+A middleware is a generator function that yields once, as in a context manager: what stands before
+the yield happens before, what stands after it happens after, and the yield's value is how it
+went. One body serves synchronous and asynchronous callers.
+
+    def trace(job: NewJob) -> EnqueueSteps:
+        with tracer.start_span(job.task):
+            handle = yield replace(job, traceparent=current_traceparent())
+
+    async def measure(job: Job) -> AsyncAttemptSteps:
+        outcome = yield
+        await statsd.count(job.task, outcome.kind)
+
+The first in the list is the outermost. Raising before the yield of an enqueue refuses the job;
+raising in an attempt is as if the handler had raised (so `raise Snooze(60)` works too).
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from typing import TypeVar
+
+from mutirao.errors import ConfigurationError
+from mutirao.job import Job, NewJob, Outcome
+from mutirao.task import Handle
+
+EnqueueSteps = Generator[NewJob, Handle, None]
+EnqueueMiddleware = Callable[[NewJob], EnqueueSteps]
+AttemptSteps = Generator[None, Outcome, None]
+AsyncAttemptSteps = AsyncGenerator[None, Outcome]
+AttemptMiddleware = Callable[[Job], AttemptSteps] | Callable[[Job], AsyncAttemptSteps]
+Perform = Callable[[], Awaitable[Outcome]]
+Y = TypeVar("Y")
+
+
+class Enqueueing:
+    """The enqueue middleware of one job, opened: `job` is what to write, then call `done`."""
+
+    def __init__(self, middleware: Sequence[EnqueueMiddleware], job: NewJob) -> None:
+        self.job = job
+        self._open: list[EnqueueSteps] = []
+        for each in middleware:
+            steps = each(self.job)
+            try:
+                self.job = next(steps)
+            except StopIteration:
+                raise _never_yielded(each) from None
+            except BaseException as error:
+                self.failed(error)
+                raise
+            self._open.append(steps)
+
+    def done(self, handle: Handle) -> None:
+        """Tell every middleware, innermost first, what was enqueued."""
+        while self._open:
+            _finish(self._open.pop(), handle)
+
+    def failed(self, error: BaseException) -> None:
+        """Let every middleware, innermost first, see that the job was not written."""
+        while self._open:
+            steps = self._open.pop()
+            try:
+                steps.throw(error)
+            except StopIteration:
+                continue
+            except BaseException as seen:
+                if seen is not error:
+                    raise
+
+
+async def around_attempt(
+    middleware: Sequence[AttemptMiddleware], job: Job, perform: Perform
+) -> Outcome:
+    """Run an attempt inside its middleware, the first outermost."""
+    if not middleware:
+        return await perform()
+    outer, inner = middleware[0], middleware[1:]
+    steps = outer(job)
+    if isinstance(steps, AsyncGenerator):
+        if await anext(steps, _OVER) is _OVER:
+            raise _never_yielded(outer)
+        outcome = await around_attempt(inner, job, perform)
+        await _afinish(steps, outcome)
+        return outcome
+    if next(steps, _OVER) is _OVER:
+        raise _never_yielded(outer)
+    outcome = await around_attempt(inner, job, perform)
+    _finish(steps, outcome)
+    return outcome
+
+
+_OVER = object()
+
+
+def _finish(steps: Generator[object, Y, None], value: Y) -> None:
+    try:
+        steps.send(value)
+    except StopIteration:
+        return
+    steps.close()
+    raise ConfigurationError("a middleware yielded twice; it yields exactly once")
+
+
+async def _afinish(steps: AsyncAttemptSteps, outcome: Outcome) -> None:
+    try:
+        await steps.asend(outcome)
+    except StopAsyncIteration:
+        return
+    await steps.aclose()
+    raise ConfigurationError("a middleware yielded twice; it yields exactly once")
+
+
+def _never_yielded(middleware: object) -> ConfigurationError:
+    return ConfigurationError(f"the middleware {middleware!r} did not yield; it yields once")

@@ -1,0 +1,205 @@
+"""Tasks: functions registered to run as jobs, and the ways to enqueue a call of one.
+
+`Task[P, R]` carries the handler's signature, so that a type checker sees a wrong argument of
+`enqueue` where it is written; at run time `Signature` says the same before anything is stored.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+
+from mutirao.arguments import Signature
+from mutirao.errors import InvalidTask
+from mutirao.job import DEFAULT_QUEUE, DeadJob, NewJob
+from mutirao.retry import Retry, RetryPolicy, seconds
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+DeadHandler = TypeVar("DeadHandler", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A job that was enqueued."""
+
+    id: int
+    task: str
+    queue: str
+
+
+class Desk(Protocol):
+    """Where tasks hand in their jobs: the application."""
+
+    def submit(self, job: NewJob, conn: object | None) -> Handle:
+        """Check a job and write it, through `conn` or in a transaction of its own."""
+        ...
+
+    async def asubmit(self, job: NewJob, conn: object | None) -> Handle:
+        """As `submit`, for asynchronous connections."""
+        ...
+
+    def register(self, task: "Task[..., Any]") -> None:
+        """Add a task. Raises InvalidTask if its name is taken."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """A task's own settings, where a call does not say otherwise. `timeout` is in seconds."""
+
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    retry: RetryPolicy = field(default_factory=Retry.exponential)
+    timeout: float | None = None
+    process: bool = False
+    tags: tuple[str, ...] = ()
+
+
+class Task(Generic[P, R]):
+    """A registered function with its options. Calling it calls the function, here and now."""
+
+    def __init__(
+        self, desk: Desk, function: Callable[..., Any], name: str, options: TaskOptions
+    ) -> None:
+        self._desk = desk
+        self.function = function
+        self.name = name
+        self.options = options
+        self.signature = Signature(function, name)
+        self.is_coroutine = inspect.iscoroutinefunction(function)
+        self.dead_handler: Task[..., Any] | None = None
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", name)
+        self.__qualname__ = getattr(function, "__qualname__", name)
+        self.__module__ = function.__module__
+        if options.process and self.is_coroutine:
+            raise InvalidTask(
+                f"task {name!r} is a coroutine and process=True; a process runs a plain function,"
+                " so drop `async` or process=True"
+            )
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name!r} of {self.__module__}.{self.__qualname__}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, without a job. One that wants a `Job` is `.function`."""
+        if self.signature.wants_job:
+            raise TypeError(
+                f"{self.name} takes the Job it runs as; call {self.name}.function(job, …) in a"
+                " test, or enqueue it"
+            )
+        result: R = self.function(*args, **kwargs)
+        return result
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
+        """Enqueue a call in a short transaction of its own.
+
+        Raises:
+            InvalidJob: an argument or option does not fit; nothing was written.
+        """
+        return self.using().enqueue(*args, **kwargs)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
+        """As `enqueue`, from a coroutine."""
+        return await self.using().aenqueue(*args, **kwargs)
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """Return the call as a value, for `app.enqueue_many`."""
+        return self.using().job(*args, **kwargs)
+
+    def using(
+        self,
+        *,
+        conn: object | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        run_at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        max_attempts: int | None = None,
+        timeout: float | timedelta | None = None,
+        key: str | None = None,
+        tags: tuple[str, ...] | list[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        traceparent: str | None = None,
+    ) -> "Call[P]":
+        """Return this task with options for one call.
+
+        Parameters:
+            conn: the connection or session whose transaction the job joins; never committed.
+            queue: instead of the task's.
+            priority: smaller runs first; -32768 to 32767.
+            run_at: not before this aware datetime.
+            delay: not before so many seconds (or a `timedelta`) from now; instead of `run_at`.
+            max_attempts: executions in all, instead of the retry policy's.
+            timeout: seconds (or a `timedelta`) an attempt may take.
+            key: reserved for uniqueness; stored, up to 200 characters.
+            tags: added to the task's.
+            metadata: any JSON object; the handler finds it in `job.metadata`.
+            traceparent: the W3C trace context of the caller.
+        """
+        options = self.options
+        template = NewJob(
+            task=self.name,
+            queue=options.queue if queue is None else queue,
+            priority=options.priority if priority is None else priority,
+            run_at=run_at,
+            delay=None if delay is None else seconds(delay),
+            max_attempts=max_attempts,
+            timeout=None if timeout is None else seconds(timeout),
+            key=key,
+            tags=(*options.tags, *tags),
+            metadata=dict(metadata or {}),
+            traceparent=traceparent,
+        )
+        return Call(self._desk, self.signature, template, conn)
+
+    def on_dead(self, handler: DeadHandler) -> DeadHandler:
+        """Register a function that runs, as a job of its own, when a job of this task dies.
+
+        It takes a `DeadJob` (and, first, a `Job` if annotated). It has the task's queue and its
+        own retries, and when it dies itself nothing further is started.
+        """
+        if self.dead_handler is not None:
+            raise InvalidTask(f"task {self.name!r} has an on_dead handler already; give it one")
+        options = replace(self.options, process=False, retry=Retry.exponential())
+        task: Task[..., Any] = Task(self._desk, handler, f"{self.name}.on_dead", options)
+        self._desk.register(task)
+        self.dead_handler = task
+        return handler
+
+    def announce_death(self, dead: DeadJob) -> NewJob | None:
+        """Return the job that tells the `on_dead` handler, or None if there is no handler."""
+        if self.dead_handler is None:
+            return None
+        template = self.dead_handler.using(queue=dead.queue).template
+        args = self.dead_handler.signature.encode((dead,), {})
+        return replace(template, args=args, on_dead_of=dead.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[P]):
+    """A task with the options of one call; made by `task.using(...)`."""
+
+    desk: Desk
+    signature: Signature
+    template: NewJob
+    conn: object | None
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
+        """Enqueue the call, in `conn`'s transaction or a short one of its own.
+
+        Raises:
+            InvalidJob: an argument or option does not fit; nothing was written.
+            UnsupportedConnection: `conn` is not one of the accepted kinds.
+        """
+        return self.desk.submit(self.job(*args, **kwargs), self.conn)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
+        """As `enqueue`, for asynchronous connections and sessions."""
+        return await self.desk.asubmit(self.job(*args, **kwargs), self.conn)
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """Return the call as a value, for `app.enqueue_many`."""
+        return replace(self.template, args=self.signature.encode(args, kwargs))
