@@ -7,7 +7,7 @@ migrate.
 """
 
 import asyncio
-from collections.abc import Callable
+from contextlib import aclosing
 from io import SEEK_END, StringIO
 from pathlib import Path
 from typing import Any
@@ -15,32 +15,33 @@ from typing import Any
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, Engine, create_engine, make_url
-from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy import URL, Connection
 
 from mutirao.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
 from mutirao.sql.dialects.admin import admin_named, admin_of
+from mutirao.sql.engines import Engines
+from mutirao.sql.runner import unavailable_when_lost
 
 VERSION_TABLE = "mutirao_version"
 
 
-def upgrade(database: str | URL | Engine) -> None:
+def upgrade(url: str | URL) -> None:
     """Bring a database to the newest schema, in one transaction; safe to call again.
 
-    `database` is a URL for any driver, synchronous or not, or a synchronous engine. Any number of
-    processes may do this at once: one works, the others wait for it. An SQLite file is also put
-    in WAL mode. Call it from a thread where an event loop runs.
+    `url` is for any of the drivers, synchronous or not. Any number of processes may do this at
+    once: one works, the others wait for it. An SQLite file is also put in WAL mode. Not for the
+    thread of a running event loop; call it in a thread of its own there.
 
     Raises:
         SchemaTooNew: the database was migrated by a newer version of the package.
-        ConfigurationError: the database is of an unknown kind.
+        ConfigurationError: the database is of an unknown kind, or its driver is missing.
+        StoreUnavailable: the database cannot be reached.
     """
-    if isinstance(database, Engine):
-        with database.connect() as connection:
-            _upgrade(connection)
+    engines = Engines(url)
+    if engines.has_sync:
+        _with_sync(engines)
     else:
-        _with_connection(make_url(database), _upgrade)
+        asyncio.run(_with_async(engines))
 
 
 def head() -> str:
@@ -107,19 +108,24 @@ def _refuse_newer(found: str, wanted: str) -> None:
         )
 
 
-def _with_connection(url: URL, function: Callable[[Connection], None]) -> None:
-    if url.get_dialect().is_async:
-        asyncio.run(_with_async_connection(url, function))
-        return
-    engine = create_engine(url, poolclass=NullPool)
-    with engine.connect() as connection:
-        function(connection)
+def _with_sync(engines: Engines) -> None:
+    try:
+        with unavailable_when_lost():
+            connection = engines.sync().connect()
+        with connection:
+            _upgrade(connection)
+    finally:
+        engines.close_sync()
 
 
-async def _with_async_connection(url: URL, function: Callable[[Connection], None]) -> None:
-    engine = create_async_engine(url, poolclass=NullPool)
-    async with engine.connect() as connection:
-        await connection.run_sync(function)
+async def _with_async(engines: Engines) -> None:
+    try:
+        with unavailable_when_lost():
+            connection = await engines.asynchronous().connect()
+        async with aclosing(connection):
+            await connection.run_sync(_upgrade)
+    finally:
+        await engines.close()
 
 
 def _scripts() -> ScriptDirectory:

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 
 from mutirao.sql.dialects.admin import Admin
+from mutirao.sql.engines import ALONE
 
 _WAL = "PRAGMA journal_mode = WAL"
-_MIGRATION_PATIENCE = 60_000  # milliseconds to wait for another process that migrates
 
 
 class SqliteAdmin(Admin):
@@ -21,18 +21,14 @@ class SqliteAdmin(Admin):
     def migrating(self, connection: Connection) -> Iterator[None]:
         """Put the file in WAL mode and hold its write lock until the block ends.
 
-        The driver would begin no transaction before DDL, so it is told to leave that to us.
+        The mode cannot be changed inside a transaction, and every other one begins at once.
         """
-        connection.execution_options(isolation_level="AUTOCOMMIT")
-        connection.exec_driver_sql(f"PRAGMA busy_timeout = {_MIGRATION_PATIENCE}")
+        connection.execution_options(**{ALONE: True})
         connection.exec_driver_sql(_WAL)
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-        try:
+        connection.commit()
+        connection.execution_options(**{ALONE: False})
+        with connection.begin():
             yield
-        except BaseException:
-            connection.exec_driver_sql("ROLLBACK")
-            raise
-        connection.exec_driver_sql("COMMIT")
 
 
 ADMIN = SqliteAdmin()

@@ -125,3 +125,95 @@ BEGIN
     RETURN new_id;
 END
 $$
+--;
+-- The views below are for people and their tools: their columns stay as docs/sql.md says.
+-- Each branch of the union is one plain table, which lets the planner look into both by index,
+-- for an id, for a state, and for the newest jobs.
+CREATE VIEW mutirao_jobs AS
+SELECT
+    j.id, j.task, j.queue, j.priority, s.state, s.attempt, j.max_attempts, j.timeout,
+    coalesce(s.run_at, j.run_at) AS run_at, j.enqueued_at, s.started_at, s.finished_at,
+    extract(epoch FROM coalesce(s.finished_at, statement_timestamp()) - s.started_at)::float8
+        AS duration,
+    s.worker, s.run,
+    CASE WHEN s.finished_at IS NOT NULL THEN s.error_type ELSE (
+        SELECT a.error_type FROM mutirao_attempt a
+        WHERE a.job = j.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
+    ) END AS error_type,
+    CASE WHEN s.finished_at IS NOT NULL THEN s.error ELSE (
+        SELECT a.error FROM mutirao_attempt a
+        WHERE a.job = j.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
+    ) END AS error,
+    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of
+FROM mutirao_job j
+JOIN (
+    SELECT
+        id,
+        CASE
+            WHEN worker IS NOT NULL THEN 'running'
+            WHEN run_at > statement_timestamp() THEN 'scheduled'
+            ELSE 'ready'
+        END AS state,
+        attempt, run_at, claimed_at AS started_at, NULL::timestamptz AS finished_at,
+        worker, run, NULL::text AS error_type, NULL::text AS error
+    FROM mutirao_live
+    UNION ALL
+    SELECT
+        job, outcome, attempt, NULL::timestamptz, started_at, finished_at,
+        worker, run, error_type, error
+    FROM mutirao_attempt
+) s ON s.id = j.id
+WHERE s.state IN ('running', 'scheduled', 'ready', 'succeeded', 'dead', 'cancelled')
+--;
+CREATE VIEW mutirao_queues AS
+SELECT
+    queue, state, count(*) AS jobs,
+    extract(epoch FROM statement_timestamp() - min(since))::float8 AS oldest_age
+FROM (
+    SELECT queue, 'running'::text AS state, claimed_at AS since
+    FROM mutirao_live WHERE worker IS NOT NULL
+    UNION ALL
+    SELECT queue, 'ready', run_at
+    FROM mutirao_live WHERE worker IS NULL AND run_at <= statement_timestamp()
+    UNION ALL
+    SELECT l.queue, 'scheduled', j.enqueued_at
+    FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
+    WHERE l.worker IS NULL AND l.run_at > statement_timestamp()
+    UNION ALL
+    SELECT j.queue, a.outcome, a.finished_at
+    FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
+    WHERE a.outcome IN ('succeeded', 'dead', 'cancelled')
+) s
+GROUP BY queue, state
+--;
+CREATE VIEW mutirao_errors AS
+SELECT
+    j.task, a.error_type, split_part(a.error, E'\n', 1) AS message,
+    count(DISTINCT a.job) AS jobs, count(*) AS attempts,
+    min(a.finished_at) AS first_at, max(a.finished_at) AS last_at
+FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
+WHERE a.outcome IN ('retried', 'dead', 'lost')
+GROUP BY j.task, a.error_type, message
+--;
+CREATE VIEW mutirao_throughput AS
+SELECT
+    hour, queue, task, outcome, count(*) AS attempts, avg(duration) AS mean_duration,
+    percentile_disc(0.95) WITHIN GROUP (ORDER BY duration) AS p95_duration
+FROM (
+    SELECT
+        date_trunc('hour', a.finished_at, 'UTC') AS hour, j.queue, j.task, a.outcome,
+        extract(epoch FROM a.finished_at - a.started_at)::float8 AS duration
+    FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
+) s
+GROUP BY hour, queue, task, outcome
+--;
+CREATE VIEW mutirao_workers AS
+SELECT
+    w.id, w.name, w.host, w.pid, w.queues, w.concurrency, w.version, w.started_at, w.beat_at,
+    w.expires_at, w.expires_at > statement_timestamp() AS alive, w.listening, w.stuck,
+    l.running, l.jobs
+FROM mutirao_worker w
+CROSS JOIN LATERAL (
+    SELECT count(*) AS running, coalesce(json_agg(id ORDER BY id), '[]') AS jobs
+    FROM mutirao_live WHERE worker = w.id
+) l

@@ -85,3 +85,148 @@ CREATE TABLE mutirao_duty (
     taken_at integer NOT NULL,
     expires_at integer NOT NULL
 )
+--;
+-- The views below are for people and their tools: their columns stay as docs/sql.md says.
+-- The state of a live job is constant in each branch, so that a search for another state skips it;
+-- equal affinities in all branches let SQLite look into them by index.
+CREATE VIEW mutirao_jobs AS
+SELECT
+    l.id, j.task, j.queue, j.priority, CAST('running' AS text) AS state,
+    l.attempt, j.max_attempts, j.timeout,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', l.run_at / 1000000, 'unixepoch') || printf('.%06dZ', l.run_at % 1000000) AS text) AS run_at,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', l.claimed_at / 1000000, 'unixepoch') || printf('.%06dZ', l.claimed_at % 1000000) AS text) AS started_at,
+    CAST(NULL AS text) AS finished_at,
+    CAST(((CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000) - l.claimed_at) / 1e6 AS real) AS duration,
+    l.worker, l.run,
+    (
+        SELECT a.error_type FROM mutirao_attempt a
+        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
+    ) AS error_type,
+    (
+        SELECT a.error FROM mutirao_attempt a
+        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
+    ) AS error,
+    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of
+FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
+WHERE l.worker IS NOT NULL
+UNION ALL
+SELECT
+    l.id, j.task, j.queue, j.priority, CAST('ready' AS text) AS state,
+    l.attempt, j.max_attempts, j.timeout,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', l.run_at / 1000000, 'unixepoch') || printf('.%06dZ', l.run_at % 1000000) AS text) AS run_at,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
+    CAST(NULL AS text) AS started_at,
+    CAST(NULL AS text) AS finished_at,
+    CAST(NULL AS real) AS duration,
+    l.worker, l.run,
+    (
+        SELECT a.error_type FROM mutirao_attempt a
+        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
+    ) AS error_type,
+    (
+        SELECT a.error FROM mutirao_attempt a
+        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
+    ) AS error,
+    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of
+FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
+WHERE l.worker IS NULL AND l.run_at <= (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000)
+UNION ALL
+SELECT
+    l.id, j.task, j.queue, j.priority, CAST('scheduled' AS text) AS state,
+    l.attempt, j.max_attempts, j.timeout,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', l.run_at / 1000000, 'unixepoch') || printf('.%06dZ', l.run_at % 1000000) AS text) AS run_at,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
+    CAST(NULL AS text) AS started_at,
+    CAST(NULL AS text) AS finished_at,
+    CAST(NULL AS real) AS duration,
+    l.worker, l.run,
+    (
+        SELECT a.error_type FROM mutirao_attempt a
+        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
+    ) AS error_type,
+    (
+        SELECT a.error FROM mutirao_attempt a
+        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
+    ) AS error,
+    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of
+FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
+WHERE l.worker IS NULL AND l.run_at > (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000)
+UNION ALL
+SELECT
+    a.job AS id, j.task, j.queue, j.priority, a.outcome AS state,
+    a.attempt, j.max_attempts, j.timeout,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.run_at / 1000000, 'unixepoch') || printf('.%06dZ', j.run_at % 1000000) AS text) AS run_at,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', a.started_at / 1000000, 'unixepoch') || printf('.%06dZ', a.started_at % 1000000) AS text) AS started_at,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', a.finished_at / 1000000, 'unixepoch') || printf('.%06dZ', a.finished_at % 1000000) AS text) AS finished_at,
+    CAST((a.finished_at - a.started_at) / 1e6 AS real) AS duration,
+    a.worker, a.run, a.error_type, a.error,
+    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of
+FROM mutirao_attempt a CROSS JOIN mutirao_job j ON j.id = a.job
+WHERE +a.outcome IN ('succeeded', 'dead', 'cancelled')
+--;
+CREATE VIEW mutirao_queues AS
+SELECT queue, state, count(*) AS jobs, ((CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000) - min(since)) / 1e6 AS oldest_age
+FROM (
+    SELECT queue, CAST('running' AS text) AS state, claimed_at AS since
+    FROM mutirao_live WHERE worker IS NOT NULL
+    UNION ALL
+    SELECT queue, CAST('ready' AS text), run_at
+    FROM mutirao_live WHERE worker IS NULL AND run_at <= (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000)
+    UNION ALL
+    SELECT l.queue, CAST('scheduled' AS text), j.enqueued_at
+    FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
+    WHERE l.worker IS NULL AND l.run_at > (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000)
+    UNION ALL
+    SELECT j.queue, a.outcome, a.finished_at
+    FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
+    WHERE a.outcome IN ('succeeded', 'dead', 'cancelled')
+)
+GROUP BY queue, state
+--;
+CREATE VIEW mutirao_errors AS
+SELECT
+    task, error_type, message, count(DISTINCT job) AS jobs, count(*) AS attempts,
+    strftime('%Y-%m-%dT%H:%M:%S', min(finished_at) / 1000000, 'unixepoch') || printf('.%06dZ', min(finished_at) % 1000000) AS first_at,
+    strftime('%Y-%m-%dT%H:%M:%S', max(finished_at) / 1000000, 'unixepoch') || printf('.%06dZ', max(finished_at) % 1000000) AS last_at
+FROM (
+    SELECT
+        j.task, a.error_type, a.job, a.finished_at,
+        substr(a.error, 1, instr(a.error || char(10), char(10)) - 1) AS message
+    FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
+    WHERE a.outcome IN ('retried', 'dead', 'lost')
+)
+GROUP BY task, error_type, message
+--;
+CREATE VIEW mutirao_throughput AS
+SELECT
+    hour, queue, task, outcome, count(*) AS attempts, avg(duration) AS mean_duration,
+    min(CASE WHEN place * 100 >= attempts * 95 THEN duration END) AS p95_duration
+FROM (
+    SELECT
+        hour, queue, task, outcome, duration,
+        count(*) OVER (PARTITION BY hour, queue, task, outcome) AS attempts,
+        row_number() OVER (PARTITION BY hour, queue, task, outcome ORDER BY duration) AS place
+    FROM (
+        SELECT
+            strftime('%Y-%m-%dT%H:00:00.000000Z', a.finished_at / 1000000, 'unixepoch') AS hour,
+            j.queue, j.task, a.outcome, (a.finished_at - a.started_at) / 1e6 AS duration
+        FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
+    )
+)
+GROUP BY hour, queue, task, outcome
+--;
+CREATE VIEW mutirao_workers AS
+SELECT
+    w.id, w.name, w.host, w.pid, w.queues, w.concurrency, w.version,
+    strftime('%Y-%m-%dT%H:%M:%S', w.started_at / 1000000, 'unixepoch') || printf('.%06dZ', w.started_at % 1000000) AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%S', w.beat_at / 1000000, 'unixepoch') || printf('.%06dZ', w.beat_at % 1000000) AS beat_at,
+    strftime('%Y-%m-%dT%H:%M:%S', w.expires_at / 1000000, 'unixepoch') || printf('.%06dZ', w.expires_at % 1000000) AS expires_at,
+    w.expires_at > (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000) AS alive, w.listening, w.stuck,
+    (SELECT count(*) FROM mutirao_live WHERE worker = w.id) AS running,
+    (
+        SELECT json_group_array(id)
+        FROM (SELECT id FROM mutirao_live WHERE worker = w.id ORDER BY id)
+    ) AS jobs
+FROM mutirao_worker w
