@@ -1,0 +1,39 @@
+"""asyncpg, its own connections and those lent by a pool."""
+
+from asyncpg import Connection, Record
+from asyncpg.pool import PoolConnectionProxy
+
+from mutirao.sql.callers import copy
+from mutirao.sql.callers.placeholders import numbered
+from mutirao.sql.callers.steps import Load, Request, Rows
+
+
+class AsyncpgCaller:
+    """Speaks through an `asyncpg.Connection` or a pool's proxy of one."""
+
+    database = "PostgreSQL"
+
+    def __init__(self, conn: Connection | PoolConnectionProxy) -> None:
+        self._conn = conn
+
+    @property
+    def autocommits(self) -> bool:
+        return not self._conn.is_in_transaction()
+
+    def native(self, sql: str) -> str:
+        return numbered(sql)
+
+    async def handle(self, request: Request) -> Rows:
+        if isinstance(request, Load):
+            await self._conn.copy_to_table(
+                request.table,
+                columns=request.columns,
+                # Plain bytes would be taken for the path of a file.
+                source=memoryview(copy.encode(request)),
+                format="text",
+                encoding="UTF8",
+            )
+            return []
+        sql = self.native(request.sql)
+        records = await self._conn.fetch(sql, *request.params, record_class=Record)
+        return [tuple(record) for record in records]

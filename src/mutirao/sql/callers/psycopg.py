@@ -1,0 +1,62 @@
+"""psycopg 3, synchronous and asynchronous."""
+
+from typing import Any
+
+from psycopg import AsyncConnection, AsyncRawCursor, Connection, RawCursor
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from mutirao.sql.callers import copy
+from mutirao.sql.callers.placeholders import numbered
+from mutirao.sql.callers.steps import Load, Request, Rows
+
+
+class _Psycopg:
+    database = "PostgreSQL"
+
+    def __init__(self, conn: Connection[Any] | AsyncConnection[Any]) -> None:
+        self._base = conn
+
+    @property
+    def autocommits(self) -> bool:
+        idle = self._base.info.transaction_status == TransactionStatus.IDLE
+        return self._base.autocommit and idle
+
+    def native(self, sql: str) -> str:
+        # Raw cursors, which a caller may have chosen for the connection, know only `$1`.
+        raw = issubclass(self._base.cursor_factory, (RawCursor, AsyncRawCursor))
+        return numbered(sql) if raw else sql
+
+
+class PsycopgCaller(_Psycopg):
+    """Speaks through a `psycopg.Connection`."""
+
+    def __init__(self, conn: Connection[Any]) -> None:
+        super().__init__(conn)
+        self._conn = conn
+
+    def handle(self, request: Request) -> Rows:
+        with self._conn.cursor(row_factory=tuple_row) as cursor:
+            if isinstance(request, Load):
+                with cursor.copy(copy.statement(request)) as channel:
+                    channel.write(copy.encode(request))
+                return []
+            cursor.execute(self.native(request.sql), request.params)
+            return cursor.fetchall() if cursor.description else []
+
+
+class AsyncPsycopgCaller(_Psycopg):
+    """Speaks through a `psycopg.AsyncConnection`."""
+
+    def __init__(self, conn: AsyncConnection[Any]) -> None:
+        super().__init__(conn)
+        self._conn = conn
+
+    async def handle(self, request: Request) -> Rows:
+        async with self._conn.cursor(row_factory=tuple_row) as cursor:
+            if isinstance(request, Load):
+                async with cursor.copy(copy.statement(request)) as channel:
+                    await channel.write(copy.encode(request))
+                return []
+            await cursor.execute(self.native(request.sql), request.params)
+            return await cursor.fetchall() if cursor.description else []

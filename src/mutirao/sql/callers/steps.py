@@ -1,0 +1,157 @@
+"""Enqueueing as steps without I/O, and the two pumps that drive them.
+
+A body is a generator: it yields what it wants of the database and is sent the rows. So it is
+written once, and runs over synchronous and asynchronous drivers alike. Errors are thrown into
+it, which lets it undo what it has begun.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+from mutirao.job import NewJob
+
+Row = tuple[Any, ...]
+Rows = list[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """One statement and its parameters. Placeholders: `%s` on PostgreSQL, `?` on SQLite."""
+
+    sql: str
+    params: Row = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Many rows for one table, by the fastest way the driver has. Answered with no rows.
+
+    Values are None, text or numbers; the database converts text to the type of the column.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    rows: Rows
+
+
+Request = Execute | Load
+Steps = Generator[Request, Rows, list[int]]
+
+
+class Caller(Protocol):
+    """A connection that a body writes through."""
+
+    @property
+    def database(self) -> str:
+        """The database product, as its users write it: PostgreSQL, SQLite."""
+        ...
+
+    @property
+    def autocommits(self) -> bool:
+        """Whether each statement would commit by itself: autocommit, outside any transaction.
+
+        Meaningful after a first statement, because some layers begin only with that.
+        """
+        ...
+
+    def native(self, sql: str) -> str:
+        """Return a statement with the placeholders of the driver."""
+        ...
+
+
+class SyncCaller(Caller, Protocol):
+    """A caller whose driver blocks."""
+
+    def handle(self, request: Request) -> Rows:
+        """Do what is asked and return plain tuples, whatever rows the connection makes."""
+        ...
+
+
+class AsyncCaller(Caller, Protocol):
+    """A caller whose driver is awaited."""
+
+    async def handle(self, request: Request) -> Rows:
+        """As `SyncCaller.handle`."""
+        ...
+
+
+Work = Callable[[Caller], Steps]
+
+
+def drive(work: Work, caller: SyncCaller) -> list[int]:
+    """Run the steps of `work` over a blocking driver and return the ids."""
+    steps = work(caller)
+    try:
+        request = next(steps)
+        while True:
+            try:
+                rows = caller.handle(request)
+            except BaseException as error:  # noqa: BLE001 (the body decides, and raises it again)
+                request = steps.throw(error)
+            else:
+                request = steps.send(rows)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def adrive(work: Work, caller: AsyncCaller) -> list[int]:
+    """Run the steps of `work` over an awaited driver and return the ids."""
+    steps = work(caller)
+    try:
+        request = next(steps)
+        while True:
+            try:
+                rows = await caller.handle(request)
+            except BaseException as error:  # noqa: BLE001 (as in `drive`)
+                request = steps.throw(error)
+            else:
+                request = steps.send(rows)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """Statements around steps, so that all of these are written or none of them."""
+
+    begin: str
+    keep: str
+    undo: tuple[str, ...]
+
+    def around(self, steps: Steps) -> Steps:
+        """Return `steps` in this bracket; undone when they fail, whatever the reason."""
+        yield Execute(self.begin)
+        try:
+            ids = yield from steps
+            yield Execute(self.keep)
+        except BaseException as error:
+            yield from self._undo(error)
+            raise
+        return ids
+
+    def _undo(self, error: BaseException) -> Generator[Request, Rows, None]:
+        try:
+            for statement in self.undo:
+                yield Execute(statement)
+        except Exception as failure:  # noqa: BLE001 (told with the error that matters more)
+            error.add_note(f"Undoing what was enqueued failed too: {failure!r}")
+
+
+SAVEPOINT = Bracket(
+    "SAVEPOINT mutirao_enqueue",
+    "RELEASE SAVEPOINT mutirao_enqueue",
+    ("ROLLBACK TO SAVEPOINT mutirao_enqueue", "RELEASE SAVEPOINT mutirao_enqueue"),
+)
+
+
+def take(jobs: Iterator[NewJob], count: int, characters: int) -> list[NewJob]:
+    """Take the next jobs: at most `count`, fewer when their arguments pass `characters`."""
+    taken: list[NewJob] = []
+    for job in islice(jobs, count):
+        taken.append(job)
+        characters -= len(job.args)
+        if characters <= 0:
+            break
+    return taken

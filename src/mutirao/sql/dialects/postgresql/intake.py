@@ -1,0 +1,152 @@
+"""Enqueueing on PostgreSQL: one statement for a few jobs, COPY for many.
+
+Parameters are simple types that the statements convert, so that codecs which a program has set
+on its connection do not matter. What is faster was measured on one machine: the function for one
+job (0.26 ms; the statement for several takes 0.5 ms where it is not prepared), that statement up
+to about 200 jobs (3.3 ms, as COPY, which needs more round trips), COPY above.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+from mutirao.job import NewJob
+from mutirao.sql.callers.steps import SAVEPOINT, Bracket, Caller, Execute, Load, Row, Steps, take
+from mutirao.sql.instant import from_micros
+from mutirao.sql.intake import FACTS, DialectIntake, as_json, facts
+
+AT_ONCE = 200  # jobs that one statement still writes as fast as COPY
+CHUNK = 5_000  # jobs held in memory at a time
+CHARACTERS = 4 << 20  # of their arguments, likewise
+
+_ONE = """SELECT mutirao_enqueue(
+    task => %s::text, args => %s::text::json, queue => %s::text, priority => %s::integer,
+    max_attempts => %s::integer, timeout => %s::double precision, key => %s::text,
+    tags => %s::text::json, metadata => %s::text::json, traceparent => %s::text,
+    redrive_of => %s::bigint, on_dead_of => %s::bigint,
+    run_at => %s::text::timestamptz, delay => %s::double precision
+)"""
+
+# JSON inside the list is text, so that nothing in it can pass for a field of the job. Ids are
+# drawn in the order of the subquery, hence in that of the list.
+_SEVERAL = """WITH asked AS (
+    SELECT * FROM ROWS FROM (json_to_recordset(%s::text::json) AS (
+        task text, args text, queue text, priority integer, max_attempts integer,
+        timeout double precision, key text, tags text, metadata text, traceparent text,
+        redrive_of bigint, on_dead_of bigint, run_at timestamptz, delay double precision
+    )) WITH ORDINALITY AS asked (
+        task, args, queue, priority, max_attempts, timeout, key, tags, metadata, traceparent,
+        redrive_of, on_dead_of, run_at, delay, place
+    )
+), job AS (
+    INSERT INTO mutirao_job (
+        task, args, queue, priority, max_attempts, timeout, key, tags, metadata, traceparent,
+        redrive_of, on_dead_of, run_at
+    )
+    SELECT
+        task, args::json, queue, priority, max_attempts, timeout, key, tags::json,
+        metadata::json, traceparent, redrive_of, on_dead_of,
+        coalesce(run_at, statement_timestamp() + coalesce(delay, 0) * interval '1 second')
+    FROM asked ORDER BY place
+    RETURNING id, queue, priority, run_at
+), live AS (
+    INSERT INTO mutirao_live (id, queue, priority, run_at)
+    SELECT id, queue, priority, run_at FROM job
+)
+SELECT id, (
+    SELECT CASE
+        WHEN count(DISTINCT (queue, priority)) > 1 THEN mutirao_wake()
+        ELSE mutirao_wake(min(queue), min(priority), min(run_at))
+    END FROM job
+) FROM job ORDER BY id"""
+
+_NOW = "SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
+_RESERVE = """SELECT nextval(pg_get_serial_sequence('mutirao_job', 'id'))
+FROM generate_series(1, %s::integer)"""
+_WAKE_LANE = "SELECT mutirao_wake(%s::text, %s::integer, %s::text::timestamptz)"
+_WAKE_ALL = "SELECT mutirao_wake()"
+
+_TRANSACTION = Bracket("BEGIN", "COMMIT", ("ROLLBACK",))
+_UNDEFINED = {"42P01", "42883"}  # a table, a function
+
+_ASKED = (*FACTS, "run_at", "delay")
+_JOB = ("id", "run_at", "enqueued_at", *FACTS)
+_LIVE = ("id", "run_at", "queue", "priority")
+
+
+def enqueue(jobs: Iterable[NewJob], caller: Caller) -> Steps:
+    """Write `jobs` and return their ids, in order; all or none, with one wake-up for all."""
+    rest = iter(jobs)
+    first = take(rest, AT_ONCE, CHARACTERS)
+    following = next(rest, None)
+    if following is not None:
+        return (yield from _stream(chain(first, (following,), rest), caller))
+    if not first:
+        return []
+    rows = yield _one(first[0]) if len(first) == 1 else _several(first)
+    return [int(row[0]) for row in rows]
+
+
+def lacks_tables(error: Exception) -> bool:
+    """Whether `error`, any driver's or SQLAlchemy's, says that Mutirão's tables are missing."""
+    cause = getattr(error, "orig", error)
+    code = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    return code in _UNDEFINED and "mutirao_" in str(cause)
+
+
+INTAKE = DialectIntake("PostgreSQL", enqueue, lacks_tables)
+
+
+def _one(job: NewJob) -> Execute:
+    return Execute(_ONE, _asked(job))
+
+
+def _several(jobs: list[NewJob]) -> Execute:
+    named = [dict(zip(_ASKED, _asked(job), strict=True)) for job in jobs]
+    return Execute(_SEVERAL, (as_json(named),))
+
+
+def _asked(job: NewJob) -> Row:
+    return (*facts(job), job.run_at and job.run_at.isoformat(), job.delay)
+
+
+def _stream(jobs: Iterator[NewJob], caller: Caller) -> Steps:
+    ((now,),) = yield Execute(_NOW)
+    bracket = _TRANSACTION if caller.autocommits else SAVEPOINT
+    return (yield from bracket.around(_copy(jobs, from_micros(int(now)))))
+
+
+def _copy(jobs: Iterator[NewJob], now: datetime) -> Steps:
+    ids: list[int] = []
+    lanes: set[tuple[str, int]] = set()
+    earliest = datetime.max.replace(tzinfo=UTC)
+    stamp = now.isoformat()
+    while chunk := take(jobs, CHUNK, CHARACTERS):
+        reserved = yield Execute(_RESERVE, (len(chunk),))
+        new = [int(row[0]) for row in reserved]
+        due = [_due(job, now) for job in chunk]
+        asked = [
+            (id, at.isoformat(), stamp, *facts(job))
+            for id, at, job in zip(new, due, chunk, strict=True)
+        ]
+        yield Load("mutirao_job", _JOB, asked)
+        live = [(*row[:2], job.queue, job.priority) for row, job in zip(asked, chunk, strict=True)]
+        yield Load("mutirao_live", _LIVE, live)
+        lanes.update((job.queue, job.priority) for job in chunk)
+        earliest = min(earliest, *due)
+        ids += new
+    yield _wake(lanes, earliest)
+    return ids
+
+
+def _wake(lanes: set[tuple[str, int]], earliest: datetime) -> Execute:
+    if len(lanes) > 1:
+        return Execute(_WAKE_ALL)
+    ((queue, priority),) = lanes
+    return Execute(_WAKE_LANE, (queue, priority, earliest.isoformat()))
+
+
+def _due(job: NewJob, now: datetime) -> datetime:
+    if job.run_at is not None:
+        return job.run_at
+    return now + timedelta(seconds=job.delay or 0)

@@ -1,0 +1,82 @@
+"""Enqueueing on SQLite: an INSERT into `mutirao_job`; its trigger makes the job live.
+
+Times come from this process's clock, which is that of every worker on the same file.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import chain
+
+from mutirao.job import NewJob
+from mutirao.sql.callers.steps import SAVEPOINT, Bracket, Caller, Execute, Load, Row, Steps, take
+from mutirao.sql.instant import to_micros
+from mutirao.sql.intake import FACTS, DialectIntake, facts
+
+CHUNK = 5_000  # jobs held in memory at a time
+CHARACTERS = 4 << 20  # of their arguments, likewise
+
+_COLUMNS = ("run_at", "enqueued_at", *FACTS)
+_ONE = (
+    f"INSERT INTO mutirao_job ({', '.join(_COLUMNS)}) "  # noqa: S608 (our own constants)
+    f"VALUES ({', '.join('?' for _ in _COLUMNS)}) RETURNING id"
+)
+# The row of an AUTOINCREMENT table appears with its first insert.
+_ENSURE_SEQUENCE = """INSERT INTO sqlite_sequence (name, seq)
+SELECT 'mutirao_job', 0
+WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'mutirao_job')"""
+_RESERVE = "UPDATE sqlite_sequence SET seq = seq + ? WHERE name = 'mutirao_job' RETURNING seq"
+
+_TRANSACTION = Bracket("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
+
+
+def enqueue(jobs: Iterable[NewJob], caller: Caller) -> Steps:
+    """Write `jobs` and return their ids, in order; all or none."""
+    rest = iter(jobs)
+    first, second = next(rest, None), next(rest, None)
+    if first is None:
+        return []
+    if second is None:
+        ((id,),) = yield Execute(_ONE, _row(first, _now()))
+        return [int(id)]
+    return (yield from _stream(chain((first, second), rest), caller))
+
+
+def lacks_tables(error: Exception) -> bool:
+    """Whether `error`, sqlite3's or SQLAlchemy's, says that Mutirão's tables are missing."""
+    text = str(getattr(error, "orig", error))
+    return text in {f"no such table: {name}" for name in ("mutirao_job", "sqlite_sequence")}
+
+
+INTAKE = DialectIntake("SQLite", enqueue, lacks_tables)
+
+
+def _stream(jobs: Iterator[NewJob], caller: Caller) -> Steps:
+    yield Execute("SELECT 1")  # whoever begins a transaction lazily has begun it now
+    if caller.autocommits:
+        return (yield from _TRANSACTION.around(_insert(jobs)))
+    # sqlite3 begins its implicit transaction before a statement that writes, but not before a
+    # SAVEPOINT: that would be the outermost, and its RELEASE a commit.
+    yield Execute(_ENSURE_SEQUENCE)
+    return (yield from SAVEPOINT.around(_insert(jobs)))
+
+
+def _insert(jobs: Iterator[NewJob]) -> Steps:
+    now = _now()
+    ids: list[int] = []
+    yield Execute(_ENSURE_SEQUENCE)
+    while chunk := take(jobs, CHUNK, CHARACTERS):
+        ((last,),) = yield Execute(_RESERVE, (len(chunk),))
+        new = range(last - len(chunk) + 1, last + 1)
+        rows = [(id, *_row(job, now)) for id, job in zip(new, chunk, strict=True)]
+        yield Load("mutirao_job", ("id", *_COLUMNS), rows)
+        ids += new
+    return ids
+
+
+def _row(job: NewJob, now: int) -> Row:
+    due = now + round((job.delay or 0) * 1_000_000) if job.run_at is None else to_micros(job.run_at)
+    return (due, now, *facts(job))
+
+
+def _now() -> int:
+    return to_micros(datetime.now(UTC))

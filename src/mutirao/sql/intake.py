@@ -1,0 +1,101 @@
+"""How jobs get in through a connection that somebody holds: the program's, or the store's own."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from mutirao.errors import SchemaMissing, UnsupportedConnection
+from mutirao.job import NewJob
+from mutirao.sql.callers import kinds
+from mutirao.sql.callers.steps import Caller, Row, Steps, Work
+
+# What a job's row holds of what was asked, but for its times; in the order of `facts`.
+FACTS = (
+    "task", "args", "queue", "priority", "max_attempts", "timeout", "key", "tags", "metadata",
+    "traceparent", "redrive_of", "on_dead_of",
+)  # fmt: skip
+
+
+def facts(job: NewJob) -> Row:
+    """Return the values of `FACTS` for a job: None, text and numbers, which every driver binds."""
+    return (
+        job.task, job.args, job.queue, job.priority, job.max_attempts, job.timeout, job.key,
+        as_json(job.tags) if job.tags else None,
+        as_json(dict(job.metadata)) if job.metadata else None,
+        job.traceparent, job.redrive_of, job.on_dead_of,
+    )  # fmt: skip
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class DialectIntake:
+    """What a dialect contributes: its name, the steps that write jobs, and one error's look."""
+
+    database: str
+    steps: Callable[[Iterable[NewJob], Caller], Steps]
+    lacks_tables: Callable[[Exception], bool]
+
+
+class SqlIntake:
+    """Writes jobs through any accepted connection to the database of one dialect.
+
+    Never commits a transaction that it finds, and leaves the connection as it was. Where it
+    finds none because the connection is in autocommit mode, all jobs of a call are written in
+    one transaction. A pending ORM session is not flushed: that happens at its commit, as ever.
+    """
+
+    def __init__(self, dialect: str) -> None:
+        """`dialect` is the name of a package of `mutirao.sql.dialects`, as SQLAlchemy's backend."""
+        self._dialect: DialectIntake = import_module(
+            f"mutirao.sql.dialects.{dialect}.intake"
+        ).INTAKE
+
+    def enqueue(self, jobs: Iterable[NewJob], conn: object) -> list[int]:
+        """Write `jobs` through a synchronous connection or session; return their ids, in order.
+
+        `jobs` is consumed once, lazily, and all of them are written or none.
+
+        Raises:
+            UnsupportedConnection: `conn` is none of the accepted kinds, is asynchronous, or is
+                connected to another kind of database.
+            SchemaMissing: the database has no Mutirão tables.
+        """
+        with self._explaining():
+            return kinds.run(conn, self._work(jobs))
+
+    async def aenqueue(self, jobs: Iterable[NewJob], conn: object) -> list[int]:
+        """As `enqueue`, through an asynchronous connection or session."""
+        with self._explaining():
+            return await kinds.arun(conn, self._work(jobs))
+
+    def _work(self, jobs: Iterable[NewJob]) -> Work:
+        def work(caller: Caller) -> Steps:
+            if caller.database != self._dialect.database:
+                raise UnsupportedConnection(
+                    f"conn= was given a connection to {caller.database}, but this application "
+                    f"keeps its jobs in {self._dialect.database}: pass a connection to that "
+                    f"database, or leave conn= out to enqueue in a transaction of its own."
+                )
+            return self._dialect.steps(jobs, caller)
+
+        return work
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if not self._dialect.lacks_tables(error):
+                raise
+            raise SchemaMissing(
+                f"The database that conn= is connected to has no Mutirão tables ({error}): run "
+                f"`mutirao migrate` on it, or check that it is the database that you mean."
+            ) from error
