@@ -191,11 +191,12 @@ class SqlStore:
 
     async def hurry(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now."""
-        return await self._runner.run(commands.hurry, which, self._dialect.moment(now))
+        moment = self._dialect.moment(now)
+        return await self._runner.run(_then_wake, self._dialect, commands.hurry, which, moment)
 
     async def redrive(self, which: JobFilter) -> list[int]:
         """Enqueue dead jobs again."""
-        return await self._runner.run(commands.redrive, which)
+        return await self._runner.run(commands.redrive, which, self._intake.enqueue)
 
     async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
         """Count waiting jobs of unknown tasks."""

@@ -4,6 +4,7 @@ The DDL itself is in the migrations; a test holds the two against each other.
 """
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Boolean,
     Column,
@@ -19,12 +20,14 @@ from mutirao.sql.instant import Instant
 
 metadata = MetaData()
 
+Json = JSON(none_as_null=True)
+
 job = Table(
     "mutirao_job",
     metadata,
     Column("id", BigInteger, primary_key=True),
     Column("task", Text, nullable=False),
-    Column("args", Text, nullable=False),
+    Column("args", Json, nullable=False),
     Column("queue", Text, nullable=False),
     Column("priority", SmallInteger, nullable=False),
     Column("run_at", Instant, nullable=False),
@@ -32,8 +35,8 @@ job = Table(
     Column("max_attempts", Integer),
     Column("timeout", Double),
     Column("key", Text),
-    Column("tags", Text),
-    Column("metadata", Text),
+    Column("tags", Json),
+    Column("metadata", Json),
     Column("traceparent", Text),
     Column("redrive_of", BigInteger),
     Column("on_dead_of", BigInteger),
@@ -74,7 +77,7 @@ worker = Table(
     Column("name", Text, nullable=False),
     Column("host", Text, nullable=False),
     Column("pid", Integer, nullable=False),
-    Column("queues", Text),
+    Column("queues", Json),
     Column("concurrency", Integer, nullable=False),
     Column("version", Text, nullable=False),
     Column("started_at", Instant, nullable=False),

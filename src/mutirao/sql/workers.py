@@ -1,6 +1,5 @@
 """Workers, their heartbeats and the leases of their duties: the same statements everywhere."""
 
-import json
 from datetime import datetime
 
 from sqlalchemy import Connection, and_, delete, insert, or_, select, true, update
@@ -21,7 +20,7 @@ def register(
             name=new.name,
             host=new.host,
             pid=new.pid,
-            queues=None if new.queues is None else json.dumps(new.queues),
+            queues=None if new.queues is None else list(new.queues),
             concurrency=new.concurrency,
             version=new.version,
             started_at=started,

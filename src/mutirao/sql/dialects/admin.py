@@ -4,10 +4,12 @@
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
+from typing import Any
 
-from sqlalchemy import Connection, Dialect
+from sqlalchemy import ColumnElement, Connection, Dialect
 
 from mutirao.errors import ConfigurationError
 
@@ -23,6 +25,18 @@ class Admin(ABC):
     @abstractmethod
     def migrating(self, connection: Connection) -> AbstractContextManager[None]:
         """Open a transaction in which nobody else migrates; commit it if the block succeeds."""
+
+    @abstractmethod
+    def one_at_a_time(self, connection: Connection, what: str) -> None:
+        """Wait until no other transaction does `what`, and keep others waiting until ours ends."""
+
+    @abstractmethod
+    def among(self, column: ColumnElement[int], values: Sequence[int]) -> ColumnElement[bool]:
+        """Return whether a column is one of `values`, of which there may be any number."""
+
+    @abstractmethod
+    def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
+        """Return whether a JSON array of texts, or NULL, holds `tag`."""
 
 
 def admin_of(dialect: Dialect) -> Admin:

@@ -1,9 +1,10 @@
 """PostgreSQL, as people and migrations meet it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import ARRAY, BigInteger, ColumnElement, Connection, exists, func, literal, select
 
 from mutirao.sql.dialects.admin import Admin
 
@@ -22,6 +23,19 @@ class PostgresqlAdmin(Admin):
         with connection.begin():
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
             yield
+
+    def one_at_a_time(self, connection: Connection, what: str) -> None:
+        """Hold an advisory lock until the transaction ends."""
+        connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"mutirao {what}"))))
+
+    def among(self, column: ColumnElement[int], values: Sequence[int]) -> ColumnElement[bool]:
+        """Pass one array, whatever its length."""
+        return column == func.any(literal(list(values), ARRAY(BigInteger)))
+
+    def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
+        """Search the array."""
+        each = func.json_array_elements_text(tags).table_valued("value")
+        return exists(select(each).where(each.c.value == tag))
 
 
 ADMIN = PostgresqlAdmin()

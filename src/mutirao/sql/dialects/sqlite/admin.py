@@ -1,9 +1,11 @@
 """SQLite, as people and migrations meet it."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import ColumnElement, Connection, exists, func, select
 
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.engines import ALONE
@@ -29,6 +31,19 @@ class SqliteAdmin(Admin):
         connection.execution_options(**{ALONE: False})
         with connection.begin():
             yield
+
+    def one_at_a_time(self, connection: Connection, what: str) -> None:
+        """Nothing to do: every transaction holds the only write lock from its beginning."""
+
+    def among(self, column: ColumnElement[int], values: Sequence[int]) -> ColumnElement[bool]:
+        """Pass one JSON array; the number of parameters is limited."""
+        each = func.json_each(json.dumps(list(values))).table_valued("value")
+        return column.in_(select(each.c.value))
+
+    def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
+        """Search the array."""
+        each = func.json_each(tags).table_valued("value")
+        return exists(select(each).where(each.c.value == tag))
 
 
 ADMIN = SqliteAdmin()

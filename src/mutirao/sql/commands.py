@@ -1,0 +1,164 @@
+"""What people order: cancel, hurry, redrive, prune. The same statements everywhere.
+
+Synchronous functions of a SQLAlchemy `Connection` that is in a transaction; their contracts are
+those of the methods of the same name in `mutirao.ports.Store`. Live rows are locked in the order of
+their ids, as every other statement does, so that none waits in a circle.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Text,
+    case,
+    cast,
+    delete,
+    exists,
+    insert,
+    literal,
+    null,
+    select,
+    true,
+    update,
+)
+
+from mutirao.job import JobFilter, JobState, NewJob, OutcomeKind
+from mutirao.sql import tables, views
+from mutirao.sql.dialects.admin import admin_of
+from mutirao.sql.records import matching
+from mutirao.sql.tables import attempt, live
+
+Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
+Moment = ColumnElement[datetime]
+
+_LIVE = (JobState.SCHEDULED, JobState.READY, JobState.RUNNING)
+# JSON is copied as the text it came as: a number may hold more digits than Python's do.
+_ASKED = [
+    cast(column, Text).label(column.name) if column.name in ("args", "tags", "metadata") else column
+    for column in tables.job.c
+    if column.name not in ("run_at", "enqueued_at", "redrive_of")
+]
+
+
+def cancel(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
+    """Finish waiting jobs as cancelled, and flag running ones; return the ids of both."""
+    held = _locked(conn, which)
+    among = admin_of(conn.dialect).among
+    waiting = [row.id for row in held if row.worker is None]
+    running = [row.id for row in held if row.worker is not None]
+    if waiting:
+        conn.execute(_tell_cancelled(among(live.c.id, waiting), now))
+        conn.execute(delete(live).where(among(live.c.id, waiting)))
+    if running:
+        conn.execute(update(live).where(among(live.c.id, running)).values(cancel=true()))
+    return [row.id for row in held]
+
+
+def hurry(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
+    """Make waiting jobs due now; return their ids. One that is due already keeps its place."""
+    waiting = [row.id for row in _locked(conn, which) if row.worker is None]
+    if waiting:
+        conn.execute(
+            update(live)
+            .where(admin_of(conn.dialect).among(live.c.id, waiting))
+            .values(run_at=case((live.c.run_at > now, now), else_=live.c.run_at))
+        )
+    return waiting
+
+
+def redrive(conn: Connection, which: JobFilter, enqueue: Enqueue) -> list[int]:
+    """Enqueue dead jobs again, oldest first; return the new ids.
+
+    `enqueue` writes them through the connection it is given, and wakes workers.
+    """
+    # Whoever redrives at the same time must see what we made, and pass it over.
+    admin_of(conn.dialect).one_at_a_time(conn, "redrive")
+    dead = _ids(conn, which, [JobState.DEAD], _not_redriven() if which.ids is None else true())
+    rows = conn.execute(
+        select(*_ASKED)
+        .where(admin_of(conn.dialect).among(tables.job.c.id, dead))
+        .order_by(tables.job.c.id)
+    )
+    again = [_again(row) for row in rows]
+    return enqueue(again, conn) if again else []
+
+
+def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) -> int:
+    """Delete the oldest jobs that ended with `outcome` before a moment; return how many."""
+    if not outcome.final:
+        return 0  # no job ends with it
+    among = admin_of(conn.dialect).among
+    oldest = conn.scalars(
+        select(attempt.c.job)
+        .where(attempt.c.outcome == str(outcome), attempt.c.finished_at < before)
+        .order_by(attempt.c.finished_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    ).all()
+    if oldest:
+        conn.execute(delete(attempt).where(among(attempt.c.job, oldest)))
+        conn.execute(delete(tables.job).where(among(tables.job.c.id, oldest)))
+    return len(oldest)
+
+
+def _ids(
+    conn: Connection,
+    which: JobFilter,
+    states: Sequence[JobState],
+    further: ColumnElement[bool] | None = None,
+) -> list[int]:
+    """Return the ids of the oldest jobs that match, are in one of `states`, and so on."""
+    view = views.jobs.c
+    return list(
+        conn.scalars(
+            select(view.id)
+            .where(matching(conn, which), view.state.in_(states))
+            .where(true() if further is None else further)
+            .order_by(view.id)
+            .limit(which.limit)
+        )
+    )
+
+
+def _locked(conn: Connection, which: JobFilter) -> Sequence[Any]:
+    """Lock the live jobs that match, and return their rows as they are now."""
+    ids = _ids(conn, which, _LIVE)
+    return conn.execute(
+        select(live.c.id, live.c.worker)
+        .where(admin_of(conn.dialect).among(live.c.id, ids))
+        .order_by(live.c.id)
+        .with_for_update()
+    ).all()
+
+
+def _tell_cancelled(which: ColumnElement[bool], now: Moment) -> Any:
+    told = select(
+        live.c.id,
+        live.c.run + 1,  # the current one may be in history already
+        live.c.attempt,
+        null(),
+        literal(str(OutcomeKind.CANCELLED)),
+        now,
+        now,
+        null(),
+        null(),
+    ).where(which)
+    columns = ("job", "run", "attempt", "worker", "outcome", "started_at", "finished_at")
+    return insert(attempt).from_select([*columns, "error_type", "error"], told)
+
+
+def _not_redriven() -> ColumnElement[bool]:
+    again = tables.job.alias("again")
+    return ~exists().where(again.c.redrive_of == views.jobs.c.id)
+
+
+def _again(row: Any) -> NewJob:
+    values = row._asdict()
+    id = values.pop("id")
+    values["tags"] = tuple(json.loads(values["tags"] or "[]"))
+    values["metadata"] = json.loads(values["metadata"] or "{}")
+    return NewJob(**values, redrive_of=id)

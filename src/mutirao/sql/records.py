@@ -1,0 +1,135 @@
+"""What people and dashboards ask of the store, answered from the views: the same everywhere.
+
+Synchronous functions of a SQLAlchemy `Connection`; their contracts are those of the methods of
+the same name in `mutirao.ports.Store`. None of them writes.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, func, select
+
+from mutirao.errors import UnknownJob
+from mutirao.job import (
+    AttemptRecord,
+    JobFilter,
+    JobRecord,
+    JobState,
+    OutcomeKind,
+    QueueCount,
+    WorkerRecord,
+)
+from mutirao.sql import tables, views
+from mutirao.sql.dialects.admin import admin_of
+
+_JOB = [
+    column for column in views.jobs.c if column.name not in ("duration", "run")
+]  # what a JobRecord is made of
+
+
+def jobs(conn: Connection, which: JobFilter) -> list[JobRecord]:
+    """List jobs, newest first, without their attempts. A single statement."""
+    rows = conn.execute(
+        select(*_JOB)
+        .where(matching(conn, which))
+        .order_by(views.jobs.c.id.desc())
+        .limit(which.limit)
+    )
+    return [_to_record(row) for row in rows]
+
+
+def job(conn: Connection, id: int) -> JobRecord:
+    """Return one job with all its attempts. Raises UnknownJob."""
+    row = conn.execute(select(*_JOB).where(views.jobs.c.id == id)).first()
+    if row is None:
+        raise UnknownJob(
+            f"There is no job {id}. It was never committed, or it was pruned from history since;"
+            " `mutirao list` shows the jobs there are."
+        )
+    return _to_record(row, attempts(conn, id))
+
+
+def attempts(conn: Connection, job: int) -> tuple[AttemptRecord, ...]:
+    """Return what happened to a job, in order. A single statement."""
+    table = tables.attempt
+    rows = conn.execute(select(table).where(table.c.job == job).order_by(table.c.run))
+    return tuple(
+        AttemptRecord(
+            attempt=row.attempt,
+            run=row.run,
+            worker=row.worker,
+            outcome=OutcomeKind(row.outcome),
+            started_at=row.started_at,
+            finished_at=row.finished_at,
+            error_type=row.error_type,
+            error=row.error,
+        )
+        for row in rows
+    )
+
+
+def counts(conn: Connection) -> list[QueueCount]:
+    """Count the jobs of every queue by state. A single statement."""
+    view = views.queues
+    rows = conn.execute(select(view).order_by(view.c.queue, view.c.state))
+    return [QueueCount(queue=row[0], state=JobState(row[1]), jobs=row[2], oldest_age=row[3])
+            for row in rows]  # fmt: skip
+
+
+def workers(conn: Connection) -> list[WorkerRecord]:
+    """List the registered workers, alive or not. A single statement."""
+    columns = [column for column in views.workers.c if column.name != "jobs"]
+    rows = conn.execute(select(*columns).order_by(views.workers.c.id))
+    return [_to_worker(row) for row in rows]
+
+
+def unserved_tasks(conn: Connection, known: Collection[str]) -> dict[str, int]:
+    """Count waiting jobs by task, for tasks not in `known`. A single statement."""
+    live, asked = tables.live, tables.job
+    rows = conn.execute(
+        select(asked.c.task, func.count())
+        .join(live, live.c.id == asked.c.id)
+        .where(live.c.worker.is_(None), asked.c.task.not_in(known))
+        .group_by(asked.c.task)
+        .order_by(asked.c.task)
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
+    """Return the condition on the view of jobs that `which` stands for, but for its limit."""
+    view, admin = views.jobs.c, admin_of(conn.dialect)
+    conditions: list[ColumnElement[bool]] = [
+        column == value
+        for column, value in (
+            (view.state, which.state),
+            (view.queue, which.queue),
+            (view.task, which.task),
+            (view.error_type, which.error_type),
+        )
+        if value is not None
+    ]
+    if which.ids is not None:
+        conditions.append(admin.among(view.id, which.ids))
+    if which.tag is not None:
+        conditions.append(admin.has_tag(view.tags, which.tag))
+    if which.before is not None:
+        conditions.append(view.enqueued_at < which.before)
+    if which.after is not None:
+        conditions.append(view.enqueued_at >= which.after)
+    return and_(True, *conditions)
+
+
+def _to_record(row: Any, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
+    values = row._asdict()
+    values["state"] = JobState(values["state"])
+    values["tags"] = tuple(values["tags"] or ())
+    values["metadata"] = values["metadata"] or {}
+    return JobRecord(**values, attempts=attempts)
+
+
+def _to_worker(row: Any) -> WorkerRecord:
+    values = row._asdict()
+    queues = values["queues"]
+    values["queues"] = None if queues is None else tuple(queues)
+    return WorkerRecord(**values)

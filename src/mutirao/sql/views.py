@@ -1,0 +1,124 @@
+"""The views as SQLAlchemy Core sees them, for what people and dashboards ask."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Double,
+    Integer,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+)
+from sqlalchemy.types import TypeDecorator
+
+metadata = MetaData()
+
+
+class IsoText(TypeDecorator[datetime]):
+    """An aware datetime shown as text, `2026-11-21T13:44:28.000000Z`; sorts as time does."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
+        """Turn a datetime into the text that a view shows."""
+        if value is None:
+            return None
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        """Turn what a view shows into a datetime."""
+        return None if value is None else datetime.fromisoformat(value)
+
+
+Moment = DateTime(timezone=True).with_variant(IsoText(), "sqlite")
+
+jobs = Table(
+    "mutirao_jobs",
+    metadata,
+    Column("id", BigInteger, primary_key=True),
+    Column("task", Text),
+    Column("queue", Text),
+    Column("priority", SmallInteger),
+    Column("state", Text),
+    Column("attempt", Integer),
+    Column("max_attempts", Integer),
+    Column("timeout", Double),
+    Column("run_at", Moment),
+    Column("enqueued_at", Moment),
+    Column("started_at", Moment),
+    Column("finished_at", Moment),
+    Column("duration", Double),
+    Column("worker", BigInteger),
+    Column("run", Integer),
+    Column("error_type", Text),
+    Column("error", Text),
+    Column("args", JSON),
+    Column("key", Text),
+    Column("tags", JSON),
+    Column("metadata", JSON),
+    Column("traceparent", Text),
+    Column("redrive_of", BigInteger),
+    Column("on_dead_of", BigInteger),
+)
+
+queues = Table(
+    "mutirao_queues",
+    metadata,
+    Column("queue", Text),
+    Column("state", Text),
+    Column("jobs", BigInteger),
+    Column("oldest_age", Double),
+)
+
+errors = Table(
+    "mutirao_errors",
+    metadata,
+    Column("task", Text),
+    Column("error_type", Text),
+    Column("message", Text),
+    Column("jobs", BigInteger),
+    Column("attempts", BigInteger),
+    Column("first_at", Moment),
+    Column("last_at", Moment),
+)
+
+throughput = Table(
+    "mutirao_throughput",
+    metadata,
+    Column("hour", Moment),
+    Column("queue", Text),
+    Column("task", Text),
+    Column("outcome", Text),
+    Column("attempts", BigInteger),
+    Column("mean_duration", Double),
+    Column("p95_duration", Double),
+)
+
+workers = Table(
+    "mutirao_workers",
+    metadata,
+    Column("id", BigInteger, primary_key=True),
+    Column("name", Text),
+    Column("host", Text),
+    Column("pid", Integer),
+    Column("queues", JSON),
+    Column("concurrency", Integer),
+    Column("version", Text),
+    Column("started_at", Moment),
+    Column("beat_at", Moment),
+    Column("expires_at", Moment),
+    Column("alive", Boolean),
+    Column("listening", Boolean),
+    Column("stuck", Integer),
+    Column("running", BigInteger),
+    Column("jobs", JSON),
+)
