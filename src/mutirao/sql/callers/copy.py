@@ -1,10 +1,12 @@
 """PostgreSQL's COPY in its text format: the fastest way in that every driver offers."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from mutirao.sql.callers.steps import Load
 
 NULL = "\\N"
+_SPECIAL = "\\\n\t\r"
 
 
 def statement(load: Load) -> str:
@@ -15,17 +17,26 @@ def statement(load: Load) -> str:
 
 def encode(load: Load) -> bytes:
     """Return the rows as COPY's text format, in UTF-8."""
-    lines = ["\t".join([_field(value) for value in row]) for row in load.rows]
+    columns = [_column(values) for values in zip(*load.rows, strict=True)]
+    lines = ["\t".join(row) for row in zip(*columns, strict=True)]
     lines.append("")
     return "\n".join(lines).encode()
+
+
+def _column(values: tuple[Any, ...]) -> Sequence[str]:
+    try:
+        text = "".join(values)
+    except TypeError:
+        return [_field(value) for value in values]
+    # Looked for in all of them together, what must be escaped is mostly not there.
+    special = any(character in text for character in _SPECIAL)
+    return [_escaped(value) for value in values] if special else values
 
 
 def _field(value: Any) -> str:
     if value is None:
         return NULL
-    if isinstance(value, str):
-        return _escaped(value)
-    return str(value)
+    return _escaped(value) if isinstance(value, str) else str(value)
 
 
 def _escaped(text: str) -> str:

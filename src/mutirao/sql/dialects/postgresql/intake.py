@@ -61,7 +61,8 @@ SELECT id, (
 ) FROM job ORDER BY id"""
 
 _NOW = "SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
-_RESERVE = """SELECT nextval(pg_get_serial_sequence('mutirao_job', 'id'))
+# In a subquery the sequence is looked up once, not for each of the rows.
+_RESERVE = """SELECT nextval((SELECT pg_get_serial_sequence('mutirao_job', 'id')::regclass))
 FROM generate_series(1, %s::integer)"""
 _WAKE_LANE = "SELECT mutirao_wake(%s::text, %s::integer, %s::text::timestamptz)"
 _WAKE_ALL = "SELECT mutirao_wake()"
@@ -126,7 +127,7 @@ def _copy(jobs: Iterator[NewJob], now: datetime) -> Steps:
         new = [int(row[0]) for row in reserved]
         due = [_due(job, now) for job in chunk]
         asked = [
-            (id, at.isoformat(), stamp, *facts(job))
+            (id, stamp if at is now else at.isoformat(), stamp, *facts(job))
             for id, at, job in zip(new, due, chunk, strict=True)
         ]
         yield Load("mutirao_job", _JOB, asked)
@@ -149,4 +150,4 @@ def _wake(lanes: set[tuple[str, int]], earliest: datetime) -> Execute:
 def _due(job: NewJob, now: datetime) -> datetime:
     if job.run_at is not None:
         return job.run_at
-    return now + timedelta(seconds=job.delay or 0)
+    return now + timedelta(seconds=job.delay) if job.delay else now
