@@ -1,0 +1,23 @@
+"""The suites that every backend passes: subclass one, and give it the fixtures it names.
+
+    class TestMyStore(StoreContract):
+        @pytest_asyncio.fixture
+        async def store(self) -> AsyncIterator[Store]:
+            store = MyStore(...)   # of an empty database
+            yield store
+            await store.close()
+
+They need pytest and pytest-asyncio, which the package itself does not require.
+"""
+
+import pytest
+
+for _suite in ("claiming", "commands", "concurrency", "enqueueing", "housekeeping", "kit", "lanes",
+               "liveness", "notifier", "pruning", "records", "redriving", "settling", "staleness",
+               "transactions"):  # fmt: skip
+    pytest.register_assert_rewrite(f"{__name__}.{_suite}")
+
+from mutirao.testing.conformance.notifier import NotifierContract  # noqa: E402
+from mutirao.testing.conformance.store import StoreContract  # noqa: E402
+
+__all__ = ["NotifierContract", "StoreContract"]

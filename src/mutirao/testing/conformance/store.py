@@ -1,0 +1,56 @@
+"""Everything a store must do, in one class."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from mutirao.ports import Store
+from mutirao.testing.conformance.claiming import ClaimingContract
+from mutirao.testing.conformance.commands import CancelContract, HurryContract
+from mutirao.testing.conformance.concurrency import ConcurrencyContract
+from mutirao.testing.conformance.enqueueing import EnqueueingContract
+from mutirao.testing.conformance.housekeeping import LeaseContract, UpkeepContract
+from mutirao.testing.conformance.lanes import LanesContract
+from mutirao.testing.conformance.liveness import RescueContract, WorkersContract
+from mutirao.testing.conformance.pruning import PruningContract
+from mutirao.testing.conformance.records import CountsContract, RecordsContract
+from mutirao.testing.conformance.redriving import RedriveContract
+from mutirao.testing.conformance.settling import SettlingContract
+from mutirao.testing.conformance.staleness import ReleaseContract, StalenessContract
+from mutirao.testing.conformance.transactions import TransactionContract
+
+
+@pytest.mark.asyncio
+class StoreContract(
+    EnqueueingContract,
+    LanesContract,
+    ClaimingContract,
+    ConcurrencyContract,
+    SettlingContract,
+    StalenessContract,
+    ReleaseContract,
+    WorkersContract,
+    RescueContract,
+    LeaseContract,
+    PruningContract,
+    RecordsContract,
+    CountsContract,
+    CancelContract,
+    HurryContract,
+    RedriveContract,
+    TransactionContract,
+    UpkeepContract,
+):
+    """Every sentence of `mutirao.ports.Store`, as tests.
+
+    A backend gives the fixture `store`: an empty store. It may give `other_store` too, a second
+    handle on the same data; otherwise that is `store.twin()`.
+    """
+
+    @pytest_asyncio.fixture
+    async def other_store(self, store: Store) -> AsyncIterator[Store]:
+        """A second handle on the same data."""
+        twin = store.twin()
+        yield twin
+        await twin.close()

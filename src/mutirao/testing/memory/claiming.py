@@ -1,0 +1,128 @@
+"""The way of a job through a worker: lanes, claim, settle, release."""
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, Outcome, Settlement
+from mutirao.testing.memory.tables import Asked, Live, Tables, arguments_of, attempt_of
+
+
+def lanes(tables: Tables, queues: Collection[str] | None, now: datetime) -> list[LaneHead]:
+    """Return the lanes that have waiting jobs, each with its earliest one."""
+    heads: dict[tuple[int, str], Live] = {}
+    for job in tables.live.values():
+        if job.worker is None and (queues is None or job.queue in queues):
+            name = job.priority, job.queue
+            heads[name] = min(heads.get(name, job), job, key=lambda job: job.place)
+    return [
+        LaneHead(Lane(queue, priority, job.run_at, job.id), (job.run_at - now).total_seconds())
+        for (priority, queue), job in sorted(heads.items(), key=lambda item: item[0])
+    ]
+
+
+def claim(
+    tables: Tables,
+    worker: int,
+    lanes: Sequence[Lane],
+    limit: int,
+    without: Collection[str],
+    now: datetime,
+) -> list[Claim]:
+    """Take due jobs for a worker; an unregistered one gets none, nobody could rescue them."""
+    if worker not in tables.workers:
+        return []
+    claims: list[Claim] = []
+    for lane in lanes:
+        for job in _due(tables, lane, without, now)[: limit - len(claims)]:
+            job.run += 1
+            job.attempt += 1
+            job.worker, job.claimed_at = worker, now
+            claims.append(_claim_of(tables.asked[job.id], job))
+    return claims
+
+
+def _due(tables: Tables, lane: Lane, without: Collection[str], now: datetime) -> list[Live]:
+    due = [
+        job
+        for job in tables.live.values()
+        if job.worker is None
+        and (job.queue, job.priority) == (lane.queue, lane.priority)
+        and (lane.run_at, lane.id) <= job.place
+        and job.run_at <= now
+        and job.task not in without
+    ]
+    return sorted(due, key=lambda job: job.place)
+
+
+def _claim_of(asked: Asked, job: Live) -> Claim:
+    new = asked.new
+    return Claim(
+        id=job.id,
+        run=job.run,
+        attempt=job.attempt,
+        task=new.task,
+        args=new.args,
+        queue=new.queue,
+        priority=new.priority,
+        run_at=job.run_at,
+        enqueued_at=asked.enqueued_at,
+        max_attempts=new.max_attempts,
+        timeout=new.timeout,
+        key=new.key,
+        tags=json.dumps(new.tags) if new.tags else None,
+        metadata=json.dumps(new.metadata) if new.metadata else None,
+        traceparent=new.traceparent,
+        redrive_of=new.redrive_of,
+        on_dead_of=new.on_dead_of,
+        cancel=job.cancel,
+    )
+
+
+def settle(tables: Tables, settlements: Sequence[Settlement], now: datetime) -> set[int]:
+    """Write the outcomes that are not stale, and their follow-ups."""
+    for settlement in settlements:
+        if settlement.follow_up is not None:
+            arguments_of(settlement.follow_up)  # refused before anything is written
+    return {each.id for each in settlements if _settle(tables, each, now)}
+
+
+def _settle(tables: Tables, settlement: Settlement, now: datetime) -> bool:
+    job, outcome = tables.live.get(settlement.id), settlement.outcome
+    if job is None or not job.held(settlement.run):
+        return False
+    attempt = attempt_of(
+        job,
+        outcome.kind,
+        now,
+        started_at=now - timedelta(seconds=settlement.started_ago),
+        finished_at=now - timedelta(seconds=settlement.finished_ago),
+        error_type=outcome.error_type,
+        error=outcome.error,
+    )
+    if outcome.kind.final:
+        tables.finish(job, attempt)
+    else:
+        tables.attempts[job.id].append(attempt)
+        counted = outcome.kind not in UNCOUNTED_OUTCOMES
+        job.wait(run_at=_next_run(job, outcome, now), counted=counted)
+    if settlement.follow_up is not None:
+        tables.write(settlement.follow_up, now)
+    return True
+
+
+def _next_run(job: Live, outcome: Outcome, now: datetime) -> datetime:
+    if job.cancel:
+        return now
+    return outcome.at or now + timedelta(seconds=outcome.after or 0)
+
+
+def release(tables: Tables, jobs: Sequence[tuple[int, int]]) -> set[int]:
+    """Give back jobs that were never started."""
+    released = set()
+    for id, run in jobs:
+        job = tables.live.get(id)
+        if job is not None and job.held(run):
+            job.wait(counted=False)
+            released.add(id)
+    return released

@@ -1,0 +1,81 @@
+"""The liveness of workers, the leases of duties, rescue and prune."""
+
+from datetime import datetime, timedelta
+
+from mutirao.job import Beat, NewWorker, OutcomeKind
+from mutirao.testing.memory.tables import Duty, Tables, Worker, attempt_of
+
+
+def register(tables: Tables, new: NewWorker, expiry: float, now: datetime) -> int:
+    """Add a worker."""
+    id = next(tables.worker_ids)
+    tables.workers[id] = Worker(
+        id=id,
+        name=new.name,
+        host=new.host,
+        pid=new.pid,
+        queues=new.queues,
+        concurrency=new.concurrency,
+        version=new.version,
+        started_at=now,
+        beat_at=now,
+        expires_at=now + timedelta(seconds=expiry),
+    )
+    return id
+
+
+def beat(tables: Tables, worker: int, expiry: float, stuck: int, now: datetime) -> Beat:
+    """Prolong a worker's life, if it still has one."""
+    known = tables.workers.get(worker)
+    if known is None:
+        return Beat(False, ())
+    known.beat_at, known.stuck = now, stuck
+    known.expires_at = now + timedelta(seconds=expiry)
+    cancelled = ((job.id, job.run) for job in tables.held_by(worker) if job.cancel)
+    return Beat(True, tuple(cancelled))
+
+
+def retire(tables: Tables, worker: int) -> None:
+    """Remove a worker; its jobs wait again as if it had never taken them."""
+    tables.workers.pop(worker, None)
+    for job in tables.held_by(worker):
+        job.wait(counted=False)
+
+
+def lease(tables: Tables, duty: str, worker: int, ttl: float, every: float, now: datetime) -> bool:
+    """Give a duty to a worker, unless it is another's or too soon."""
+    last = tables.duties.get(duty)
+    if last is not None:
+        another_holds_it = last.worker != worker and now < last.expires_at
+        if another_holds_it or now < last.taken_at + timedelta(seconds=every):
+            return False
+    tables.duties[duty] = Duty(worker, now, now + timedelta(seconds=ttl))
+    return True
+
+
+def rescue(tables: Tables, now: datetime) -> list[tuple[int, int]]:
+    """Remove expired workers; their jobs wait again under a new run."""
+    rescued = []
+    expired = [worker.id for worker in tables.workers.values() if worker.expires_at <= now]
+    for worker in expired:
+        del tables.workers[worker]
+        for job in tables.held_by(worker):
+            tables.attempts[job.id].append(attempt_of(job, OutcomeKind.LOST, now))
+            job.run += 1
+            job.wait()
+            rescued.append((job.id, job.run))
+    return rescued
+
+
+def prune(tables: Tables, outcome: OutcomeKind, before: float, limit: int, now: datetime) -> int:
+    """Forget jobs that ended with `outcome` long enough ago, oldest first."""
+    horizon = now - timedelta(seconds=before)
+    endings = ((tables.ending(id), id) for id in tables.asked)
+    old = sorted(
+        (ending.finished_at, id)
+        for ending, id in endings
+        if ending is not None and ending.outcome == outcome and ending.finished_at < horizon
+    )
+    for _, id in old[:limit]:
+        del tables.asked[id], tables.attempts[id]
+    return len(old[:limit])
