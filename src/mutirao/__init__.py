@@ -1,1 +1,25 @@
 """Mutirão: background jobs that live in the SQL database an application already has."""
+
+from mutirao.app import Mutirao
+from mutirao.job import DeadJob, Job, JobFilter, JobRecord, JobState, NewJob, Outcome, OutcomeKind
+from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
+from mutirao.task import Handle, Task
+
+__all__ = [
+    "Cancel",
+    "Dead",
+    "DeadJob",
+    "Handle",
+    "Job",
+    "JobFilter",
+    "JobRecord",
+    "JobState",
+    "Mutirao",
+    "NewJob",
+    "Outcome",
+    "OutcomeKind",
+    "Retry",
+    "RetryPolicy",
+    "Snooze",
+    "Task",
+]

@@ -39,6 +39,10 @@ class Signature:
             )
         return True
 
+    def check(self) -> None:
+        """Raise InvalidTask if the annotations cannot be resolved or carried by JSON."""
+        _ = self._decoder
+
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Return a call's arguments as a JSON object by parameter name.
 

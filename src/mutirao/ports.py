@@ -70,11 +70,11 @@ class Store(Intake, Protocol):
         """Give back every connection. Safe to call twice; the store opens again when used."""
         ...
 
-    def twin(self) -> "Store":
-        """Return another handle on the same data with connections of its own.
+    def twin(self, connections: int = 1) -> "Store":
+        """Return another handle on the same data that keeps up to `connections` of its own.
 
-        The heartbeat uses one in its own thread and event loop, so that nothing the worker does
-        can hold it up.
+        A worker has one, and its heartbeat another one in its own thread and event loop, so that
+        nothing the worker does can hold it up.
         """
         ...
 
@@ -267,12 +267,4 @@ class Notifier(Protocol):
         again. Yields one Wake() without a lane as soon as it listens, because jobs may have
         arrived before.
         """
-        ...
-
-
-class Clock(Protocol):
-    """The time inside one process; never compared with another machine's."""
-
-    def monotonic(self) -> float:
-        """Seconds that only grow."""
         ...

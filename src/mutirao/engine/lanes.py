@@ -4,7 +4,7 @@ The lower bounds keep claims off the dead index entries that pile up at the fron
 somebody holds a snapshot open. They are only memory: reading the heads again corrects them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
@@ -61,17 +61,19 @@ class LaneBook:
         """Return when the earliest known job is due; inf if none is known."""
         return min((entry.due_at for entry in self._entries.values()), default=inf)
 
-    def claimed(self, asked: Sequence[Lane], claims: Sequence[Claim], limit: int) -> None:
-        """Move the bounds up to what a claim reached; a short claim has emptied its lanes."""
+    def claimed(self, claims: Iterable[Claim]) -> None:
+        """Move the bounds up to what a claim reached."""
         for claim in claims:
             entry = self._entries.get((claim.queue, claim.priority))
             if entry is not None:
                 entry.lane = Lane(claim.queue, claim.priority, claim.run_at, claim.id)
-        if len(claims) < limit:
-            for lane in asked:
-                entry = self._entries.get((lane.queue, lane.priority))
-                if entry is not None:
-                    entry.due_at = inf
+
+    def exhausted(self, asked: Iterable[Lane]) -> None:
+        """Note that these lanes have no due job left; a wake-up or a refresh tells of new ones."""
+        for lane in asked:
+            entry = self._entries.get((lane.queue, lane.priority))
+            if entry is not None:
+                entry.due_at = inf
 
     def expect(self, queue: str, priority: int, due_at: float) -> None:
         """Note that a job this worker knows of will be due in a lane; its bound stays."""

@@ -27,7 +27,7 @@ class WorkerSettings:
         grace: how long running handlers may go on after a stop was asked for.
         poll: longest sleep of an idle worker; wake-ups make it shorter.
         heartbeat: time between heartbeats.
-        expiry: a worker whose last heartbeat is older is taken for gone. Three beats may fail.
+        expiry: a worker whose last heartbeat is older is taken for gone. Two beats may fail.
         prefetch: work to hold ready, in time, so that short jobs do not wait for claims.
         batch: the most jobs claimed, or settled, in one statement.
         linger: how long a finished job may wait to be settled together with others.
@@ -46,6 +46,16 @@ class WorkerSettings:
     linger: float = 0.004
     retention: dict[OutcomeKind, timedelta] = field(default_factory=_retention)
     prune_batch: int = 1_000
+
+    @property
+    def rescue_every(self) -> float:
+        """Seconds between looks for vanished workers."""
+        return self.heartbeat / 2
+
+    @property
+    def lifetime(self) -> float:
+        """Seconds a heartbeat keeps a worker alive: a rescue comes within `expiry` of it."""
+        return self.expiry - self.rescue_every
 
     def __post_init__(self) -> None:
         _at_least("concurrency", self.concurrency, 1)

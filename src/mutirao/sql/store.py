@@ -38,15 +38,14 @@ class SqlStore:
     """Jobs in the SQL database at `url`. `pool_size`: connections kept open for each loop."""
 
     def __init__(self, url: str | URL, *, pool_size: int = 5) -> None:
-        self._pool_size = pool_size
         self.engines = Engines(url, pool_size)
         self._dialect = dialect_named(self.engines.url.get_backend_name())
         self._intake = SqlIntake(self._dialect.name)
         self._runner = Runner(self.engines)
 
-    def twin(self) -> "SqlStore":
+    def twin(self, connections: int = 1) -> "SqlStore":
         """Return another handle on the same database, with connections of its own."""
-        return SqlStore(self.engines.url, pool_size=self._pool_size)
+        return SqlStore(self.engines.url, pool_size=connections)
 
     async def check(self) -> None:
         """Raise SchemaError if the tables do not fit the code."""
@@ -62,7 +61,8 @@ class SqlStore:
         """Write jobs through `conn`, or in a short transaction of their own."""
         if conn is not None:
             return self._intake.enqueue(jobs, conn)
-        return self._way_in_sync(jobs)(lambda own: self._intake.enqueue(jobs, own))
+        run = self._runner.alone_sync if _is_one(jobs) else self._runner.run_sync
+        return run(lambda own: self._intake.enqueue(jobs, own))
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Write jobs through an asynchronous `conn`, or in a short transaction of their own."""
@@ -222,9 +222,6 @@ class SqlStore:
 
     def _finish_one(self, conn: Connection, settlement: Settlement) -> bool:
         return bool(self._dialect.finish(conn, [settlement], None))
-
-    def _way_in_sync(self, jobs: Iterable[NewJob]) -> Callable[..., Any]:
-        return self._runner.alone_sync if _is_one(jobs) else self._runner.run_sync
 
 
 def _is_one(jobs: Iterable[NewJob]) -> bool:

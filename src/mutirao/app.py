@@ -1,0 +1,377 @@
+"""`Mutirao`: what users hold. The one place that puts a store, a notifier and the engine together.
+
+Making one reads no environment and opens no connection; that happens when it is first used.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from importlib.metadata import version
+from types import MappingProxyType
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+
+from sqlalchemy import URL
+
+from mutirao.checks import check_job
+from mutirao.engine.logs import log_attempts
+from mutirao.engine.portal import Portal
+from mutirao.engine.service import EmbeddedWorker, serve
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.worker import Worker
+from mutirao.errors import InvalidTask, UnknownTask
+from mutirao.job import (
+    DEFAULT_QUEUE,
+    MAX_PAYLOAD,
+    Job,
+    JobFilter,
+    JobRecord,
+    NewJob,
+    OutcomeKind,
+    QueueCount,
+)
+from mutirao.middleware import AttemptMiddleware, Enqueueing, EnqueueMiddleware
+from mutirao.notifiers import notifier_for
+from mutirao.ports import Notifier, Store
+from mutirao.retry import Retry, RetryPolicy, seconds
+from mutirao.sql.store import SqlStore
+from mutirao.task import Handle, Task, TaskOptions
+
+P = ParamSpec("P")
+R = TypeVar("R")
+AroundEnqueue = TypeVar("AroundEnqueue", bound=EnqueueMiddleware)
+AroundAttempt = TypeVar("AroundAttempt", bound=Callable[[Job], Any])
+
+DEFAULT_URL = "sqlite:///mutirao.db"
+SPARE_CONNECTIONS = 4  # claiming, settling, housekeeping and one more
+
+
+class _Decorator:
+    """What `@app.task(...)` returns: turns a function into a task, with or without a `Job`."""
+
+    def __init__(self, app: "Mutirao", name: str | None, options: TaskOptions) -> None:
+        self._app, self._name, self._options = app, name, options
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Job, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    def __call__(self, function: Callable[..., Any], /) -> Task[..., Any]:
+        task: Task[..., Any] = Task(
+            self._app, function, self._name or function.__name__, self._options
+        )
+        self._app.register(task)
+        return task
+
+
+class Mutirao:
+    """An application's background jobs.
+
+    Parameters:
+        url: the database that holds them: any SQLAlchemy URL of PostgreSQL or SQLite.
+        max_payload: the most bytes of JSON a job's arguments may take.
+        store: instead of the one at `url`; for tests.
+        notifier: wakes workers of a `store` that was given.
+    """
+
+    def __init__(
+        self,
+        url: str | URL = DEFAULT_URL,
+        *,
+        max_payload: int = MAX_PAYLOAD,
+        store: Store | None = None,
+        notifier: Notifier | None = None,
+    ) -> None:
+        self.store: Store = SqlStore(url) if store is None else store
+        self.url = url
+        self._notifier = notifier_for(url) if store is None else notifier
+        self._max_payload = max_payload
+        self._tasks: dict[str, Task[..., Any]] = {}
+        self._around_enqueue: list[EnqueueMiddleware] = []
+        self._around_attempt: list[AttemptMiddleware] = [log_attempts]
+        self._portal = Portal()
+
+    # Tasks.
+
+    @overload
+    def task(self, function: Callable[Concatenate[Job, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        retry: RetryPolicy | None = None,
+        max_attempts: int | None = None,
+        timeout: float | timedelta | None = None,
+        process: bool = False,
+        tags: Iterable[str] = (),
+    ) -> _Decorator: ...
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        retry: RetryPolicy | None = None,
+        max_attempts: int | None = None,
+        timeout: float | timedelta | None = None,
+        process: bool = False,
+        tags: Iterable[str] = (),
+    ) -> Task[..., Any] | _Decorator:
+        """Register a function as a task: `@app.task` or `@app.task(queue="mail", ...)`.
+
+        Coroutines run in the worker's event loop, plain functions in threads. If the first
+        parameter is annotated `Job`, the job is given there and callers leave it out.
+
+        Parameters:
+            name: what jobs are stored under; the function's name unless given.
+            queue: the lane jobs go to.
+            priority: smaller runs first; -32768 to 32767.
+            retry: when a failed job runs again; ten attempts with exponential waits by default.
+            max_attempts: instead of the one in `retry`.
+            timeout: seconds (or a `timedelta`) an attempt may take; None for no limit.
+            process: run in a child process, which a timeout can kill. Plain functions only.
+            tags: given to every job of this task.
+
+        Raises:
+            InvalidTask: the name is taken, or the function cannot be a task.
+            InvalidJob: an option is out of its range.
+        """
+        policy = Retry.exponential() if retry is None else retry
+        if max_attempts is not None:
+            policy = replace(policy, max_attempts=max_attempts)
+        options = TaskOptions(
+            queue=queue,
+            priority=priority,
+            retry=policy,
+            timeout=None if timeout is None else seconds(timeout),
+            process=process,
+            tags=tuple(tags),
+        )
+        decorator = _Decorator(self, name, options)
+        return decorator if function is None else decorator(function)
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The registered tasks by name, `on_dead` handlers included."""
+        return MappingProxyType(self._tasks)
+
+    def task_named(self, name: str) -> Task[..., Any]:
+        """Return a registered task. Raises UnknownTask, naming those there are."""
+        if name not in self._tasks:
+            known = ", ".join(sorted(self._tasks)) or "none at all"
+            raise UnknownTask(f"no task {name!r} is registered here; there are: {known}")
+        return self._tasks[name]
+
+    def register(self, task: Task[..., Any]) -> None:
+        """Add a task. Raises InvalidTask if its name is taken, InvalidJob for bad options."""
+        if task.name in self._tasks:
+            raise InvalidTask(
+                f"two tasks are called {task.name!r} ({self._tasks[task.name]} and {task});"
+                " give one of them a name: @app.task(name=…)"
+            )
+        check_job(task.using().template, self._max_payload)
+        self._tasks[task.name] = task
+
+    def around_enqueue(self, middleware: AroundEnqueue) -> AroundEnqueue:
+        """Add a middleware around every enqueue; see `mutirao.middleware`."""
+        self._around_enqueue.append(middleware)
+        return middleware
+
+    def around_attempt(self, middleware: AroundAttempt) -> AroundAttempt:
+        """Add a middleware around every attempt; see `mutirao.middleware`."""
+        self._around_attempt.append(middleware)
+        return middleware
+
+    # Enqueueing.
+
+    def submit(self, job: NewJob, conn: object | None = None) -> Handle:
+        """Check a job and write it, through `conn` or in a short transaction of its own."""
+        opened = self._open(job)
+        try:
+            (id,) = self.store.enqueue([opened.job], conn)
+        except BaseException as error:
+            opened.failed(error)
+            raise
+        return _handed_in(opened, id)
+
+    async def asubmit(self, job: NewJob, conn: object | None = None) -> Handle:
+        """As `submit`, for asynchronous connections and sessions."""
+        opened = self._open(job)
+        try:
+            (id,) = await self.store.aenqueue([opened.job], conn)
+        except BaseException as error:
+            opened.failed(error)
+            raise
+        return _handed_in(opened, id)
+
+    def enqueue_many(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
+        """Enqueue many jobs at once, all or none, and return their ids in order.
+
+        `jobs` may be a generator: it is consumed once, as it is written. With `conn`, in that
+        transaction; otherwise in one of its own.
+
+        Raises:
+            InvalidJob: one of them does not fit; none was written.
+        """
+        opened: list[Enqueueing] = []
+        try:
+            ids = self.store.enqueue(self._open_all(jobs, opened), conn)
+        except BaseException as error:
+            _all_failed(opened, error)
+            raise
+        return _all_handed_in(opened, ids)
+
+    async def aenqueue_many(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
+        """As `enqueue_many`, for asynchronous connections and sessions."""
+        opened: list[Enqueueing] = []
+        try:
+            ids = await self.store.aenqueue(self._open_all(jobs, opened), conn)
+        except BaseException as error:
+            _all_failed(opened, error)
+            raise
+        return _all_handed_in(opened, ids)
+
+    # Working.
+
+    def worker(self, **settings: Any) -> EmbeddedWorker:
+        """Return a worker to run inside this program: `async with`, `with`, or `start`/`stop`.
+
+        Parameters:
+            settings: those of `WorkerSettings`: queues, concurrency, grace, poll, …
+        """
+        chosen = _settings(settings)
+        return EmbeddedWorker(lambda: self._make_worker(chosen))
+
+    def run_worker(self, **settings: Any) -> int:
+        """Run a worker in this process until a signal stops it; return an exit status."""
+        chosen = _settings(settings)
+        return asyncio.run(serve(lambda: self._make_worker(chosen)))
+
+    # Looking and repairing: each has an asynchronous face and a synchronous one.
+
+    async def ajob(self, id: int) -> JobRecord:
+        """Return a job with all its attempts. Raises UnknownJob."""
+        return await self.store.job(id)
+
+    async def ajobs(self, **which: Any) -> list[JobRecord]:
+        """List jobs, newest first; `which` are the fields of `JobFilter`."""
+        return await self.store.jobs(JobFilter(**which))
+
+    async def acounts(self) -> list[QueueCount]:
+        """Count jobs by queue and state."""
+        return await self.store.counts()
+
+    async def acancel(self, *ids: int, **which: Any) -> list[int]:
+        """Cancel live jobs, running ones too; return the ids of those that were live."""
+        return await self.store.cancel(_which(ids, which))
+
+    async def aretry(self, *ids: int, **which: Any) -> list[int]:
+        """Make waiting jobs due now; return their ids."""
+        return await self.store.hurry(_which(ids, which))
+
+    async def aredrive(self, *ids: int, **which: Any) -> list[int]:
+        """Enqueue dead jobs again, linked to the old ones; return the new ids."""
+        return await self.store.redrive(_which(ids, which))
+
+    async def aprune(self, outcome: OutcomeKind, older_than: timedelta, limit: int = 1_000) -> int:
+        """Delete up to `limit` finished jobs older than that; return how many."""
+        return await self.store.prune(outcome, older_than.total_seconds(), limit)
+
+    async def aclose(self) -> None:
+        """Close this loop's connections."""
+        await self.store.close()
+
+    def job(self, id: int) -> JobRecord:
+        """As `ajob`."""
+        return self._portal.call(self.ajob, id)
+
+    def jobs(self, **which: Any) -> list[JobRecord]:
+        """As `ajobs`."""
+        return self._portal.call(self.ajobs, **which)
+
+    def counts(self) -> list[QueueCount]:
+        """As `acounts`."""
+        return self._portal.call(self.acounts)
+
+    def cancel(self, *ids: int, **which: Any) -> list[int]:
+        """As `acancel`."""
+        return self._portal.call(self.acancel, *ids, **which)
+
+    def retry(self, *ids: int, **which: Any) -> list[int]:
+        """As `aretry`."""
+        return self._portal.call(self.aretry, *ids, **which)
+
+    def redrive(self, *ids: int, **which: Any) -> list[int]:
+        """As `aredrive`."""
+        return self._portal.call(self.aredrive, *ids, **which)
+
+    def prune(self, outcome: OutcomeKind, older_than: timedelta, limit: int = 1_000) -> int:
+        """As `aprune`."""
+        return self._portal.call(self.aprune, outcome, older_than, limit)
+
+    def close(self) -> None:
+        """Close the connections that synchronous calls opened."""
+        self._portal.call(self.store.close)
+        self._portal.close()
+
+    # How it is put together.
+
+    def _make_worker(self, settings: WorkerSettings) -> Worker:
+        return Worker(
+            self.store.twin(settings.concurrency + SPARE_CONNECTIONS),
+            self._notifier,
+            self._tasks,
+            self._around_attempt,
+            settings,
+            version("mutirao"),
+        )
+
+    def _open(self, job: NewJob) -> Enqueueing:
+        opened = Enqueueing(self._around_enqueue, job)
+        try:
+            check_job(opened.job, self._max_payload)
+        except BaseException as error:
+            opened.failed(error)
+            raise
+        return opened
+
+    def _open_all(self, jobs: Iterable[NewJob], opened: list[Enqueueing]) -> Iterator[NewJob]:
+        for job in jobs:
+            each = self._open(job)
+            if self._around_enqueue:
+                opened.append(each)
+            yield each.job
+
+
+def _settings(given: dict[str, Any]) -> WorkerSettings:
+    queues = given.get("queues")
+    return WorkerSettings(**given | {"queues": None if queues is None else tuple(queues)})
+
+
+def _which(ids: tuple[int, ...], which: dict[str, Any]) -> JobFilter:
+    return JobFilter(ids=ids or None, **{"limit": None, **which})
+
+
+def _handed_in(opened: Enqueueing, id: int) -> Handle:
+    handle = Handle(id, opened.job.task, opened.job.queue)
+    opened.done(handle)
+    return handle
+
+
+def _all_handed_in(opened: list[Enqueueing], ids: list[int]) -> list[int]:
+    for each, id in zip(opened, ids, strict=False):  # empty without middleware
+        _handed_in(each, id)
+    return ids
+
+
+def _all_failed(opened: list[Enqueueing], error: BaseException) -> None:
+    for each in opened:
+        each.failed(error)

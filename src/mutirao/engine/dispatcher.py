@@ -1,0 +1,207 @@
+"""Starts claimed jobs while slots are free, and says how many more the worker could use.
+
+Claims wait in a buffer that is sized by the measured duration of handlers: enough for about
+100 ms of work, so that short jobs are not starved by the round trip of a claim and long ones are
+not hoarded while another worker is free.
+"""
+
+import asyncio
+import logging
+import sys
+from collections import deque
+from collections.abc import Iterable
+from time import monotonic
+
+from mutirao.engine import outcomes
+from mutirao.engine.completer import Completer, Finished
+from mutirao.engine.executor import Executor
+from mutirao.engine.running import Begin, Running
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.threads import Threads
+from mutirao.errors import AttemptTimeout
+from mutirao.job import Claim, Outcome, OutcomeKind
+
+log = logging.getLogger("mutirao")
+
+BURST = 100  # starts in a row before other loops get their turn
+PATIENCE = 5.0  # seconds a cancelled coroutine has to end before it counts as stuck
+MOST_UNSETTLED = 4  # batches; beyond that the database is behind, and claiming pauses
+EAGER = sys.version_info >= (3, 12)
+
+
+class Dispatcher:
+    """The slots of one worker, the jobs that wait for one, and those that have one."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        executor: Executor,
+        completer: Completer,
+        threads: Threads,
+        begin: Begin,
+    ) -> None:
+        self._settings, self._executor, self._completer = settings, executor, completer
+        self._threads, self._begin = threads, begin
+        self._buffer: deque[Claim] = deque()
+        self._running: dict[int, Running] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._to_cancel: set[tuple[int, int]] = set()
+        self._abandoned = 0
+        self._pumping = False
+        self._mean: float | None = None  # seconds a handler takes
+        self.changed = asyncio.Event()  # something ended, or there is room
+
+    @property
+    def stuck(self) -> int:
+        """Slots lost to handlers that nobody waits for any more."""
+        return self._threads.stuck + self._abandoned
+
+    def wanted(self) -> int:
+        """Return how many jobs to claim now; 0 while the buffer is full enough."""
+        batch = self._settings.batch
+        free = max(0, self._settings.concurrency - len(self._running) - self.stuck)
+        target = free + self._ahead()
+        if self._completer.unsettled > MOST_UNSETTLED * batch:
+            return 0
+        short = target - len(self._buffer)
+        return min(batch, short) if short >= max(1, min(batch, target) // 2) else 0
+
+    def feed(self, claims: Iterable[Claim]) -> None:
+        """Take claimed jobs and start as many as there are slots for."""
+        self._buffer.extend(claims)
+        self.pump()
+
+    def pump(self) -> None:
+        """Start waiting jobs; a long row of them is cut, to let other loops have their turn."""
+        if self._pumping:
+            return
+        self._pumping = True
+        for _ in range(BURST):
+            if not self._buffer or self._full():
+                break
+            self._start(self._buffer.popleft())
+        else:
+            asyncio.get_running_loop().call_soon(self.pump)
+        self._pumping = False
+        if self.wanted():
+            self.changed.set()
+
+    def holds(self) -> set[tuple[int, int]]:
+        """Return (id, run) of every job this worker knows of: waiting, running or unsettled."""
+        claims = [*self._buffer, *(running.claim for running in self._running.values())]
+        return {(claim.id, claim.run) for claim in claims} | self._completer.pending()
+
+    def drop_unstarted(self) -> list[tuple[int, int]]:
+        """Forget the jobs that have not started, and return them for giving back."""
+        dropped = [(claim.id, claim.run) for claim in self._buffer]
+        self._buffer.clear()
+        return dropped
+
+    def cancel(self, jobs: Iterable[tuple[int, int]]) -> None:
+        """Cancel these jobs (id, run), running or waiting for a slot."""
+        for id, run in jobs:
+            running = self._running.get(id)
+            if running is not None and running.claim.run == run:
+                self._interrupt(running, outcomes.CANCELLED)
+            else:
+                self._to_cancel.add((id, run))
+
+    def interrupt_all(self, outcome: Outcome) -> None:
+        """End everything that runs, with this outcome."""
+        for running in list(self._running.values()):
+            self._interrupt(running, outcome)
+
+    async def idle(self) -> None:
+        """Wait until nothing runs."""
+        while self._running:
+            self.changed.clear()
+            await self.changed.wait()
+
+    def _full(self) -> bool:
+        return len(self._running) + self.stuck >= self._settings.concurrency
+
+    def _ahead(self) -> int:
+        if self._mean is None:
+            return self._settings.concurrency
+        ahead = self._settings.prefetch * self._settings.concurrency / max(self._mean, 1e-6)
+        return min(int(ahead), 2 * self._settings.batch)
+
+    def _start(self, claim: Claim) -> None:
+        if self._to_cancel and (claim.id, claim.run) in self._to_cancel:
+            self._to_cancel.discard((claim.id, claim.run))
+            claim = claim._replace(cancel=True)
+        running = Running(claim, self._begin)
+        self._running[claim.id] = running
+        loop = asyncio.get_running_loop()
+        timeout = self._executor.timeout(claim)
+        if timeout is not None:
+            running.timer = loop.call_later(timeout, self._expire, running, timeout)
+        # An eager task runs a handler that never waits without a detour through the event loop.
+        task = (
+            asyncio.Task(self._live(running), loop=loop, eager_start=True)  # type: ignore[call-arg]
+            if EAGER
+            else loop.create_task(self._live(running))
+        )
+        if not task.done():
+            running.task = task
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _live(self, running: Running) -> None:
+        outcome = await self._executor.attempt(running)
+        if running.timer is not None:
+            running.timer.cancel()
+        if self._running.get(running.claim.id) is running:
+            self._end(running, outcome)
+        else:
+            self._abandoned -= 1
+            self._say_late(running, outcome)
+        self._after()
+
+    def _end(self, running: Running, outcome: Outcome) -> None:
+        del self._running[running.claim.id]
+        finished = monotonic()
+        took = finished - running.started
+        self._mean = took if self._mean is None else self._mean * 0.95 + took * 0.05
+        if running.settled or outcome.kind is OutcomeKind.LOST:
+            return
+        claim = running.claim
+        follow_up = self._executor.follow_up(claim, outcome)
+        self._completer.add(Finished(claim, outcome, running.started, finished, follow_up))
+
+    def _after(self) -> None:
+        if self._buffer:
+            self.pump()
+        elif not self._pumping:
+            self.changed.set()
+
+    def _expire(self, running: Running, timeout: float) -> None:
+        error = AttemptTimeout(f"took longer than its timeout of {timeout:g} s")
+        claim = running.claim
+        if self._executor.runs_in_thread(claim):
+            log.error(
+                "job %s (%s) is stuck: a thread cannot be ended; its slot is lost until it returns",
+                *(claim.id, claim.task),
+                extra={"job": claim.id, "task": claim.task, "run": claim.run},
+            )
+        self._interrupt(running, self._executor.judge(claim, error))
+
+    def _interrupt(self, running: Running, outcome: Outcome) -> None:
+        running.interrupt(outcome)
+        loop = asyncio.get_running_loop()
+        loop.call_later(PATIENCE, self._abandon, running)
+
+    def _abandon(self, running: Running) -> None:
+        """Settle an attempt whose coroutine ignores that it was cancelled."""
+        if self._running.get(running.claim.id) is not running or running.interruption is None:
+            return
+        log.error("job %s (%s) is stuck", running.claim.id, running.claim.task)
+        self._abandoned += 1
+        self._end(running, running.interruption)
+        self._after()
+
+    def _say_late(self, running: Running, outcome: Outcome) -> None:
+        log.warning(
+            "job %s (%s) returned after it was given up; its outcome %s is dropped",
+            *(running.claim.id, running.claim.task, outcome.kind),
+        )

@@ -1,0 +1,124 @@
+"""One attempt as named steps that return an outcome: resolve, decode, call, judge.
+
+Whatever a handler or a middleware raises becomes an outcome; nothing is raised into the loop.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from mutirao.arguments import Arguments
+from mutirao.engine import outcomes
+from mutirao.engine.processes import Processes
+from mutirao.engine.running import Running
+from mutirao.engine.threads import Threads
+from mutirao.errors import InvalidArguments, StaleRun
+from mutirao.job import SUCCEEDED, Claim, DeadJob, Job, NewJob, Outcome, OutcomeKind
+from mutirao.middleware import AttemptMiddleware, around_attempt
+from mutirao.task import Task
+
+log = logging.getLogger("mutirao")
+
+
+class Executor:
+    """Runs attempts of the registered tasks."""
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        middleware: Sequence[AttemptMiddleware],
+        threads: Threads,
+        processes: Processes,
+    ) -> None:
+        self._tasks = tasks
+        self._middleware = tuple(middleware)
+        self._threads = threads
+        self._processes = processes
+
+    def timeout(self, claim: Claim) -> float | None:
+        """Return the seconds this attempt may take."""
+        if claim.timeout is not None:
+            return claim.timeout
+        return self._tasks[claim.task].options.timeout
+
+    def judge(self, claim: Claim, error: BaseException) -> Outcome:
+        """Return the outcome of an attempt that ended with an error."""
+        policy = self._tasks[claim.task].options.retry
+        return outcomes.of_error(error, claim.attempt, claim.max_attempts, policy)
+
+    def runs_in_thread(self, claim: Claim) -> bool:
+        """Tell whether this attempt's handler runs in a thread, which nothing can end."""
+        task = self._tasks[claim.task]
+        return not task.is_coroutine and not task.options.process
+
+    def follow_up(self, claim: Claim, outcome: Outcome) -> NewJob | None:
+        """Return the `on_dead` job that goes with a death; such a job starts no further one."""
+        if outcome.kind is not OutcomeKind.DEAD or claim.on_dead_of is not None:
+            return None
+        return self._tasks[claim.task].announce_death(
+            DeadJob(
+                id=claim.id,
+                task=claim.task,
+                queue=claim.queue,
+                args=json.loads(claim.args),
+                attempts=claim.attempt,
+                error_type=outcome.error_type,
+                error=outcome.error,
+            )
+        )
+
+    async def attempt(self, running: Running) -> Outcome:
+        """Run one attempt to its end, whatever that is."""
+        claim = running.claim
+        task = self._tasks[claim.task]
+        limit = claim.max_attempts or task.options.retry.max_attempts
+        if (refused := _refuse(claim, limit)) is not None:
+            return refused
+        job = Job(claim, limit, self.timeout(claim), running.begin)
+        perform = partial(self._perform, task, job, running)
+        try:
+            if not self._middleware:
+                return await perform()
+            return await around_attempt(self._middleware, job, perform)
+        except asyncio.CancelledError as cancelled:
+            return running.interruption or self.judge(claim, cancelled)
+        except (Exception, SystemExit) as error:
+            return self.judge(claim, error)
+
+    async def _perform(self, task: Task[..., Any], job: Job, running: Running) -> Outcome:
+        claim = running.claim
+        try:
+            if task.options.process:
+                return await self._processes.run(task, claim, running)
+            await self._call(task, job, task.signature.decode(claim.args))
+        except asyncio.CancelledError as cancelled:
+            return running.interruption or self.judge(claim, cancelled)
+        except InvalidArguments as unfit:
+            return outcomes.dead("InvalidArguments", str(unfit))
+        except StaleRun as stale:
+            log.warning("%s", stale, extra={"job": job.id, "task": job.task, "run": job.run})
+            return outcomes.LOST
+        except (Exception, SystemExit) as error:
+            return self.judge(claim, error)
+        return SUCCEEDED
+
+    async def _call(self, task: Task[..., Any], job: Job, arguments: Arguments) -> None:
+        args, kwargs = arguments
+        if task.signature.wants_job:
+            args = (job, *args)
+        if task.is_coroutine:
+            await task.function(*args, **kwargs)
+        else:
+            await self._threads.run(partial(task.function, *args, **kwargs))
+
+
+def _refuse(claim: Claim, limit: int) -> Outcome | None:
+    """Return an outcome for a job whose handler must not be called at all."""
+    if claim.cancel:
+        return outcomes.CANCELLED
+    if claim.attempt > limit:
+        return outcomes.dead("WorkerLost", f"its worker vanished during attempt {limit} of {limit}")
+    return None

@@ -1,0 +1,107 @@
+"""The worker's sign of life, from a thread and a connection of its own.
+
+A handler that keeps the event loop or the interpreter busy cannot delay it, so that a worker is
+taken for gone only when it is.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+
+from mutirao.engine.settings import WorkerSettings
+from mutirao.errors import StoreUnavailable
+from mutirao.job import Beat, NewWorker
+from mutirao.ports import Store
+
+log = logging.getLogger("mutirao")
+
+
+class Heartbeat:
+    """Beats until stopped, and registers the worker anew when it was taken for gone.
+
+    Parameters:
+        store: a handle that only this thread uses.
+        stuck: asked before each beat for the number of lost slots.
+        on_beat: called in this thread with every answer.
+        on_reborn: called in this thread with the new id after the worker was taken for gone.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: WorkerSettings,
+        identity: NewWorker,
+        worker: int,
+        stuck: Callable[[], int],
+        on_beat: Callable[[Beat], None],
+        on_reborn: Callable[[int], None],
+    ) -> None:
+        self._store, self._settings, self._identity = store, settings, identity
+        self._worker = worker
+        self._stuck, self._on_beat, self._on_reborn = stuck, on_beat, on_reborn
+        self._last = monotonic()
+        self._unbroken_since = float("-inf")
+        self._stop: Callable[[], object] = lambda: None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mutirao-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Start beating."""
+        self._thread.start()
+        self._ready.wait()
+
+    async def stop(self) -> None:
+        """Stop beating and wait until the thread has ended."""
+        self._stop()
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+
+    def may_judge_others(self) -> bool:
+        """Whether this worker may take others for gone.
+
+        After the database was away everybody's heartbeat looks old, so others get one expiry's
+        time to beat again before they are judged.
+        """
+        now, expiry = monotonic(), self._settings.expiry
+        return now - self._unbroken_since >= expiry and now - self._last < expiry
+
+    def _run(self) -> None:
+        asyncio.run(self._beat_until_stopped())
+
+    async def _beat_until_stopped(self) -> None:
+        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+        self._stop = lambda: loop.is_closed() or loop.call_soon_threadsafe(stopped.set)
+        self._ready.set()
+        while not stopped.is_set():
+            went_well = await self._beat()
+            wait = self._settings.heartbeat if went_well else self._settings.heartbeat / 5
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await stopped.wait()
+        await self._store.close()
+
+    async def _beat(self) -> bool:
+        lifetime = self._settings.lifetime
+        try:
+            beat = await self._store.beat(self._worker, expiry=lifetime, stuck=self._stuck())
+            if not beat.alive:
+                await self._register_anew()
+        except StoreUnavailable as gone:
+            log.warning("no heartbeat: %s", gone)
+            self._unbroken_since = float("inf")
+            return False
+        self._last = monotonic()
+        if self._unbroken_since == float("inf"):
+            self._unbroken_since = self._last
+        self._on_beat(beat)
+        return True
+
+    async def _register_anew(self) -> None:
+        log.error(
+            "worker %s was taken for gone and its jobs given to others; registering anew",
+            self._worker,
+        )
+        self._worker = await self._store.register(self._identity, expiry=self._settings.lifetime)
+        self._on_reborn(self._worker)

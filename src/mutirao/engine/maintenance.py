@@ -1,0 +1,91 @@
+"""The housekeeping that equal workers share: each duty is done by one of them at a time.
+
+A lease row for each duty decides who; nobody is in charge for longer than that.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from mutirao.engine.backoff import Backoff
+from mutirao.engine.settings import WorkerSettings
+from mutirao.errors import StoreUnavailable
+from mutirao.ports import Store
+
+log = logging.getLogger("mutirao")
+
+Work = Callable[[datetime | None], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """Something one worker does every so often (seconds), holding a lease for `ttl` seconds."""
+
+    name: str
+    every: float
+    ttl: float
+    work: Work
+
+
+class Housekeeping:
+    """The duties themselves."""
+
+    def __init__(
+        self, store: Store, settings: WorkerSettings, may_judge_others: Callable[[], bool]
+    ) -> None:
+        self._store, self._settings = store, settings
+        self._may_judge_others = may_judge_others
+
+    def duties(self) -> list[Duty]:
+        """Return the duties with their pace."""
+        often = self._settings.rescue_every
+        return [
+            # Quick and harmless to do twice, so its lease must not outlive a killed holder.
+            Duty("rescue", every=often, ttl=often, work=self.rescue),
+            Duty("prune", every=60.0, ttl=300.0, work=self.prune),
+            Duty("statistics", every=600.0, ttl=300.0, work=self.refresh_statistics),
+        ]
+
+    async def rescue(self, now: datetime | None = None) -> None:
+        """Give the jobs of vanished workers back."""
+        if not self._may_judge_others():
+            return
+        rescued = await self._store.rescue(now=now)
+        if rescued:
+            log.warning("rescued %s jobs of vanished workers", len(rescued))
+
+    async def prune(self, now: datetime | None = None) -> None:
+        """Delete finished jobs that are older than their retention, in small transactions."""
+        limit = self._settings.prune_batch
+        for outcome, age in self._settings.retention.items():
+            before = age.total_seconds()
+            pruned = limit
+            while pruned == limit:
+                pruned = await self._store.prune(outcome, before, limit, now=now)
+
+    async def refresh_statistics(self, now: datetime | None = None) -> None:
+        """Bring the planner's statistics up to date."""
+        await self._store.refresh_statistics()
+
+
+async def keep_house(store: Store, duties: Sequence[Duty], worker: Callable[[], int]) -> None:
+    """Do every duty when its turn comes and nobody else does it; for ever."""
+    async with asyncio.TaskGroup() as group:
+        for duty in duties:
+            group.create_task(_keep(store, duty, worker))
+
+
+async def _keep(store: Store, duty: Duty, worker: Callable[[], int]) -> None:
+    backoff = Backoff()
+    while True:
+        try:
+            if await store.lease(duty.name, worker(), ttl=duty.ttl, every=duty.every):
+                await duty.work(None)
+            backoff.reset()
+            await asyncio.sleep(duty.every)
+        except StoreUnavailable as gone:
+            wait = backoff.next()
+            log.warning("duty %s has to wait: %s", duty.name, gone)
+            await asyncio.sleep(wait)

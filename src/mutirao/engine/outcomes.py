@@ -1,0 +1,93 @@
+"""From how a handler ended to an outcome. Pure: what it decides is written elsewhere."""
+
+import logging
+import traceback
+
+from mutirao.job import MAX_ERROR_TEXT, Outcome, OutcomeKind
+from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
+
+log = logging.getLogger("mutirao")
+
+RELEASED = Outcome(
+    OutcomeKind.RELEASED, after=0.0, error_type="Shutdown", error="interrupted by a shutdown"
+)
+CANCELLED = Outcome(OutcomeKind.CANCELLED, error_type="Cancel", error="cancelled on request")
+LOST = Outcome(OutcomeKind.LOST)  # nobody waits for it: others hold the job now
+POLICY_FAILED_DELAY = 60.0  # seconds, when the user's own backoff function raises
+
+
+def of_error(
+    error: BaseException, attempt: int, max_attempts: int | None, policy: RetryPolicy
+) -> Outcome:
+    """Return what follows from an exception that left a handler.
+
+    Parameters:
+        attempt: the number of the attempt that ended so.
+        max_attempts: the job's own limit; None leaves it to the policy.
+    """
+    match error:
+        case Snooze():
+            return _outcome(OutcomeKind.SNOOZED, error, after=error.after, at=error.at)
+        case Dead():
+            return _outcome(OutcomeKind.DEAD, error)
+        case Cancel():
+            return _outcome(OutcomeKind.CANCELLED, error)
+    chosen = policy.for_error(error)
+    limit = max_attempts or chosen.max_attempts
+    asked = isinstance(error, Retry)
+    if attempt >= limit or not (asked or chosen.retries(error)):
+        return _outcome(OutcomeKind.DEAD, error)
+    if isinstance(error, Retry) and (error.after is not None or error.at is not None):
+        return _outcome(OutcomeKind.RETRIED, error, after=error.after, at=error.at)
+    return _outcome(OutcomeKind.RETRIED, error, after=_delay(chosen, attempt, error))
+
+
+def dead(error_type: str, reason: str) -> Outcome:
+    """Return the outcome of a job that is not to be run (any more)."""
+    return Outcome(OutcomeKind.DEAD, error_type=error_type, error=shortened(reason))
+
+
+def shortened(text: str) -> str:
+    """Return text that every database can store: no NUL, no lone surrogate, not too long."""
+    text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+    if len(text) <= MAX_ERROR_TEXT:
+        return text
+    half = MAX_ERROR_TEXT // 2 - 30
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n… {left_out:,} characters left out …\n{text[-half:]}"
+
+
+def _delay(policy: RetryPolicy, attempt: int, error: BaseException) -> float:
+    try:
+        return policy.delay(attempt, None if isinstance(error, Retry) else error)
+    except Exception:
+        log.exception("a retry policy failed; waiting %s s instead", POLICY_FAILED_DELAY)
+        return POLICY_FAILED_DELAY
+
+
+def _outcome(
+    kind: OutcomeKind, error: BaseException, after: float | None = None, at: object = None
+) -> Outcome:
+    return Outcome(kind, after, at, _name(error), shortened(_text(error)))  # type: ignore[arg-type]
+
+
+def _name(error: BaseException) -> str:
+    kind = type(error)
+    plain = kind.__module__ in ("builtins", "mutirao.retry", "mutirao.errors")
+    return shortened(kind.__qualname__ if plain else f"{kind.__module__}.{kind.__qualname__}")[:200]
+
+
+def _text(error: BaseException) -> str:
+    """The message on the first lines, for grouping; then the traceback, unless it was asked for."""
+    message = _message(error)
+    if isinstance(error, Snooze | Dead | Cancel | Retry):
+        return message
+    trace = "".join(traceback.format_exception(error))
+    return f"{message}\n\n{trace}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error) or type(error).__name__
+    except Exception as broken:
+        return f"<its __str__ raised {type(broken).__name__}>"

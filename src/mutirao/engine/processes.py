@@ -1,0 +1,156 @@
+"""Child processes for `process=True` tasks.
+
+A child is started by `spawn` (no locks or connections are inherited), serves one call after
+another, and can be killed alone. It judges its own errors, because the exception itself stays
+with it: only JSON crosses the pipe.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from functools import partial
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import msgspec
+
+from mutirao.engine import outcomes
+from mutirao.engine.running import Running
+from mutirao.engine.threads import Threads
+from mutirao.errors import ConfigurationError, InvalidArguments, WrongState
+from mutirao.job import SUCCEEDED, Claim, Job, Outcome
+from mutirao.task import Task
+
+
+class ProcessDied(Exception):
+    """The process that ran the handler ended before the handler did."""
+
+
+class _Order(msgspec.Struct):
+    module: str
+    qualname: str
+    claim: Claim
+
+
+class Processes:
+    """Children, started when needed and kept for the next call."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._idle: list[_Child] = []
+        self._all: set[_Child] = set()
+
+    async def run(self, task: Task[..., Any], claim: Claim, running: Running) -> Outcome:
+        """Run one attempt in a child and return how it ended. A cancelled one is killed."""
+        child = self._idle.pop() if self._idle else self._start()
+        running.kill = child.kill
+        order = msgspec.json.encode(_Order(task.__module__, task.__qualname__, claim))
+        try:
+            answer = await self._threads.run(partial(child.ask, order))
+        except asyncio.CancelledError:
+            self._forget(child)
+            raise
+        except (EOFError, OSError):
+            self._forget(child)
+            raise ProcessDied(f"its process ended with exit code {child.exit_code()}") from None
+        self._idle.append(child)
+        return msgspec.json.decode(answer, type=Outcome)
+
+    def close(self) -> None:
+        """Kill every child, at work or not."""
+        for child in list(self._all):
+            self._forget(child)
+
+    def _start(self) -> "_Child":
+        child = _Child()
+        self._all.add(child)
+        return child
+
+    def _forget(self, child: "_Child") -> None:
+        child.kill()
+        self._all.discard(child)
+        if child in self._idle:
+            self._idle.remove(child)
+
+
+class _Child:
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, order: bytes) -> bytes:
+        """Send an order and wait for the answer. Raises EOFError when the child is gone."""
+        self._pipe.send_bytes(order)
+        return self._pipe.recv_bytes()
+
+    def kill(self) -> None:
+        """End the process at once, whatever it does."""
+        if self._process.is_alive():
+            self._process.kill()
+
+    def exit_code(self) -> int | None:
+        """Return the exit code of the ended process; minus the signal that ended it."""
+        self._process.join(timeout=5)
+        return self._process.exitcode
+
+
+def find_task(module: str, qualname: str) -> Task[..., Any]:
+    """Return the task that a child finds under that name. Raises ConfigurationError."""
+    found: Any = sys.modules.get(module) or import_module(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, Task):
+        raise ConfigurationError(
+            f"a process=True task must be found as {module}.{qualname} by another process, which"
+            f" finds {found!r}; define it at module level and keep the decorated name"
+        )
+    return found
+
+
+def _serve(pipe: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    while True:
+        try:
+            order = msgspec.json.decode(pipe.recv_bytes(), type=_Order)
+        except EOFError:
+            return
+        pipe.send_bytes(msgspec.json.encode(_obey(order)))
+
+
+def _obey(order: _Order) -> Outcome:
+    claim = order.claim
+    task = find_task(order.module, order.qualname)
+    policy = task.options.retry
+    limit = claim.max_attempts or policy.max_attempts
+    try:
+        args, kwargs = task.signature.decode(claim.args)
+        if task.signature.wants_job:
+            args = (Job(claim, limit, claim.timeout, _no_transaction), *args)
+        task.function(*args, **kwargs)
+    except InvalidArguments as unfit:
+        return outcomes.dead("InvalidArguments", str(unfit))
+    except (Exception, SystemExit) as error:
+        return outcomes.of_error(error, claim.attempt, claim.max_attempts, policy)
+    return SUCCEEDED
+
+
+def _no_transaction(job: Job, session: bool) -> Any:
+    raise WrongState(
+        f"job {job.id} runs in a process of its own, where job.transaction() cannot be had; use"
+        " a plain handler without process=True, or make the work idempotent"
+    )
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

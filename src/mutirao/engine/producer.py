@@ -1,0 +1,192 @@
+"""Claims jobs for one worker: when there is room, what is due; otherwise it sleeps lightly.
+
+It sleeps until the earliest job it knows of is due, a wake-up, or the poll interval, whichever
+comes first. Only while it sleeps does it ask to be notified: NOTIFY makes all commits of a
+database queue up, so a busy worker spares everybody that.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Container
+from contextlib import suppress
+from time import monotonic
+
+from mutirao.engine.attention import GLANCE, Attention
+from mutirao.engine.backoff import Backoff
+from mutirao.engine.dispatcher import Dispatcher
+from mutirao.engine.lanes import LaneBook
+from mutirao.engine.settings import WorkerSettings
+from mutirao.errors import StoreUnavailable
+from mutirao.job import Claim, Wake
+from mutirao.ports import Notifier, Store
+
+log = logging.getLogger("mutirao")
+
+REFRESH_SHARE = 50  # the heads are read again after so many times the time that took: ≤ 2 %
+
+
+class Producer:
+    """The claiming loop and the listening loop of one worker."""
+
+    def __init__(
+        self,
+        store: Store,
+        notifier: Notifier | None,
+        settings: WorkerSettings,
+        known: Container[str],
+        worker: Callable[[], int],
+        dispatcher: Dispatcher,
+    ) -> None:
+        self._store, self._notifier, self._settings = store, notifier, settings
+        self._known, self._worker, self._dispatcher = known, worker, dispatcher
+        queues = settings.queues
+        self._lanes = LaneBook(None if queues is None else frozenset(queues))
+        self._unknown: set[str] = set()
+        self._woken = asyncio.Event()
+        self._refresh_at = 0.0  # monotonic
+        self._listening = True  # as registered
+        self._attention = Attention(monotonic())
+        self._unsure = False  # whether a claim's answer was lost
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Claim until stopped; a database that is away is waited for."""
+        backoff = Backoff()
+        while not self._stopping:
+            try:
+                await self._turn()
+                if backoff.reset():
+                    log.warning("the database is back; claiming again")
+            except StoreUnavailable as gone:
+                self._unsure, self._refresh_at = True, 0.0
+                wait = backoff.next()
+                log.warning("cannot claim: %s; again in %.1f s", gone, wait)
+                await self._sleep(wait)
+
+    async def listen(self) -> None:
+        """Pass the notifier's wake-ups on, for ever; listen again when that breaks."""
+        backoff = Backoff()
+        while self._notifier is not None:
+            try:
+                async for wake in self._notifier.listen():
+                    backoff.reset()
+                    self.wake(wake)
+            except StoreUnavailable as gone:
+                wait = backoff.next()
+                log.warning("cannot listen: %s; again in %.1f s, polling goes on", gone, wait)
+                await asyncio.sleep(wait)
+
+    def stop(self) -> None:
+        """Let `run` end after its present claim."""
+        self._stopping = True
+        self._woken.set()
+        self._dispatcher.changed.set()
+
+    def wake(self, wake: Wake) -> None:
+        """Look for jobs now: in the lane that was named, or everywhere."""
+        if not self._lanes.wake(wake, monotonic()):
+            self._refresh_at = 0.0
+        self._woken.set()
+
+    def expect(self, claim: Claim, after: float) -> None:
+        """Note that a job of this worker waits for its next attempt."""
+        self._lanes.expect(claim.queue, claim.priority, monotonic() + after)
+        self._woken.set()
+
+    def reborn(self) -> None:
+        """Start afresh under a new worker id, which is registered as listening."""
+        self._listening, self._refresh_at = True, 0.0
+        self._woken.set()
+
+    async def _turn(self) -> None:
+        if self._unsure:
+            await self._give_back_unknown()
+        wanted = self._dispatcher.wanted()
+        if not wanted:
+            await self._wait_for_room()
+            return
+        claims = await self._claim(wanted)
+        if not claims:
+            await self._rest()
+            return
+        self._attention.took(len(claims), monotonic())
+        self._dispatcher.feed(await self._only_known(claims))
+        if self._listening and self._attention.busy(monotonic()):
+            await self._store.listen(self._worker(), False)
+            self._listening = False
+        await asyncio.sleep(0)
+
+    async def _claim(self, wanted: int) -> list[Claim]:
+        now = monotonic()
+        if now >= self._refresh_at:
+            await self._read_heads()
+        lanes = self._lanes.due(monotonic())
+        if not lanes:
+            return []
+        self._unsure = True
+        claims = await self._store.claim(
+            self._worker(), lanes, wanted, without=tuple(self._unknown)
+        )
+        self._unsure = False
+        self._lanes.claimed(claims)
+        if self._listening and len(claims) < wanted:
+            self._lanes.exhausted(lanes)
+        return claims
+
+    async def _read_heads(self) -> None:
+        started = monotonic()
+        heads = await self._store.lanes(self._settings.queues)
+        now = monotonic()
+        self._lanes.refresh(heads, now)
+        self._refresh_at = now + max(self._settings.poll, REFRESH_SHARE * (now - started))
+
+    async def _only_known(self, claims: list[Claim]) -> list[Claim]:
+        """Give back jobs of tasks this worker does not have; others' workers may know them."""
+        foreign = [claim for claim in claims if claim.task not in self._known]
+        if not foreign:
+            return claims
+        new = {claim.task for claim in foreign} - self._unknown
+        self._unknown |= new
+        log.warning("no such task here: %s; left to other workers", ", ".join(sorted(new)))
+        self._unsure = True
+        await self._store.release([(claim.id, claim.run) for claim in foreign])
+        self._unsure = False
+        return [claim for claim in claims if claim.task in self._known]
+
+    async def _give_back_unknown(self) -> None:
+        """Release what the tables say we hold and we do not know of.
+
+        A claim's commit may have happened though its answer never came.
+        """
+        held = await self._store.held(self._worker())
+        lost = [job for job in held if job not in self._dispatcher.holds()]
+        if lost:
+            log.warning("giving back %s jobs whose claim was cut off", len(lost))
+            await self._store.release(lost)
+        self._unsure = False
+
+    async def _rest(self) -> None:
+        """Sleep until something may be due, asking for notifications first."""
+        if self._listening:
+            due = min(self._lanes.next_due(), self._refresh_at)
+            await self._sleep(due - monotonic())
+            self._attention.rested(monotonic())
+        elif self._attention.looked_in_vain():
+            await self._store.listen(self._worker(), True)
+            # What came before we listened was not announced, so look once more.
+            self._listening, self._refresh_at = True, 0.0
+        else:
+            await self._sleep(GLANCE)
+
+    async def _wait_for_room(self) -> None:
+        self._dispatcher.changed.clear()
+        if not self._dispatcher.wanted() and not self._stopping:
+            await self._dispatcher.changed.wait()
+
+    async def _sleep(self, seconds: float) -> None:
+        if self._stopping:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._woken.wait()
+        self._woken.clear()

@@ -1,0 +1,53 @@
+"""One attempt that is going on: what can happen to it while its handler runs."""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from mutirao.job import Claim, Job, Outcome
+from mutirao.ports import Transaction
+
+Begin = Callable[[Job, "Running", bool], Transaction[Any, Any]]
+
+
+class Running:
+    """An attempt between its start and its end. Implements `ports.Attempt`."""
+
+    __slots__ = ("_begin", "claim", "interruption", "kill", "settled", "started", "task", "timer")
+
+    def __init__(self, claim: Claim, begin: Begin) -> None:
+        self._begin = begin
+        self.claim = claim
+        self.started = monotonic()
+        self.settled = False  # by its own transaction, or by the worker that gave up waiting
+        self.interruption: Outcome | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.kill: Callable[[], None] | None = None
+
+    def started_ago(self) -> float:
+        """Return the seconds since the handler was started."""
+        return monotonic() - self.started
+
+    def mark_settled(self) -> None:
+        """Note that the job needs no settling any more. May be called from any thread."""
+        self.settled = True
+
+    def begin(self, job: Job, session: bool) -> Transaction[Any, Any]:
+        """Open a transaction that completes this attempt's job."""
+        return self._begin(job, self, session)
+
+    def interrupt(self, outcome: Outcome) -> None:
+        """End the attempt from outside, with this outcome; the first interruption counts.
+
+        A coroutine is cancelled and a process killed. A thread cannot be ended: the attempt does
+        not wait for it any more, and its slot is lost until it returns.
+        """
+        if self.interruption is not None:
+            return
+        self.interruption = outcome
+        if self.kill is not None:
+            self.kill()
+        if self.task is not None:
+            self.task.cancel()

@@ -1,0 +1,232 @@
+"""One worker: its loops, put together, started and stopped in order.
+
+Order of stopping: claim no more, give back what has not started, let handlers finish within the
+grace period, interrupt the rest, write every outcome, retire. Each step needs only the later ones.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from mutirao.engine import outcomes
+from mutirao.engine.completer import Completer
+from mutirao.engine.dispatcher import Dispatcher
+from mutirao.engine.executor import Executor
+from mutirao.engine.heartbeat import Heartbeat
+from mutirao.engine.maintenance import Housekeeping, keep_house
+from mutirao.engine.processes import Processes, find_task
+from mutirao.engine.producer import Producer
+from mutirao.engine.running import Running
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.threads import Threads
+from mutirao.errors import ConfigurationError, StoreUnavailable
+from mutirao.job import Beat, Job, NewWorker
+from mutirao.middleware import AttemptMiddleware
+from mutirao.ports import Notifier, Store, Transaction
+from mutirao.task import Task
+
+log = logging.getLogger("mutirao")
+
+
+class Worker:
+    """Runs jobs in the running event loop. Starting and stopping twice is harmless."""
+
+    def __init__(
+        self,
+        store: Store,
+        notifier: Notifier | None,
+        tasks: Mapping[str, Task[..., Any]],
+        middleware: Sequence[AttemptMiddleware],
+        settings: WorkerSettings,
+        version: str,
+    ) -> None:
+        self.settings = settings
+        self.failure: BaseException | None = None
+        self.ended = asyncio.Event()  # stopped, or failed
+        self._store, self._tasks = store, tasks
+        self._identity = _identity(settings, version)
+        self._id = 0
+        self._threads = Threads(self._slot_came_back)
+        self._processes = Processes(self._threads)
+        executor = Executor(tasks, middleware, self._threads, self._processes)
+        self._completer = Completer(
+            store, lambda: self._id, settings.batch, settings.linger, self._expect
+        )
+        self._dispatcher = Dispatcher(
+            settings, executor, self._completer, self._threads, self._begin
+        )
+        self._producer = Producer(
+            store, notifier, settings, tasks, lambda: self._id, self._dispatcher
+        )
+        self._heartbeat: Heartbeat | None = None
+        self._loops: dict[str, asyncio.Task[None]] = {}
+        self._stopping: asyncio.Task[None] | None = None
+        self._hurried = asyncio.Event()
+
+    @property
+    def id(self) -> int:
+        """The worker's id in the store; 0 before it started."""
+        return self._id
+
+    async def start(self) -> None:
+        """Check the schema and the tasks, register, and begin to claim.
+
+        Raises:
+            SchemaError: the tables do not fit; nothing was started.
+            ConfigurationError: a task cannot work as it is; nothing was started.
+        """
+        if self._loops or self.ended.is_set():
+            return
+        self._check_tasks()
+        await self._store.check()
+        self._id = await self._store.register(self._identity, expiry=self.settings.lifetime)
+        self._heartbeat = self._start_heartbeat()
+        house = Housekeeping(self._store, self.settings, self._heartbeat.may_judge_others)
+        self._spawn("completer", self._completer.run())
+        self._spawn("producer", self._producer.run())
+        self._spawn("listener", self._producer.listen())
+        self._spawn("housekeeping", keep_house(self._store, house.duties(), lambda: self._id))
+        log.info("worker %s (%s) started", self._id, self._identity.name)
+
+    async def stop(self) -> None:
+        """Stop gracefully; a second call waits for the first one."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop())
+        await asyncio.shield(self._stopping)
+
+    def hurry(self) -> None:
+        """Give running handlers no more time: the grace period is over."""
+        self._hurried.set()
+
+    async def _stop(self) -> None:
+        if self._loops:
+            self._producer.stop()
+            await self._wait_for("producer")
+            await self._give_back_unstarted()
+            await self._finish_running()
+            self._completer.close()
+            await self._wait_for("completer")
+            await self._end_loops()
+            await self._retire()
+            await self._store.close()
+            log.info("worker %s stopped", self._id)
+        self.ended.set()
+
+    async def _give_back_unstarted(self) -> None:
+        with suppress(StoreUnavailable):  # retiring gives them back, or their rescue does
+            await self._store.release(self._dispatcher.drop_unstarted())
+
+    async def _finish_running(self) -> None:
+        idle = asyncio.create_task(self._dispatcher.idle())
+        hurried = asyncio.create_task(self._hurried.wait())
+        await asyncio.wait(
+            (idle, hurried),
+            timeout=self.settings.grace,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        hurried.cancel()
+        if not idle.done():
+            log.warning("giving back %s unfinished jobs", len(self._dispatcher.holds()))
+            self._dispatcher.interrupt_all(outcomes.RELEASED)
+        await idle
+
+    async def _end_loops(self) -> None:
+        for loop in self._loops.values():
+            loop.cancel()
+        await asyncio.gather(*self._loops.values(), return_exceptions=True)
+        self._loops.clear()
+        self._threads.close()
+        self._processes.close()
+        if self._heartbeat is not None:
+            await self._heartbeat.stop()
+
+    async def _retire(self) -> None:
+        try:
+            await self._store.retire(self._id)
+        except StoreUnavailable as gone:
+            log.warning("could not sign off: %s; the worker's row will expire", gone)
+
+    async def _wait_for(self, name: str) -> None:
+        with suppress(Exception, asyncio.CancelledError):  # `_watch` has reported its failure
+            await self._loops[name]
+
+    def _spawn(self, name: str, loop: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(loop, name=f"mutirao-{name}")
+        task.add_done_callback(self._watch)
+        self._loops[name] = task
+
+    def _watch(self, task: asyncio.Task[None]) -> None:
+        """A loop that fails takes the worker down, loudly: its jobs are rescued by others."""
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        log.critical("worker %s: %s failed", self._id, task.get_name(), exc_info=error)
+        self.failure = error
+        self._hurried.set()
+        self._stopping = self._stopping or asyncio.create_task(self._stop())
+
+    def _start_heartbeat(self) -> Heartbeat:
+        loop = asyncio.get_running_loop()
+        heartbeat = Heartbeat(
+            self._store.twin(),
+            self.settings,
+            self._identity,
+            self._id,
+            lambda: self._dispatcher.stuck,
+            lambda beat: _tell(loop, self._heard, beat),
+            lambda id: _tell(loop, self._reborn, id),
+        )
+        heartbeat.start()
+        return heartbeat
+
+    def _heard(self, beat: Beat) -> None:
+        if beat.cancelled:
+            self._dispatcher.cancel(beat.cancelled)
+
+    def _reborn(self, id: int) -> None:
+        """Others have our jobs: what runs here could only be done twice."""
+        self._id = id
+        self._dispatcher.drop_unstarted()
+        self._dispatcher.interrupt_all(outcomes.LOST)
+        self._producer.reborn()
+
+    def _expect(self, claim: Any, after: float) -> None:
+        self._producer.expect(claim, after)
+
+    def _slot_came_back(self) -> None:
+        self._dispatcher.pump()
+
+    def _begin(self, job: Job, running: Running, session: bool) -> Transaction[Any, Any]:
+        return self._store.transaction(job, running, session=session)
+
+    def _check_tasks(self) -> None:
+        if not self._tasks:
+            raise ConfigurationError(
+                "the application has no tasks; decorate functions with @app.task in a module"
+                " that is imported before the worker starts"
+            )
+        for task in self._tasks.values():
+            task.signature.check()
+            if task.options.process:
+                find_task(task.__module__, task.__qualname__)
+
+
+def _identity(settings: WorkerSettings, version: str) -> NewWorker:
+    host, pid = socket.gethostname(), os.getpid()
+    return NewWorker(
+        name=f"{host}:{pid}",
+        host=host,
+        pid=pid,
+        queues=settings.queues,
+        concurrency=settings.concurrency,
+        version=version,
+    )
+
+
+def _tell(loop: asyncio.AbstractEventLoop, method: Any, value: Any) -> None:
+    """Call a method in the worker's loop, unless that is over."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(method, value)

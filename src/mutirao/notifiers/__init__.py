@@ -1,0 +1,15 @@
+"""Wake-ups. Each may save latency, never a job: workers poll anyway."""
+
+from sqlalchemy import URL, make_url
+
+from mutirao.notifiers.postgresql import PostgresqlNotifier
+from mutirao.notifiers.sqlite import SqliteNotifier
+from mutirao.ports import Notifier
+
+_BY_DATABASE = {"postgresql": PostgresqlNotifier, "sqlite": SqliteNotifier}
+
+
+def notifier_for(url: str | URL) -> Notifier | None:
+    """Return what wakes workers on the database at `url`; None where there is only polling."""
+    kind = _BY_DATABASE.get(make_url(url).get_backend_name())
+    return None if kind is None else kind(url)

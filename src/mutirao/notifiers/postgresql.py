@@ -1,0 +1,83 @@
+"""LISTEN on a connection of its own.
+
+Behind a pooler in transaction mode LISTEN does nothing: give workers a direct URL or let them
+poll.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import URL, make_url
+
+from mutirao.errors import StoreUnavailable
+from mutirao.job import Wake
+
+CHANNEL = "mutirao"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class PostgresqlNotifier:
+    """Notifications of the database at `url`, through psycopg or asyncpg as the URL says."""
+
+    def __init__(self, url: str | URL) -> None:
+        self._url = make_url(url)
+
+    async def listen(self) -> AsyncGenerator[Wake, None]:
+        """Yield a wake for every notification; StoreUnavailable when the connection breaks."""
+        driver = _asyncpg if self._url.drivername == "postgresql+asyncpg" else _psycopg
+        async with aclosing(driver(self._url)) as payloads:
+            async for payload in payloads:
+                yield parse(payload)
+
+
+def parse(payload: str) -> Wake:
+    """Return the wake in a notification: `priority microseconds queue`, or nothing."""
+    priority, _, rest = payload.partition(" ")
+    micros, _, queue = rest.partition(" ")
+    if not queue:
+        return Wake()
+    try:
+        return Wake(queue, int(priority), EPOCH + timedelta(microseconds=int(micros)))
+    except (ValueError, OverflowError):
+        return Wake()  # somebody else's notification on our channel: look everywhere
+
+
+async def _psycopg(url: URL) -> AsyncGenerator[str, None]:
+    import psycopg
+
+    try:
+        connection = await psycopg.AsyncConnection.connect(**_arguments(url), autocommit=True)
+        async with connection:
+            await connection.execute(f"LISTEN {CHANNEL}")
+            yield ""
+            async for notification in connection.notifies():
+                yield notification.payload
+    except (psycopg.OperationalError, OSError) as gone:
+        raise StoreUnavailable(f"the listening connection is lost: {gone}") from gone
+
+
+async def _asyncpg(url: URL) -> AsyncGenerator[str, None]:
+    import asyncpg
+
+    payloads: asyncio.Queue[str | None] = asyncio.Queue()
+    try:
+        connection = await asyncpg.connect(**_arguments(url))
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as gone:
+        raise StoreUnavailable(f"cannot open the listening connection: {gone}") from gone
+    connection.add_termination_listener(lambda _: payloads.put_nowait(None))
+    try:
+        await connection.add_listener(CHANNEL, lambda *heard: payloads.put_nowait(heard[3]))
+        yield ""
+        while (payload := await payloads.get()) is not None:
+            yield payload
+        raise StoreUnavailable("the listening connection was closed")
+    finally:
+        connection.terminate()
+
+
+def _arguments(url: URL) -> dict[str, Any]:
+    dialect = url.get_dialect()()
+    return dict(dialect.create_connect_args(url)[1])
