@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Select,
     Text,
     case,
     cast,
@@ -35,7 +36,6 @@ from mutirao.sql.tables import attempt, live
 Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
 Moment = ColumnElement[datetime]
 
-_LIVE = (JobState.SCHEDULED, JobState.READY, JobState.RUNNING)
 # JSON is copied as the text it came as: a number may hold more digits than Python's do.
 _ASKED = [
     cast(column, Text).label(column.name) if column.name in ("args", "tags", "metadata") else column
@@ -77,10 +77,9 @@ def redrive(conn: Connection, which: JobFilter, enqueue: Enqueue) -> list[int]:
     """
     # Whoever redrives at the same time must see what we made, and pass it over.
     admin_of(conn.dialect).one_at_a_time(conn, "redrive")
-    dead = _ids(conn, which, [JobState.DEAD], _not_redriven() if which.ids is None else true())
     rows = conn.execute(
         select(*_ASKED)
-        .where(admin_of(conn.dialect).among(tables.job.c.id, dead))
+        .where(admin_of(conn.dialect).among(tables.job.c.id, _dead(conn, which)))
         .order_by(tables.job.c.id)
     )
     again = [_again(row) for row in rows]
@@ -105,34 +104,30 @@ def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) ->
     return len(oldest)
 
 
-def _ids(
-    conn: Connection,
-    which: JobFilter,
-    states: Sequence[JobState],
-    further: ColumnElement[bool] | None = None,
-) -> list[int]:
-    """Return the ids of the oldest jobs that match, are in one of `states`, and so on."""
-    view = views.jobs.c
-    return list(
-        conn.scalars(
-            select(view.id)
-            .where(matching(conn, which), view.state.in_(states))
-            .where(true() if further is None else further)
-            .order_by(view.id)
-            .limit(which.limit)
-        )
-    )
-
-
 def _locked(conn: Connection, which: JobFilter) -> Sequence[Any]:
-    """Lock the live jobs that match, and return their rows as they are now."""
-    ids = _ids(conn, which, _LIVE)
+    """Lock the oldest live jobs that match, and return their rows as they are now."""
+    found = select(views.jobs.c.id).join(live, live.c.id == views.jobs.c.id)
+    ids = _oldest(conn, found, which)
     return conn.execute(
         select(live.c.id, live.c.worker)
         .where(admin_of(conn.dialect).among(live.c.id, ids))
         .order_by(live.c.id)
         .with_for_update()
     ).all()
+
+
+def _dead(conn: Connection, which: JobFilter) -> Sequence[int]:
+    """Return the ids of the oldest dead jobs that match, and of those not redriven yet."""
+    found = select(views.jobs.c.id).where(views.jobs.c.state == str(JobState.DEAD))
+    if which.ids is None:
+        again = tables.job.alias("again")
+        found = found.where(~exists().where(again.c.redrive_of == views.jobs.c.id))
+    return _oldest(conn, found, which)
+
+
+def _oldest(conn: Connection, found: Select[int], which: JobFilter) -> Sequence[int]:
+    wanted = found.where(matching(conn, which)).order_by(views.jobs.c.id).limit(which.limit)
+    return conn.scalars(wanted).all()
 
 
 def _tell_cancelled(which: ColumnElement[bool], now: Moment) -> Any:
@@ -149,11 +144,6 @@ def _tell_cancelled(which: ColumnElement[bool], now: Moment) -> Any:
     ).where(which)
     columns = ("job", "run", "attempt", "worker", "outcome", "started_at", "finished_at")
     return insert(attempt).from_select([*columns, "error_type", "error"], told)
-
-
-def _not_redriven() -> ColumnElement[bool]:
-    again = tables.job.alias("again")
-    return ~exists().where(again.c.redrive_of == views.jobs.c.id)
 
 
 def _again(row: Any) -> NewJob:

@@ -64,6 +64,9 @@ CREATE TABLE mutirao_attempt (
 --;
 CREATE INDEX mutirao_attempt_outcome ON mutirao_attempt (outcome, finished_at)
 --;
+-- The few that people look for among the many. SQLite keeps no account of how rare a value is.
+CREATE INDEX mutirao_attempt_failed ON mutirao_attempt (job) WHERE outcome IN ('dead', 'cancelled')
+--;
 CREATE TABLE mutirao_worker (
     id integer PRIMARY KEY AUTOINCREMENT,
     name text NOT NULL,
@@ -154,6 +157,19 @@ FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
 WHERE l.worker IS NULL AND l.run_at > (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000)
 UNION ALL
 SELECT
+    a.job AS id, j.task, j.queue, j.priority, CAST('succeeded' AS text) AS state,
+    a.attempt, j.max_attempts, j.timeout,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.run_at / 1000000, 'unixepoch') || printf('.%06dZ', j.run_at % 1000000) AS text) AS run_at,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', a.started_at / 1000000, 'unixepoch') || printf('.%06dZ', a.started_at % 1000000) AS text) AS started_at,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', a.finished_at / 1000000, 'unixepoch') || printf('.%06dZ', a.finished_at % 1000000) AS text) AS finished_at,
+    CAST((a.finished_at - a.started_at) / 1e6 AS real) AS duration,
+    a.worker, a.run, a.error_type, a.error,
+    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of
+FROM mutirao_attempt a CROSS JOIN mutirao_job j ON j.id = a.job
+WHERE +a.outcome = 'succeeded'
+UNION ALL
+SELECT
     a.job AS id, j.task, j.queue, j.priority, a.outcome AS state,
     a.attempt, j.max_attempts, j.timeout,
     CAST(strftime('%Y-%m-%dT%H:%M:%S', j.run_at / 1000000, 'unixepoch') || printf('.%06dZ', j.run_at % 1000000) AS text) AS run_at,
@@ -164,7 +180,7 @@ SELECT
     a.worker, a.run, a.error_type, a.error,
     j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of
 FROM mutirao_attempt a CROSS JOIN mutirao_job j ON j.id = a.job
-WHERE +a.outcome IN ('succeeded', 'dead', 'cancelled')
+WHERE a.outcome IN ('dead', 'cancelled')
 --;
 CREATE VIEW mutirao_queues AS
 SELECT queue, state, count(*) AS jobs, ((CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000) - min(since)) / 1e6 AS oldest_age

@@ -1,0 +1,178 @@
+"""What people ask is read by index, however long the history is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event, literal, text
+
+from mutirao.job import JobFilter, JobState, OutcomeKind
+from mutirao.sql import commands, records
+from mutirao.sql.engines import Engines
+from mutirao.sql.instant import Instant
+from tests.conftest import DATABASES
+
+FINISHED = 200_000
+LIVE = {"postgresql": 200_000, "sqlite": 2_000}  # SQLite reads them all, to tell their states
+NOW = literal(datetime.now(UTC), Instant)
+DEAD = JobFilter(state=JobState.DEAD, limit=None)
+HUNDRED = JobFilter(ids=tuple(range(1, 100)))
+
+# What PostgreSQL must not plan; of live jobs it may read all, where a state is asked for.
+SCAN = re.compile(r"Seq Scan on mutirao_(job|attempt)\b")
+SCAN_OF_LIVE = re.compile(r"Seq Scan on mutirao_live\b")
+BY_STATE = {"dead jobs", "redrive", "redrive the dead"}
+# SQLite says "SCAN" also of reading the newest few in order; there the steps of its virtual machine
+# are counted. Reading all of the history takes at least as many as it has rows.
+STEPS = FINISHED
+
+FILL = {
+    "postgresql": """
+INSERT INTO mutirao_job (task) SELECT 't' FROM generate_series(1, {all});
+INSERT INTO mutirao_attempt (job, run, attempt, outcome, started_at, finished_at)
+    SELECT n, 1, 1, CASE WHEN n % 1000 = 0 THEN 'dead' ELSE 'succeeded' END, now(), now()
+    FROM generate_series(1, {finished}) n;
+INSERT INTO mutirao_live (id, queue, priority, run_at)
+    SELECT n, 'default', 0, now() FROM generate_series({finished} + 1, {all}) n;
+ANALYZE;
+""",
+    "sqlite": """
+CREATE TEMP TABLE n AS
+    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {all})
+    SELECT i FROM n;
+INSERT INTO mutirao_job (task) SELECT 't' FROM n;
+DELETE FROM mutirao_live WHERE id <= {finished};
+INSERT INTO mutirao_attempt (job, run, attempt, outcome, started_at, finished_at)
+    SELECT i, 1, 1, CASE WHEN i % 1000 = 0 THEN 'dead' ELSE 'succeeded' END, 0, 0
+    FROM n WHERE i <= {finished};
+ANALYZE;
+""",
+}
+
+
+@pytest.fixture(scope="module", params=DATABASES)
+def engines(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Engines]:
+    """Engines of a database with a long history, made once on each kind of database."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('plans') / 'mutirao.db'}"
+        yield from _filled(url, request.param)
+    else:
+        postgres = request.getfixturevalue("postgres")
+        with postgres.database(request.getfixturevalue("migrated_template")) as name:
+            yield from _filled(postgres.url(name), request.param)
+
+
+ASKED: dict[str, Callable[[Connection], object]] = {
+    "a job": lambda conn: records.job(conn, 7),
+    "jobs by id": lambda conn: records.jobs(conn, HUNDRED),
+    "the newest jobs": lambda conn: records.jobs(conn, JobFilter()),
+    "the newest of a task": lambda conn: records.jobs(conn, JobFilter(task="t")),
+    "dead jobs": lambda conn: records.jobs(conn, DEAD),
+    "workers": records.workers,
+    "cancel by id": lambda conn: commands.cancel(conn, HUNDRED, NOW),
+    "hurry by id": lambda conn: commands.hurry(conn, HUNDRED, NOW),
+    "cancel some": lambda conn: commands.cancel(
+        conn, JobFilter(ids=(FINISHED + 1, FINISHED + 2)), NOW
+    ),
+    "redrive": lambda conn: commands.redrive(conn, HUNDRED, lambda jobs, conn: []),
+    "redrive the dead": lambda conn: commands.redrive(conn, DEAD, lambda jobs, conn: []),
+    "prune": lambda conn: commands.prune(conn, OutcomeKind.SUCCEEDED, NOW, 500),
+}
+
+
+@pytest.fixture
+def connection(engines: Engines) -> Iterator[Connection]:
+    """A connection whose transaction is rolled back."""
+    with engines.sync().connect() as connection:
+        yield connection
+        connection.rollback()
+
+
+@pytest.mark.parametrize("what", ASKED)
+@pytest.mark.parametrize("engines", ["postgresql"], indirect=True)
+def test_postgresql_plans_no_scan(connection: Connection, what: str) -> None:
+    """Every statement that is said on the way is explained, and its plan searched for scans."""
+    with _overheard(connection) as said:
+        ASKED[what](connection)
+    plans = [_plan(connection, statement, values) for statement, values in said]
+    assert plans
+    assert [plan for plan in plans if SCAN.search(plan)] == []
+    if what not in BY_STATE:
+        assert [plan for plan in plans if SCAN_OF_LIVE.search(plan)] == []
+
+
+@pytest.mark.parametrize("what", ASKED)
+@pytest.mark.parametrize("engines", ["sqlite"], indirect=True)
+def test_sqlite_reads_little(connection: Connection, what: str) -> None:
+    """All statements on the way together take fewer steps than one reading of the history."""
+    with _counted(connection) as steps:
+        ASKED[what](connection)
+    assert steps[0] < STEPS
+
+
+@pytest.mark.parametrize("engines", ["postgresql"], indirect=True)
+def test_a_scan_is_noticed_on_postgresql(connection: Connection) -> None:
+    """The rule above can fail."""
+    assert SCAN.search(_plan(connection, "SELECT count(*) FROM mutirao_job WHERE task = 'x'", ()))
+
+
+@pytest.mark.parametrize("engines", ["sqlite"], indirect=True)
+def test_a_scan_is_noticed_on_sqlite(connection: Connection) -> None:
+    """The rule above can fail."""
+    with _counted(connection) as steps:
+        connection.execute(text("SELECT count(*) FROM mutirao_job WHERE task = 'x'"))
+    assert steps[0] > STEPS
+
+
+def _filled(url: str, dialect: str) -> Iterator[Engines]:
+    from mutirao.sql import migrations
+
+    migrations.upgrade(url)
+    engines = Engines(url)
+    with engines.sync().begin() as connection:
+        counts = {"finished": FINISHED, "all": FINISHED + LIVE[dialect]}
+        for statement in FILL[dialect].format_map(counts).split(";\n"):
+            if statement.strip():
+                connection.execute(text(statement))
+    yield engines
+    engines.close_sync()
+
+
+@contextmanager
+def _overheard(connection: Connection) -> Iterator[list[tuple[str, Any]]]:
+    said: list[tuple[str, Any]] = []
+
+    def hear(conn: Any, cursor: Any, statement: str, values: Any, *_: Any) -> None:
+        if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)", statement):
+            said.append((statement, values))
+
+    event.listen(connection, "before_cursor_execute", hear)
+    try:
+        yield said
+    finally:
+        event.remove(connection, "before_cursor_execute", hear)
+
+
+@contextmanager
+def _counted(connection: Connection) -> Iterator[list[int]]:
+    steps = [0]
+
+    def count() -> None:
+        steps[0] += 100
+
+    driver: Any = connection.connection.driver_connection
+    driver.set_progress_handler(count, 100)
+    try:
+        yield steps
+    finally:
+        driver.set_progress_handler(None, 0)
+
+
+def _plan(connection: Connection, statement: str, values: Any) -> str:
+    rows = connection.exec_driver_sql(f"EXPLAIN {statement}", values).scalars()
+    return "\n".join(rows)
