@@ -123,7 +123,7 @@ class SqlStore:
         done = [s for s in settlements if s.outcome.kind.final]
         waiting = [s for s in settlements if not s.outcome.kind.final]
         alone = self._dialect.one_statement and not (done and waiting)
-        if alone and not any(s.follow_up for s in done):
+        if alone and not any(s.follow_up for s in settlements):
             if done:
                 return await self._runner.alone(self._dialect.finish, done, now)
             return await self._runner.alone(self._dialect.resume, worker, waiting, now)
@@ -215,7 +215,7 @@ class SqlStore:
         settled = self._dialect.finish(conn, done, now) if done else set[int]()
         if waiting:
             settled |= self._dialect.resume(conn, worker, waiting, now)
-        follow_ups = [s.follow_up for s in done if s.follow_up and s.id in settled]
+        follow_ups = [s.follow_up for s in (*done, *waiting) if s.follow_up and s.id in settled]
         if follow_ups:
             self._intake.enqueue(follow_ups, conn)
         return settled

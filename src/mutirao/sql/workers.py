@@ -93,4 +93,5 @@ def lease(
     first = dialect.insert_unless_exists(duty).values(
         name=name, worker=id, taken_at=moment, expires_at=expires
     )
-    return conn.execute(first).rowcount == 1
+    # The row itself tells: the count of an INSERT is not kept for every driver.
+    return conn.execute(first.returning(duty.c.name)).first() is not None

@@ -114,13 +114,19 @@ WHERE l.id = s.id AND l.run = s.run AND l.claimed_at IS NOT NULL
 RETURNING l.id
 """)
 
-# The new run fences the vanished worker off, should it only have been slow.
+# The new run fences the vanished worker off, should it only have been slow. A worker that was
+# suspended may claim once more before it hears that it is gone: hence the workers without a row.
 RESCUE = text(f"""
 WITH gone AS (
     DELETE FROM mutirao_worker WHERE expires_at < {NOW} RETURNING id
 ), held AS (
     SELECT id, worker, claimed_at FROM mutirao_live
-    WHERE worker = ANY(ARRAY(SELECT id FROM gone)) ORDER BY id FOR UPDATE
+    WHERE worker = ANY(ARRAY(
+        SELECT id FROM gone
+        UNION ALL
+        SELECT l.worker FROM mutirao_live l WHERE l.worker IS NOT NULL
+        AND NOT EXISTS (SELECT FROM mutirao_worker w WHERE w.id = l.worker)
+    )) ORDER BY id FOR UPDATE
 ), lost AS (
     UPDATE mutirao_live l SET worker = NULL, claimed_at = NULL, run = l.run + 1
     FROM held WHERE l.id = held.id

@@ -62,9 +62,12 @@ _GIVE_BACK = """
 UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, attempt = attempt - 1
 WHERE id = ? AND run = ? AND claimed_at IS NOT NULL
 """
+# A worker that was suspended may claim once more before it hears that it is gone: hence LEFT.
 _EXPIRED = """
-SELECT l.id, l.run, l.attempt, l.worker, l.claimed_at FROM mutirao_worker w
-JOIN mutirao_live l ON l.worker = w.id WHERE w.expires_at < ? ORDER BY l.id
+SELECT l.id, l.run, l.attempt, l.worker, l.claimed_at
+FROM mutirao_live l INDEXED BY mutirao_live_running
+LEFT JOIN mutirao_worker w ON w.id = l.worker
+WHERE l.worker IS NOT NULL AND (w.id IS NULL OR w.expires_at < ?) ORDER BY l.id
 """
 
 
@@ -206,11 +209,12 @@ def _told(
     """Append the attempt rows of the settlements that are not stale; return those jobs' rows."""
     ids = json.dumps([s.id for s in settlements])
     found = {row.id: row for row in conn.exec_driver_sql(_HELD, (ids,))}
-    valid = [s for s in by_id(settlements) if s.id in found and found[s.id].run == s.run]
+    current = {s.id: s for s in by_id(settlements) if s.id in found and found[s.id].run == s.run}
     moment = _micros(now)
-    if valid:
-        conn.exec_driver_sql(_TELL, [_attempt_row(s, found[s.id], moment) for s in valid])
-    return {s.id: found[s.id] for s in valid}
+    if current:
+        rows = [_attempt_row(s, found[id], moment) for id, s in current.items()]
+        conn.exec_driver_sql(_TELL, rows)
+    return {id: found[id] for id in current}
 
 
 def _attempt_row(s: Settlement, row: Any, moment: int) -> tuple[Any, ...]:
