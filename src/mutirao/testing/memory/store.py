@@ -94,7 +94,7 @@ class MemoryStore:
     async def close(self) -> None:
         """Nothing is open; the jobs stay."""
 
-    def twin(self) -> "MemoryStore":
+    def twin(self, connections: int = 1) -> "MemoryStore":
         """Return this store: it has no connections to share, and may be used from any thread."""
         return self
 
