@@ -1,26 +1,123 @@
-"""The contract of a store, on SQL: the same tests on SQLite and on PostgreSQL."""
+"""The contract of a store, on SQL: the same tests on every database, with every driver."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
+from sqlalchemy import make_url
 
-from mutirao.errors import SchemaMissing
+from mutirao.errors import ConfigurationError, SchemaMissing
 from mutirao.ports import Store
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance import StoreContract
+from mutirao.testing.conformance.kit import (
+    NOW,
+    deadline,
+    due,
+    ids_of,
+    job_of,
+    join,
+    lane,
+    put,
+    take_one,
+)
+from mutirao.testing.conformance.transactions import Watched
+from tests.support.postgresql import PostgresServer
+
+Open = Callable[[str], SqlStore]
 
 
-class TestSqlStore(StoreContract):
-    """The whole contract, on every database that Mutirão supports."""
+@pytest.fixture
+async def open_store(emptied_postgresql_url: str) -> AsyncIterator[Open]:
+    """Open stores on PostgreSQL through a driver; they are closed at the end."""
+    opened: list[SqlStore] = []
+
+    def open_with(driver: str) -> SqlStore:
+        url = make_url(emptied_postgresql_url).set(drivername=f"postgresql+{driver}")
+        opened.append(SqlStore(url))
+        return opened[-1]
+
+    yield open_with
+    for store in opened:
+        await store.close()
+
+
+class TestSqlite(StoreContract):
+    """A file, through the standard library's driver."""
 
     @pytest.fixture
-    async def store(self, migrated_url: str) -> AsyncIterator[Store]:
-        """A store on a fresh database."""
-        store = SqlStore(migrated_url)
+    async def store(self, migrated_sqlite_url: str) -> AsyncIterator[Store]:
+        """A store on a fresh file."""
+        store = SqlStore(migrated_sqlite_url)
         yield store
         await store.close()
+
+
+class TestPsycopg(StoreContract):
+    """PostgreSQL through its default driver."""
+
+    @pytest.fixture
+    def store(self, open_store: Open) -> Store:
+        """A store on an empty database."""
+        return open_store("psycopg")
+
+    async def test_a_locked_job_is_passed_over(
+        self, store: Store, postgres: PostgresServer, shared_database: str
+    ) -> None:
+        """Jobs that another claim is taking at this moment are not waited for."""
+        ids = await put(store, *(due() for _ in range(5)))
+        worker = await join(store)
+        with postgres.connect(shared_database) as other, other.transaction():
+            other.execute("SELECT FROM mutirao_live WHERE id = ANY(%s) FOR UPDATE", [ids[:3]])
+            async with deadline():
+                claims = await store.claim(worker, [lane()], 9, now=NOW)
+        assert ids_of(claims) == ids[3:]
+        assert ids_of(await store.claim(worker, [lane()], 9, now=NOW)) == ids[:3]
+
+
+class TestAsyncpg(StoreContract):
+    """PostgreSQL through a driver that is only asynchronous."""
+
+    faces = ("aenqueue",)
+    handlers = ("coroutine",)
+
+    @pytest.fixture
+    def store(self, open_store: Open) -> Store:
+        """A store on an empty database."""
+        return open_store("asyncpg")
+
+    async def test_what_a_plain_caller_is_told(self, store: Store) -> None:
+        """There is no synchronous form; the error says what to use instead, nothing is written."""
+        with pytest.raises(ConfigurationError, match="use the asynchronous call"):
+            store.enqueue([due()])
+        await put(store, due())
+        claim = await take_one(store, await join(store))
+        with (
+            pytest.raises(ConfigurationError, match=r"postgresql\+psycopg://"),
+            store.transaction(job_of(claim), Watched(), session=True),
+        ):
+            pass
+        assert len(await store.lanes(None)) == 0
+
+
+class TestPsycopg2(StoreContract):
+    """PostgreSQL through a driver that is only synchronous; threads run it for the worker."""
+
+    handlers = ("function",)
+
+    @pytest.fixture
+    def store(self, open_store: Open) -> Store:
+        """A store on an empty database."""
+        return open_store("psycopg2")
+
+    async def test_what_a_coroutine_is_told(self, store: Store) -> None:
+        """There are no asynchronous sessions; the error says what to use instead."""
+        await put(store, due())
+        claim = await take_one(store, await join(store))
+        with pytest.raises(ConfigurationError, match=r"handler, or a postgresql\+psycopg://"):
+            async with store.transaction(job_of(claim), Watched(), session=True):
+                pass
 
 
 async def test_no_tables(database_url: str) -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta, timezone
+from typing import ClassVar
 
 import pytest
 
@@ -15,7 +16,6 @@ from mutirao.testing.conformance.kit import (
     NOW,
     SLACK,
     Face,
-    both_faces,
     due,
     enqueue,
     ids_of,
@@ -67,6 +67,13 @@ def interrupted(jobs: int) -> Iterator[NewJob]:
     raise Interrupted
 
 
+async def enqueue_aside(store: Store, face: Face, jobs: list[NewJob]) -> list[int]:
+    """Enqueue at the same time as others: plain calls in threads of their own."""
+    if face == "enqueue":
+        return await asyncio.to_thread(store.enqueue, jobs)
+    return await store.aenqueue(jobs)
+
+
 def asked(claim: Claim) -> dict[str, object]:
     """Return what was asked, as a worker sees it in a claim."""
     return {
@@ -89,7 +96,9 @@ def asked(claim: Claim) -> dict[str, object]:
 class EnqueueingContract:
     """`Intake.enqueue` and `aenqueue`, in a short transaction of their own."""
 
-    @both_faces
+    faces: ClassVar[Sequence[Face]] = ("enqueue", "aenqueue")
+    """Which of them the backend has without a connection of the caller's."""
+
     async def test_ids_are_returned_in_order(self, store: Store, face: Face) -> None:
         """The nth id is that of the nth job."""
         ids = await enqueue(store, face, [due(args=f'{{"n": {n}}}') for n in range(250)])
@@ -99,20 +108,17 @@ class EnqueueingContract:
             id: n for n, id in enumerate(ids)
         }
 
-    @both_faces
     async def test_nothing_to_enqueue(self, store: Store, face: Face) -> None:
         """An empty iterable writes nothing and returns nothing."""
         assert await enqueue(store, face, []) == []
         assert await enqueue(store, face, iter(())) == []
         assert await store.jobs(JobFilter()) == []
 
-    @both_faces
     async def test_any_iterable_will_do(self, store: Store, face: Face) -> None:
         """A generator is read once, to its end."""
         assert len(await enqueue(store, face, (due() for _ in range(7)))) == 7
         assert len(await store.jobs(JobFilter())) == 7
 
-    @both_faces
     @pytest.mark.parametrize("before", [0, 1, 3_000])
     async def test_all_or_none_when_the_iterable_fails(
         self, store: Store, face: Face, before: int
@@ -123,7 +129,6 @@ class EnqueueingContract:
         assert await store.jobs(JobFilter()) == []
         assert await store.lanes(None, now=NOW) == []
 
-    @both_faces
     @pytest.mark.parametrize("wrong", [due(args="[]"), due(args="no JSON"), due(queue=""), due("")])
     async def test_all_or_none_when_a_job_is_refused(
         self, store: Store, face: Face, wrong: NewJob
@@ -133,7 +138,6 @@ class EnqueueingContract:
             await enqueue(store, face, [due(), wrong, due()])
         assert await store.jobs(JobFilter()) == []
 
-    @both_faces
     async def test_everything_that_was_asked_is_kept(self, store: Store, face: Face) -> None:
         """Every field reaches the worker that claims the job as it was given."""
         [id] = await enqueue(store, face, [FULL])
@@ -155,7 +159,6 @@ class EnqueueingContract:
             "on_dead_of": 42,
         }
 
-    @both_faces
     async def test_what_was_not_asked_is_absent(self, store: Store, face: Face) -> None:
         """The least a job can be: a task, due now, everything else at rest."""
         [id] = await enqueue(store, face, [NewJob(task="t", run_at=NOW)])
@@ -176,7 +179,6 @@ class EnqueueingContract:
         assert (claims["b"]["tags"], claims["b"]["metadata"]) == (("x",), {})
         assert (claims["c"]["key"], claims["c"]["max_attempts"]) == ("k", None)
 
-    @both_faces
     async def test_without_a_time_it_is_due_at_once(self, store: Store, face: Face) -> None:
         """Neither `run_at` nor `delay` means now, by the database's clock."""
         [id] = await enqueue(store, face, [NewJob(task="t")])
@@ -186,7 +188,6 @@ class EnqueueingContract:
         assert claim.id == id
         assert abs((claim.run_at - claim.enqueued_at).total_seconds()) < 1
 
-    @both_faces
     async def test_a_delay_counts_from_now(self, store: Store, face: Face) -> None:
         """`delay` is added to the database's clock, fractions included."""
         ids = await enqueue(
@@ -229,7 +230,6 @@ class EnqueueingContract:
             assert ids_of(await store.jobs(which)) == [id]
         assert await store.unserved_tasks([name]) == {"plain": len(other)}
 
-    @both_faces
     async def test_payloads_come_back_as_they_went_in(self, store: Store, face: Face) -> None:
         """A mebibyte, every kind of character, and integers beyond a float's reach."""
         payload = {
@@ -252,7 +252,6 @@ class EnqueueingContract:
         await put(store, due(priority=priority))
         assert (await take_one(store, await join(store))).priority == priority
 
-    @both_faces
     @pytest.mark.parametrize("conn", [object(), "postgresql://", 7, {}], ids=lambda c: str(type(c)))
     async def test_other_connections_are_refused(
         self, store: Store, face: Face, conn: object
@@ -262,7 +261,6 @@ class EnqueueingContract:
             await enqueue(store, face, [due()], conn)
         assert await store.jobs(JobFilter()) == []
 
-    @both_faces
     async def test_seen_by_others_at_once(
         self, store: Store, other_store: Store, face: Face
     ) -> None:
@@ -270,11 +268,13 @@ class EnqueueingContract:
         ids = await enqueue(store, face, [due(), due()])
         assert ids_of(await take(other_store, await join(other_store))) == ids
 
-    async def test_threads_and_coroutines_at_once(self, store: Store, other_store: Store) -> None:
-        """Callers on several threads and handles get ids of their own, and every job is there."""
-        calls = [asyncio.to_thread(store.enqueue, [due() for _ in range(20)]) for _ in range(6)]
-        calls += [asyncio.to_thread(other_store.enqueue, [due()] * 20) for _ in range(6)]
-        batches = await asyncio.gather(*calls, *(put(store, due(), due()) for _ in range(6)))
+    async def test_many_callers_at_once(self, store: Store, other_store: Store, face: Face) -> None:
+        """Callers on several handles (and threads) get ids of their own; every job is there."""
+        batches = await asyncio.gather(
+            *(enqueue_aside(handle, face, [due() for _ in range(20)])
+              for handle in [store, other_store] * 6),
+            *(put(handle, due(), due()) for handle in [store, other_store] * 3),
+        )  # fmt: skip
         ids = [id for batch in batches for id in batch]
         assert len(set(ids)) == len(ids) == 252
         assert sorted(ids_of(await store.jobs(JobFilter(limit=None)))) == sorted(ids)

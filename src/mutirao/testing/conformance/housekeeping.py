@@ -105,7 +105,7 @@ class UpkeepContract:
             await store.close()
         assert ids_of(await take(store, worker)) == ids
         await store.close()
-        assert store.enqueue([due()]) != ids
+        assert await put(store, due()) != ids
         assert len(await store.jobs(JobFilter())) == 2
 
     async def test_closing_what_was_never_used(self, store: Store) -> None:

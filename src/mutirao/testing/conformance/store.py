@@ -45,8 +45,15 @@ class StoreContract(
     """Every sentence of `mutirao.ports.Store`, as tests.
 
     A backend gives the fixture `store`: an empty store. It may give `other_store` too, a second
-    handle on the same data; otherwise that is `store.twin()`.
+    handle on the same data; otherwise that is `store.twin()`. One that lacks a synchronous or an
+    asynchronous form says so in `faces` and `handlers`, and shows elsewhere what it does instead.
     """
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run each test in the forms that the backend has."""
+        for name, forms in (("face", self.faces), ("handler", self.handlers)):
+            if name in metafunc.fixturenames:
+                metafunc.parametrize(name, forms)
 
     @pytest_asyncio.fixture
     async def other_store(self, store: Store) -> AsyncIterator[Store]:

@@ -1,6 +1,8 @@
 """Effects and completion in one commit."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 import pytest
 
@@ -9,8 +11,6 @@ from mutirao.job import Claim, JobFilter, JobState, OutcomeKind
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     SLACK,
-    Face,
-    both_faces,
     due,
     ended,
     ids_of,
@@ -20,6 +20,7 @@ from mutirao.testing.conformance.kit import (
     take_one,
 )
 
+Handler = Literal["function", "coroutine"]
 both_kinds = pytest.mark.parametrize("session", [True, False], ids=["session", "connection"])
 
 
@@ -43,7 +44,7 @@ class Watched:
 
 
 async def run(
-    store: Store, claim: Claim, attempt: Watched, face: Face, *, session: bool = True,
+    store: Store, claim: Claim, attempt: Watched, handler: Handler, *, session: bool = True,
     child: bool = False, fail: bool = False,
 ) -> None:  # fmt: skip
     """Run a handler with a transaction: a coroutine, or a function in a thread."""
@@ -56,7 +57,7 @@ async def run(
             if fail:
                 raise Failed
 
-    if face == "enqueue":
+    if handler == "function":
         await asyncio.to_thread(in_a_thread)
         return
     async with transaction as held:
@@ -74,16 +75,18 @@ async def children(store: Store) -> int:
 class TransactionContract:
     """`Store.transaction`, in coroutines and in threads, with a session and with a connection."""
 
+    handlers: ClassVar[Sequence[Handler]] = ("function", "coroutine")
+    """Which kinds of handlers can have one on the backend."""
+
     @both_kinds
-    @both_faces
     async def test_the_commit_completes_the_job(
-        self, store: Store, face: Face, session: bool
+        self, store: Store, handler: Handler, session: bool
     ) -> None:
         """The job has succeeded when the block is left, and the attempt was told once."""
         [id] = await put(store, due())
         worker = await join(store, now=None)
         claim, attempt = await take_one(store, worker), Watched()
-        await run(store, claim, attempt, face, session=session)
+        await run(store, claim, attempt, handler, session=session)
         assert attempt.marks == 1
         record = await store.job(id)
         assert (record.state, record.attempt) == (JobState.SUCCEEDED, 1)
@@ -92,59 +95,58 @@ class TransactionContract:
         assert 2 <= (row.finished_at - row.started_at).total_seconds() < 2 + SLACK
         assert await store.held(worker) == []
 
-    @both_faces
-    async def test_nothing_is_left_to_settle(self, store: Store, face: Face) -> None:
+    async def test_nothing_is_left_to_settle(self, store: Store, handler: Handler) -> None:
         """A settlement that comes afterwards is stale."""
         await put(store, due())
         worker = await join(store, now=None)
         claim = await take_one(store, worker)
-        await run(store, claim, Watched(), face)
+        await run(store, claim, Watched(), handler)
         failed = ended(claim, OutcomeKind.RETRIED, after=0, follow_up=due("after"))
         assert await store.settle(worker, [failed]) == set()
         assert await store.jobs(JobFilter(task="after")) == []
         assert len((await store.job(claim.id)).attempts) == 1
 
     @both_kinds
-    @both_faces
     async def test_an_error_undoes_everything(
-        self, store: Store, face: Face, session: bool
+        self, store: Store, handler: Handler, session: bool
     ) -> None:
         """It reaches the handler's caller; the job runs on, and can be settled as usual."""
         await put(store, due())
         worker = await join(store, now=None)
         claim, attempt = await take_one(store, worker), Watched()
         with pytest.raises(Failed):
-            await run(store, claim, attempt, face, session=session, child=True, fail=True)
+            await run(store, claim, attempt, handler, session=session, child=True, fail=True)
         assert attempt.marks == 0
         assert await children(store) == 0
         assert await store.held(worker) == [(claim.id, claim.run)]
         assert (await store.job(claim.id)).attempts == ()
         assert await store.settle(worker, [ended(claim)]) == {claim.id}
 
-    @both_faces
-    async def test_another_one_after_an_error(self, store: Store, face: Face) -> None:
+    async def test_another_one_after_an_error(self, store: Store, handler: Handler) -> None:
         """A handler that caught the error may try again in the same attempt."""
         await put(store, due())
         claim, attempt = await take_one(store, await join(store, now=None)), Watched()
         with pytest.raises(Failed):
-            await run(store, claim, attempt, face, fail=True)
-        await run(store, claim, attempt, face)
+            await run(store, claim, attempt, handler, fail=True)
+        await run(store, claim, attempt, handler)
         assert attempt.marks == 1
         assert (await store.job(claim.id)).state == JobState.SUCCEEDED
 
     @both_kinds
-    @both_faces
-    async def test_children_land_with_it(self, store: Store, face: Face, session: bool) -> None:
+    async def test_children_land_with_it(
+        self, store: Store, handler: Handler, session: bool
+    ) -> None:
         """Jobs enqueued through the session are there when the job has succeeded."""
         await put(store, due())
         claim = await take_one(store, await join(store, now=None))
-        await run(store, claim, Watched(), face, session=session, child=True)
+        await run(store, claim, Watched(), handler, session=session, child=True)
         assert await children(store) == 1
         assert (await store.job(claim.id)).state == JobState.SUCCEEDED
 
     @both_kinds
-    @both_faces
-    async def test_a_stale_run_lands_nothing(self, store: Store, face: Face, session: bool) -> None:
+    async def test_a_stale_run_lands_nothing(
+        self, store: Store, handler: Handler, session: bool
+    ) -> None:
         """Once the job was taken away, leaving the block raises and everything is undone."""
         await put(store, due())
         vanished = await join(store, expiry=1)
@@ -152,28 +154,26 @@ class TransactionContract:
         assert [id for id, _ in await store.rescue()] == [claim.id]
         before = await store.job(claim.id)
         with pytest.raises(StaleRun, match=str(claim.id)):
-            await run(store, claim, attempt, face, session=session, child=True)
+            await run(store, claim, attempt, handler, session=session, child=True)
         assert attempt.marks == 0
         assert await children(store) == 0
         assert await store.job(claim.id) == before
 
-    @both_faces
-    async def test_a_job_that_ended_is_stale(self, store: Store, face: Face) -> None:
+    async def test_a_job_that_ended_is_stale(self, store: Store, handler: Handler) -> None:
         """Completed by an earlier transaction of the same attempt, or settled by its worker."""
         await put(store, due(), due())
         worker = await join(store, now=None)
         [head] = await store.lanes(None)
         first, second = await store.claim(worker, [head.lane], 2)
-        await run(store, first, Watched(), face)
+        await run(store, first, Watched(), handler)
         await store.settle(worker, [ended(second, OutcomeKind.RETRIED, after=0)])
         for claim in (first, second):
             attempt = Watched()
             with pytest.raises(StaleRun):
-                await run(store, claim, attempt, face)
+                await run(store, claim, attempt, handler)
             assert attempt.marks == 0
 
-    @both_faces
-    async def test_several_at_once(self, store: Store, face: Face) -> None:
+    async def test_several_at_once(self, store: Store, handler: Handler) -> None:
         """Handlers with transactions run side by side; each completes its own job."""
         ids = await put(store, *(due() for _ in range(12)))
         worker = await join(store, now=None)
@@ -181,7 +181,7 @@ class TransactionContract:
         claims = await store.claim(worker, [head.lane], 12)
         attempts = [Watched() for _ in claims]
         await asyncio.gather(
-            *(run(store, c, a, face, child=True) for c, a in zip(claims, attempts, strict=True))
+            *(run(store, c, a, handler, child=True) for c, a in zip(claims, attempts, strict=True))
         )
         assert [attempt.marks for attempt in attempts] == [1] * 12
         done = await store.jobs(JobFilter(state=JobState.SUCCEEDED))
