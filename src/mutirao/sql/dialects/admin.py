@@ -4,14 +4,16 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from importlib import import_module
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Dialect
 
 from mutirao.errors import ConfigurationError
+from mutirao.sql.findings import Finding
 
 DIALECTS = ("postgresql", "sqlite")
 
@@ -37,6 +39,14 @@ class Admin(ABC):
     @abstractmethod
     def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
         """Return whether a JSON array of texts, or NULL, holds `tag`."""
+
+    @abstractmethod
+    def clock(self, connection: Connection) -> datetime:
+        """Return what time it is by the database."""
+
+    @abstractmethod
+    def ailments(self, connection: Connection) -> Iterator[Finding]:
+        """Examine indexes, plans and bloat; tell also what is well."""
 
 
 def admin_of(dialect: Dialect) -> Admin:

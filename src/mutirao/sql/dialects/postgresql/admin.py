@@ -2,11 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, ColumnElement, Connection, exists, func, literal, select
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    exists,
+    func,
+    literal,
+    select,
+    text,
+)
 
 from mutirao.sql.dialects.admin import Admin
+from mutirao.sql.dialects.postgresql.ailments import ailments
+from mutirao.sql.findings import Finding
 
 # "mutirao" in ASCII: the advisory lock that one migration at a time holds.
 _MIGRATION_LOCK = 0x6D75746972616F
@@ -36,6 +49,15 @@ class PostgresqlAdmin(Admin):
         """Search the array."""
         each = func.json_array_elements_text(tags).table_valued("value")
         return exists(select(each).where(each.c.value == tag))
+
+    def clock(self, connection: Connection) -> datetime:
+        """Ask the server."""
+        now: datetime = connection.scalars(text("SELECT clock_timestamp()")).one()
+        return now
+
+    def ailments(self, connection: Connection) -> Iterator[Finding]:
+        """Examine the catalogue and the statistics."""
+        return ailments(connection)
 
 
 ADMIN = PostgresqlAdmin()

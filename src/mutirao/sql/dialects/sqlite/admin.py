@@ -3,12 +3,15 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, exists, func, select
 
 from mutirao.sql.dialects.admin import Admin
+from mutirao.sql.dialects.sqlite.ailments import ailments
 from mutirao.sql.engines import ALONE
+from mutirao.sql.findings import Finding
 
 _WAL = "PRAGMA journal_mode = WAL"
 
@@ -44,6 +47,14 @@ class SqliteAdmin(Admin):
         """Search the array."""
         each = func.json_each(tags).table_valued("value")
         return exists(select(each).where(each.c.value == tag))
+
+    def clock(self, connection: Connection) -> datetime:
+        """Return this machine's time: the database has no other."""
+        return datetime.now(UTC)
+
+    def ailments(self, connection: Connection) -> Iterator[Finding]:
+        """Examine the file."""
+        return ailments(connection)
 
 
 ADMIN = SqliteAdmin()

@@ -1,0 +1,9 @@
+"""The command `mutirao`: what an application's jobs need on a command line.
+
+Every command takes the application as `module:attribute`, or from MUTIRAO_APP; every option also
+from a variable that its help names. Only this package reads the environment.
+"""
+
+from mutirao.cli.group import main
+
+__all__ = ["main"]

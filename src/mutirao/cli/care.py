@@ -1,0 +1,78 @@
+"""`prune` and `doctor`: keeping the tables small, and finding what is wrong."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from mutirao.cli.options import Duration, as_json, ask, option, target
+from mutirao.cli.output import print_json, print_table
+from mutirao.cli.sql import engines_of
+from mutirao.cli.target import AppCommand, load_app
+from mutirao.job import FINAL_OUTCOMES, OutcomeKind
+from mutirao.ports import Store
+from mutirao.sql.doctor import examine
+from mutirao.sql.findings import Level
+
+_OUTCOMES = sorted(str(outcome) for outcome in FINAL_OUTCOMES)
+
+
+@click.command(cls=AppCommand)
+@target
+@option(
+    *("--outcome", "outcomes"),
+    type=click.Choice(_OUTCOMES),
+    multiple=True,
+    default=("succeeded", "cancelled"),
+    help="Jobs that ended so; may be repeated.",
+)
+@option("--older-than", type=Duration(), default="7d", help="Finished at least so long ago.")
+@option("--batch", type=click.IntRange(min=1), default=1_000, help="Jobs deleted at once.")
+@as_json
+def prune(
+    target: str, outcomes: tuple[str, ...], older_than: timedelta, batch: int, as_json: bool
+) -> None:
+    """Delete finished jobs and their attempts, in small batches. Workers do so by themselves."""
+
+    async def body(store: Store) -> dict[str, int]:
+        return {
+            outcome: await _prune(store, OutcomeKind(outcome), older_than, batch)
+            for outcome in outcomes
+        }
+
+    deleted = ask(load_app(target), body)
+    if as_json:
+        print_json({"deleted": deleted})
+    else:
+        click.echo(
+            "\n".join(f"{count} {outcome} jobs deleted" for outcome, count in deleted.items())
+        )
+
+
+@click.command(cls=AppCommand)
+@target
+@as_json
+def doctor(target: str, as_json: bool) -> None:
+    """Examine the database and the workers; say what is wrong and what to do about it.
+
+    Looks at the schema's version, the clocks, the use of indexes, bloat, queues that nobody
+    serves, tasks that this application does not know, and workers. Exits with 1 if there is a
+    problem; warnings are for you to judge.
+    """
+    app = load_app(target)
+    findings = asyncio.run(examine(engines_of(app), app.tasks))
+    if as_json:
+        print_json({"findings": findings})
+    else:
+        rows: list[tuple[Any, ...]] = [(f.level, f.about, f.found, f.advice) for f in findings]
+        print_table(("level", "about", "found", "what to do"), rows, empty="nothing to examine")
+    if any(finding.level is Level.PROBLEM for finding in findings):
+        raise click.exceptions.Exit(1)
+
+
+async def _prune(store: Store, outcome: OutcomeKind, older_than: timedelta, batch: int) -> int:
+    total = 0
+    while deleted := await store.prune(outcome, older_than.total_seconds(), batch):
+        total += deleted
+    return total

@@ -1,0 +1,180 @@
+"""`list`, `show`, `retry`, `cancel` and `redrive`: looking at jobs and deciding about them."""
+
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from mutirao.cli.options import as_json, ask, filters, ids, job_filter, option, target
+from mutirao.cli.output import first_line, print_fields, print_json, print_table, print_text
+from mutirao.cli.target import AppCommand, load_app
+from mutirao.job import JobFilter, JobRecord, JobState
+from mutirao.ports import Store
+
+yes = option("--yes", "-y", is_flag=True, help="Do not ask, where no ids are given.")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What may be ordered about jobs: its name, how to give it, and what is said once done."""
+
+    verb: str
+    give: Callable[[Store, JobFilter], Awaitable[list[int]]]
+    done: str
+
+
+RETRY = Order("retry", lambda store, which: store.hurry(which), "due now")
+CANCEL = Order("cancel", lambda store, which: store.cancel(which), "cancelled")
+REDRIVE = Order("redrive", lambda store, which: store.redrive(which), "enqueued as new jobs")
+
+
+@click.command("list", cls=AppCommand)
+@target
+@ids
+@filters(limit=100)
+@as_json
+def list_(target: str, ids: tuple[int, ...], as_json: bool, **given: Any) -> None:
+    """List jobs, newest first."""
+    found = ask(load_app(target), lambda store: store.jobs(job_filter(ids, given)))
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("id", "task", "queue", "state", "attempt", "due", "finished", "error"),
+        [
+            (j.id, j.task, j.queue, j.state, j.attempt, j.run_at, j.finished_at, _error(j))
+            for j in found
+        ],
+        empty="no such jobs",
+    )
+
+
+@click.command(cls=AppCommand)
+@target
+@click.argument("id", type=click.IntRange(min=1))
+@as_json
+def show(target: str, id: int, as_json: bool) -> None:
+    """Show a job with all its attempts."""
+    job = ask(load_app(target), lambda store: store.job(id))
+    if as_json:
+        print_json(job)
+        return
+    shown = [name for name in JobRecord.__slots__ if name not in ("attempts", "error")]
+    print_fields((name.replace("_", " "), getattr(job, name)) for name in shown)
+    click.echo()
+    print_table(
+        ("attempt", "run", "worker", "outcome", "started", "seconds", "error"),
+        [
+            (a.attempt, a.run, a.worker, a.outcome, a.started_at,
+             (a.finished_at - a.started_at).total_seconds(), a.error_type)
+            for a in job.attempts
+        ],
+        empty="not attempted yet",
+    )  # fmt: skip
+    if job.error:
+        click.echo()
+        print_text(job.error)
+
+
+@click.command(cls=AppCommand)
+@target
+@ids
+@filters(limit=None)
+@yes
+@as_json
+def retry(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given: Any) -> None:
+    """Make waiting jobs due now, by id or by filter. (Dead ones: see redrive.)"""
+    _order(RETRY, target, ids, yes, as_json, given)
+
+
+@click.command(cls=AppCommand)
+@target
+@ids
+@filters(limit=None)
+@yes
+@as_json
+def cancel(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given: Any) -> None:
+    """Cancel jobs, by id or by filter; running ones are told with the next heartbeat."""
+    _order(CANCEL, target, ids, yes, as_json, given)
+
+
+@click.command(cls=AppCommand)
+@target
+@ids
+@filters(limit=None)
+@yes
+@as_json
+def redrive(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given: Any) -> None:
+    """Enqueue dead jobs again, by id or by filter; the new ones are linked to them.
+
+    By filter, a job that was redriven already is passed over.
+    """
+    _order(REDRIVE, target, ids, yes, as_json, given)
+
+
+def _order(
+    order: Order,
+    target: str,
+    ids: tuple[int, ...],
+    yes: bool,
+    as_json: bool,
+    given: dict[str, Any],
+) -> None:
+    """Give an order about jobs, tell which it reached, and fail if it did not reach all named."""
+    _confirm(order, ids, yes, given)
+    which = job_filter(ids, given)
+
+    async def body(store: Store) -> tuple[list[int], list[str]]:
+        before = await _named(store, ids)
+        reached = await order.give(store, which)
+        refusals = (_refusal(order, id, before.get(id), reached) for id in ids)
+        return reached, [why for why in refusals if why is not None]
+
+    reached, refused = ask(load_app(target), body)
+    if as_json:
+        print_json({"ids": reached, "refused": refused})
+    elif reached or not refused:
+        click.echo(f"{order.done}: {', '.join(map(str, reached))}" if reached else "no such jobs")
+    for why in refused:
+        click.echo(f"mutirao: {why}", err=True)
+    if refused:
+        raise click.exceptions.Exit(1)
+
+
+def _confirm(order: Order, ids: tuple[int, ...], yes: bool, given: dict[str, Any]) -> None:
+    if ids:
+        return
+    named = {name: value for name, value in given.items() if value is not None and name != "limit"}
+    if not named:
+        raise click.UsageError(
+            f"Say which jobs to {order.verb}: ids, or a filter such as --queue mail."
+        )
+    if yes:
+        return
+    described = ", ".join(f"{name} {value}" for name, value in named.items())
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"To {order.verb} all jobs of {described}, add --yes.")
+    click.confirm(f"{order.verb.capitalize()} all jobs of {described}?", abort=True, err=True)
+
+
+async def _named(store: Store, ids: tuple[int, ...]) -> dict[int, JobRecord]:
+    if not ids:
+        return {}
+    return {job.id: job for job in await store.jobs(JobFilter(ids=ids, limit=None))}
+
+
+def _refusal(order: Order, id: int, job: JobRecord | None, reached: list[int]) -> str | None:
+    """Return why an order did not reach a job that was named, or None if it did."""
+    if job is None:
+        return f"there is no job {id}"
+    if id in reached or (order is REDRIVE and job.state is JobState.DEAD):
+        return None
+    if order is RETRY and job.state is JobState.DEAD:
+        return f"job {id} is dead; `mutirao redrive` enqueues it again as a new job"
+    return f"job {id} is {job.state}: there is nothing to {order.verb}"
+
+
+def _error(job: JobRecord) -> str:
+    return first_line(f"{job.error_type}: {job.error}" if job.error_type else job.error)

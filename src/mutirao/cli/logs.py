@@ -1,0 +1,69 @@
+"""Standard logging on standard error, for people or for machines.
+
+What a record carries beyond its message (`extra={"job": 7}`) is shown: a worker's records have the
+job's id, task, queue, attempt and run, and the duration in seconds.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+Format = Literal["text", "json"]
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def configure(form: Format, level: str) -> None:
+    """Send all records of at least `level` to standard error, one a line."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, logger, message, and the fields as name=value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's line, with the traceback after it if there is one."""
+        fields = " ".join(f"{name}={_short(value)}" for name, value in _fields(record).items())
+        line = f"{_time(record)} {record.levelname:<7} {record.name}: {record.getMessage()}"
+        trace = _trace(self, record)
+        return (f"{line} [{fields}]" if fields else line) + (f"\n{trace}" if trace else "")
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, the fields, and the error if any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as JSON."""
+        said: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        trace = _trace(self, record)
+        if trace:
+            said["error"] = trace
+        return json.dumps(said, default=str, ensure_ascii=False)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    return formatter.formatException(record.exc_info) if record.exc_info else ""

@@ -1,0 +1,90 @@
+"""How results are shown: rich tables on a terminal, plain columns elsewhere, or JSON."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_STYLES = {
+    **dict.fromkeys(("ok", "succeeded", "alive"), "green"),
+    **dict.fromkeys(("warning", "retried", "lost", "cancelled"), "yellow"),
+    **dict.fromkeys(("problem", "dead", "expired"), "bold red"),
+    **dict.fromkeys(("running", "ready"), "cyan"),
+    **dict.fromkeys(("scheduled", "snoozed", "released"), "blue"),
+}
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document; records become objects, moments ISO 8601 text."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:
+    """Print rows under their columns' names, or `empty` if there are none."""
+    cells = [[one_line(value) for value in row] for row in rows]
+    console = Console()
+    if not cells:
+        click.echo(empty)
+    elif console.is_terminal:
+        console.print(_rich(columns, cells))
+    else:
+        click.echo("\n".join(_aligned([[name.upper() for name in columns], *cells])))
+
+
+def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
+    """Print names and values, one a line; what is None or empty is left out."""
+    shown = [[f"{name}:", one_line(value)] for name, value in fields if value not in (None, (), {})]
+    click.echo("\n".join(_aligned(shown)))
+
+
+def print_text(text: str) -> None:
+    """Print text of several lines as it is, but for what a terminal would take for commands."""
+    click.echo("\n".join(_printable(line) for line in text.splitlines()))
+
+
+def one_line(value: Any) -> str:
+    """Return a value as text of one line."""
+    match value:
+        case None:
+            return ""
+        case datetime():
+            return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        case float():
+            return f"{value:.3f}" if value < 10 else f"{value:,.0f}"
+        case dict():
+            return _printable(msgspec.json.encode(value).decode())
+        case list() | tuple():
+            return ", ".join(one_line(each) for each in value)
+        case _:
+            return _printable(str(value))
+
+
+def first_line(text: str | None, longest: int = 60) -> str:
+    """Return the beginning of a text's first line."""
+    line = (text or "").strip().partition("\n")[0]
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}"
+                   for c in text)  # fmt: skip
+
+
+def _rich(columns: Sequence[str], rows: list[list[str]]) -> Table:
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    return table
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,57 @@
+"""`stats`: how many jobs are where, and who works."""
+
+from collections import defaultdict
+from typing import Any
+
+import click
+
+from mutirao.cli.options import as_json, ask, target
+from mutirao.cli.output import print_json, print_table
+from mutirao.cli.target import AppCommand, load_app
+from mutirao.job import JobState, QueueCount, WorkerRecord
+from mutirao.ports import Store
+
+
+@click.command(cls=AppCommand)
+@target
+@as_json
+def stats(target: str, as_json: bool) -> None:
+    """Count jobs by queue and state, and list the workers."""
+
+    async def body(store: Store) -> tuple[list[QueueCount], list[WorkerRecord]]:
+        return await store.counts(), await store.workers()
+
+    counts, workers = ask(load_app(target), body)
+    if as_json:
+        print_json({"queues": counts, "workers": workers})
+        return
+    print_table(("queue", *JobState, "oldest ready, s"), _by_queue(counts), empty="no jobs")
+    click.echo()
+    print_table(
+        ("worker", "name", "host", "pid", "queues", "running", "of", "stuck", "beat", "life"),
+        [_worker(worker) for worker in workers],
+        empty="no workers",
+    )
+
+
+def _by_queue(counts: list[QueueCount]) -> list[tuple[Any, ...]]:
+    queues: dict[str, dict[JobState, QueueCount]] = defaultdict(dict)
+    for count in counts:
+        queues[count.queue][count.state] = count
+    return [
+        (
+            queue,
+            *(states[state].jobs if state in states else 0 for state in JobState),
+            states[JobState.READY].oldest_age if JobState.READY in states else None,
+        )
+        for queue, states in sorted(queues.items())
+    ]
+
+
+def _worker(worker: WorkerRecord) -> tuple[Any, ...]:
+    return (
+        *(worker.id, worker.name, worker.host, worker.pid),
+        "all" if worker.queues is None else worker.queues,
+        *(worker.running, worker.concurrency, worker.stuck, worker.beat_at),
+        "alive" if worker.alive else "expired",
+    )

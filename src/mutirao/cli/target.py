@@ -1,0 +1,116 @@
+"""Finding the application that `module:attribute` names, and saying what was found instead."""
+
+import os
+import re
+import sys
+import traceback
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import click
+
+from mutirao.app import Mutirao
+from mutirao.errors import ConfigurationError
+
+VARIABLE = "MUTIRAO_APP"
+_TARGET = re.compile(r"[^:/\\]+:[^:/\\]+")
+
+
+class AppCommand(click.Command):
+    """A command whose first argument, the application, may be left to MUTIRAO_APP.
+
+    What looks like `module:attribute` is the application; anything else in its place is the
+    argument that follows, and the variable says which application.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the variable's application first if no other one is given."""
+        given = self.make_parser(ctx).parse_args(args=list(args))[0].get("target")
+        from_variable = os.environ.get(VARIABLE)
+        if from_variable and not (isinstance(given, str) and _TARGET.fullmatch(given)):
+            args = [from_variable, *args]
+        return super().parse_args(ctx, args)
+
+
+def load_app(target: str) -> Mutirao:
+    """Return the application that `module:attribute` names; the attribute may be dotted.
+
+    The current directory can be imported from.
+
+    Raises:
+        ConfigurationError: there is none; the message says what there is.
+    """
+    name, colon, path = target.partition(":")
+    if not _TARGET.fullmatch(target):
+        raise ConfigurationError(
+            f"{target!r} names no application: write module:attribute, such as"
+            f" {(name if name.isidentifier() and not colon else 'shop')}:app"
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    module = _import(name)
+    found: Any = module
+    for step in path.split("."):
+        try:
+            found = getattr(found, step)
+        except AttributeError:
+            _refuse_attribute(module, path, step, found)
+    if not isinstance(found, Mutirao):
+        raise ConfigurationError(
+            f"{target} is {_described(found)}, not a Mutirao application;{_applications(module)}"
+        )
+    return found
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not f"{name}.".startswith(f"{missing.name}."):
+            _refuse_module(name, missing)
+        near = get_close_matches(name, _modules_here(), n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise ConfigurationError(
+            f"there is no module {missing.name!r} in {Path.cwd()} nor among the installed"
+            f" packages{hint}"
+        ) from None
+    except Exception as error:  # noqa: BLE001 (anything may go wrong in somebody's module)
+        _refuse_module(name, error)
+
+
+def _refuse_module(name: str, error: Exception) -> NoReturn:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    raise ConfigurationError(
+        f"importing {name!r} failed with {type(error).__name__}: {error}"
+        f" ({last.filename}, line {last.lineno})"
+    ) from error
+
+
+def _refuse_attribute(module: ModuleType, path: str, step: str, found: Any) -> NoReturn:
+    near = get_close_matches(step, [name for name in dir(found) if name[0] != "_"], n=3)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise ConfigurationError(
+        f"module {module.__name__!r} ({module.__file__}) has no {path!r};"
+        f"{_applications(module)}{hint}"
+    ) from None
+
+
+def _applications(module: ModuleType) -> str:
+    names = sorted(name for name, value in vars(module).items() if isinstance(value, Mutirao))
+    if not names:
+        return f" there is none in {module.__name__}: make one with app = Mutirao(url)."
+    return f" there is {', '.join(f'{module.__name__}:{name}' for name in names)}."
+
+
+def _modules_here() -> list[str]:
+    found = [path.stem for path in Path.cwd().glob("*.py")]
+    return found + [path.parent.name for path in Path.cwd().glob("*/__init__.py")]
+
+
+def _described(value: Any) -> str:
+    kind = type(value).__name__
+    return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"

@@ -1,0 +1,68 @@
+"""`worker`: run jobs until a signal says to stop."""
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+
+from mutirao.cli import logs
+from mutirao.cli.options import Names, option, target
+from mutirao.cli.supervisor import Supervisor
+from mutirao.cli.target import AppCommand, load_app
+
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+@click.command(cls=AppCommand)
+@target
+@option(
+    "-q", "--queues", type=Names(), help="Queues to serve, such as mail,default; all if left out."
+)
+@option("-c", "--concurrency", type=click.IntRange(min=1), default=20, help="Jobs at once.")
+@option("--processes", type=click.IntRange(min=1), default=1, help="Workers, each a process.")
+@option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    help="Seconds that running jobs may take once a signal says to stop.",
+)
+@option("--poll", type=_POSITIVE, default=1.0, help="Longest sleep of an idle worker, in seconds.")
+@option("--heartbeat", type=_POSITIVE, default=5.0, help="Seconds between heartbeats.")
+@option(
+    "--expiry",
+    type=_POSITIVE,
+    default=15.0,
+    help="Seconds after its last heartbeat until a worker's jobs run elsewhere.",
+)
+@option("--log-format", type=click.Choice(["text", "json"]), default="text")
+@option(
+    "--log-level",
+    default="info",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+)
+def worker(
+    target: str, processes: int, log_format: logs.Format, log_level: str, **settings: Any
+) -> None:
+    """Run jobs until SIGTERM or SIGINT; a second signal ends at once.
+
+    After the first one no job is claimed; running ones may finish within --grace, and the others
+    are given back without costing an attempt.
+    """
+    logs.configure(log_format, log_level)
+    if processes > 1:
+        command = _command(target, log_format=log_format, log_level=log_level, **settings)
+        status = asyncio.run(Supervisor(command, processes).run())
+    else:
+        status = load_app(target).run_worker(**settings)
+    raise click.exceptions.Exit(status)
+
+
+def _command(target: str, **options: Any) -> list[str]:
+    """Return the command of one of several processes, whatever the variables say."""
+    command = [sys.executable, "-m", "mutirao.cli", "worker", target, "--processes", "1"]
+    for name, value in options.items():
+        if value is not None:
+            text = ",".join(value) if isinstance(value, tuple) else str(value)
+            command += [f"--{name.replace('_', '-')}", text]
+    return command

@@ -1,0 +1,120 @@
+"""What may ail Mutirão's tables on PostgreSQL: indexes, plans, dead rows and what keeps them."""
+
+from collections.abc import Iterator
+
+from sqlalchemy import Connection, text
+
+from mutirao.sql.findings import Finding, Level
+
+INDEXES = (
+    "mutirao_job_pkey",
+    "mutirao_job_redrive_of",
+    "mutirao_live_pkey",
+    "mutirao_live_waiting",
+    "mutirao_live_running",
+    "mutirao_attempt_pkey",
+    "mutirao_attempt_outcome",
+)
+MANY_ROWS = 10_000  # below, reading the whole table is cheap and planned with good reason
+DEAD_ROWS, DEAD_SHARE = 50_000, 5  # dead rows, and so many times the live ones: bloat
+LONG = 300  # seconds that a transaction may stay open before it is named
+
+_INVALID = text("""
+SELECT name FROM unnest(CAST(:names AS text[])) AS name
+WHERE NOT EXISTS (
+    SELECT FROM pg_index WHERE indexrelid = to_regclass(quote_ident(name)) AND indisvalid
+)
+""")
+_SIZE = text("SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = to_regclass('mutirao_live')")
+_CLAIM_PLAN = text("""
+EXPLAIN SELECT id FROM mutirao_live
+WHERE worker IS NULL AND queue = (SELECT queue FROM mutirao_live LIMIT 1) AND priority = 0
+  AND run_at <= statement_timestamp()
+ORDER BY run_at, id LIMIT 100 FOR UPDATE SKIP LOCKED
+""")
+_DEAD_ROWS = text("""
+SELECT n_live_tup, n_dead_tup, coalesce(to_char(last_autovacuum, 'YYYY-MM-DD HH24:MI'), 'never')
+FROM pg_stat_all_tables WHERE relid = to_regclass('mutirao_live')
+""")
+# Whatever holds the horizon back keeps dead rows from being removed: an open transaction, a
+# prepared one that was forgotten, a replication slot that nobody reads.
+_HOLDERS = text("""
+SELECT format('session %s of %s (%s)', pid, usename, coalesce(nullif(application_name, ''), state)),
+       CAST(extract(epoch FROM clock_timestamp() - xact_start) AS double precision) AS seconds,
+       format('end it if it is not needed: SELECT pg_terminate_backend(%s)', pid)
+FROM pg_stat_activity
+WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid()
+  AND datname = current_database()
+  AND xact_start < clock_timestamp() - CAST(:long AS integer) * interval '1 second'
+UNION ALL
+SELECT format('prepared transaction %s of %s', gid, owner),
+       CAST(extract(epoch FROM clock_timestamp() - prepared) AS double precision),
+       format('COMMIT PREPARED %L or ROLLBACK PREPARED %L', gid, gid)
+FROM pg_prepared_xacts
+WHERE database = current_database()
+  AND prepared < clock_timestamp() - CAST(:long AS integer) * interval '1 second'
+ORDER BY seconds DESC
+""")
+
+
+def ailments(connection: Connection) -> Iterator[Finding]:
+    """Examine indexes, the plan of a claim, dead rows, and old transactions."""
+    yield from _indexes(connection)
+    yield from _plan(connection)
+    yield from _bloat(connection)
+    yield from _horizon(connection)
+
+
+def _indexes(connection: Connection) -> Iterator[Finding]:
+    broken = connection.scalars(_INVALID, {"names": list(INDEXES)}).all()
+    for name in broken:
+        yield Finding(
+            Level.PROBLEM,
+            "indexes",
+            f"the index {name} is missing or invalid",
+            f"DROP INDEX IF EXISTS {name}, then run the statement that makes it in"
+            " `mutirao schema --dialect postgresql`",
+        )
+    if not broken:
+        yield Finding(Level.OK, "indexes", f"all {len(INDEXES)} are there and valid")
+
+
+def _plan(connection: Connection) -> Iterator[Finding]:
+    plan = "\n".join(connection.scalars(_CLAIM_PLAN))
+    rows = connection.scalars(_SIZE).one()
+    if "mutirao_live_waiting" in plan:
+        yield Finding(Level.OK, "claims", "read by the index mutirao_live_waiting")
+    elif rows < MANY_ROWS:
+        yield Finding(Level.OK, "claims", f"{rows:.0f} live jobs, too few to need an index")
+    else:
+        yield Finding(
+            Level.PROBLEM,
+            "claims",
+            f"the planner does not use mutirao_live_waiting: {plan}",
+            "ANALYZE mutirao_live; see that enable_indexscan is on",
+        )
+
+
+def _bloat(connection: Connection) -> Iterator[Finding]:
+    live, dead, vacuumed = connection.execute(_DEAD_ROWS).one()
+    found = f"{dead} dead rows beside {live} live ones in mutirao_live, last vacuumed {vacuumed}"
+    if dead > DEAD_ROWS and dead > DEAD_SHARE * live:
+        yield Finding(
+            Level.WARNING,
+            "bloat",
+            found,
+            "VACUUM mutirao_live; see below what keeps dead rows, and that autovacuum is on",
+        )
+    else:
+        yield Finding(Level.OK, "bloat", found)
+
+
+def _horizon(connection: Connection) -> Iterator[Finding]:
+    holders = connection.execute(_HOLDERS, {"long": LONG}).all()
+    for who, seconds, advice in holders:
+        held = f"{who} has had a transaction open for {seconds / 60:.0f} minutes"
+        yield Finding(
+            Level.WARNING, "horizon", f"{held}, which keeps dead rows from being removed", advice
+        )
+    if not holders:
+        yield Finding(Level.OK, "horizon", f"no transaction is older than {LONG // 60} minutes")

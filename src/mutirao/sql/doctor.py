@@ -1,0 +1,150 @@
+"""Examines a database: what is wrong with the tables, the jobs in them and their workers.
+
+Reads only. What differs between databases is in their `admin`.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection, func, select
+
+from mutirao.errors import SchemaError
+from mutirao.job import WorkerRecord
+from mutirao.sql import migrations, records
+from mutirao.sql.dialects.admin import admin_of
+from mutirao.sql.engines import Engines
+from mutirao.sql.findings import Finding, Level
+from mutirao.sql.runner import Runner
+from mutirao.sql.tables import live
+
+SKEW = timedelta(seconds=1)  # workers tell time by the database; people compare it with theirs
+SHOWN = 5  # names that are listed before "and 3 more"
+
+
+async def examine(engines: Engines, known: Collection[str]) -> list[Finding]:
+    """Examine a database for an application that has the tasks `known`.
+
+    Raises:
+        StoreUnavailable: it cannot be reached.
+    """
+    runner = Runner(engines)
+    try:
+        return await runner.alone(findings, known)
+    finally:
+        await runner.close()
+
+
+def findings(conn: Connection, known: Collection[str]) -> list[Finding]:
+    """Examine everything; nothing but the schema where that does not fit."""
+    try:
+        migrations.check(conn)
+    except SchemaError as error:
+        return [Finding(Level.PROBLEM, "schema", str(error), "run `mutirao migrate`")]
+    return [
+        Finding(Level.OK, "schema", f"revision {migrations.head()}, as this version needs"),
+        *_clock(conn),
+        *admin_of(conn.dialect).ailments(conn),
+        *_queues(conn),
+        *_tasks(conn, known),
+        *_workers(conn),
+    ]
+
+
+def _clock(conn: Connection) -> Iterator[Finding]:
+    before = datetime.now(UTC)
+    theirs = admin_of(conn.dialect).clock(conn)
+    after = datetime.now(UTC)
+    skew = max(theirs - after, before - theirs, timedelta())
+    if skew <= SKEW:
+        yield Finding(Level.OK, "clock", "this machine and the database agree within a second")
+        return
+    ahead = "ahead of" if theirs > after else "behind"
+    yield Finding(
+        Level.WARNING,
+        "clock",
+        f"the database's clock is {skew.total_seconds():.1f} s {ahead} this machine's",
+        "jobs are due by the database's clock; synchronise both machines (NTP)",
+    )
+
+
+def _queues(conn: Connection) -> Iterator[Finding]:
+    alive = [worker for worker in records.workers(conn) if worker.alive]
+    waiting = _waiting(conn)
+    served = {queue for worker in alive for queue in worker.queues or ()}
+    all_served = any(worker.queues is None for worker in alive)
+    orphans = {} if all_served else {q: n for q, n in waiting.items() if q not in served}
+    if not orphans:
+        yield Finding(Level.OK, "queues", "every queue with waiting jobs has a worker")
+        return
+    yield Finding(
+        Level.WARNING,
+        "queues",
+        f"no live worker serves {_listed(orphans)}",
+        "start a worker with these queues (`mutirao worker module:app -q …`), or without -q",
+    )
+
+
+def _waiting(conn: Connection) -> Mapping[str, int]:
+    rows = conn.execute(
+        select(live.c.queue, func.count()).where(live.c.worker.is_(None)).group_by(live.c.queue)
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def _tasks(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
+    unknown = records.unserved_tasks(conn, known)
+    if not unknown:
+        yield Finding(Level.OK, "tasks", "this application knows the task of every waiting job")
+        return
+    yield Finding(
+        Level.WARNING,
+        "tasks",
+        f"this application has no task {_listed(unknown)}",
+        "the jobs wait for a worker that knows them: deploy the version that does, or"
+        " `mutirao cancel --task …`",
+    )
+
+
+def _workers(conn: Connection) -> Iterator[Finding]:
+    workers = records.workers(conn)
+    alive = [worker for worker in workers if worker.alive]
+    for worker in workers:
+        if not worker.alive:
+            yield _expired(worker, bool(alive))
+        elif worker.stuck:
+            yield _stuck(worker)
+    if alive:
+        yield Finding(Level.OK, "workers", f"{len(alive)} alive")
+    elif not workers:
+        level = Level.PROBLEM if _waiting(conn) else Level.OK
+        advice = "start one: `mutirao worker module:app`" if level is Level.PROBLEM else None
+        yield Finding(level, "workers", "none is registered", advice)
+
+
+def _expired(worker: WorkerRecord, others: bool) -> Finding:
+    return Finding(
+        Level.WARNING if others else Level.PROBLEM,
+        "workers",
+        f"worker {worker.id} ({worker.name}) has not beaten since"
+        f" {worker.beat_at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ} and holds {worker.running} jobs",
+        "the live workers will take them over within seconds"
+        if others
+        else "start a worker: it takes the jobs over",
+    )
+
+
+def _stuck(worker: WorkerRecord) -> Finding:
+    return Finding(
+        Level.PROBLEM if worker.stuck >= worker.concurrency else Level.WARNING,
+        "workers",
+        f"worker {worker.id} ({worker.name}) has lost {worker.stuck} of {worker.concurrency} slots"
+        " to threads that ran into their timeout",
+        "restart it; make those tasks coroutines, or give them process=True, so that they can be"
+        " stopped",
+    )
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    named = [f"{name!r} ({count} jobs)" for name, count in list(counts.items())[:SHOWN]]
+    more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
+    return ", ".join(named) + more
