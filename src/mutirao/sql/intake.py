@@ -40,7 +40,7 @@ class DialectIntake:
     """What a dialect contributes: its name, the steps that write jobs, and one error's look."""
 
     database: str
-    steps: Callable[[Iterable[NewJob], Caller], Steps]
+    steps: Callable[[Iterable[NewJob]], Steps]
     lacks_tables: Callable[[Exception], bool]
 
 
@@ -84,7 +84,7 @@ class SqlIntake:
                     f"keeps its jobs in {self._dialect.database}: pass a connection to that "
                     f"database, or leave conn= out to enqueue in a transaction of its own."
                 )
-            return self._dialect.steps(jobs, caller)
+            return self._dialect.steps(jobs)
 
         return work
 

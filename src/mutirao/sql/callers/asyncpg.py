@@ -5,7 +5,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from mutirao.sql.callers import copy
 from mutirao.sql.callers.placeholders import numbered
-from mutirao.sql.callers.steps import Load, Request, Rows
+from mutirao.sql.callers.steps import Autocommits, Load, Request, Rows
 
 
 class AsyncpgCaller:
@@ -16,14 +16,12 @@ class AsyncpgCaller:
     def __init__(self, conn: Connection | PoolConnectionProxy) -> None:
         self._conn = conn
 
-    @property
-    def autocommits(self) -> bool:
-        return not self._conn.is_in_transaction()
-
     def native(self, sql: str) -> str:
         return numbered(sql)
 
     async def handle(self, request: Request) -> Rows:
+        if isinstance(request, Autocommits):
+            return [(not self._conn.is_in_transaction(),)]
         if isinstance(request, Load):
             await self._conn.copy_to_table(
                 request.table,

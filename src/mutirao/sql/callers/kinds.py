@@ -85,6 +85,14 @@ def _sqlalchemy_session(session: Any) -> SyncCaller:
     return _sqlalchemy(session.connection())
 
 
+def _itself(lender: Any) -> Any:
+    return lender
+
+
+def _scoped(registry: Any) -> Any:
+    return registry()
+
+
 def _beneath_sqlalchemy(driver: object) -> SyncCaller | AsyncCaller:
     for kind in (*_DRIVERS, *_ASYNC_DRIVERS):
         if kind.fits(driver):
@@ -115,9 +123,9 @@ _SYNC = (
 )
 # Their `run_sync` lends what is synchronous beneath them, and `run` takes that.
 _GREENLET = (
-    Kind("sqlalchemy.ext.asyncio", "AsyncConnection"),
-    Kind("sqlalchemy.ext.asyncio", "AsyncSession"),
-    Kind("sqlalchemy.ext.asyncio", "async_scoped_session"),
+    Adapting("sqlalchemy.ext.asyncio", "AsyncConnection", _itself),
+    Adapting("sqlalchemy.ext.asyncio", "AsyncSession", _itself),
+    Adapting("sqlalchemy.ext.asyncio", "async_scoped_session", _scoped),
 )
 _ASYNC = (*_GREENLET, *_ASYNC_DRIVERS)
 
@@ -138,16 +146,12 @@ async def arun(conn: object, work: Work) -> list[int]:
     """As `run`, through an asynchronous connection or session."""
     for kind in _GREENLET:
         if kind.fits(conn):
-            return await _run_in_greenlet(conn, work)
+            ids: list[int] = await kind.adapt(conn).run_sync(run, work)
+            return ids
     for driver in _ASYNC_DRIVERS:
         if driver.fits(conn):
             return await adrive(work, driver.adapt(conn))
     raise _unsupported(conn, _SYNC, "is synchronous: use `enqueue`")
-
-
-async def _run_in_greenlet(conn: Any, work: Work) -> list[int]:
-    ids: list[int] = await conn.run_sync(run, work)
-    return ids
 
 
 def _unsupported(conn: object, other: Iterable[Kind], why: str) -> UnsupportedConnection:

@@ -8,7 +8,7 @@ from psycopg.rows import tuple_row
 
 from mutirao.sql.callers import copy
 from mutirao.sql.callers.placeholders import numbered
-from mutirao.sql.callers.steps import Load, Request, Rows
+from mutirao.sql.callers.steps import Autocommits, Load, Request, Rows
 
 
 class _Psycopg:
@@ -17,7 +17,6 @@ class _Psycopg:
     def __init__(self, conn: Connection[Any] | AsyncConnection[Any]) -> None:
         self._base = conn
 
-    @property
     def autocommits(self) -> bool:
         idle = self._base.info.transaction_status == TransactionStatus.IDLE
         return self._base.autocommit and idle
@@ -36,6 +35,8 @@ class PsycopgCaller(_Psycopg):
         self._conn = conn
 
     def handle(self, request: Request) -> Rows:
+        if isinstance(request, Autocommits):
+            return [(self.autocommits(),)]
         with self._conn.cursor(row_factory=tuple_row) as cursor:
             if isinstance(request, Load):
                 with cursor.copy(copy.statement(request)) as channel:
@@ -53,6 +54,8 @@ class AsyncPsycopgCaller(_Psycopg):
         self._conn = conn
 
     async def handle(self, request: Request) -> Rows:
+        if isinstance(request, Autocommits):
+            return [(self.autocommits(),)]
         async with self._conn.cursor(row_factory=tuple_row) as cursor:
             if isinstance(request, Load):
                 async with cursor.copy(copy.statement(request)) as channel:

@@ -5,7 +5,7 @@ from io import BytesIO
 from psycopg2.extensions import TRANSACTION_STATUS_IDLE, connection, cursor
 
 from mutirao.sql.callers import copy
-from mutirao.sql.callers.steps import Load, Request, Rows
+from mutirao.sql.callers.steps import Autocommits, Load, Request, Rows
 
 
 class Psycopg2Caller:
@@ -16,15 +16,13 @@ class Psycopg2Caller:
     def __init__(self, conn: connection) -> None:
         self._conn = conn
 
-    @property
-    def autocommits(self) -> bool:
-        idle: bool = self._conn.get_transaction_status() == TRANSACTION_STATUS_IDLE
-        return idle and self._conn.autocommit
-
     def native(self, sql: str) -> str:
         return sql
 
     def handle(self, request: Request) -> Rows:
+        if isinstance(request, Autocommits):
+            idle = self._conn.get_transaction_status() == TRANSACTION_STATUS_IDLE
+            return [(self._conn.autocommit and idle,)]
         with self._conn.cursor(cursor_factory=cursor) as plain:
             if isinstance(request, Load):
                 plain.copy_expert(copy.statement(request), BytesIO(copy.encode(request)))

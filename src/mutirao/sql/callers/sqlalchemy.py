@@ -13,7 +13,6 @@ from sqlalchemy.engine import AdaptedConnection
 from mutirao.sql.callers.steps import (
     AsyncCaller,
     Execute,
-    Load,
     Request,
     Rows,
     SyncCaller,
@@ -31,21 +30,16 @@ class SqlAlchemyCaller:
     def database(self) -> str:
         return self._driver.database
 
-    @property
-    def autocommits(self) -> bool:
-        return self._driver.autocommits
-
     def native(self, sql: str) -> str:
         return self._driver.native(sql)
 
     def handle(self, request: Request) -> Rows:
-        return self._execute(request) if isinstance(request, Execute) else self._load(request)
-
-    def _execute(self, request: Execute) -> Rows:
+        if not isinstance(request, Execute):
+            return self._ask_driver(request)
         result = self._conn.exec_driver_sql(self.native(request.sql), request.params)
         return [tuple(row) for row in result] if result.returns_rows else []
 
-    def _load(self, request: Load) -> Rows:
+    def _ask_driver(self, request: Request) -> Rows:
         beneath: object = self._conn.connection.dbapi_connection
         if isinstance(beneath, AdaptedConnection):
             driver = cast(AsyncCaller, self._driver)

@@ -2,23 +2,9 @@
 
 import sqlite3
 
-from mutirao.sql.callers.steps import Load, Request, Rows
+from mutirao.sql.callers.steps import Autocommits, Load, Request, Rows
 
 _LEGACY = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL, from Python 3.12 on
-
-
-def autocommits(conn: sqlite3.Connection) -> bool:
-    """Tell whether each statement would commit by itself, in any of sqlite3's modes."""
-    mode = getattr(conn, "autocommit", _LEGACY)
-    standing = conn.isolation_level is None if mode == _LEGACY else bool(mode)
-    return standing and not conn.in_transaction
-
-
-def insert(load: Load) -> str:
-    """Return the statement that inserts one of the rows."""
-    columns = ", ".join(f'"{column}"' for column in load.columns)
-    marks = ", ".join("?" for _ in load.columns)
-    return f'INSERT INTO "{load.table}" ({columns}) VALUES ({marks})'  # noqa: S608
 
 
 class Sqlite3Caller:
@@ -29,21 +15,31 @@ class Sqlite3Caller:
     def __init__(self, conn: sqlite3.Connection) -> None:
         self._conn = conn
 
-    @property
-    def autocommits(self) -> bool:
-        return autocommits(self._conn)
-
     def native(self, sql: str) -> str:
         return sql
 
     def handle(self, request: Request) -> Rows:
+        if isinstance(request, Autocommits):
+            return [(_autocommits(self._conn),)]
         cursor = self._conn.cursor()
         cursor.row_factory = None
         try:
             if isinstance(request, Load):
-                cursor.executemany(insert(request), request.rows)
-                return []
-            cursor.execute(request.sql, request.params)
+                cursor.executemany(_insert(request), request.rows)
+            else:
+                cursor.execute(request.sql, request.params)
             return cursor.fetchall()
         finally:
             cursor.close()
+
+
+def _autocommits(conn: sqlite3.Connection) -> bool:
+    mode = getattr(conn, "autocommit", _LEGACY)
+    standing = conn.isolation_level is None if mode == _LEGACY else bool(mode)
+    return standing and not conn.in_transaction
+
+
+def _insert(load: Load) -> str:
+    columns = ", ".join(f'"{column}"' for column in load.columns)
+    marks = ", ".join("?" for _ in load.columns)
+    return f'INSERT INTO "{load.table}" ({columns}) VALUES ({marks})'  # noqa: S608

@@ -36,7 +36,16 @@ class Load:
     rows: Rows
 
 
-Request = Execute | Load
+@dataclass(frozen=True, slots=True)
+class Autocommits:
+    """Would each statement commit by itself: autocommit, outside any transaction?
+
+    Answered with one row of one bool. To be asked after a first statement, because some layers
+    begin their transaction only with that.
+    """
+
+
+Request = Execute | Load | Autocommits
 Steps = Generator[Request, Rows, list[int]]
 
 
@@ -46,14 +55,6 @@ class Caller(Protocol):
     @property
     def database(self) -> str:
         """The database product, as its users write it: PostgreSQL, SQLite."""
-        ...
-
-    @property
-    def autocommits(self) -> bool:
-        """Whether each statement would commit by itself: autocommit, outside any transaction.
-
-        Meaningful after a first statement, because some layers begin only with that.
-        """
         ...
 
     def native(self, sql: str) -> str:

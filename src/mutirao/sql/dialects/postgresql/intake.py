@@ -11,7 +11,16 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 
 from mutirao.job import NewJob
-from mutirao.sql.callers.steps import SAVEPOINT, Bracket, Caller, Execute, Load, Row, Steps, take
+from mutirao.sql.callers.steps import (
+    SAVEPOINT,
+    Autocommits,
+    Bracket,
+    Execute,
+    Load,
+    Row,
+    Steps,
+    take,
+)
 from mutirao.sql.instant import from_micros
 from mutirao.sql.intake import FACTS, DialectIntake, as_json, facts
 
@@ -75,13 +84,13 @@ _JOB = ("id", "run_at", "enqueued_at", *FACTS)
 _LIVE = ("id", "run_at", "queue", "priority")
 
 
-def enqueue(jobs: Iterable[NewJob], caller: Caller) -> Steps:
+def enqueue(jobs: Iterable[NewJob]) -> Steps:
     """Write `jobs` and return their ids, in order; all or none, with one wake-up for all."""
     rest = iter(jobs)
     first = take(rest, AT_ONCE, CHARACTERS)
     following = next(rest, None)
     if following is not None:
-        return (yield from _stream(chain(first, (following,), rest), caller))
+        return (yield from _stream(chain(first, (following,), rest)))
     if not first:
         return []
     rows = yield _one(first[0]) if len(first) == 1 else _several(first)
@@ -111,9 +120,10 @@ def _asked(job: NewJob) -> Row:
     return (*facts(job), job.run_at and job.run_at.isoformat(), job.delay)
 
 
-def _stream(jobs: Iterator[NewJob], caller: Caller) -> Steps:
+def _stream(jobs: Iterator[NewJob]) -> Steps:
     ((now,),) = yield Execute(_NOW)
-    bracket = _TRANSACTION if caller.autocommits else SAVEPOINT
+    ((autocommits,),) = yield Autocommits()
+    bracket = _TRANSACTION if autocommits else SAVEPOINT
     return (yield from bracket.around(_copy(jobs, from_micros(int(now)))))
 
 

@@ -8,7 +8,16 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from mutirao.job import NewJob
-from mutirao.sql.callers.steps import SAVEPOINT, Bracket, Caller, Execute, Load, Row, Steps, take
+from mutirao.sql.callers.steps import (
+    SAVEPOINT,
+    Autocommits,
+    Bracket,
+    Execute,
+    Load,
+    Row,
+    Steps,
+    take,
+)
 from mutirao.sql.instant import to_micros
 from mutirao.sql.intake import FACTS, DialectIntake, facts
 
@@ -29,7 +38,7 @@ _RESERVE = "UPDATE sqlite_sequence SET seq = seq + ? WHERE name = 'mutirao_job' 
 _TRANSACTION = Bracket("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
 
 
-def enqueue(jobs: Iterable[NewJob], caller: Caller) -> Steps:
+def enqueue(jobs: Iterable[NewJob]) -> Steps:
     """Write `jobs` and return their ids, in order; all or none."""
     rest = iter(jobs)
     first, second = next(rest, None), next(rest, None)
@@ -38,7 +47,7 @@ def enqueue(jobs: Iterable[NewJob], caller: Caller) -> Steps:
     if second is None:
         ((id,),) = yield Execute(_ONE, _row(first, _now()))
         return [int(id)]
-    return (yield from _stream(chain((first, second), rest), caller))
+    return (yield from _stream(chain((first, second), rest)))
 
 
 def lacks_tables(error: Exception) -> bool:
@@ -50,9 +59,10 @@ def lacks_tables(error: Exception) -> bool:
 INTAKE = DialectIntake("SQLite", enqueue, lacks_tables)
 
 
-def _stream(jobs: Iterator[NewJob], caller: Caller) -> Steps:
+def _stream(jobs: Iterator[NewJob]) -> Steps:
     yield Execute("SELECT 1")  # whoever begins a transaction lazily has begun it now
-    if caller.autocommits:
+    ((autocommits,),) = yield Autocommits()
+    if autocommits:
         return (yield from _TRANSACTION.around(_insert(jobs)))
     # sqlite3 begins its implicit transaction before a statement that writes, but not before a
     # SAVEPOINT: that would be the outermost, and its RELEASE a commit.

@@ -1,0 +1,111 @@
+"""What the tests of enqueueing share: jobs, which kinds of holders, and what others can see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Self
+
+import pytest
+from sqlalchemy import Row, create_engine, select, text
+
+from mutirao.job import NewJob
+from mutirao.sql.tables import job, live
+from tests.integration.enqueue.holders import AUTOCOMMITTING, TRANSACTIONAL, Holder
+
+# Jobs to a chunk, and to a single statement, where a test does not need the real numbers.
+CHUNK, AT_ONCE = 50, 10
+SEVERAL = 7  # jobs: one statement on PostgreSQL
+MANY = 123  # jobs: COPY on PostgreSQL; three chunks everywhere
+
+
+class Interrupted(Exception):
+    """What a caller's own iterable raises."""
+
+
+def kinds(*chosen: type[Holder]) -> pytest.MarkDecorator:
+    """Run a test with a holder of each of these kinds."""
+    return pytest.mark.parametrize("kind", chosen, ids=lambda kind: kind.__name__)
+
+
+def numbered(count: int, failing_at: int | None = None) -> Iterator[NewJob]:
+    """Yield jobs that know their place; raise in the place of one of them."""
+    for n in range(count):
+        if n == failing_at:
+            raise Interrupted
+        yield NewJob(task="shop.send", args=f'{{"n": {n}}}')
+
+
+every_kind = kinds(*TRANSACTIONAL, *AUTOCOMMITTING)
+transactional = kinds(*TRANSACTIONAL)
+autocommitting = kinds(*AUTOCOMMITTING)
+
+
+class Observer:
+    """A program of its own on the database at `url`, never in a transaction for long."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = create_engine(url, isolation_level="AUTOCOMMIT")
+        with self._engine.connect() as conn:
+            conn.execute(text("CREATE TABLE shop_order (id integer PRIMARY KEY)"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.dispose()
+
+    def jobs(self) -> list[Row[Any]]:
+        """Return all jobs by id, with `live` (a copy of the id) and `due` of the live table."""
+        asked = select(job, live.c.id.label("live"), live.c.run_at.label("due"))
+        with self._engine.connect() as conn:
+            joined = asked.join_from(job, live, job.c.id == live.c.id, isouter=True)
+            return list(conn.execute(joined.order_by(job.c.id)))
+
+    def ids(self) -> list[int]:
+        """Return the ids of all jobs; each of them must be live, and nothing else."""
+        with self._engine.connect() as conn:
+            asked = list(conn.scalars(select(job.c.id).order_by(job.c.id)))
+            assert list(conn.scalars(select(live.c.id).order_by(live.c.id))) == asked
+        return asked
+
+    def places(self) -> dict[int, int]:
+        """Return the place of each job that `numbered` made, by its id."""
+        return {row.id: row.args["n"] for row in self.jobs()}
+
+    def orders(self) -> list[int]:
+        """Return the ids of the orders in the program's own table."""
+        with self._engine.connect() as conn:
+            return list(conn.scalars(text("SELECT id FROM shop_order ORDER BY id")))
+
+    def texts(self) -> list[str]:
+        """Return the arguments of all jobs as they are stored, by id."""
+        with self._engine.connect() as conn:
+            cast = text("SELECT CAST(args AS text) FROM mutirao_job ORDER BY id")
+            return list(conn.scalars(cast))
+
+
+AWKWARD = [
+    "plain",
+    "it's \"quoted\" ''twice''",
+    "back\\slash \\n \\t \\N \\. \\\\",
+    "tab\there\nnew\r\nline",
+    "fila-é-日本-🎈-\u2028",
+    "{} {0} %s %(a)s %% % :name ::text $1 $$ ? ?? @x",
+    "'; DROP TABLE mutirao_job; --",
+    "\\N",
+    " ",
+]
+
+
+def awkward(value: str) -> NewJob:
+    """Return a job that has a text wherever it can have one."""
+    return NewJob(
+        task=value,
+        args=json.dumps({value: [value, {"deep": value}]}, ensure_ascii=False),
+        queue=value,
+        key=value,
+        tags=(value, "b"),
+        metadata={value: value},
+        traceparent=value,
+    )

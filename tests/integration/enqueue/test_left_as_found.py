@@ -1,0 +1,243 @@
+"""The caller's connection is the caller's: whatever it has set up works, and stays."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import psycopg.rows
+import psycopg2
+import psycopg2.extras
+import pytest
+from sqlalchemy import Integer
+from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, scoped_session, sessionmaker
+
+from tests.integration.enqueue.holders import (
+    TRANSACTIONAL,
+    Aiosqlite,
+    AlchemyAsyncpgSession,
+    AlchemyAsyncSession,
+    AlchemySession,
+    AlchemySqliteSession,
+    Asyncpg,
+    Holder,
+    Psycopg,
+    Psycopg2,
+    PsycopgAsync,
+    Sqlite3,
+    Sqlite3Autocommit,
+)
+from tests.integration.enqueue.kit import (
+    MANY,
+    SEVERAL,
+    Interrupted,
+    Observer,
+    every_kind,
+    kinds,
+    numbered,
+)
+
+pytestmark = pytest.mark.usefixtures("small_chunks")
+
+sizes = pytest.mark.parametrize("size", [1, SEVERAL, MANY])
+
+SETTINGS = (
+    "autocommit", "isolation_level", "row_factory", "text_factory", "cursor_factory",
+    "server_cursor_factory", "prepare_threshold", "read_only", "deferrable", "readonly",
+    "encoding",
+)  # fmt: skip
+
+
+class Base(DeclarativeBase):
+    """For `Order`."""
+
+
+class Order(Base):
+    """A row of the program's own, by the ORM."""
+
+    __tablename__ = "shop_order"
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+
+
+def settings(conn: Any) -> dict[str, Any]:
+    """Return what can be set on a connection or session, as far as it has any of it."""
+    found: dict[str, Any] = {}
+    for name in SETTINGS:
+        try:
+            found[name] = getattr(conn, name)
+        except (AttributeError, sqlite3.ProgrammingError):
+            continue  # not of this kind; or, of aiosqlite, not to be seen from this thread
+    return found
+
+
+def in_transaction(conn: Any) -> bool:
+    """Whether a transaction is open, as the kind of connection tells it."""
+    if isinstance(conn, psycopg.Connection | psycopg.AsyncConnection):
+        return conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+    if hasattr(conn, "get_transaction_status"):
+        return bool(conn.get_transaction_status())
+    told = getattr(conn, "is_in_transaction", None) or conn.in_transaction
+    return bool(told() if callable(told) else told)
+
+
+@sizes
+@every_kind
+async def test_settings_stay(holder: Holder, kind: type[Holder], size: int) -> None:
+    """No setting is touched; a transaction stays open, and autocommit leaves none behind."""
+    driver = await holder.beneath()
+    before = settings(driver)
+    await holder.enqueue(numbered(size))
+    assert settings(driver) == before
+    assert in_transaction(driver) == (kind in TRANSACTIONAL)
+
+
+@every_kind
+async def test_settings_stay_after_a_failure(holder: Holder, kind: type[Holder]) -> None:
+    """The same when the iterable failed half-way."""
+    driver = await holder.beneath()
+    before = settings(driver)
+    with pytest.raises(Interrupted):
+        await holder.enqueue(numbered(MANY, MANY - 1))
+    assert settings(driver) == before
+    assert in_transaction(driver) == (kind in TRANSACTIONAL)
+
+
+def hostile(cursor: Any, row: Any = None) -> Any:
+    """Make rows that cannot be read: for any driver's row factory."""
+    raise AssertionError("the caller's row factory was used")
+
+
+def _psycopg_factory(conn: Any) -> None:
+    conn.row_factory = psycopg.rows.dict_row
+
+
+def _psycopg_hostile(conn: Any) -> None:
+    conn.row_factory = hostile
+
+
+def _psycopg_raw(conn: Any) -> None:
+    is_async = isinstance(conn, psycopg.AsyncConnection)
+    conn.cursor_factory = psycopg.AsyncRawCursor if is_async else psycopg.RawCursor
+
+
+def _psycopg_client(conn: Any) -> None:
+    is_async = isinstance(conn, psycopg.AsyncConnection)
+    conn.cursor_factory = psycopg.AsyncClientCursor if is_async else psycopg.ClientCursor
+
+
+def _psycopg_unprepared(conn: Any) -> None:
+    conn.prepare_threshold = None
+
+
+def _psycopg2_dicts(conn: Any) -> None:
+    conn.cursor_factory = psycopg2.extras.RealDictCursor
+
+
+def _psycopg2_named(conn: Any) -> None:
+    conn.cursor_factory = psycopg2.extras.NamedTupleCursor
+
+
+def _sqlite_rows(conn: Any) -> None:
+    conn.row_factory = sqlite3.Row
+
+
+def _sqlite_hostile(conn: Any) -> None:
+    conn.row_factory = hostile
+
+
+def _sqlite_bytes(conn: Any) -> None:
+    conn.text_factory = bytes
+
+
+@sizes
+@pytest.mark.parametrize(
+    ("kind", "prepare"),
+    [
+        *[
+            (kind, prepare)
+            for kind in (Psycopg, PsycopgAsync)
+            for prepare in (
+                _psycopg_factory,
+                _psycopg_hostile,
+                _psycopg_raw,
+                _psycopg_client,
+                _psycopg_unprepared,
+            )
+        ],
+        (Psycopg2, _psycopg2_dicts),
+        (Psycopg2, _psycopg2_named),
+        *[
+            (kind, prepare)
+            for kind in (Sqlite3, Sqlite3Autocommit, Aiosqlite)
+            for prepare in (_sqlite_rows, _sqlite_hostile, _sqlite_bytes)
+        ],
+    ],
+)
+async def test_factories(
+    holder: Holder, observer: Observer, prepare: Callable[[Any], None], size: int
+) -> None:
+    """Rows and cursors of the caller's own making are neither used nor changed."""
+    prepare(holder.conn)
+    before = settings(holder.conn)
+    ids = await holder.enqueue(numbered(size))
+    assert settings(holder.conn) == before
+    await holder.commit()
+    assert observer.ids() == ids
+
+
+@sizes
+@kinds(AlchemySession, AlchemySqliteSession)
+async def test_scoped_sessions(holder: Holder, observer: Observer, size: int) -> None:
+    """The thread's session, as web frameworks hand it out, is a session."""
+    assert isinstance(holder, AlchemySession)
+    scoped = scoped_session(sessionmaker(holder.engine))
+    ids = holder.intake.enqueue(numbered(size), scoped)
+    assert observer.ids() == []
+    scoped.commit()
+    scoped.remove()
+    assert observer.ids() == ids
+
+
+@sizes
+@kinds(AlchemyAsyncpgSession)
+async def test_async_scoped_sessions(holder: Holder, observer: Observer, size: int) -> None:
+    """So is a task's."""
+    assert isinstance(holder, AlchemyAsyncSession)
+    scoped = async_scoped_session(async_sessionmaker(holder.engine), scopefunc=lambda: 1)
+    ids = await holder.intake.aenqueue(numbered(size), scoped)
+    assert observer.ids() == []
+    await scoped.commit()
+    await scoped.remove()
+    assert observer.ids() == ids
+
+
+@sizes
+@kinds(AlchemySession, AlchemySqliteSession, AlchemyAsyncSession, AlchemyAsyncpgSession)
+async def test_pending_objects_are_not_flushed(
+    holder: Holder, observer: Observer, size: int
+) -> None:
+    """They go with the session's own flush, into the same transaction."""
+    order = Order(id=1)
+    holder.conn.add(order)
+    ids = await holder.enqueue(numbered(size))
+    assert order in holder.conn.new
+    await holder.commit()
+    assert (observer.orders(), observer.ids()) == ([1], ids)
+
+
+@sizes
+@kinds(Asyncpg)
+async def test_asyncpg_without_a_statement_cache(
+    holder: Holder, observer: Observer, size: int
+) -> None:
+    """As programs behind PgBouncer set it: nothing is prepared under a name."""
+    import asyncpg
+
+    conn = await asyncpg.connect(holder.dsn, statement_cache_size=0)
+    ids = await holder.intake.aenqueue(numbered(size), conn)
+    assert await conn.fetch("SELECT name FROM pg_prepared_statements") == []
+    await conn.close()
+    assert observer.ids() == ids

@@ -1,0 +1,97 @@
+"""Any program enqueues with one statement, in its own transaction, whatever language it is in."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from tests.integration.enqueue.holders import (
+    Aiosqlite,
+    AlchemyAsyncpg,
+    AlchemyConnection,
+    AlchemySqlite,
+    Asyncpg,
+    Holder,
+    Psycopg,
+    Psycopg2,
+    Sqlite3,
+)
+from tests.integration.enqueue.kit import SEVERAL, Observer, kinds, numbered
+
+LEAST = {
+    "postgresql": "SELECT mutirao_enqueue('shop.send')",
+    "sqlite": "INSERT INTO mutirao_job (task) VALUES ('shop.send')",
+}
+FULL = {
+    "postgresql": """
+        SELECT mutirao_enqueue(
+            'shop.send', args => '{"n":  1}', queue => 'mail', priority => 3,
+            run_at => '2031-05-17 03:04:05+09', max_attempts => 4, timeout => 12.5, key => 'k',
+            tags => '["blue"]', metadata => '{"tenant":  "acme"}', traceparent => '00-af-b7-01'
+        )""",
+    "sqlite": """
+        INSERT INTO mutirao_job (
+            task, args, queue, priority, run_at, max_attempts, timeout, key, tags, metadata,
+            traceparent
+        ) VALUES (
+            'shop.send', '{"n":  1}', 'mail', 3, unixepoch('2031-05-16 18:04:05') * 1000000,
+            4, 12.5, 'k', '["blue"]', '{"tenant":  "acme"}', '00-af-b7-01'
+        )""",
+}
+each_driver = kinds(
+    Psycopg, Psycopg2, Asyncpg, AlchemyConnection, AlchemyAsyncpg, Sqlite3, Aiosqlite, AlchemySqlite
+)
+
+
+@each_driver
+async def test_the_least(holder: Holder, observer: Observer) -> None:
+    """The name of a task is enough; the job is live and due when its transaction commits."""
+    await holder.execute(LEAST[holder.backend])
+    assert observer.ids() == []
+    await holder.commit()
+    [row] = observer.jobs()
+    assert (row.task, row.args, row.queue, row.priority) == ("shop.send", {}, "default", 0)
+    assert row.live == row.id
+    assert row.due == row.run_at == row.enqueued_at
+    assert abs(row.due - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+@each_driver
+async def test_every_option(holder: Holder, observer: Observer) -> None:
+    """Options have the names they have everywhere."""
+    await holder.execute(FULL[holder.backend])
+    await holder.commit()
+    [row] = observer.jobs()
+    assert (row.args, row.queue, row.priority) == ({"n": 1}, "mail", 3)
+    assert row.due == row.run_at == datetime(2031, 5, 16, 18, 4, 5, tzinfo=UTC)
+    assert (row.max_attempts, row.timeout, row.key) == (4, 12.5, "k")
+    assert (row.tags, row.metadata) == (["blue"], {"tenant": "acme"})
+    assert row.traceparent == "00-af-b7-01"
+
+
+@kinds(Psycopg)
+async def test_a_delay(holder: Holder, observer: Observer) -> None:
+    """Seconds from now, by the database's clock."""
+    await holder.execute("SELECT mutirao_enqueue('shop.send', delay => 1.5)")
+    await holder.commit()
+    [row] = observer.jobs()
+    assert row.due - row.enqueued_at == timedelta(seconds=1.5)
+
+
+@each_driver
+async def test_rolled_back(holder: Holder, observer: Observer) -> None:
+    """It is that program's transaction."""
+    await holder.execute(LEAST[holder.backend])
+    await holder.rollback()
+    assert observer.ids() == []
+
+
+@each_driver
+async def test_beside_others(holder: Holder, observer: Observer) -> None:
+    """Jobs by plain SQL and by the library share one sequence of ids."""
+    ids = await holder.enqueue(numbered(SEVERAL))
+    await holder.execute(LEAST[holder.backend])
+    later = await holder.enqueue(numbered(SEVERAL))
+    await holder.commit()
+    everyone = observer.ids()
+    assert (everyone[:SEVERAL], everyone[-SEVERAL:]) == (ids, later)
+    assert len(everyone) == 2 * SEVERAL + 1

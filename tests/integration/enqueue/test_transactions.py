@@ -1,0 +1,134 @@
+"""A job is part of the transaction it was enqueued in, whatever connection that is."""
+
+from __future__ import annotations
+
+import pytest
+
+from mutirao.job import NewJob
+from tests.integration.enqueue.holders import Holder
+from tests.integration.enqueue.kit import (
+    MANY,
+    SEVERAL,
+    Interrupted,
+    Observer,
+    autocommitting,
+    every_kind,
+    numbered,
+    transactional,
+)
+
+pytestmark = pytest.mark.usefixtures("small_chunks")
+sizes = pytest.mark.parametrize("size", [1, SEVERAL, MANY])
+
+
+@sizes
+@transactional
+async def test_commit_makes_jobs_visible(holder: Holder, observer: Observer, size: int) -> None:
+    """Nobody sees them before, everybody after; their ids are in the order of the jobs."""
+    await holder.execute("INSERT INTO shop_order (id) VALUES (1)")
+    ids = await holder.enqueue(numbered(size))
+    assert (observer.ids(), observer.orders()) == ([], [])
+    await holder.commit()
+    assert observer.ids() == ids
+    assert observer.places() == {id: n for n, id in enumerate(ids)}
+    assert observer.orders() == [1]
+
+
+@sizes
+@transactional
+async def test_rollback_leaves_nothing(holder: Holder, observer: Observer, size: int) -> None:
+    """Neither jobs nor orders, and the connection goes on."""
+    await holder.enqueue(numbered(size))
+    await holder.rollback()
+    assert observer.ids() == []
+
+
+@sizes
+@transactional
+async def test_rollback_to_a_savepoint(holder: Holder, observer: Observer, size: int) -> None:
+    """Jobs of the savepoint are gone, those before it are committed."""
+    kept = await holder.enqueue(numbered(1))
+    back = await holder.savepoint()
+    await holder.enqueue(numbered(size))
+    await back()
+    await holder.commit()
+    assert observer.ids() == kept
+
+
+@transactional
+async def test_one_after_another(holder: Holder, observer: Observer) -> None:
+    """Calls of all sizes share the caller's transaction; ids only grow."""
+    ids: list[int] = []
+    for size in (MANY, 1, SEVERAL, MANY, 1):
+        ids += await holder.enqueue(numbered(size))
+    assert observer.ids() == []
+    await holder.commit()
+    assert observer.ids() == ids
+
+
+@sizes
+@autocommitting
+async def test_autocommit(holder: Holder, observer: Observer, size: int) -> None:
+    """Outside any transaction jobs are written when the call returns."""
+    ids = await holder.enqueue(numbered(size))
+    assert observer.ids() == ids
+    assert observer.places() == {id: n for n, id in enumerate(ids)}
+
+
+@every_kind
+async def test_nothing_to_enqueue(holder: Holder, observer: Observer) -> None:
+    """An empty iterable writes nothing."""
+    assert await holder.enqueue(iter(())) == []
+    assert observer.ids() == []
+
+
+@pytest.mark.parametrize("failing_at", [0, 1, SEVERAL, MANY - 1])
+@transactional
+async def test_all_or_none_when_the_iterable_fails(
+    holder: Holder, observer: Observer, failing_at: int
+) -> None:
+    """What the iterable raises reaches the caller, whose transaction is whole and goes on."""
+    await holder.execute("INSERT INTO shop_order (id) VALUES (1)")
+    with pytest.raises(Interrupted):
+        await holder.enqueue(numbered(MANY, failing_at))
+    kept = await holder.enqueue(numbered(1))
+    await holder.commit()
+    assert observer.ids() == kept
+    assert observer.orders() == [1]
+
+
+@pytest.mark.parametrize("failing_at", [0, 1, SEVERAL, MANY - 1])
+@autocommitting
+async def test_all_or_none_in_autocommit(
+    holder: Holder, observer: Observer, failing_at: int
+) -> None:
+    """A call that fails has committed nothing, and the connection is in autocommit as before."""
+    with pytest.raises(Interrupted):
+        await holder.enqueue(numbered(MANY, failing_at))
+    assert observer.ids() == []
+    kept = await holder.enqueue(numbered(1))
+    assert observer.ids() == kept
+
+
+@pytest.mark.parametrize("before", [0, 1, MANY])
+@autocommitting
+async def test_all_or_none_when_a_job_is_refused(
+    holder: Holder, observer: Observer, before: int
+) -> None:
+    """A job that the database refuses takes its companions with it."""
+    with pytest.raises(Exception, match=r"(?i)json|constraint"):
+        await holder.enqueue([*numbered(before), NewJob(task="t", args="[]")])
+    assert observer.ids() == []
+    assert len(await holder.enqueue(numbered(MANY))) == MANY
+
+
+@transactional
+async def test_a_refused_job_among_many_leaves_the_transaction_whole(
+    holder: Holder, observer: Observer
+) -> None:
+    """Many jobs are written behind a savepoint of their own."""
+    kept = await holder.enqueue(numbered(1))
+    with pytest.raises(Exception, match=r"(?i)json|constraint"):
+        await holder.enqueue([*numbered(MANY), NewJob(task="t", args="[]")])
+    await holder.commit()
+    assert observer.ids() == kept

@@ -1,0 +1,127 @@
+"""Idle workers on PostgreSQL are told of new jobs: at commit, once a call, if any listens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+from mutirao.job import NewJob
+from tests.integration.enqueue.holders import (
+    AlchemyAsyncpg,
+    AlchemyConnection,
+    Asyncpg,
+    AsyncpgAutocommit,
+    Holder,
+    Psycopg,
+    PsycopgAutocommit,
+)
+from tests.integration.enqueue.kit import MANY, SEVERAL, Observer, kinds
+
+pytestmark = pytest.mark.usefixtures("small_chunks")
+sizes = pytest.mark.parametrize("size", [1, SEVERAL, MANY])
+
+SOON = datetime(2031, 1, 1, tzinfo=UTC)
+
+
+class Listener:
+    """An idle worker on its own connection."""
+
+    def __init__(self, dsn: str) -> None:
+        self._conn = psycopg.connect(dsn, autocommit=True)
+        self._conn.execute("LISTEN mutirao")
+
+    def register(self) -> None:
+        """Say that somebody listens."""
+        self._conn.execute(
+            "INSERT INTO mutirao_worker (name, host, pid, concurrency, version, expires_at)"
+            " VALUES ('w', 'h', 1, 1, '0', statement_timestamp() + interval '1 hour')"
+        )
+
+    def heard(self) -> list[str]:
+        """Return everything notified so far, up to a notification of our own."""
+        self._conn.execute("SELECT pg_notify('mutirao', 'end')")
+        payloads: list[str] = []
+        for notify in self._conn.notifies(timeout=30):
+            if notify.payload == "end":
+                return payloads
+            payloads.append(notify.payload)
+        raise AssertionError(f"our own notification did not come; heard {payloads}")
+
+    def close(self) -> None:
+        """Hang up."""
+        self._conn.close()
+
+
+@pytest.fixture
+def listener(url: str) -> Iterator[Listener]:
+    """Somebody who hears notifications, and is not registered yet."""
+    listening = Listener(url.replace("+psycopg", ""))
+    yield listening
+    listening.close()
+
+
+def lane(job: NewJob) -> str:
+    """Return the notification of one lane: priority, run_at in microseconds, queue."""
+    assert job.run_at is not None
+    return f"{job.priority} {int(job.run_at.timestamp()) * 1_000_000} {job.queue}"
+
+
+def in_one_lane(size: int) -> list[NewJob]:
+    """Return jobs of one lane whose earliest is the last."""
+    due = [SOON + timedelta(seconds=size - n) for n in range(size)]
+    return [NewJob(task="t", queue="my mail", priority=-4, run_at=at) for at in due]
+
+
+@sizes
+@kinds(Psycopg, Asyncpg, AlchemyConnection, AlchemyAsyncpg)
+async def test_once_at_commit(holder: Holder, listener: Listener, size: int) -> None:
+    """Told which lane and from when on, when the jobs can be seen and not before."""
+    listener.register()
+    jobs = in_one_lane(size)
+    await holder.enqueue(jobs)
+    assert listener.heard() == []
+    await holder.commit()
+    assert listener.heard() == [lane(jobs[-1])]
+
+
+@sizes
+@kinds(Psycopg, Asyncpg)
+async def test_not_after_a_rollback(holder: Holder, listener: Listener, size: int) -> None:
+    """Jobs that never were wake nobody."""
+    listener.register()
+    await holder.enqueue(in_one_lane(size))
+    await holder.rollback()
+    assert listener.heard() == []
+
+
+@pytest.mark.parametrize("size", [2, SEVERAL, MANY])
+@kinds(Psycopg, AsyncpgAutocommit)
+async def test_several_lanes(holder: Holder, listener: Listener, size: int) -> None:
+    """One notification all the same: it names no lane, and means all of them."""
+    listener.register()
+    await holder.enqueue([*in_one_lane(size), NewJob(task="t", queue="my mail")])
+    await holder.commit()
+    assert listener.heard() == [""]
+
+
+@sizes
+@kinds(PsycopgAutocommit)
+async def test_spared_while_nobody_listens(holder: Holder, listener: Listener, size: int) -> None:
+    """A notification slows every commit of the database down: not sent for nobody."""
+    await holder.enqueue(in_one_lane(size))
+    assert listener.heard() == []
+
+
+@sizes
+@kinds(PsycopgAutocommit)
+async def test_due_now(holder: Holder, observer: Observer, listener: Listener, size: int) -> None:
+    """A job without a time wakes for the moment at which it is due."""
+    listener.register()
+    await holder.enqueue([NewJob(task="t")] * size)
+    [payload] = listener.heard()
+    priority, micros, queue = payload.split(" ", 2)
+    assert (priority, queue) == ("0", "default")
+    assert int(micros) == round(observer.jobs()[0].due.timestamp() * 1_000_000)
