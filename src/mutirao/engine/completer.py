@@ -38,10 +38,11 @@ class Completer:
         batch: int,
         linger: float,
         on_waiting: Callable[[Claim, float], None],
+        on_written: Callable[[], None],
     ) -> None:
         self._store, self._worker = store, worker
         self._batch, self._linger = batch, linger
-        self._on_waiting = on_waiting
+        self._on_waiting, self._on_written = on_waiting, on_written
         self._gathered: list[Finished] = []
         self._writing: list[Finished] = []
         self._something = asyncio.Event()
@@ -83,6 +84,7 @@ class Completer:
         if self._writing:
             await self._settle(self._writing)
             self._writing = []
+            self._on_written()
 
     async def _settle(self, batch: list[Finished]) -> None:
         backoff, unsure = Backoff(), False

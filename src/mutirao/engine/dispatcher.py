@@ -83,6 +83,10 @@ class Dispatcher:
         else:
             asyncio.get_running_loop().call_soon(self.pump)
         self._pumping = False
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Let the producer see whether there is room for more jobs."""
         if self.wanted():
             self.changed.set()
 

@@ -5,20 +5,38 @@ somebody holds a snapshot open. They are only memory: reading the heads again co
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from heapq import heappop, heappush
 from math import inf
 
 from mutirao.job import Claim, Lane, LaneHead, Wake
 
 BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
+MOST_EXPECTED = 1_000  # times remembered for a lane; the poll finds what is forgotten
 Key = tuple[str, int]
 
 
 @dataclass(slots=True)
 class _Entry:
+    """A lane, since when it may have due jobs (inf: it has none), and when it will have some."""
+
     lane: Lane
-    due_at: float  # on the monotonic clock; inf: nothing is known to wait
+    due_at: float = inf
+    expected: list[float] = field(default_factory=list)  # a heap
+
+    def next_due(self) -> float:
+        return min(self.due_at, self.expected[0]) if self.expected else self.due_at
+
+    def expect(self, at: float) -> None:
+        if len(self.expected) < MOST_EXPECTED:
+            heappush(self.expected, at)
+
+    def arrived(self, now: float) -> bool:
+        """Whether there may be due jobs; what was expected by now has come."""
+        while self.expected and self.expected[0] <= now:
+            self.due_at = min(self.due_at, heappop(self.expected))
+        return self.due_at <= now
 
 
 class LaneBook:
@@ -28,20 +46,31 @@ class LaneBook:
         self._queues = queues
         self._entries: dict[Key, _Entry] = {}
         self._turn = 0
+        self._meanwhile: list[tuple[Lane, float]] = []
+
+    def asking(self) -> None:
+        """Note that the store is being asked; its answer knows nothing of what comes now."""
+        self._meanwhile.clear()
 
     def refresh(self, heads: Iterable[LaneHead], now: float) -> None:
-        """Replace everything by what the store says: bounds are exact again."""
-        self._entries = {
-            (head.lane.queue, head.lane.priority): _Entry(head.lane, now + head.due_in)
-            for head in heads
-        }
+        """Take over what the store says: the bounds are exact again."""
+        known, self._entries = self._entries, {}
+        for head in heads:
+            key = (head.lane.queue, head.lane.priority)
+            entry = _Entry(head.lane, expected=known[key].expected if key in known else [])
+            entry.expect(now + head.due_in)
+            self._entries[key] = entry
+        self._catch_up()
 
-    def wake(self, wake: Wake, now: float) -> bool:
-        """Note that a job appeared; return whether the wake-up named a lane we can trust."""
+    def wake(self, wake: Wake, now: float, ahead: float) -> bool:
+        """Note that a job appeared, due `ahead` seconds from now; False if no lane was named."""
         if wake.queue is None or wake.run_at is None:
             return False
         if self._queues is None or wake.queue in self._queues:
-            self._lower(Lane(wake.queue, wake.priority, wake.run_at, 0), now)
+            at = now + max(0.0, ahead)
+            lane = Lane(wake.queue, wake.priority, wake.run_at, 0)
+            self._meanwhile.append((lane, at))
+            self._appeared(lane, at)
         return True
 
     def due(self, now: float) -> list[Lane]:
@@ -49,7 +78,7 @@ class LaneBook:
         self._turn += 1
         by_priority: dict[int, list[Lane]] = {}
         for entry in self._entries.values():
-            if entry.due_at <= now:
+            if entry.arrived(now):
                 by_priority.setdefault(entry.lane.priority, []).append(entry.lane)
         return [
             lane
@@ -59,7 +88,7 @@ class LaneBook:
 
     def next_due(self) -> float:
         """Return when the earliest known job is due; inf if none is known."""
-        return min((entry.due_at for entry in self._entries.values()), default=inf)
+        return min((entry.next_due() for entry in self._entries.values()), default=inf)
 
     def claimed(self, claims: Iterable[Claim]) -> None:
         """Move the bounds up to what a claim reached."""
@@ -67,6 +96,7 @@ class LaneBook:
             entry = self._entries.get((claim.queue, claim.priority))
             if entry is not None:
                 entry.lane = Lane(claim.queue, claim.priority, claim.run_at, claim.id)
+        self._catch_up()
 
     def exhausted(self, asked: Iterable[Lane]) -> None:
         """Note that these lanes have no due job left; a wake-up or a refresh tells of new ones."""
@@ -77,17 +107,20 @@ class LaneBook:
 
     def expect(self, queue: str, priority: int, due_at: float) -> None:
         """Note that a job this worker knows of will be due in a lane; its bound stays."""
-        entry = self._entries.get((queue, priority))
-        if entry is None:
-            self._entries[queue, priority] = _Entry(Lane(queue, priority, BEGINNING, 0), due_at)
-        else:
-            entry.due_at = min(entry.due_at, due_at)
+        lane = Lane(queue, priority, BEGINNING, 0)
+        self._entries.setdefault((queue, priority), _Entry(lane)).expect(due_at)
 
-    def _lower(self, lane: Lane, now: float) -> None:
-        entry = self._entries.setdefault((lane.queue, lane.priority), _Entry(lane, now))
-        entry.due_at = min(entry.due_at, now)
+    def _appeared(self, lane: Lane, at: float) -> None:
+        entry = self._entries.setdefault((lane.queue, lane.priority), _Entry(lane))
+        entry.expect(at)
         if (lane.run_at, lane.id) < (entry.lane.run_at, entry.lane.id):
             entry.lane = lane
+
+    def _catch_up(self) -> None:
+        """Apply the wake-ups that came while the store was asked once more."""
+        for lane, at in self._meanwhile:
+            self._appeared(lane, at)
+        self._meanwhile.clear()
 
 
 def _rotated(lanes: list[Lane], turn: int) -> list[Lane]:

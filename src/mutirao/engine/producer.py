@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Container
 from contextlib import suppress
+from datetime import UTC, datetime
 from time import monotonic
 
 from mutirao.engine.attention import GLANCE, Attention
@@ -84,7 +85,9 @@ class Producer:
 
     def wake(self, wake: Wake) -> None:
         """Look for jobs now: in the lane that was named, or everywhere."""
-        if not self._lanes.wake(wake, monotonic()):
+        # Another machine's clock may differ; then the poll finds the job.
+        ahead = 0.0 if wake.run_at is None else (wake.run_at - datetime.now(UTC)).total_seconds()
+        if not self._lanes.wake(wake, monotonic(), ahead):
             self._refresh_at = 0.0
         self._woken.set()
 
@@ -124,6 +127,7 @@ class Producer:
         if not lanes:
             return []
         self._unsure = True
+        self._lanes.asking()
         claims = await self._store.claim(
             self._worker(), lanes, wanted, without=tuple(self._unknown)
         )
@@ -135,6 +139,7 @@ class Producer:
 
     async def _read_heads(self) -> None:
         started = monotonic()
+        self._lanes.asking()
         heads = await self._store.lanes(self._settings.queues)
         now = monotonic()
         self._lanes.refresh(heads, now)

@@ -54,7 +54,12 @@ class Worker:
         self._processes = Processes(self._threads)
         executor = Executor(tasks, middleware, self._threads, self._processes)
         self._completer = Completer(
-            store, lambda: self._id, settings.batch, settings.linger, self._expect
+            store,
+            lambda: self._id,
+            settings.batch,
+            settings.linger,
+            on_waiting=self._expect,
+            on_written=self._look_again,
         )
         self._dispatcher = Dispatcher(
             settings, executor, self._completer, self._threads, self._begin
@@ -195,6 +200,9 @@ class Worker:
 
     def _expect(self, claim: Any, after: float) -> None:
         self._producer.expect(claim, after)
+
+    def _look_again(self) -> None:
+        self._dispatcher.look_again()
 
     def _slot_came_back(self) -> None:
         self._dispatcher.pump()
