@@ -15,7 +15,7 @@ from typing import Any
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection
+from sqlalchemy import URL, Connection, column, inspect, select, table
 
 from mutirao.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
 from mutirao.sql.dialects.admin import admin_named, admin_of
@@ -54,7 +54,11 @@ def head() -> str:
 
 def current(connection: Connection) -> str | None:
     """Return the revision a database is at; None where there are no Mutirão tables."""
-    return _context(connection).get_current_revision()
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    return connection.scalars(
+        select(column("version_num")).select_from(table(VERSION_TABLE))
+    ).first()
 
 
 def check(connection: Connection) -> None:
