@@ -66,6 +66,7 @@ class CancelContract:
         assert (record.state, record.finished_at) == (JobState.CANCELLED, at(40))
         assert record.attempts[:-1] == before
         assert record.attempts[-1].outcome == OutcomeKind.CANCELLED
+        assert len({attempt.run for attempt in record.attempts}) == len(record.attempts)
         stale = ended(claim, follow_up=due("after"))
         assert await store.settle(worker, [stale], now=at(41)) == set()
 
