@@ -82,9 +82,12 @@ class Mutirao:
         store: Store | None = None,
         notifier: Notifier | None = None,
     ) -> None:
-        self.store: Store = SqlStore(url) if store is None else store
+        if store is None:
+            store = SqlStore(url)
+            notifier = notifier or notifier_for(store.engines.database, store.engines.url)
+        self.store: Store = store
         self.url = url
-        self._notifier = notifier_for(url) if store is None else notifier
+        self._notifier = notifier
         self._max_payload = max_payload
         self._tasks: dict[str, Task[..., Any]] = {}
         self._around_enqueue: list[EnqueueMiddleware] = []

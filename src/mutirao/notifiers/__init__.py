@@ -1,6 +1,6 @@
 """Wake-ups. Each may save latency, never a job: workers poll anyway."""
 
-from sqlalchemy import URL, make_url
+from sqlalchemy import URL
 
 from mutirao.notifiers.postgresql import PostgresqlNotifier
 from mutirao.notifiers.sqlite import SqliteNotifier
@@ -9,7 +9,7 @@ from mutirao.ports import Notifier
 _BY_DATABASE = {"postgresql": PostgresqlNotifier, "sqlite": SqliteNotifier}
 
 
-def notifier_for(url: str | URL) -> Notifier | None:
-    """Return what wakes workers on the database at `url`; None where there is only polling."""
-    kind = _BY_DATABASE.get(make_url(url).get_backend_name())
+def notifier_for(database: str, url: str | URL) -> Notifier | None:
+    """Return what wakes workers on a kind of database; None where there is only polling."""
+    kind = _BY_DATABASE.get(database)
     return None if kind is None else kind(url)

@@ -9,29 +9,19 @@ import os
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Engine, create_engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from mutirao.errors import ConfigurationError, MissingDriver
+from mutirao.sql.dialects import all_connecting
+from mutirao.sql.dialects.connecting import Connecting
 
-ALONE = "mutirao_alone"  # execution option: a single statement, which needs no BEGIN
-SQLITE_BUSY_TIMEOUT = 30.0  # seconds a SQLite connection waits for another one's write lock
-
-# URL scheme → (synchronous driver, asynchronous driver, the extra that installs them)
-DRIVERS: dict[str, tuple[str | None, str | None, str]] = {
-    "sqlite": ("sqlite+pysqlite", "sqlite+aiosqlite", ""),
-    "sqlite+pysqlite": ("sqlite+pysqlite", "sqlite+aiosqlite", ""),
-    "sqlite+aiosqlite": ("sqlite+pysqlite", "sqlite+aiosqlite", ""),
-    "postgresql": ("postgresql+psycopg", "postgresql+psycopg", "postgresql"),
-    "postgresql+psycopg": ("postgresql+psycopg", "postgresql+psycopg", "postgresql"),
-    "postgresql+asyncpg": (None, "postgresql+asyncpg", "asyncpg"),
-    "postgresql+psycopg2": ("postgresql+psycopg2", None, "psycopg2"),
-}
+MAX_OVERFLOW = 64  # connections beyond the pool's, closed after use
 
 
-def parse_url(url: str | URL) -> URL:
-    """Return the URL, or raise ConfigurationError saying which ones are possible."""
+def parse_url(url: str | URL) -> tuple[URL, Connecting]:
+    """Return the URL and how to connect to it; ConfigurationError says which are possible."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -39,55 +29,54 @@ def parse_url(url: str | URL) -> URL:
             f"{url!r} is no database URL; give one like sqlite:///mutirao.db or"
             " postgresql+psycopg://user@host/database"
         ) from None
-    if parsed.drivername not in DRIVERS:
+    known = {scheme: each for each in all_connecting() for scheme in each.schemes}
+    if parsed.drivername not in known:
         raise ConfigurationError(
-            f"the database URL begins with {parsed.drivername!r}; known are {', '.join(DRIVERS)}"
+            f"the database URL begins with {parsed.drivername!r}; known are {', '.join(known)}"
         )
-    if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise ConfigurationError(
-            "a SQLite database in memory belongs to one connection and cannot hold jobs for"
-            " others; name a file (sqlite:///mutirao.db), or use mutirao.testing in unit tests"
-        )
-    return parsed
+    connecting = known[parsed.drivername]
+    if (reason := connecting.refuse(parsed)) is not None:
+        raise ConfigurationError(reason)
+    return parsed, connecting
 
 
 class Engines:
     """The engines of one URL. `pool_size` bounds the connections each of them keeps."""
 
     def __init__(self, url: str | URL, pool_size: int = 5) -> None:
-        self.url = parse_url(url)
-        self._sync_driver, self._async_driver, self._extra = DRIVERS[self.url.drivername]
+        self.url, self._connecting = parse_url(url)
+        self._drivers = self._connecting.schemes[self.url.drivername]
         self._pool_size = pool_size
         self._pid = os.getpid()
         self._sync: Engine | None = None
         self._async: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncEngine] = WeakKeyDictionary()
 
     @property
-    def has_async(self) -> bool:
-        """Whether the driver has an asynchronous form that workers use (SQLite's is slower)."""
-        return self._async_driver is not None and not self.is_sqlite
+    def database(self) -> str:
+        """The database's name: that of its package in `dialects`."""
+        return self._connecting.database
 
     @property
     def has_sync(self) -> bool:
         """Whether the driver has a synchronous form."""
-        return self._sync_driver is not None
+        return self._drivers.sync is not None
 
     @property
-    def is_sqlite(self) -> bool:
-        """Whether the database is a file opened by this process, not a server."""
-        return self.url.get_backend_name() == "sqlite"
+    def in_thread(self) -> bool:
+        """Whether workers use the synchronous engine, in a thread."""
+        return self._connecting.in_thread or self._drivers.asynchronous is None
 
     def sync(self) -> Engine:
         """Return the synchronous engine. Raises ConfigurationError if the driver has none."""
         self._forget_if_forked()
         if self._sync is None:
-            if self._sync_driver is None:
+            if self._drivers.sync is None:
                 raise ConfigurationError(
                     f"{self.url.drivername} has no synchronous form; use the asynchronous call,"
                     " or a postgresql+psycopg:// URL"
                 )
-            engine: Engine = self._create(create_engine, self._sync_driver)
-            _prepare(engine)
+            engine: Engine = self._create(create_engine, self._drivers.sync)
+            self._connecting.prepare(engine)
             self._sync = engine
         return self._sync
 
@@ -96,13 +85,13 @@ class Engines:
         self._forget_if_forked()
         loop = asyncio.get_running_loop()
         if loop not in self._async:
-            if self._async_driver is None:
+            if self._drivers.asynchronous is None:
                 raise ConfigurationError(
                     f"{self.url.drivername} has no asynchronous form; use a plain (not async)"
                     " handler, or a postgresql+psycopg:// URL"
                 )
-            engine = self._create(create_async_engine, self._async_driver)
-            _prepare(engine.sync_engine)
+            engine = self._create(create_async_engine, self._drivers.asynchronous)
+            self._connecting.prepare(engine.sync_engine)
             self._async[loop] = engine
         return self._async[loop]
 
@@ -122,15 +111,17 @@ class Engines:
             sync.dispose()
 
     def _create(self, factory: Any, driver: str) -> Any:
-        options: dict[str, Any] = {"pool_size": self._pool_size, "max_overflow": 64}
-        if self.is_sqlite:
-            options["connect_args"] = {"timeout": SQLITE_BUSY_TIMEOUT}
         try:
-            return factory(self.url.set(drivername=driver), **options)
+            return factory(
+                self.url.set(drivername=driver),
+                pool_size=self._pool_size,
+                max_overflow=MAX_OVERFLOW,
+                connect_args=dict(self._connecting.arguments),
+            )
         except ModuleNotFoundError as missing:
             raise MissingDriver(
                 f"the URL asks for {driver}, whose driver is not installed ({missing});"
-                f" run: pip install 'mutirao[{self._extra}]'"
+                f" run: pip install 'mutirao[{self._drivers.extra}]'"
             ) from missing
         except NoSuchModuleError as unknown:
             raise ConfigurationError(str(unknown)) from unknown
@@ -144,25 +135,3 @@ class Engines:
         for engine in self._async.values():
             engine.sync_engine.dispose(close=False)
         self._pid, self._sync, self._async = os.getpid(), None, WeakKeyDictionary()
-
-
-def _prepare(engine: Engine) -> None:
-    """Make SQLite transactions take the write lock when they begin.
-
-    A transaction that reads first and writes later fails at once when another one wrote in
-    between (SQLITE_BUSY_SNAPSHOT, which no timeout waits for).
-    """
-    if engine.dialect.name != "sqlite":
-        return
-
-    @event.listens_for(engine, "connect")
-    def _take_over(connection: Any, record: object) -> None:
-        connection.isolation_level = None  # the driver's own BEGIN would be a deferred one
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA foreign_keys = ON")
-        cursor.close()
-
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
-        if not connection.get_execution_options().get(ALONE):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")

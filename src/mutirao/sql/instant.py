@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import BigInteger, DateTime, Dialect
-from sqlalchemy.types import TypeDecorator, TypeEngine
+from sqlalchemy.types import TypeDecorator
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -24,26 +24,19 @@ def from_micros(value: int) -> datetime:
     return EPOCH + timedelta(microseconds=value)
 
 
-class Instant(TypeDecorator[datetime]):
-    """An aware datetime: `timestamptz`, or integer microseconds where there is no such type."""
+class Micros(TypeDecorator[datetime]):
+    """An aware datetime kept as an integer, in microseconds."""
 
-    impl = DateTime(timezone=True)
+    impl = BigInteger
     cache_ok = True
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """Choose the column type of a dialect."""
-        if dialect.name == "sqlite":
-            return dialect.type_descriptor(BigInteger())
-        return dialect.type_descriptor(DateTime(timezone=True))
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
         """Turn a datetime into what the column holds."""
-        if value is None or dialect.name != "sqlite":
-            return value
-        return to_micros(value)
+        return None if value is None else to_micros(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         """Turn what the column holds into a datetime."""
-        if value is None or dialect.name != "sqlite":
-            return value  # type: ignore[no-any-return]
-        return from_micros(value)
+        return None if value is None else from_micros(value)
+
+
+Instant = DateTime(timezone=True).with_variant(Micros(), "sqlite")

@@ -17,7 +17,8 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from mutirao.errors import StoreUnavailable
-from mutirao.sql.engines import ALONE, Engines
+from mutirao.sql.dialects.connecting import ALONE
+from mutirao.sql.engines import Engines
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,7 +54,7 @@ class Runner:
     async def run(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a body in one transaction and commit it."""
         with unavailable_when_lost():
-            if not self._engines.has_async:
+            if self._engines.in_thread:
                 return await self._in_thread(lambda: self.run_sync(body, *args, **kwargs))
             async with self._engines.asynchronous().begin() as connection:
                 return await connection.run_sync(body, *args, **kwargs)
@@ -61,7 +62,7 @@ class Runner:
     async def alone(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a body that is a single statement: no BEGIN and no COMMIT travel for it."""
         with unavailable_when_lost():
-            if not self._engines.has_async:
+            if self._engines.in_thread:
                 return await self._in_thread(lambda: self.alone_sync(body, *args, **kwargs))
             async with self._engines.asynchronous().connect() as connection:
                 await connection.execution_options(isolation_level="AUTOCOMMIT", **{ALONE: True})

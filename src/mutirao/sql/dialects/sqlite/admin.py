@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, exists, func, select
 
 from mutirao.sql.dialects.admin import Admin
+from mutirao.sql.dialects.connecting import ALONE
 from mutirao.sql.dialects.sqlite.ailments import ailments
-from mutirao.sql.engines import ALONE
 from mutirao.sql.findings import Finding
 
 _WAL = "PRAGMA journal_mode = WAL"

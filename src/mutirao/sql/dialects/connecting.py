@@ -1,0 +1,33 @@
+"""How a database is connected to: its URLs, its drivers, and what its connections need."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sqlalchemy import URL, Engine
+
+ALONE = "mutirao_alone"  # execution option: a single statement, which needs no BEGIN
+
+
+class Drivers(NamedTuple):
+    """The SQLAlchemy drivers behind a URL scheme, and the extra that installs them."""
+
+    sync: str | None
+    asynchronous: str | None
+    extra: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Connecting:
+    """What one database says about connecting to it.
+
+    `in_thread`: workers use the synchronous driver in a thread, though there may be another.
+    `refuse` returns why a URL cannot be used, or None.
+    """
+
+    database: str
+    schemes: Mapping[str, Drivers]
+    in_thread: bool = False
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    refuse: Callable[[URL], str | None] = lambda url: None
+    prepare: Callable[[Engine], None] = lambda engine: None
