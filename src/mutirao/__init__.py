@@ -1,7 +1,8 @@
 """Mutirão: background jobs that live in the SQL database an application already has."""
 
 from mutirao.app import Mutirao
-from mutirao.job import DeadJob, Job, JobFilter, JobRecord, JobState, NewJob, Outcome, OutcomeKind
+from mutirao.job import DeadJob, Job, JobState, NewJob, Outcome, OutcomeKind
+from mutirao.records import JobFilter, JobRecord
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 from mutirao.task import Handle, Task
 

@@ -20,19 +20,11 @@ from mutirao.engine.service import EmbeddedWorker, serve
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker import Worker
 from mutirao.errors import InvalidTask, UnknownTask
-from mutirao.job import (
-    DEFAULT_QUEUE,
-    MAX_PAYLOAD,
-    Job,
-    JobFilter,
-    JobRecord,
-    NewJob,
-    OutcomeKind,
-    QueueCount,
-)
+from mutirao.job import DEFAULT_QUEUE, MAX_PAYLOAD, Job, NewJob, OutcomeKind
 from mutirao.middleware import AttemptMiddleware, Enqueueing, EnqueueMiddleware
 from mutirao.notifiers import notifier_for
 from mutirao.ports import Notifier, Store
+from mutirao.records import JobFilter, JobRecord, QueueCount
 from mutirao.retry import Retry, RetryPolicy, seconds
 from mutirao.sql.store import SqlStore
 from mutirao.task import Handle, Task, TaskOptions

@@ -14,18 +14,15 @@ from mutirao.job import (
     Beat,
     Claim,
     Job,
-    JobFilter,
-    JobRecord,
     Lane,
     LaneHead,
     NewJob,
     NewWorker,
     OutcomeKind,
-    QueueCount,
     Settlement,
     Wake,
-    WorkerRecord,
 )
+from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 
 Sync = TypeVar("Sync", covariant=True)
 Async = TypeVar("Async", covariant=True)

@@ -9,8 +9,9 @@ from datetime import datetime
 import pytest
 
 from mutirao.errors import StaleRun, UnsupportedConnection, WrongState
-from mutirao.job import JobFilter, JobState, NewJob
+from mutirao.job import JobState, NewJob
 from mutirao.ports import Store
+from mutirao.records import JobFilter
 from mutirao.testing.conformance import StoreContract
 from mutirao.testing.conformance.kit import at, due, ids_of, job_of, join, lane, put, take_one
 from mutirao.testing.conformance.transactions import Failed, Watched

@@ -6,7 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from mutirao.job import SUCCEEDED, JobFilter, NewJob, NewWorker, Outcome, OutcomeKind, Settlement
+from mutirao.job import (
+    SUCCEEDED,
+    NewJob,
+    NewWorker,
+    Outcome,
+    OutcomeKind,
+    Settlement,
+)
+from mutirao.records import JobFilter
 from mutirao.sql.store import SqlStore
 
 FAILED = "ValueError: no such order\nwith more lines"

@@ -15,7 +15,6 @@ from mutirao.job import (
     UNCOUNTED_OUTCOMES,
     Claim,
     Job,
-    JobFilter,
     JobState,
     NewJob,
     Outcome,
@@ -23,6 +22,7 @@ from mutirao.job import (
     Settlement,
     Wake,
 )
+from mutirao.records import JobFilter
 
 MOMENT = datetime(2026, 3, 1, tzinfo=UTC)
 CLAIM = Claim(

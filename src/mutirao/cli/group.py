@@ -38,6 +38,7 @@ class Commands(click.Group):
 
 
 @click.group(
+    "mutirao",
     cls=Commands,
     context_settings={"auto_envvar_prefix": "MUTIRAO", "help_option_names": ["-h", "--help"]},
     epilog=(

@@ -10,8 +10,9 @@ import click
 from mutirao.cli.options import as_json, ask, filters, ids, job_filter, option, target
 from mutirao.cli.output import first_line, print_fields, print_json, print_table, print_text
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.job import JobFilter, JobRecord, JobState
+from mutirao.job import JobState
 from mutirao.ports import Store
+from mutirao.records import JobFilter, JobRecord
 
 yes = option("--yes", "-y", is_flag=True, help="Do not ask, where no ids are given.")
 
@@ -153,7 +154,7 @@ def _confirm(order: Order, ids: tuple[int, ...], yes: bool, given: dict[str, Any
         )
     if yes:
         return
-    described = ", ".join(f"{name} {value}" for name, value in named.items())
+    described = ", ".join(f"{name.replace('_', ' ')} {named[name]}" for name in sorted(named))
     if not sys.stdin.isatty():
         raise click.UsageError(f"To {order.verb} all jobs of {described}, add --yes.")
     click.confirm(f"{order.verb.capitalize()} all jobs of {described}?", abort=True, err=True)

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import click
 
 from mutirao.app import Mutirao
-from mutirao.job import JobFilter, JobState
+from mutirao.job import JobState
 from mutirao.ports import Store
+from mutirao.records import JobFilter
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -19,7 +20,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 option = partial(click.option, show_default=True, show_envvar=True)
 target = click.argument("target", metavar="MODULE:APP")
 ids = click.argument("ids", metavar="[ID]...", type=click.IntRange(min=1), nargs=-1)
-as_json = option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+as_json = option(
+    "--json", "as_json", is_flag=True, envvar="MUTIRAO_JSON", help="Print one JSON document."
+)
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(_UNITS)}]?)")

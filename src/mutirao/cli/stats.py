@@ -8,8 +8,9 @@ import click
 from mutirao.cli.options import as_json, ask, target
 from mutirao.cli.output import print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.job import JobState, QueueCount, WorkerRecord
+from mutirao.job import JobState
 from mutirao.ports import Store
+from mutirao.records import QueueCount, WorkerRecord
 
 
 @click.command(cls=AppCommand)

@@ -86,9 +86,13 @@ class Worker:
         """
         if self._loops or self.ended.is_set():
             return
-        self._check_tasks()
-        await self._store.check()
-        self._id = await self._store.register(self._identity, expiry=self.settings.lifetime)
+        try:
+            self._check_tasks()
+            await self._store.check()
+            self._id = await self._store.register(self._identity, expiry=self.settings.lifetime)
+        except BaseException:
+            await self._store.close()
+            raise
         self._heartbeat = self._start_heartbeat()
         house = Housekeeping(self._store, self.settings, self._heartbeat.may_judge_others)
         self._spawn("completer", self._completer.run())

@@ -27,7 +27,8 @@ from sqlalchemy import (
     update,
 )
 
-from mutirao.job import JobFilter, JobState, NewJob, OutcomeKind
+from mutirao.job import JobState, NewJob, OutcomeKind
+from mutirao.records import JobFilter
 from mutirao.sql import tables, views
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.records import matching

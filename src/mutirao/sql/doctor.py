@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection, func, select
 
 from mutirao.errors import SchemaError
-from mutirao.job import WorkerRecord
+from mutirao.records import WorkerRecord
 from mutirao.sql import migrations, records
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.engines import Engines

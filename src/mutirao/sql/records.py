@@ -10,12 +10,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from mutirao.errors import UnknownJob
-from mutirao.job import (
+from mutirao.job import JobState, OutcomeKind
+from mutirao.records import (
     AttemptRecord,
     JobFilter,
     JobRecord,
-    JobState,
-    OutcomeKind,
     QueueCount,
     WorkerRecord,
 )

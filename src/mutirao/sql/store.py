@@ -14,18 +14,15 @@ from mutirao.job import (
     Beat,
     Claim,
     Job,
-    JobFilter,
-    JobRecord,
     Lane,
     LaneHead,
     NewJob,
     NewWorker,
     OutcomeKind,
-    QueueCount,
     Settlement,
-    WorkerRecord,
 )
 from mutirao.ports import Attempt, Transaction
+from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.sql import commands, migrations, records, workers
 from mutirao.sql.dialects import dialect_named
 from mutirao.sql.engines import Engines

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event, literal, text
 
-from mutirao.job import JobFilter, JobState, OutcomeKind
+from mutirao.job import JobState, OutcomeKind
+from mutirao.records import JobFilter
 from mutirao.sql import commands, records
 from mutirao.sql.engines import Engines
 from mutirao.sql.instant import Instant

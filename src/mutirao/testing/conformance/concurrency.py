@@ -3,8 +3,9 @@
 import asyncio
 from collections import Counter
 
-from mutirao.job import Claim, JobFilter, JobState, OutcomeKind
+from mutirao.job import Claim, JobState, OutcomeKind
 from mutirao.ports import Store
+from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
     NOW,
     at,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mutirao.job import JobFilter
 from mutirao.ports import Store
+from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import NOW, SLACK, at, due, ids_of, join, put, take
 
 

@@ -4,8 +4,9 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from mutirao.job import JobFilter, Lane, LaneHead, OutcomeKind
+from mutirao.job import Lane, LaneHead, OutcomeKind
 from mutirao.ports import Store
+from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
     NOW,

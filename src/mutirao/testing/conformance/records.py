@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from mutirao.errors import UnknownJob
-from mutirao.job import JobFilter, JobState, NewJob, OutcomeKind
+from mutirao.job import JobState, NewJob, OutcomeKind
 from mutirao.ports import Store
+from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
     NOW,

@@ -2,8 +2,9 @@
 
 import json
 
-from mutirao.job import JobFilter, JobState, OutcomeKind
+from mutirao.job import JobState, OutcomeKind
 from mutirao.ports import Store
+from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
     NOW,
     SLACK,

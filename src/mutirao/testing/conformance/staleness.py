@@ -2,8 +2,9 @@
 
 import pytest
 
-from mutirao.job import Claim, JobFilter, JobState, OutcomeKind
+from mutirao.job import Claim, JobState, OutcomeKind
 from mutirao.ports import Store
+from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
     NOW,
     at,

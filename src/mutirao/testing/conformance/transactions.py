@@ -7,8 +7,9 @@ from typing import ClassVar, Literal
 import pytest
 
 from mutirao.errors import StaleRun
-from mutirao.job import Claim, JobFilter, JobState, OutcomeKind
+from mutirao.job import Claim, JobState, OutcomeKind
 from mutirao.ports import Store
+from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
     SLACK,
     due,

@@ -6,14 +6,8 @@ from datetime import datetime
 from typing import TypedDict
 
 from mutirao.errors import UnknownJob
-from mutirao.job import (
-    JobFilter,
-    JobRecord,
-    JobState,
-    OutcomeKind,
-    QueueCount,
-    WorkerRecord,
-)
+from mutirao.job import JobState, OutcomeKind
+from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.testing.memory.tables import Asked, Live, Tables, attempt_of
 
 

@@ -12,18 +12,15 @@ from mutirao.job import (
     Beat,
     Claim,
     Job,
-    JobFilter,
-    JobRecord,
     Lane,
     LaneHead,
     NewJob,
     NewWorker,
     OutcomeKind,
-    QueueCount,
     Settlement,
-    WorkerRecord,
 )
 from mutirao.ports import Attempt, Transaction
+from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.testing.memory import claiming, housekeeping, people
 from mutirao.testing.memory.tables import Tables, arguments_of
 from mutirao.testing.memory.transaction import MemoryTransaction, SessionFactory

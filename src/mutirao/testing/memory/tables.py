@@ -14,10 +14,10 @@ from mutirao.job import (
     MAX_QUEUE_NAME,
     MAX_TASK_NAME,
     MIN_PRIORITY,
-    AttemptRecord,
     NewJob,
     OutcomeKind,
 )
+from mutirao.records import AttemptRecord
 
 
 @dataclass(frozen=True, slots=True)
