@@ -37,7 +37,7 @@ class SqlStore:
     def __init__(self, url: str | URL, *, pool_size: int = 5) -> None:
         self.engines = Engines(url, pool_size)
         self._dialect = dialect_named(self.engines.database)
-        self._intake = SqlIntake(self._dialect.name)
+        self._intake = SqlIntake(self.engines.database)
         self._runner = Runner(self.engines)
 
     def twin(self, connections: int = 1) -> "SqlStore":
