@@ -1,0 +1,66 @@
+"""`enqueue`: what is asked arrives, and what does not fit is refused before it is written."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from mutirao.records import JobFilter
+from tests.integration.cli.conftest import Shell
+
+
+def test_enqueue(shell: Shell) -> None:
+    """The task's own options apply where none are given."""
+    said = shell.ok("enqueue", "shop:app", "send", '{"order_id": 7}')
+    assert said == "enqueued job 1 (send) in queue mail\n"
+    job = shell.store(lambda store: store.job(1))
+    assert (job.args, job.tags, job.priority) == ({"order_id": 7}, ("receipt",), 0)
+
+
+def test_every_option(shell: Shell) -> None:
+    """Each option reaches the job."""
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    handle = shell.json(
+        *("enqueue", "shop:app", "send"),
+        *("--queue", "slow", "--priority", "-5", "--run-at", "2040-01-02T03:04:05Z"),
+        *("--max-attempts", "3", "--timeout", "1m", "--key", "k", "--tag", "a", "--tag", "b"),
+        *("--metadata", '{"by": "me"}', "--traceparent", trace),
+    )
+    assert handle == {"id": 1, "task": "send", "queue": "slow"}
+    job = shell.store(lambda store: store.job(1))
+    assert (job.queue, job.priority, job.max_attempts, job.timeout) == ("slow", -5, 3, 60.0)
+    assert job.run_at == datetime(2040, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert (job.key, job.tags, job.metadata) == ("k", ("receipt", "a", "b"), {"by": "me"})
+    assert (job.args, job.traceparent) == ({}, trace)
+
+
+def test_delay(shell: Shell) -> None:
+    """A delay is a length of time."""
+    shell.ok("enqueue", "shop:app", "send", "--delay", "2h")
+    job = shell.store(lambda store: store.job(1))
+    assert (job.run_at - job.enqueued_at).total_seconds() == pytest.approx(7200, abs=60)
+
+
+@pytest.mark.parametrize(
+    ("status", "args", "expected"),
+    [
+        (1, ["nope"], "no task 'nope' is registered here; there are: send"),
+        (1, ["send", '{"order": 7}'], "send(order_id: int = 0"),
+        (1, ["send", '{"order_id": "x"}'], "cannot take these arguments"),
+        (1, ["send", "--priority", "40000"], "from -32768 to 32767"),
+        (1, ["send", "--delay", "1h", "--run-at", "2040-01-01T00:00:00Z"], "give one of them"),
+        (1, ["send", "--queue", "q" * 101], "queue name has 101 characters"),
+        (2, ["send", "[1]"], "is no JSON object"),
+        (2, ["send", "{"], "is no JSON"),
+        (2, ["send", "--run-at", "2040-01-01"], "has no time zone; add Z"),
+        (2, ["send", "--delay", "-5"], "is no length of time"),
+        (2, ["send", "--metadata", "7"], "is no JSON object"),
+    ],
+)
+def test_what_does_not_fit(
+    sqlite_shell: Shell, status: int, args: list[str], expected: str
+) -> None:
+    """The reason is said, and nothing was written."""
+    assert expected in sqlite_shell.refused(status, "enqueue", "shop:app", *args)
+    assert sqlite_shell.store(lambda store: store.jobs(JobFilter())) == []

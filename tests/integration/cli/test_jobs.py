@@ -1,0 +1,205 @@
+"""`list`, `show`, `retry`, `cancel`, `redrive`, `prune` and `stats`."""
+
+from __future__ import annotations
+
+import pytest
+
+from mutirao.job import JobState
+from mutirao.records import JobFilter
+from tests.integration.cli.conftest import Shell
+from tests.support.history import FAILED
+
+
+def test_list_as_plain_columns(shell: Shell) -> None:
+    """Where no terminal is, a line for each job, newest first, under the columns' names."""
+    assert shell.ok("list", "shop:app") == "no such jobs\n"
+    made = shell.history()
+    header, *lines = shell.ok("list", "shop:app").splitlines()
+    assert header.split()[:4] == ["ID", "TASK", "QUEUE", "STATE"]
+    by_id = {int(line.split()[0]): line for line in lines}
+    assert list(by_id) == sorted(by_id, reverse=True)
+    assert by_id[made.dead].split()[3] == "dead"
+    assert by_id[made.dead].endswith("ValueError: ValueError: no such order")
+
+
+def test_list_on_a_terminal(shell: Shell) -> None:
+    """There it is a table with lines and colours."""
+    shell.history()
+    shown = shell.ok("list", "shop:app", env={"FORCE_COLOR": "1"})
+    assert "│" in shown
+    assert "\x1b[" in shown
+
+
+def test_list_as_json(shell: Shell) -> None:
+    """One array of jobs, with everything that is known of each."""
+    made = shell.history()
+    jobs = {job["id"]: job for job in shell.json("list", "shop:app")}
+    assert len(jobs) == 7
+    assert jobs[made.dead]["error"] == FAILED
+    assert jobs[made.running]["worker"] == made.worker
+    assert jobs[made.scheduled]["run_at"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--state", "dead"], {"dead"}),
+        (["--state", "scheduled"], {"retried", "scheduled"}),
+        (["--queue", "other"], set()),
+        (["--task", "send", "--state", "ready"], {"ready"}),
+        (["--tag", "none"], set()),
+        (["--error-type", "ValueError"], {"dead", "retried"}),
+        (["--after", "2h", "--state", "running"], {"running"}),
+        (["--before", "2h"], set()),
+        (["--before", "2020-01-01T00:00:00Z"], set()),
+        (["--after", "2020-01-01T00:00:00-03:00", "--state", "cancelled"], {"cancelled"}),
+    ],
+)
+def test_list_filters(sqlite_shell: Shell, options: list[str], expected: set[str]) -> None:
+    """Each option narrows the list."""
+    made = sqlite_shell.history()
+    found = {job["id"] for job in sqlite_shell.json("list", "shop:app", *options)}
+    assert found == {getattr(made, name) for name in expected}
+
+
+def test_list_by_id_and_limit(sqlite_shell: Shell) -> None:
+    """Ids name jobs, and a limit keeps the newest."""
+    made = sqlite_shell.history()
+    ids = [job["id"] for job in sqlite_shell.json("list", "shop:app", made.dead, made.ready)]
+    assert ids == [made.ready, made.dead]
+    (newest,) = sqlite_shell.json("list", "shop:app", "--limit", 1)
+    assert newest["id"] == made.ready
+
+
+def test_show(shell: Shell) -> None:
+    """A job's facts, its attempts, and the whole text of its error."""
+    made = shell.history()
+    shown = shell.ok("show", "shop:app", made.dead)
+    assert f"id:           {made.dead}\n" in shown
+    assert "state:        dead\n" in shown
+    assert "key:" not in shown
+    attempts = next(block for block in shown.split("\n\n") if block.startswith("ATTEMPT"))
+    assert attempts.splitlines()[1].split()[3] == "dead"
+    assert shown.endswith(f"\n\n{FAILED}\n")
+    assert "not attempted yet" in shell.ok("show", "shop:app", made.ready)
+
+
+def test_show_as_json(shell: Shell) -> None:
+    """One object, with its attempts."""
+    made = shell.history()
+    job = shell.json("show", "shop:app", made.retried)
+    assert (job["id"], job["state"], job["attempt"]) == (made.retried, "scheduled", 1)
+    assert [attempt["outcome"] for attempt in job["attempts"]] == ["retried"]
+
+
+def test_show_of_an_unknown_job(shell: Shell) -> None:
+    """It is refused, in one line."""
+    said = shell.refused(1, "show", "shop:app", 99)
+    assert said.startswith("mutirao: There is no job 99.")
+    assert len(said.splitlines()) == 1
+
+
+def test_what_a_job_says_cannot_command_the_terminal(sqlite_shell: Shell) -> None:
+    """Control characters in names and errors are shown as such, and rich's markup is text."""
+    sqlite_shell.ok("enqueue", "shop:app", "send", '{"note": "[red]\\u001b[2J"}')
+    for env in ({}, {"FORCE_COLOR": "1"}):
+        for command in (["list"], ["show"]):
+            ids = ["1"] if command == ["show"] else []
+            assert "\x1b[2J" not in sqlite_shell.ok(*command, "shop:app", *ids, env=env)
+    assert "[red]" in sqlite_shell.ok("show", "shop:app", 1)
+
+
+def test_retry(shell: Shell) -> None:
+    """A job that waits for its next attempt is due now."""
+    made = shell.history()
+    assert shell.ok("retry", "shop:app", made.retried) == f"due now: {made.retried}\n"
+    state = shell.store(lambda store: store.job(made.retried)).state
+    assert state is JobState.READY
+
+
+def test_retry_of_what_cannot_be(shell: Shell) -> None:
+    """A dead job is pointed to redrive; the others are told why; what could be done, is."""
+    made = shell.history()
+    result = shell.run("retry", "shop:app", made.scheduled, made.dead, made.running, 99)
+    assert result.exit_code == 1
+    assert result.stdout == f"due now: {made.scheduled}\n"
+    dead, running, unknown = result.stderr.splitlines()
+    assert "is dead; `mutirao redrive` enqueues it again" in dead
+    assert f"job {made.running} is running" in running
+    assert "there is no job 99" in unknown
+
+
+def test_cancel(shell: Shell) -> None:
+    """Waiting jobs are finished, running ones are flagged, finished ones are refused."""
+    made = shell.history()
+    result = shell.run("cancel", "shop:app", made.ready, made.running, made.succeeded, "--json")
+    assert result.exit_code == 1
+    assert f'"ids": [\n    {made.running},\n    {made.ready}\n  ]' in result.stdout
+    assert f"job {made.succeeded} is succeeded" in result.stderr
+    assert shell.store(lambda store: store.job(made.ready)).state is JobState.CANCELLED
+    beat = shell.store(lambda store: store.beat(made.worker, expiry=60))
+    assert [id for id, _ in beat.cancelled] == [made.running]
+
+
+def test_cancel_by_filter(shell: Shell) -> None:
+    """Every live job of the filter, however many, and no other."""
+    made = shell.history()
+    assert shell.json("cancel", "shop:app", "--queue", "mail", "--yes")["ids"] == [
+        made.retried,
+        made.running,
+        made.scheduled,
+        made.ready,
+    ]
+    assert shell.ok("cancel", "shop:app", "--queue", "other", "--yes") == "no such jobs\n"
+
+
+@pytest.mark.parametrize("command", ["cancel", "redrive", "retry"])
+def test_a_filter_must_be_meant(sqlite_shell: Shell, command: str) -> None:
+    """Without ids a filter is needed, and a yes; nothing is done without."""
+    sqlite_shell.history()
+    assert "ids, or a filter" in sqlite_shell.refused(2, command, "shop:app")
+    said = sqlite_shell.refused(2, command, "shop:app", "--queue", "mail", "--state", "dead")
+    assert f"To {command} all jobs of queue mail, state dead, add --yes." in said
+    assert len(sqlite_shell.json("list", "shop:app")) == 7
+
+
+def test_redrive(shell: Shell) -> None:
+    """A dead job is enqueued again; by filter each only once; what is not dead is refused."""
+    made = shell.history()
+    (again,) = shell.json("redrive", "shop:app", made.dead)["ids"]
+    assert shell.store(lambda store: store.job(again)).redrive_of == made.dead
+    assert shell.ok("redrive", "shop:app", "--task", "send", "-y") == "no such jobs\n"
+    said = shell.refused(1, "redrive", "shop:app", made.succeeded)
+    assert f"job {made.succeeded} is succeeded: there is nothing to redrive" in said
+
+
+def test_prune(shell: Shell) -> None:
+    """Finished jobs of the outcomes asked for are deleted, in as many batches as it takes."""
+    made = shell.history()
+    assert shell.json("prune", "shop:app") == {"deleted": {"succeeded": 0, "cancelled": 0}}
+    shown = shell.ok("prune", "shop:app", "--older-than", "0s", "--batch", 1)
+    assert shown == "1 succeeded jobs deleted\n1 cancelled jobs deleted\n"
+    left = {job.id for job in shell.store(lambda store: store.jobs(JobFilter()))}
+    assert left == {made.dead, made.retried, made.running, made.scheduled, made.ready}
+    options = ("--outcome", "dead", "--older-than", "0s")
+    assert shell.json("prune", "shop:app", *options) == {"deleted": {"dead": 1}}
+
+
+def test_stats(shell: Shell) -> None:
+    """A line for each queue with its jobs by state, and one for each worker."""
+    assert shell.ok("stats", "shop:app") == "no jobs\n\nno workers\n"
+    made = shell.history()
+    queues, workers = shell.ok("stats", "shop:app").split("\n\n")
+    assert queues.splitlines()[1].split()[:7] == ["mail", "2", "1", "1", "1", "1", "1"]
+    assert workers.splitlines()[1].split()[:7] == [
+        str(made.worker),
+        "w",
+        "h",
+        "1",
+        "mail",
+        "1",
+        "9",
+    ]
+    told = shell.json("stats", "shop:app")
+    assert sum(count["jobs"] for count in told["queues"]) == 7
+    assert told["workers"][0]["queues"] == ["mail"]

@@ -1,0 +1,81 @@
+"""`migrate`, `schema`, and what every command says where the schema or the database is missing."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, make_url, text
+
+from mutirao.sql import migrations
+from tests.integration.cli.conftest import Shell, make_shop
+
+COMMANDS = [
+    ["list", "shop:app"],
+    ["show", "shop:app", "1"],
+    ["enqueue", "shop:app", "send"],
+    ["retry", "shop:app", "1"],
+    ["cancel", "shop:app", "1"],
+    ["redrive", "shop:app", "1"],
+    ["stats", "shop:app"],
+    ["prune", "shop:app"],
+    ["worker", "shop:app"],
+]
+
+
+def test_migrate(empty_shell: Shell) -> None:
+    """The tables are there afterwards, however often; the password stays unsaid."""
+    for _ in range(2):
+        said = empty_shell.ok("migrate", "shop:app")
+        assert said.endswith(f"is at revision {migrations.head()}\n")
+        assert (make_url(empty_shell.url).password or "****") not in said
+    assert empty_shell.json("migrate", "shop:app")["revision"] == migrations.head()
+    assert empty_shell.ok("list", "shop:app") == "no such jobs\n"
+
+
+def test_schema(sqlite_shell: Shell, tmp_path: Path) -> None:
+    """What is printed makes the schema, and nothing else is printed."""
+    printed = sqlite_shell.ok("schema", "--dialect", "sqlite")
+    with closing(sqlite3.connect(tmp_path / "printed.db")) as connection:
+        connection.executescript(printed)
+    assert "CREATE FUNCTION mutirao_enqueue" in sqlite_shell.ok("schema", "--dialect", "postgresql")
+    said = sqlite_shell.refused(2, "schema", "--dialect", "oracle")
+    assert "it knows postgresql, sqlite" in said
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_without_tables(empty_shell: Shell, command: list[str]) -> None:
+    """Status 3, and the command that makes them."""
+    said = empty_shell.refused(3, *command)
+    assert "`mutirao migrate module:app`" in said
+
+
+def test_a_newer_schema(shell: Shell) -> None:
+    """Status 3, and which package to upgrade, for migrate too."""
+    engine = create_engine(shell.url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE mutirao_version SET version_num = '0999'"))
+    engine.dispose()
+    for command in ("list", "migrate", "worker"):
+        assert "`pip install --upgrade mutirao`" in shell.refused(3, command, "shop:app")
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg"])
+@pytest.mark.parametrize("command", [*COMMANDS, ["migrate", "shop:app"], ["doctor", "shop:app"]],
+                         ids=lambda command: command[0])  # fmt: skip
+def test_an_unreachable_database(
+    driver: str, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status 4, and one line that says so."""
+    url = f"postgresql+{driver}://nobody@127.0.0.1:1/nothing"
+    said = make_shop(url, tmp_path, monkeypatch).refused(4, *command)
+    lines = [line for line in said.splitlines() if line.startswith("mutirao: ")]
+    assert lines[0].startswith("mutirao: the database cannot be reached")
+
+
+def test_a_url_of_another_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Status 2, and the ones that are known."""
+    shell = make_shop("oracle://host/db", tmp_path, monkeypatch)
+    assert "known are" in shell.refused(2, "list", "shop:app")

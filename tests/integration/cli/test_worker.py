@@ -1,0 +1,174 @@
+"""`worker` as people run it: a process that is told to stop by signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import Queue
+from typing import Any
+
+import pytest
+
+from mutirao.job import JobState
+from tests.integration.cli.conftest import Shell
+
+DEADLINE = 60.0
+
+Record = dict[str, Any]
+
+
+class Worker:
+    """A running command with its log, one JSON object a line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.log: list[Record] = []
+        self._lines: Queue[str] = Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def wait_for(self, wanted: Callable[[Record], object]) -> Record:
+        """Return the next record of the log that is wanted."""
+        while True:
+            line = self._lines.get(timeout=DEADLINE)
+            assert line, f"the log ended with {self.log[-5:]}"
+            self.log.append(json.loads(line))
+            if wanted(self.log[-1]):
+                return self.log[-1]
+
+    def wait_for_message(self, text: str) -> Record:
+        """Return the next record whose message holds `text`."""
+        return self.wait_for(lambda record: text in record["message"])
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and return the exit status."""
+        self.process.send_signal(number)
+        return self.process.wait(DEADLINE)
+
+    def close(self) -> None:
+        """Kill what is still running, children included, and end reading."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(DEADLINE)
+        self._reader.join()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._lines.put(line)
+        self._lines.put("")
+
+
+@contextmanager
+def working(shell: Shell, *options: str, **env: str) -> Iterator[Worker]:
+    """Run `mutirao worker` in the application's directory."""
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "mutirao.cli",
+            "worker",
+            "shop:app",
+            "--log-format",
+            "json",
+            *options,
+        ],
+        cwd=shell.directory,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **env},
+    )
+    worker = Worker(process)
+    try:
+        yield worker
+    finally:
+        worker.close()
+
+
+def test_runs_jobs_until_it_is_told_to_stop(shell: Shell) -> None:
+    """Jobs are run, each end is logged with its fields, and SIGTERM ends with status 0."""
+    shell.ok("enqueue", "shop:app", "send", '{"order_id": 7}')
+    with working(shell, "--poll", "0.2") as worker:
+        record = worker.wait_for(lambda record: record.get("outcome"))
+        duration = record.pop("duration")
+        assert duration >= 0
+        assert {name: record[name] for name in ("job", "task", "queue", "attempt", "run")} == {
+            "job": 1,
+            "task": "send",
+            "queue": "mail",
+            "attempt": 1,
+            "run": 1,
+        }
+        assert (record["level"], record["logger"], record["outcome"]) == (
+            "INFO",
+            "mutirao",
+            "succeeded",
+        )
+        assert worker.end() == 0
+    assert shell.store(lambda store: store.job(1)).state is JobState.SUCCEEDED
+    assert shell.json("stats", "shop:app")["workers"] == []
+
+
+def test_serves_the_queues_it_was_given(sqlite_shell: Shell) -> None:
+    """By option or by variable; the others are left alone."""
+    sqlite_shell.ok("enqueue", "shop:app", "send")
+    sqlite_shell.ok("enqueue", "shop:app", "send", "--queue", "slow")
+    with working(sqlite_shell, "--poll", "0.2", MUTIRAO_WORKER_QUEUES="slow, none") as worker:
+        assert worker.wait_for(lambda record: record.get("outcome"))["job"] == 2
+        assert worker.end(signal.SIGINT) == 0
+    assert sqlite_shell.store(lambda store: store.job(1)).state is JobState.READY
+
+
+def test_several_processes(sqlite_shell: Shell) -> None:
+    """Each is a worker; one that is killed is started again; SIGTERM ends them all."""
+    with working(sqlite_shell, "--processes", "2") as worker:
+        pids = [_started(worker) for _ in range(2)]
+        os.kill(pids[0], signal.SIGKILL)
+        worker.wait_for_message("was killed by SIGKILL; again in 0.5 s")
+        pids.append(_started(worker))
+        assert len(set(pids)) == 3
+        assert worker.end() == 0
+        worker.wait_for_message("stopped")
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_several_processes_that_cannot_start(sqlite_shell: Shell) -> None:
+    """What starting again would not mend ends them all, with the status of each."""
+    command = [sys.executable, "-m", "mutirao.cli", "worker", "shop:apq", "--processes", "2"]
+    ended = subprocess.run(
+        command, cwd=sqlite_shell.directory, capture_output=True, text=True, timeout=DEADLINE
+    )
+    assert ended.returncode == 2
+    said = [line for line in ended.stderr.splitlines() if line.startswith("mutirao: ")]
+    assert len(said) == 2
+    assert all("there is shop:app" in line for line in said)
+
+
+def test_settings_that_do_not_fit_together(sqlite_shell: Shell) -> None:
+    """They are refused before anything is started."""
+    said = sqlite_shell.refused(2, "worker", "shop:app", "--heartbeat", "5", "--expiry", "6")
+    assert "give at least twice the heartbeat" in said
+
+
+def test_the_command_is_installed() -> None:
+    """`mutirao` is on the path of the environment, and tells its version."""
+    command = os.path.join(os.path.dirname(sys.executable), "mutirao")
+    ended = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=DEADLINE)
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("mutirao, version ")
+
+
+def _started(worker: Worker) -> int:
+    """Wait until a worker has started, and return its process id, which is in its name."""
+    message = worker.wait_for_message(") started")["message"]
+    return int(message.partition(":")[2].partition(")")[0])
