@@ -1,6 +1,7 @@
 """What several commands share: the application's argument, types of values, running a store."""
 
 import asyncio
+import json
 import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -28,53 +29,48 @@ _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(_UNITS)}]?)")
 
 
-class Duration(click.ParamType[Any]):
-    """A length of time: 90, 90s, 15m, 2h, 7d or 1w."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> timedelta:
-        """Return the length of time that a text stands for."""
-        if isinstance(value, timedelta):
-            return value
-        found = _DURATION.fullmatch(value)
-        if found is None:
-            self.fail(f"{value!r} is no length of time; write 90, 90s, 15m, 2h, 7d or 1w")
-        return timedelta(seconds=float(found[1]) * _UNITS[found[2] or "s"])
+def duration(text: str) -> timedelta:
+    """Return the length of time that a text stands for: 90, 90s, 15m, 2h, 7d or 1w."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no length of time; write 90, 90s, 15m, 2h or 7d")
+    return timedelta(seconds=float(found[1]) * _UNITS[found[2] or "s"])
 
 
-class Moment(click.ParamType[Any]):
-    """A moment: 2026-11-21T13:44:28Z, or how long ago: 15m, 2h, 7d."""
-
-    name = "moment"
-
-    def __init__(self, ago: bool = True) -> None:
-        """With `ago`, a length of time stands for a moment in the past."""
-        self._ago = ago
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> datetime:
-        """Return the aware datetime that a text stands for."""
-        if isinstance(value, datetime):
-            return value
-        if self._ago and _DURATION.fullmatch(value):
-            return datetime.now(UTC) - Duration().convert(value, param, ctx)
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is no moment; write it as 2026-11-21T13:44:28Z")
-        if moment.tzinfo is None:
-            self.fail(f"{value!r} has no time zone; add Z for UTC, or an offset such as -03:00")
-        return moment
+def moment(text: str) -> datetime:
+    """Return the aware datetime that a text stands for: 2026-11-21T13:44:28Z."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no moment; write it as 2026-11-21T13:44:28Z"
+        ) from None
+    if found.tzinfo is None:
+        raise click.BadParameter(
+            f"{text!r} has no time zone; add Z for UTC, or an offset such as -03:00"
+        )
+    return found
 
 
-class Names(click.ParamType[Any]):
-    """Names, separated by commas."""
+def past(text: str) -> datetime:
+    """Return a moment, or the one so long ago: 15m, 2h, 7d."""
+    return datetime.now(UTC) - duration(text) if _DURATION.fullmatch(text) else moment(text)
 
-    name = "name,name"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
-        """Return the names in a text."""
-        return value if isinstance(value, tuple) else tuple(n.strip() for n in value.split(","))
+def names(text: str) -> tuple[str, ...]:
+    """Return the names in a text that are separated by commas."""
+    return tuple(name.strip() for name in text.split(","))
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Return the JSON object that a text stands for, such as {"order_id": 7}."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise click.BadParameter(f'{text!r} is no JSON object; name what is in it: {{"id": 7}}')
+    return found
 
 
 _FILTERS = (
@@ -83,8 +79,8 @@ _FILTERS = (
     option("--task", help="Jobs of this task."),
     option("--tag", help="Jobs with this tag."),
     option("--error-type", help="Jobs whose last error is of this class, such as ValueError."),
-    option("--before", type=Moment(), help="Enqueued before a moment, or so long ago (2h)."),
-    option("--after", type=Moment(), help="Enqueued since a moment, or so long ago (2h)."),
+    option("--before", type=past, help="Enqueued before a moment, or so long ago (2h)."),
+    option("--after", type=past, help="Enqueued since a moment, or so long ago (2h)."),
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mutirao.cli import logs
-from mutirao.cli.options import Names, option, target
+from mutirao.cli.options import names, option, target
 from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import AppCommand, load_app
 
@@ -17,7 +17,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @click.command(cls=AppCommand)
 @target
 @option(
-    "-q", "--queues", type=Names(), help="Queues to serve, such as mail,default; all if left out."
+    "-q", "--queues", type=names, help="Queues to serve, such as mail,default; all if left out."
 )
 @option("-c", "--concurrency", type=click.IntRange(min=1), default=20, help="Jobs at once.")
 @option("--processes", type=click.IntRange(min=1), default=1, help="Workers, each a process.")

@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +20,11 @@ from mutirao.sql.store import SqlStore
 from tests.support.history import History, make_history, opened
 
 T = TypeVar("T")
+
+# click 8.1 mixes the two streams unless it is told not to; later it cannot be told.
+APART: dict[str, Any] = (
+    {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}
+)
 
 SHOP = '''
 from mutirao import Mutirao
@@ -48,7 +54,7 @@ class Shell:
 
     def run(self, *args: object, env: dict[str, str] | None = None, **options: Any) -> Result:
         """Run a command; any exception but an exit is the test's failure."""
-        runner = CliRunner(env={"COLUMNS": "200", **(env or {})})
+        runner = CliRunner(env={"COLUMNS": "200", **(env or {})}, **APART)
         return runner.invoke(main, [str(arg) for arg in args], catch_exceptions=False, **options)
 
     def ok(self, *args: object, **options: Any) -> str:
