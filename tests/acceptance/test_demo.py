@@ -1,0 +1,95 @@
+"""The demonstration is the first thing that people run: it has to keep its promise everywhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support.postgresql import PostgresServer
+
+DEMO = Path(__file__).parents[2] / "examples" / "shop" / "demo.py"
+
+
+def run_demo(*arguments: str) -> str:
+    """Run the demonstration; return what it printed, after its exit status was found to be 0."""
+    done = subprocess.run(
+        [sys.executable, DEMO, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def figure(output: str, row: str) -> int:
+    """Return the number in a row of the table at the end."""
+    found = re.search(rf"{row}[^\d\n]*(\d+)", output)
+    assert found, f"{row!r} is not in:\n{output}"
+    return int(found[1])
+
+
+def check(output: str) -> None:
+    """Hold the table against what the shop does: 500 orders, every tenth one is rolled back."""
+    assert "Every committed order has exactly one receipt" in output
+    assert "is killed with SIGKILL" in output
+    assert figure(output, "Orders committed") == 450
+    assert figure(output, "Orders rolled back") == 50
+    assert figure(output, "Receipts") == 449
+    assert figure(output, "whose job died") == 1
+    assert figure(output, "failed and were retried") > 50
+    assert figure(output, "lost with the killed worker") > 0
+
+
+def test_on_sqlite() -> None:
+    """Without an argument it works in a file of its own."""
+    check(run_demo())
+
+
+def test_on_postgresql(postgres: PostgresServer, postgresql_url: str) -> None:
+    """On a server it works in a schema of its own, and nothing of it is left."""
+    check(run_demo(postgresql_url))
+    with psycopg.connect(postgresql_url.replace("+psycopg", "")) as connection:
+        schemas = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'mutirao%'"
+        tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+        assert connection.execute(schemas).fetchall() == []
+        assert connection.execute(tables).fetchall() == []
+
+
+@pytest.mark.parametrize("url", ["foo", "postgresql+psycopg://nobody@127.0.0.1:1/nothing"])
+def test_a_wrong_database_is_refused(url: str) -> None:
+    """A word that is no URL and a server that is not there end it at once, without a traceback."""
+    done = subprocess.run(
+        [sys.executable, DEMO, url], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "Give the URL of a server" in done.stderr or "cannot be made" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flaw", "told"),
+    [
+        ({"receipts": [1, 1]}, "1 orders with more than one receipt: [1]"),
+        ({"receipts": [1, 5]}, "1 orders that were rolled back and have a receipt: [5]"),
+        ({"receipts": []}, "1 orders with neither a receipt nor a dead job: [1]"),
+        ({"receipts": [1, 2]}, "1 orders with both a receipt and a dead job: [2]"),
+        ({"complaints": []}, "1 dead jobs whose handler did not run exactly once: [2]"),
+        ({"complaints": [2, 2]}, "1 dead jobs whose handler did not run exactly once: [2]"),
+        ({"jobs": {"ready": 1}}, "1 jobs that did not finish: [0]"),
+    ],
+)
+def test_a_broken_promise_is_told(
+    monkeypatch: pytest.MonkeyPatch, flaw: dict[str, Any], told: str
+) -> None:
+    """The verdict sees every way in which the promise can be broken."""
+    monkeypatch.syspath_prepend(DEMO.parent)
+    from tally import Tally
+
+    kept = Tally(orders={1, 2}, receipts=[1], dead={2}, complaints=[2], jobs={}, attempts={})
+    assert kept.broken() == []
+    assert replace(kept, **flaw).broken() == [told]
