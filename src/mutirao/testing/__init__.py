@@ -1,4 +1,12 @@
-"""What applications and third-party backends test with.
+"""What applications test their jobs with.
 
-`memory` holds a store without a database, `conformance` the suites every backend passes.
+`capture` keeps enqueued jobs in memory and asserts about them, `inline` runs them at once, `drain`
+and `adrain` run what is due in a real database. `mutirao.testing.fixtures` has pytest fixtures,
+`mutirao.testing.conformance` the suites that third-party backends pass.
 """
+
+from mutirao.testing.capturing import Captured, capture, inline
+from mutirao.testing.draining import adrain, drain
+from mutirao.testing.memory import MemoryStore
+
+__all__ = ["Captured", "MemoryStore", "adrain", "capture", "drain", "inline"]

@@ -34,12 +34,17 @@ def claim(
         return []
     claims: list[Claim] = []
     for lane in lanes:
-        for job in _due(tables, lane, without, now)[: limit - len(claims)]:
-            job.run += 1
-            job.attempt += 1
-            job.worker, job.claimed_at = worker, now
-            claims.append(_claim_of(tables.asked[job.id], job))
+        due = _due(tables, lane, without, now)[: limit - len(claims)]
+        claims += [take(tables, job, worker, now) for job in due]
     return claims
+
+
+def take(tables: Tables, job: Live, worker: int, now: datetime) -> Claim:
+    """Give a waiting job to a worker."""
+    job.run += 1
+    job.attempt += 1
+    job.worker, job.claimed_at = worker, now
+    return _claim_of(tables.asked[job.id], job)
 
 
 def _due(tables: Tables, lane: Lane, without: Collection[str], now: datetime) -> list[Live]:

@@ -199,6 +199,10 @@ class MemoryStore:
 
     async def jobs(self, which: JobFilter) -> list[JobRecord]:
         """List jobs, newest first."""
+        return self.listing(which)
+
+    def listing(self, which: JobFilter) -> list[JobRecord]:
+        """As `jobs`, for callers without an event loop."""
         with self._lock:
             return people.jobs(self._tables, which, self._clock())
 
@@ -241,6 +245,9 @@ class MemoryStore:
         for job, new in born:
             self._tables.write(new, now, job)
 
+    def _let_children_in(self, born: Born, now: datetime) -> None:
+        self._write(born, now)
+
 
 class _Completion:
     """The good end of a MemoryTransaction, on behalf of the store."""
@@ -272,7 +279,7 @@ class _Completion:
             self.require()
             now = store._clock()
             claiming.settle(store._tables, [done], now)
-            store._write(self._kept_back, now)
+            store._let_children_in(self._kept_back, now)
         self._attempt.mark_settled()
 
 

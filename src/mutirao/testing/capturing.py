@@ -1,0 +1,145 @@
+"""What a test holds while an application's jobs do not go to its database."""
+
+import inspect
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, overload
+
+import msgspec
+
+from mutirao.app import Mutirao
+from mutirao.arguments import to_json
+from mutirao.ports import Store
+from mutirao.records import JobFilter, JobRecord
+from mutirao.task import Task
+from mutirao.testing.inlining import InlineStore
+from mutirao.testing.memory import MemoryStore
+from mutirao.testing.memory.transaction import SessionFactory
+
+
+class Captured(Sequence[JobRecord]):
+    """The jobs enqueued since, oldest first, each as it stands now."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> JobRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[JobRecord]: ...
+    def __getitem__(self, index: int | slice) -> JobRecord | list[JobRecord]:
+        return self._all()[index]
+
+    def of(self, task: Task[..., Any], /, **arguments: Any) -> list[JobRecord]:
+        """Return the jobs of a task, oldest first: those with these arguments, if any are given.
+
+        Arguments are compared as the handler would get them, defaults included.
+
+        Raises:
+            TypeError: the task has no parameter of that name.
+        """
+        _check_names(task, arguments)
+        jobs = [job for job in self._all() if job.task == task.name]
+        return [job for job in jobs if _has(_received(task, job), arguments)]
+
+    def assert_enqueued(self, task: Task[..., Any], /, **arguments: Any) -> JobRecord:
+        """Return the first job of a task with these arguments.
+
+        Raises:
+            AssertionError: there is none; the message lists what there is.
+        """
+        found = self.of(task, **arguments)
+        if not found:
+            raise AssertionError(f"{_call(task.name, arguments)} was not enqueued; {self._list()}")
+        return found[0]
+
+    def assert_not_enqueued(self, task: Task[..., Any], /, **arguments: Any) -> None:
+        """Raise AssertionError if there is a job of a task with these arguments."""
+        if self.of(task, **arguments):
+            raise AssertionError(f"{_call(task.name, arguments)} was enqueued; {self._list()}")
+
+    def _all(self) -> list[JobRecord]:
+        return self.store.listing(JobFilter(limit=None))[::-1]
+
+    def _list(self) -> str:
+        calls = [_call(job.task, job.args) for job in self._all()]
+        return "\n  ".join(["these were:", *calls]) if calls else "nothing was."
+
+
+@contextmanager
+def capture(app: Mutirao, *, session_factory: SessionFactory | None = None) -> Iterator[Captured]:
+    """Keep an application's jobs in memory instead of writing them to its database.
+
+    Whatever `conn` they are enqueued with, they are there at once, not when that commits. Nothing
+    runs them, but for `drain`. Everything that uses `app` meanwhile, in any thread, is captured.
+
+    Parameters:
+        app: the application.
+        session_factory: what `job.transaction()` gives when they are drained; see MemoryStore.
+    """
+    store = MemoryStore(accept_any_connection=True, session_factory=session_factory)
+    with _instead(app, store):
+        yield Captured(store)
+
+
+@contextmanager
+def inline(app: Mutirao, *, session_factory: SessionFactory | None = None) -> Iterator[Captured]:
+    """Run an application's jobs the moment they are enqueued, wherever that happens.
+
+    `enqueue` returns when the handler has, and raises what the handler raised, `Retry` and `Snooze`
+    included: there are no retries. Delays are not waited for, nor the commit of a `conn`. A plain
+    function runs in the caller's thread (with `aenqueue`: in another one), a coroutine in the
+    caller's event loop or, with `enqueue`, in one of its own. No database is used.
+
+    Parameters:
+        app: the application.
+        session_factory: what `job.transaction()` gives; see MemoryStore.
+    """
+    store = InlineStore(app.tasks, app._around_attempt, session_factory)
+    with _instead(app, store):
+        yield Captured(store)
+
+
+@contextmanager
+def _instead(app: Mutirao, store: Store) -> Iterator[None]:
+    own, app.store = app.store, store
+    try:
+        yield
+    finally:
+        app.store = own
+
+
+def _check_names(task: Task[..., Any], arguments: dict[str, Any]) -> None:
+    parameters = inspect.signature(task.function).parameters
+    unknown = sorted(arguments.keys() - parameters.keys())
+    if unknown:
+        raise TypeError(
+            f"task {task.name!r} has no parameter {unknown[0]!r}; it has {', '.join(parameters)}"
+        )
+
+
+def _received(task: Task[..., Any], job: JobRecord) -> dict[str, Any]:
+    args, kwargs = task.signature.decode(json.dumps(job.args))
+    before = (None,) if task.signature.wants_job else ()
+    return inspect.signature(task.function).bind(*before, *args, **kwargs).arguments
+
+
+def _has(received: dict[str, Any], arguments: dict[str, Any]) -> bool:
+    return all(_same(received.get(name), value) for name, value in arguments.items())
+
+
+def _same(received: Any, expected: Any) -> bool:
+    """Compare as values, or as JSON where a handler's annotation leaves it at that."""
+    return bool(received == expected) or _plain(received) == _plain(expected)
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.json.decode(to_json(value))
+
+
+def _call(task: str, arguments: dict[str, Any]) -> str:
+    return f"{task}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"

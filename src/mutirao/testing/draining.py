@@ -1,0 +1,146 @@
+"""Running what is due, here and now, until nothing is left: a worker without loops of its own."""
+
+import asyncio
+import os
+import socket
+from collections import Counter
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any
+
+from mutirao.app import Mutirao
+from mutirao.engine.completer import Completer
+from mutirao.engine.dispatcher import Dispatcher
+from mutirao.engine.executor import Executor
+from mutirao.engine.processes import Processes
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.threads import Threads
+from mutirao.errors import WrongState
+from mutirao.job import Claim, NewWorker, OutcomeKind
+from mutirao.ports import Store
+
+EXPIRY = 3_600.0  # seconds: there is no heartbeat
+WHENEVER = datetime(9000, 1, 1, tzinfo=UTC)
+LIMIT = 10_000
+
+
+async def adrain(
+    app: Mutirao,
+    *,
+    with_scheduled: bool = False,
+    queues: Collection[str] | None = None,
+    concurrency: int = 1,
+    limit: int = LIMIT,
+) -> Counter[OutcomeKind]:
+    """Run all due jobs of an application, and those they enqueue, until none is left.
+
+    Everything is as in a worker: threads, timeouts, middleware, retries, history. Errors are
+    outcomes; look at the counts. Jobs of tasks that `app` does not have are left alone.
+
+    Parameters:
+        app: the application, with its own store or inside `capture`.
+        with_scheduled: run jobs that are not due yet as well, retries included.
+        queues: only these; None means all.
+        concurrency: handlers running at once; with 1, jobs run in the order of their lanes.
+        limit: the most attempts in all.
+
+    Returns:
+        How many attempts ended with each outcome.
+
+    Raises:
+        SchemaError: the tables do not fit the code.
+        WrongState: `limit` was reached and there are jobs left.
+    """
+    store = app.store.twin(concurrency + 1)
+    try:
+        await store.check()
+        worker = await store.register(_identity(concurrency), expiry=EXPIRY)
+        try:
+            bench = _Bench(app, store, worker, concurrency)
+            return await bench.drain(WHENEVER if with_scheduled else None, queues, limit)
+        finally:
+            await store.retire(worker)
+    finally:
+        await store.close()
+
+
+def drain(app: Mutirao, **options: Any) -> Counter[OutcomeKind]:
+    """As `adrain`, with the same options, for tests that are not coroutines."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(adrain(app, **options))
+    raise WrongState("drain(app) was called in a running event loop; use `await adrain(app)`.")
+
+
+class _Bench:
+    def __init__(self, app: Mutirao, store: Store, worker: int, concurrency: int) -> None:
+        self._app, self._store, self._worker = app, store, worker
+        self._settings = WorkerSettings(concurrency=concurrency, prefetch=0.0, linger=0.0)
+        self._processes = Processes(Threads())
+        self._counts: Counter[OutcomeKind] = Counter()
+
+    async def drain(
+        self, moment: datetime | None, queues: Collection[str] | None, limit: int
+    ) -> Counter[OutcomeKind]:
+        try:
+            while claims := await self._claim(moment, queues):
+                if self._counts.total() + len(claims) > limit:
+                    await self._store.release([(claim.id, claim.run) for claim in claims])
+                    raise WrongState(
+                        f"{limit} attempts were made and there are still jobs, such as one of"
+                        f" {claims[0].task!r}. Does one snooze or enqueue itself for ever?"
+                        " Otherwise give drain a higher limit."
+                    )
+                await self._run(claims)
+            return self._counts
+        finally:
+            self._processes.close()
+
+    async def _claim(self, moment: datetime | None, queues: Collection[str] | None) -> list[Claim]:
+        heads = await self._store.lanes(queues, now=moment)
+        lanes = [head.lane for head in heads if head.due_in <= 0]
+        if not lanes:
+            return []
+        strange = await self._store.unserved_tasks(self._app.tasks)
+        return await self._store.claim(
+            self._worker, lanes, self._settings.concurrency, without=strange, now=moment
+        )
+
+    async def _run(self, claims: list[Claim]) -> None:
+        threads = Threads()  # new ones each time: a stuck one must not take up a later slot
+        store, worker = self._store, self._worker
+        executor = Executor(self._app.tasks, self._app._around_attempt, threads, self._processes)
+        completer = Completer(
+            store, lambda: worker, len(claims), 0.0, lambda claim, after: None, lambda: None
+        )
+        dispatcher = Dispatcher(
+            self._settings,
+            executor,
+            completer,
+            threads,
+            lambda job, running, session: store.transaction(job, running, session=session),
+        )
+        dispatcher.feed(claims)
+        await dispatcher.idle()
+        completer.close()
+        await completer.run()
+        threads.close()
+        for claim in claims:
+            self._counts[await self._outcome(claim)] += 1
+
+    async def _outcome(self, claim: Claim) -> OutcomeKind:
+        record = await self._store.job(claim.id)
+        return next(each.outcome for each in record.attempts if each.run == claim.run)
+
+
+def _identity(concurrency: int) -> NewWorker:
+    host, pid = socket.gethostname(), os.getpid()
+    return NewWorker(
+        name=f"drain:{host}:{pid}",
+        host=host,
+        pid=pid,
+        queues=None,
+        concurrency=concurrency,
+        version="",
+    )
