@@ -52,10 +52,8 @@ class PostgreSQL(Dialect):
         values["queues"], values["priorities"], values["run_ats"], values["ids"] = (
             list(column) for column in zip(*lanes, strict=True)
         )
-        statement = statements.CLAIM
-        if without:
-            statement, values["without"] = statements.CLAIM_WITHOUT, list(without)
-        rows = conn.execute(statement, values).all()
+        values["without"] = list(without) or None
+        rows = conn.execute(statements.CLAIM, values).all()
         return in_lane_order([Claim._make(row) for row in rows], lanes)
 
     def finish(
