@@ -7,6 +7,7 @@ Structs); pydantic models convert themselves. A parameter without annotation get
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from inspect import Parameter
 from typing import Any, get_type_hints
@@ -49,6 +50,12 @@ class Signature:
         Raises:
             InvalidArguments: they do not fit the signature or its types, or are not JSON.
         """
+        if not args and not self._needs_spreading:
+            # By name, as most calls are: decoding alone finds what is missing or too much.
+            with suppress(msgspec.MsgspecError, TypeError, ValueError, OverflowError):
+                payload = _ENCODER.encode(kwargs)
+                self._decoder.decode(payload)
+                return payload.decode()
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as mismatch:

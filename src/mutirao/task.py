@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from mutirao.arguments import Signature
@@ -99,15 +100,19 @@ class Task(Generic[P, R]):
         Raises:
             InvalidJob: an argument or option does not fit; nothing was written.
         """
-        return self.using().enqueue(*args, **kwargs)
+        return self._plain.enqueue(*args, **kwargs)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
         """As `enqueue`, from a coroutine."""
-        return await self.using().aenqueue(*args, **kwargs)
+        return await self._plain.aenqueue(*args, **kwargs)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Return the call as a value, for `app.enqueue_many`."""
-        return self.using().job(*args, **kwargs)
+        return self._plain.job(*args, **kwargs)
+
+    @cached_property
+    def _plain(self) -> "Call[P]":
+        return self.using()
 
     def using(
         self,
@@ -202,4 +207,4 @@ class Call(Generic[P]):
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Return the call as a value, for `app.enqueue_many`."""
-        return replace(self.template, args=self.signature.encode(args, kwargs))
+        return self.template.with_args(self.signature.encode(args, kwargs))

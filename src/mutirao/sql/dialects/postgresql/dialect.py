@@ -1,13 +1,13 @@
 """PostgreSQL as a `Dialect`: binds the values of the hot statements and reads their rows."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Insert, Interval, Table, func, literal
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 
-from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, Settlement
+from mutirao.job import SUCCEEDED, UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, Settlement
 from mutirao.sql.dialects.base import Dialect, by_id, in_lane_order
 from mutirao.sql.dialects.postgresql import statements
 
@@ -83,7 +83,10 @@ class PostgreSQL(Dialect):
     def release(self, conn: Connection, jobs: Sequence[tuple[int, int]]) -> set[int]:
         """Give back jobs that were never started."""
         ordered = sorted(jobs)
-        values = {"ids": [id for id, _ in ordered], "runs": [run for _, run in ordered]}
+        values = {
+            "ids": _array(id for id, _ in ordered),
+            "runs": _array(run for _, run in ordered),
+        }
         return _ids(conn, statements.RELEASE, values)
 
     def rescue(self, conn: Connection, now: datetime | None) -> list[tuple[int, int]]:
@@ -103,15 +106,21 @@ class PostgreSQL(Dialect):
 
 def _columns(settlements: Sequence[Settlement]) -> dict[str, Any]:
     outcomes = [s.outcome for s in settlements]
+    plain = all(outcome is SUCCEEDED for outcome in outcomes)
     return {
-        "ids": [s.id for s in settlements],
-        "runs": [s.run for s in settlements],
-        "outcomes": [str(o.kind) for o in outcomes],
-        "started": [s.started_ago for s in settlements],
-        "finished": [s.finished_ago for s in settlements],
-        "error_types": [o.error_type for o in outcomes],
-        "errors": [o.error for o in outcomes],
+        "ids": _array(s.id for s in settlements),
+        "runs": _array(s.run for s in settlements),
+        "started": _array(s.started_ago for s in settlements),
+        "finished": _array(s.finished_ago for s in settlements),
+        "outcomes": None if plain else [str(o.kind) for o in outcomes],
+        "error_types": None if plain else [o.error_type for o in outcomes],
+        "errors": None if plain else [o.error for o in outcomes],
     }
+
+
+def _array(numbers: Iterable[float]) -> str:
+    """Return numbers as the text of an SQL array."""
+    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _ids(conn: Connection, statement: Any, values: Mapping[str, Any]) -> set[int]:

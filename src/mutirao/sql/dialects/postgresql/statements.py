@@ -26,7 +26,8 @@ WHERE CAST(:queues AS text[]) IS NULL OR queue = ANY(CAST(:queues AS text[]))
 ORDER BY priority, queue
 """)  # noqa: S608
 
-# The functions are in the migrations, with the reason why they are functions.
+# The functions are in the migrations, with the reason why they are functions. Arrays of numbers
+# travel as text: joining them costs a tenth of what the drivers take to dump a list.
 CLAIM = text("""
 SELECT * FROM mutirao_claim(
     :worker, CAST(:queues AS text[]), CAST(:priorities AS smallint[]),
@@ -36,9 +37,10 @@ SELECT * FROM mutirao_claim(
 """)
 
 _ENDED = """
-    CAST(:ids AS bigint[]), CAST(:runs AS integer[]), CAST(:outcomes AS text[]),
-    CAST(:started AS double precision[]), CAST(:finished AS double precision[]),
-    CAST(:error_types AS text[]), CAST(:errors AS text[])
+    CAST(CAST(:ids AS text) AS bigint[]), CAST(CAST(:runs AS text) AS integer[]),
+    CAST(:outcomes AS text[]), CAST(CAST(:started AS text) AS double precision[]),
+    CAST(CAST(:finished AS text) AS double precision[]), CAST(:error_types AS text[]),
+    CAST(:errors AS text[])
 """
 FINISH = text(f"SELECT mutirao_finish({_ENDED}, CAST(:now AS timestamptz))")
 
@@ -49,7 +51,9 @@ SELECT mutirao_resume(
 )
 """)
 
-RELEASE = text("SELECT mutirao_release(CAST(:ids AS bigint[]), CAST(:runs AS integer[]))")
+RELEASE = text("""
+SELECT mutirao_release(CAST(CAST(:ids AS text) AS bigint[]), CAST(CAST(:runs AS text) AS integer[]))
+""")
 
 # The new run fences the vanished worker off, should it only have been slow. A worker that was
 # suspended may claim once more before it hears that it is gone: hence the workers without a row.

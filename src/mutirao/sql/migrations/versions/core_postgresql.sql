@@ -187,7 +187,8 @@ $$
 --;
 -- Joined on id and run. A condition on `worker` would let the planner read the running index once
 -- for each id, which is quadratic in the batch; `claimed_at`, in no index, tells that the job is
--- still held: a run that was given back may not settle any more.
+-- still held: a run that was given back may not settle any more. Where all succeeded, which is the
+-- rule, the arrays of outcomes and errors are NULL and do not travel.
 CREATE FUNCTION mutirao_finish(
     _ids bigint[], _runs integer[], _outcomes text[], _started double precision[],
     _finished double precision[], _error_types text[], _errors text[], _now timestamptz
@@ -208,7 +209,7 @@ BEGIN
     )
     INSERT INTO mutirao_attempt
         (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
-    SELECT id, run, attempt, worker, outcome, moment - started * interval '1 second',
+    SELECT id, run, attempt, worker, coalesce(outcome, 'succeeded'), moment - started * interval '1 second',
            moment - finished * interval '1 second', error_type, error
     FROM done RETURNING job;
 END
