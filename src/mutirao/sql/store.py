@@ -212,7 +212,9 @@ class SqlStore:
         settled = self._dialect.finish(conn, done, now) if done else set[int]()
         if waiting:
             settled |= self._dialect.resume(conn, worker, waiting, now)
-        follow_ups = [s.follow_up for s in (*done, *waiting) if s.follow_up and s.id in settled]
+        # Of two runs of one job in a batch the later one is current, the earlier one stale.
+        latest = {s.id: s for s in sorted((*done, *waiting), key=lambda s: s.run)}
+        follow_ups = [s.follow_up for s in latest.values() if s.follow_up and s.id in settled]
         if follow_ups:
             self._intake.enqueue(follow_ups, conn)
         return settled
