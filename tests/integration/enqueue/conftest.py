@@ -2,68 +2,82 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
-import psycopg
 import pytest
 
-import mutirao.sql.dialects.postgresql.intake as on_postgresql
-import mutirao.sql.dialects.sqlite.intake as on_sqlite
+import mutirao.sql.dialects.postgresql.intake as postgresql_intake
+import mutirao.sql.dialects.sqlite.intake as sqlite_intake
 from tests.integration.enqueue.holders import Holder
 from tests.integration.enqueue.kit import AT_ONCE, CHUNK, Observer
 from tests.support.postgresql import PostgresServer
 
 
 @pytest.fixture(scope="module")
-def shared_postgresql_url(postgres: PostgresServer, migrated_template: str) -> Iterator[str]:
-    """The URL of one migrated database for all tests of a module: a copy for each is slow."""
-    with postgres.database(migrated_template) as name:
-        yield postgres.url(name)
+def shop_server(postgres: PostgresServer, migrated_template: str) -> Iterator[Observer]:
+    """One PostgreSQL database for all tests of a module: a new one for each is slow."""
+    with postgres.database(migrated_template) as name, Observer(postgres.url(name)) as watching:
+        watching.open_shop()
+        yield watching
 
 
 @pytest.fixture(scope="module")
-def shared_empty_postgresql_url(postgres: PostgresServer) -> Iterator[str]:
-    """The URL of an empty database that nobody writes to."""
+def shop_file(migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite file with the program's own table, to be copied."""
+    path = Path(shutil.copy(migrated_file, tmp_path_factory.mktemp("shop") / "shop.db"))
+    with Observer(f"sqlite:///{path}") as watching:
+        watching.open_shop()
+    return path
+
+
+@pytest.fixture
+def on_postgresql(shop_server: Observer) -> Observer:
+    """The shop on PostgreSQL, empty."""
+    shop_server.clear()
+    return shop_server
+
+
+@pytest.fixture
+def on_sqlite(shop_file: Path, tmp_path: Path) -> Iterator[Observer]:
+    """The shop on SQLite, empty."""
+    with Observer(f"sqlite:///{shutil.copy(shop_file, tmp_path / 'shop.db')}") as watching:
+        yield watching
+
+
+@pytest.fixture
+def observer(request: pytest.FixtureRequest, kind: type[Holder]) -> Observer:
+    """Another program on the database of `holder`, which sees what is committed."""
+    watching = request.getfixturevalue(f"on_{kind.backend}")
+    assert isinstance(watching, Observer)
+    return watching
+
+
+@pytest.fixture
+async def holder(observer: Observer, kind: type[Holder]) -> AsyncIterator[Holder]:
+    """A program that holds a connection of some kind."""
+    async with kind(observer.url) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def empty_server_url(postgres: PostgresServer) -> Iterator[str]:
+    """The URL of an empty PostgreSQL database that nobody writes to."""
     with postgres.database() as name:
         yield postgres.url(name)
 
 
 @pytest.fixture
-def url(request: pytest.FixtureRequest, kind: type[Holder]) -> str:
-    """The URL of a migrated database, empty of jobs, that suits the kind of holder."""
-    if kind.backend == "sqlite":
-        return str(request.getfixturevalue("migrated_sqlite_url"))
-    shared = str(request.getfixturevalue("shared_postgresql_url"))
-    with psycopg.connect(shared.replace("+psycopg", ""), autocommit=True) as conn:
-        conn.execute("TRUNCATE mutirao_job, mutirao_live, mutirao_worker")
-        conn.execute("DROP TABLE IF EXISTS shop_order")
-    return shared
-
-
-@pytest.fixture
 def empty_url(request: pytest.FixtureRequest, kind: type[Holder]) -> str:
     """The URL of a database without Mutirão's tables, that suits the kind of holder."""
-    name = "sqlite_url" if kind.backend == "sqlite" else "shared_empty_postgresql_url"
+    name = "sqlite_url" if kind.backend == "sqlite" else "empty_server_url"
     return str(request.getfixturevalue(name))
-
-
-@pytest.fixture
-async def holder(url: str, kind: type[Holder]) -> AsyncIterator[Holder]:
-    """A program that holds a connection of some kind."""
-    async with kind(url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def observer(url: str) -> Iterator[Observer]:
-    """Another program on the database of `holder`, which sees what is committed."""
-    with Observer(url) as watching:
-        yield watching
 
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a hundred jobs go the way of a hundred thousand."""
-    for module in (on_postgresql, on_sqlite):
+    for module in (postgresql_intake, sqlite_intake):
         monkeypatch.setattr(module, "CHUNK", CHUNK)
-    monkeypatch.setattr(on_postgresql, "AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(postgresql_intake, "AT_ONCE", AT_ONCE)

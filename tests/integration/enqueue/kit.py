@@ -45,15 +45,24 @@ class Observer:
     """A program of its own on the database at `url`, never in a transaction for long."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self._engine = create_engine(url, isolation_level="AUTOCOMMIT")
-        with self._engine.connect() as conn:
-            conn.execute(text("CREATE TABLE shop_order (id integer PRIMARY KEY)"))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._engine.dispose()
+
+    def open_shop(self) -> None:
+        """Create the program's own table."""
+        with self._engine.connect() as conn:
+            conn.execute(text("CREATE TABLE shop_order (id integer PRIMARY KEY)"))
+
+    def clear(self) -> None:
+        """Forget everything that an earlier test has written on PostgreSQL."""
+        with self._engine.connect() as conn:
+            conn.execute(text("TRUNCATE mutirao_job, mutirao_live, mutirao_worker, shop_order"))
 
     def jobs(self) -> list[Row[Any]]:
         """Return all jobs by id, with `live` (a copy of the id) and `due` of the live table."""
