@@ -7,17 +7,20 @@ runs. How jobs are seen afterwards is in `records`.
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar, overload
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
     from sqlalchemy.orm import Session
 
-    from mutirao.ports import Transaction
+
+Sync = TypeVar("Sync", covariant=True)
+Async = TypeVar("Async", covariant=True)
 
 DEFAULT_QUEUE = "default"
 MAX_QUEUE_NAME = 100
@@ -132,6 +135,12 @@ class Claim(NamedTuple):
     redrive_of: int | None
     on_dead_of: int | None
     cancel: bool = False  # somebody asked to cancel it while an earlier run held it
+
+
+class Transaction(
+    AbstractContextManager[Sync, None], AbstractAsyncContextManager[Async, None], Protocol
+):
+    """What `job.transaction()` gives: to be entered with `with` or `async with`, once."""
 
 
 class Job:

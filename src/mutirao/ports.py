@@ -6,9 +6,8 @@ which is what production uses; tests pass an aware datetime. All lengths of time
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from mutirao.job import (
     Beat,
@@ -20,18 +19,10 @@ from mutirao.job import (
     NewWorker,
     OutcomeKind,
     Settlement,
+    Transaction,
     Wake,
 )
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
-
-Sync = TypeVar("Sync", covariant=True)
-Async = TypeVar("Async", covariant=True)
-
-
-class Transaction(
-    AbstractContextManager[Sync, None], AbstractAsyncContextManager[Async, None], Protocol
-):
-    """What `job.transaction()` gives: to be entered with `with` or `async with`, once."""
 
 
 class Intake(Protocol):

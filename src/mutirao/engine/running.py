@@ -5,8 +5,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from mutirao.job import Claim, Job, Outcome
-from mutirao.ports import Transaction
+from mutirao.job import Claim, Job, Outcome, Transaction
 
 Begin = Callable[[Job, "Running", bool], Transaction[Any, Any]]
 

@@ -24,9 +24,9 @@ from mutirao.engine.running import Running
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.errors import ConfigurationError, StoreUnavailable
-from mutirao.job import Beat, Job, NewWorker
+from mutirao.job import Beat, Job, NewWorker, Transaction
 from mutirao.middleware import AttemptMiddleware
-from mutirao.ports import Notifier, Store, Transaction
+from mutirao.ports import Notifier, Store
 from mutirao.task import Task
 
 log = logging.getLogger("mutirao")

@@ -20,8 +20,9 @@ from mutirao.job import (
     NewWorker,
     OutcomeKind,
     Settlement,
+    Transaction,
 )
-from mutirao.ports import Attempt, Transaction
+from mutirao.ports import Attempt
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.sql import commands, migrations, records, workers
 from mutirao.sql.dialects import dialect_named

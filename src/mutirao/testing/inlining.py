@@ -11,9 +11,8 @@ from typing import Any
 
 from mutirao.engine import outcomes
 from mutirao.engine.running import Running
-from mutirao.job import SUCCEEDED, Claim, Job, NewJob, Outcome, Settlement
+from mutirao.job import SUCCEEDED, Claim, Job, NewJob, Outcome, Settlement, Transaction
 from mutirao.middleware import AttemptMiddleware, around_attempt
-from mutirao.ports import Transaction
 from mutirao.task import Task
 from mutirao.testing.memory import MemoryStore
 from mutirao.testing.memory.claiming import settle, take
@@ -93,21 +92,20 @@ class InlineStore(MemoryStore):
         limit = claim.max_attempts or task.options.retry.max_attempts
         running = Running(claim, self._begin)
         job = Job(claim, limit, claim.timeout or task.options.timeout, running.begin)
-        errors: list[Exception] = []
+        errors: list[BaseException] = []
+
+        def judge(error: BaseException) -> Outcome:
+            errors.append(error)
+            return outcomes.of_error(error, limit, limit, task.options.retry)
 
         async def perform() -> Outcome:
             try:
                 await _perform(task, job, claim, call)
             except Exception as error:  # noqa: BLE001 (raised below, when middleware has seen it)
-                errors.append(error)
-                return outcomes.of_error(error, limit, limit, task.options.retry)
+                return judge(error)
             return SUCCEEDED
 
-        try:
-            outcome = await around_attempt(self._middleware, job, perform)
-        except Exception as error:
-            self._settle(running, outcomes.of_error(error, limit, limit, task.options.retry))
-            raise
+        outcome = await around_attempt(self._middleware, job, perform, judge)
         self._settle(running, outcome)
         if errors:
             raise errors[0]

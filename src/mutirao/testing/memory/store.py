@@ -18,8 +18,9 @@ from mutirao.job import (
     NewWorker,
     OutcomeKind,
     Settlement,
+    Transaction,
 )
-from mutirao.ports import Attempt, Transaction
+from mutirao.ports import Attempt
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.testing.memory import claiming, housekeeping, people
 from mutirao.testing.memory.tables import Tables, arguments_of
