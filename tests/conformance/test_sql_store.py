@@ -13,6 +13,7 @@ from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance import StoreContract
 from mutirao.testing.conformance.kit import (
     NOW,
+    at,
     deadline,
     due,
     ids_of,
@@ -20,6 +21,7 @@ from mutirao.testing.conformance.kit import (
     join,
     lane,
     put,
+    take,
     take_one,
 )
 from mutirao.testing.conformance.transactions import Watched
@@ -74,6 +76,35 @@ class TestPsycopg(StoreContract):
                 claims = await store.claim(worker, [lane()], 9, now=NOW)
         assert ids_of(claims) == ids[3:]
         assert ids_of(await store.claim(worker, [lane()], 9, now=NOW)) == ids[:3]
+
+    async def test_a_rescue_waits_for_nobody(
+        self, store: Store, postgres: PostgresServer, shared_database: str
+    ) -> None:
+        """A machine paused inside a transaction keeps its locks, and holds no other jobs up.
+
+        What it locked is rescued once its connection is gone: by then its worker has no row.
+        """
+        ids = await put(store, *(due() for _ in range(5)))
+        await take(store, await join(store))
+        with postgres.connect(shared_database) as paused, paused.transaction(force_rollback=True):
+            paused.execute("DELETE FROM mutirao_live WHERE id = ANY(%s)", [ids[:2]])
+            async with deadline():
+                assert await store.rescue(now=at(120)) == [(id, 2) for id in ids[2:]]
+            assert await store.workers() == []
+        assert await store.rescue(now=at(121)) == [(id, 2) for id in ids[:2]]
+
+    async def test_a_rescue_does_not_wait_for_a_heartbeat(
+        self, store: Store, postgres: PostgresServer, shared_database: str
+    ) -> None:
+        """A worker whose row is locked is beating at this moment, or paused in the middle of it."""
+        beating, gone = await join(store), await join(store)
+        [id] = await put(store, due())
+        await take(store, gone)
+        with postgres.connect(shared_database) as paused, paused.transaction():
+            paused.execute("UPDATE mutirao_worker SET stuck = 0 WHERE id = %s", [beating])
+            async with deadline():
+                assert await store.rescue(now=at(120)) == [(id, 2)]
+        assert ids_of(await store.workers()) == [beating]
 
 
 class TestAsyncpg(StoreContract):

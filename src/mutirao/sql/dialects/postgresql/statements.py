@@ -57,9 +57,13 @@ SELECT mutirao_release(CAST(CAST(:ids AS text) AS bigint[]), CAST(CAST(:runs AS 
 
 # The new run fences the vanished worker off, should it only have been slow. A worker that was
 # suspended may claim once more before it hears that it is gone: hence the workers without a row.
+# Waits for no lock: a machine paused inside a transaction keeps its locks for as long as the
+# server believes in its connection, and must not hold up the rescue of everybody else's jobs.
 RESCUE = text(f"""
 WITH gone AS (
-    DELETE FROM mutirao_worker WHERE expires_at < {NOW} RETURNING id
+    DELETE FROM mutirao_worker WHERE id = ANY(ARRAY(
+        SELECT id FROM mutirao_worker WHERE expires_at < {NOW} FOR UPDATE SKIP LOCKED
+    )) RETURNING id
 ), held AS (
     SELECT id, worker, claimed_at FROM mutirao_live
     WHERE worker = ANY(ARRAY(
@@ -67,7 +71,7 @@ WITH gone AS (
         UNION ALL
         SELECT l.worker FROM mutirao_live l WHERE l.worker IS NOT NULL
         AND NOT EXISTS (SELECT FROM mutirao_worker w WHERE w.id = l.worker)
-    )) ORDER BY id FOR UPDATE
+    )) ORDER BY id FOR UPDATE SKIP LOCKED
 ), lost AS (
     UPDATE mutirao_live l SET worker = NULL, claimed_at = NULL, run = l.run + 1
     FROM held WHERE l.id = held.id
