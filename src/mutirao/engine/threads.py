@@ -10,18 +10,20 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
 
 class _Call:
-    __slots__ = ("abandoned", "context", "error", "function", "future", "result")
+    __slots__ = ("abandoned", "context", "error", "function", "future", "result", "returned")
 
     def __init__(self, function: Callable[[], Any], future: asyncio.Future[Any]) -> None:
         self.function = function
         self.future = future
         self.context = contextvars.copy_context()
         self.abandoned = False
+        self.returned = False
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -57,8 +59,10 @@ class Threads:
         try:
             return await call.future
         except asyncio.CancelledError:
-            call.abandoned = True
-            self.stuck += 1
+            # Raised by the function itself, or too late, it says nothing about the thread.
+            if call.future.cancelled() and not call.returned:
+                call.abandoned = True
+                self.stuck += 1
             raise
 
     def close(self) -> None:
@@ -82,17 +86,21 @@ class Threads:
         with self._lock:
             self._returned.append(call)
             wake, self._waking = not self._waking, True
-        if wake and not loop.is_closed():
-            loop.call_soon_threadsafe(self._collect)
+        if wake:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits for anything any more
+                loop.call_soon_threadsafe(self._collect)
 
     def _collect(self) -> None:
         with self._lock:
             returned, self._returned, self._waking = self._returned, deque(), False
         for call in returned:
             self._engaged -= 1
+            call.returned = True
             if call.abandoned:
                 self.stuck -= 1
                 self._on_return()
+            elif call.future.cancelled():
+                continue  # in this very round; whoever waited has not heard of it yet
             elif call.error is not None:
                 call.future.set_exception(call.error)
             else:
@@ -102,8 +110,8 @@ class Threads:
 def _perform(call: _Call) -> None:
     try:
         call.result = call.context.run(call.function)
-    except StopIteration as error:
-        # A future refuses StopIteration, which would be lost with its message.
-        call.error = RuntimeError(f"the handler raised StopIteration: {error}")
+    except (StopIteration, GeneratorExit) as error:
+        # Neither can be thrown into a coroutine that waits: each has its own meaning there.
+        call.error = RuntimeError(f"the handler raised {type(error).__name__}: {error}")
     except BaseException as error:
         call.error = error
