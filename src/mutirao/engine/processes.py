@@ -13,6 +13,7 @@ import sys
 import threading
 from functools import partial
 from importlib import import_module
+from inspect import isawaitable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -24,6 +25,8 @@ from mutirao.engine.threads import Threads
 from mutirao.errors import ConfigurationError, InvalidArguments, WrongState
 from mutirao.job import SUCCEEDED, Claim, Job, Outcome
 from mutirao.task import Task
+
+BURIAL = 5.0  # seconds a killed process has to be gone; only a sick kernel needs them
 
 
 class ProcessDied(Exception):
@@ -46,7 +49,7 @@ class Processes:
 
     async def run(self, task: Task[..., Any], claim: Claim, running: Running) -> Outcome:
         """Run one attempt in a child and return how it ended. A cancelled one is killed."""
-        child = self._idle.pop() if self._idle else self._start()
+        child = self._idle_one() or self._start()
         running.kill = child.kill
         order = msgspec.json.encode(_Order(task.__module__, task.__qualname__, claim))
         try:
@@ -55,8 +58,10 @@ class Processes:
             self._forget(child)
             raise
         except (EOFError, OSError):
-            self._forget(child)
-            raise ProcessDied(f"its process ended with exit code {child.exit_code()}") from None
+            code = self._forget(child)
+            raise ProcessDied(f"its process ended with exit code {code}") from None
+        finally:
+            running.kill = None  # whatever interrupts the attempt from now on, the child is free
         self._idle.append(child)
         return msgspec.json.decode(answer, type=Outcome)
 
@@ -65,16 +70,24 @@ class Processes:
         for child in list(self._all):
             self._forget(child)
 
+    def _idle_one(self) -> "_Child | None":
+        while self._idle:
+            child = self._idle.pop()
+            if child.alive:
+                return child
+            self._forget(child)
+        return None
+
     def _start(self) -> "_Child":
         child = _Child()
         self._all.add(child)
         return child
 
-    def _forget(self, child: "_Child") -> None:
-        child.kill()
+    def _forget(self, child: "_Child") -> int | None:
         self._all.discard(child)
         if child in self._idle:
             self._idle.remove(child)
+        return child.end()
 
 
 class _Child:
@@ -90,14 +103,19 @@ class _Child:
         self._pipe.send_bytes(order)
         return self._pipe.recv_bytes()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.is_alive()
+
     def kill(self) -> None:
         """End the process at once, whatever it does."""
-        if self._process.is_alive():
-            self._process.kill()
+        self._process.kill()
 
-    def exit_code(self) -> int | None:
-        """Return the exit code of the ended process; minus the signal that ended it."""
-        self._process.join(timeout=5)
+    def end(self) -> int | None:
+        """Kill and bury the process; return its exit code, minus the signal that ended it."""
+        self._process.kill()
+        self._process.join(timeout=BURIAL)
         return self._process.exitcode
 
 
@@ -132,14 +150,22 @@ def _obey(order: _Order) -> Outcome:
     limit = claim.max_attempts or policy.max_attempts
     try:
         args, kwargs = task.signature.decode(claim.args)
-        if task.signature.wants_job:
-            args = (Job(claim, limit, claim.timeout, _no_transaction), *args)
-        task.function(*args, **kwargs)
     except InvalidArguments as unfit:
         return outcomes.dead("InvalidArguments", str(unfit))
-    except (Exception, SystemExit) as error:
+    timeout = task.options.timeout if claim.timeout is None else claim.timeout
+    if task.signature.wants_job:
+        args = (Job(claim, limit, timeout, _no_transaction), *args)
+    try:
+        _call(task, *args, **kwargs)
+    except BaseException as error:
         return outcomes.of_error(error, claim.attempt, claim.max_attempts, policy)
     return SUCCEEDED
+
+
+def _call(task: Task[..., Any], *args: Any, **kwargs: Any) -> None:
+    result = task.function(*args, **kwargs)
+    if isawaitable(result):
+        raise TypeError(f"the handler returned {result!r}, which nobody awaits in a process")
 
 
 def _no_transaction(job: Job, session: bool) -> Any:
