@@ -29,6 +29,7 @@ AttemptSteps = Generator[None, Outcome, None]
 AsyncAttemptSteps = AsyncGenerator[None, Outcome]
 AttemptMiddleware = Callable[[Job], AttemptSteps] | Callable[[Job], AsyncAttemptSteps]
 Perform = Callable[[], Awaitable[Outcome]]
+Judge = Callable[[BaseException], Outcome]
 Y = TypeVar("Y")
 
 
@@ -68,23 +69,29 @@ class Enqueueing:
 
 
 async def around_attempt(
-    middleware: Sequence[AttemptMiddleware], job: Job, perform: Perform
+    middleware: Sequence[AttemptMiddleware], job: Job, perform: Perform, judge: Judge
 ) -> Outcome:
-    """Run an attempt inside its middleware, the first outermost."""
+    """Run an attempt inside its middleware, the first outermost.
+
+    `judge` turns what a middleware raises into an outcome, which those around it see.
+    """
     if not middleware:
         return await perform()
     outer, inner = middleware[0], middleware[1:]
-    steps = outer(job)
-    if isinstance(steps, AsyncGenerator):
-        if await anext(steps, _OVER) is _OVER:
+    try:
+        steps = outer(job)
+        if isinstance(steps, AsyncGenerator):
+            if await anext(steps, _OVER) is _OVER:
+                raise _never_yielded(outer)
+            outcome = await around_attempt(inner, job, perform, judge)
+            await _afinish(steps, outcome)
+            return outcome
+        if next(steps, _OVER) is _OVER:
             raise _never_yielded(outer)
-        outcome = await around_attempt(inner, job, perform)
-        await _afinish(steps, outcome)
-        return outcome
-    if next(steps, _OVER) is _OVER:
-        raise _never_yielded(outer)
-    outcome = await around_attempt(inner, job, perform)
-    _finish(steps, outcome)
+        outcome = await around_attempt(inner, job, perform, judge)
+        _finish(steps, outcome)
+    except BaseException as error:  # noqa: BLE001 (whatever is raised becomes an outcome)
+        return judge(error)
     return outcome
 
 

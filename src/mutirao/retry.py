@@ -48,6 +48,11 @@ class RetryPolicy:
                 " 1 (never retry) or more"
             )
 
+    @property
+    def most_attempts(self) -> int:
+        """The executions that some error would allow: the most of this one and of `by_type`."""
+        return max(self.max_attempts, *(policy.max_attempts for _, policy in self.by_type), 1)
+
     def for_error(self, error: BaseException | None) -> "RetryPolicy":
         """Return the policy that decides about this error: one of `by_type`, or this one."""
         matches = (policy for kind, policy in self.by_type if isinstance(error, kind))

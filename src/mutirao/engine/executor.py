@@ -3,11 +3,11 @@
 Whatever a handler or a middleware raises becomes an outcome; nothing is raised into the loop.
 """
 
-import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
+from inspect import isawaitable
 from typing import Any
 
 from mutirao.arguments import Arguments
@@ -15,7 +15,7 @@ from mutirao.engine import outcomes
 from mutirao.engine.processes import Processes
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
-from mutirao.errors import InvalidArguments, StaleRun
+from mutirao.errors import InvalidArguments
 from mutirao.job import SUCCEEDED, Claim, DeadJob, Job, NewJob, Outcome, OutcomeKind
 from mutirao.middleware import AttemptMiddleware, around_attempt
 from mutirao.task import Task
@@ -63,8 +63,8 @@ class Executor:
                 id=claim.id,
                 task=claim.task,
                 queue=claim.queue,
-                args=json.loads(claim.args),
-                attempts=claim.attempt,
+                args=_as_far_as_readable(claim),
+                attempts=min(claim.attempt, self._most_attempts(claim)),
                 error_type=outcome.error_type,
                 error=outcome.error,
             )
@@ -75,35 +75,52 @@ class Executor:
         claim = running.claim
         task = self._tasks[claim.task]
         limit = claim.max_attempts or task.options.retry.max_attempts
-        if (refused := _refuse(claim, limit)) is not None:
-            return refused
         job = Job(claim, limit, self.timeout(claim), running.begin)
         perform = partial(self._perform, task, job, running)
-        try:
-            if not self._middleware:
-                return await perform()
-            return await around_attempt(self._middleware, job, perform)
-        except asyncio.CancelledError as cancelled:
-            return running.interruption or self.judge(claim, cancelled)
-        except (Exception, SystemExit) as error:
-            return self.judge(claim, error)
+        return await around_attempt(self._middleware, job, perform, partial(self._raised, running))
 
     async def _perform(self, task: Task[..., Any], job: Job, running: Running) -> Outcome:
         claim = running.claim
+        if (refused := self._refuse(claim)) is not None:
+            return refused
         try:
             if task.options.process:
                 return await self._processes.run(task, claim, running)
-            await self._call(task, job, task.signature.decode(claim.args))
-        except asyncio.CancelledError as cancelled:
-            return running.interruption or self.judge(claim, cancelled)
+            arguments = task.signature.decode(claim.args)
         except InvalidArguments as unfit:
             return outcomes.dead("InvalidArguments", str(unfit))
-        except StaleRun as stale:
-            log.warning("%s", stale, extra={"job": job.id, "task": job.task, "run": job.run})
-            return outcomes.LOST
-        except (Exception, SystemExit) as error:
-            return self.judge(claim, error)
+        except BaseException as error:
+            return self._raised(running, error)
+        try:
+            await self._call(task, job, arguments)
+        except BaseException as error:
+            return self._raised(running, error)
         return SUCCEEDED
+
+    def _refuse(self, claim: Claim) -> Outcome | None:
+        """Return an outcome for a job whose handler must not be called at all."""
+        if claim.cancel:
+            return outcomes.CANCELLED
+        if claim.attempt > 1 and claim.attempt > (limit := self._most_attempts(claim)):
+            return outcomes.dead(
+                "WorkerLost", f"its worker vanished during attempt {limit} of {limit}"
+            )
+        return None
+
+    def _raised(self, running: Running, error: BaseException) -> Outcome:
+        """Return what follows from an exception of a handler or a middleware."""
+        claim = running.claim
+        if running.settled:
+            log.error(
+                "job %s (%s) was completed by its transaction, and raised afterwards",
+                *(claim.id, claim.task),
+                exc_info=error,
+                extra={"job": claim.id, "task": claim.task, "run": claim.run},
+            )
+            return SUCCEEDED
+        if running.interruption is not None:
+            return running.interruption
+        return self.judge(claim, error)
 
     async def _call(self, task: Task[..., Any], job: Job, arguments: Arguments) -> None:
         args, kwargs = arguments
@@ -111,14 +128,19 @@ class Executor:
             args = (job, *args)
         if task.is_coroutine:
             await task.function(*args, **kwargs)
-        else:
-            await self._threads.run(partial(task.function, *args, **kwargs))
+            return
+        result = await self._threads.run(partial(task.function, *args, **kwargs))
+        if isawaitable(result):  # a decorator hid that the handler is a coroutine function
+            await result
+
+    def _most_attempts(self, claim: Claim) -> int:
+        return claim.max_attempts or self._tasks[claim.task].options.retry.most_attempts
 
 
-def _refuse(claim: Claim, limit: int) -> Outcome | None:
-    """Return an outcome for a job whose handler must not be called at all."""
-    if claim.cancel:
-        return outcomes.CANCELLED
-    if claim.attempt > limit:
-        return outcomes.dead("WorkerLost", f"its worker vanished during attempt {limit} of {limit}")
-    return None
+def _as_far_as_readable(claim: Claim) -> dict[str, Any]:
+    """Return the arguments as JSON has them; other programs may have written something else."""
+    try:
+        args = json.loads(claim.args)
+    except ValueError:
+        return {}
+    return args if isinstance(args, dict) else {}

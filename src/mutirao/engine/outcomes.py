@@ -3,6 +3,7 @@
 import logging
 import traceback
 
+from mutirao.errors import StaleRun
 from mutirao.job import MAX_ERROR_TEXT, Outcome, OutcomeKind
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 
@@ -32,14 +33,13 @@ def of_error(
             return _outcome(OutcomeKind.DEAD, error)
         case Cancel():
             return _outcome(OutcomeKind.CANCELLED, error)
-    chosen = policy.for_error(error)
-    limit = max_attempts or chosen.max_attempts
-    asked = isinstance(error, Retry)
-    if attempt >= limit or not (asked or chosen.retries(error)):
-        return _outcome(OutcomeKind.DEAD, error)
-    if isinstance(error, Retry) and (error.after is not None or error.at is not None):
-        return _outcome(OutcomeKind.RETRIED, error, after=error.after, at=error.at)
-    return _outcome(OutcomeKind.RETRIED, error, after=_delay(chosen, attempt, error))
+        case StaleRun():  # whoever took the job decides about it; this outcome will be stale
+            return _outcome(OutcomeKind.RETRIED, error, after=0.0)
+    try:
+        return _of_failure(error, attempt, max_attempts, policy)
+    except Exception:
+        log.exception("a retry policy failed; waiting %s s instead", POLICY_FAILED_DELAY)
+        return _outcome(OutcomeKind.RETRIED, error, after=POLICY_FAILED_DELAY)
 
 
 def dead(error_type: str, reason: str) -> Outcome:
@@ -57,12 +57,18 @@ def shortened(text: str) -> str:
     return f"{text[:half]}\n… {left_out:,} characters left out …\n{text[-half:]}"
 
 
-def _delay(policy: RetryPolicy, attempt: int, error: BaseException) -> float:
-    try:
-        return policy.delay(attempt, None if isinstance(error, Retry) else error)
-    except Exception:
-        log.exception("a retry policy failed; waiting %s s instead", POLICY_FAILED_DELAY)
-        return POLICY_FAILED_DELAY
+def _of_failure(
+    error: BaseException, attempt: int, max_attempts: int | None, policy: RetryPolicy
+) -> Outcome:
+    chosen = policy.for_error(error)
+    asked = error if isinstance(error, Retry) else None
+    limit = max_attempts or chosen.max_attempts
+    if attempt >= limit or not (asked or chosen.retries(error)):
+        return _outcome(OutcomeKind.DEAD, error)
+    if asked and (asked.after is not None or asked.at is not None):
+        return _outcome(OutcomeKind.RETRIED, error, after=asked.after, at=asked.at)
+    wait = chosen.delay(attempt, None if asked else error)
+    return _outcome(OutcomeKind.RETRIED, error, after=wait)
 
 
 def _outcome(
@@ -89,5 +95,5 @@ def _text(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     try:
         return str(error) or type(error).__name__
-    except Exception as broken:
+    except BaseException as broken:
         return f"<its __str__ raised {type(broken).__name__}>"
