@@ -10,6 +10,7 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from time import monotonic
 
 from mutirao.engine import outcomes
@@ -77,9 +78,9 @@ class Dispatcher:
             return
         self._pumping = True
         for _ in range(BURST):
-            if not self._buffer or self._full():
+            if self._full() or (claim := self._next()) is None:
                 break
-            self._start(self._buffer.popleft())
+            self._start(claim)
         else:
             asyncio.get_running_loop().call_soon(self.pump)
         self._pumping = False
@@ -95,10 +96,17 @@ class Dispatcher:
         claims = [*self._buffer, *(running.claim for running in self._running.values())]
         return {(claim.id, claim.run) for claim in claims} | self._completer.pending()
 
+    def _next(self) -> Claim | None:
+        # Another thread may take the last one between a look and the taking.
+        with suppress(IndexError):
+            return self._buffer.popleft()
+        return None
+
     def drop_unstarted(self) -> list[tuple[int, int]]:
-        """Forget the jobs that have not started, and return them for giving back."""
-        dropped = [(claim.id, claim.run) for claim in self._buffer]
-        self._buffer.clear()
+        """Forget the jobs that have not started, and return them; from any thread."""
+        dropped = []
+        while (claim := self._next()) is not None:
+            dropped.append((claim.id, claim.run))
         return dropped
 
     def cancel(self, jobs: Iterable[tuple[int, int]]) -> None:

@@ -1,7 +1,8 @@
 """The worker's sign of life, from a thread and a connection of its own.
 
 A handler that keeps the event loop or the interpreter busy cannot delay it, so that a worker is
-taken for gone only when it is.
+taken for gone only when it is. It also notices that the loop is blocked, and then gives back the
+jobs that wait behind that handler: nobody else could.
 """
 
 import asyncio
@@ -25,6 +26,8 @@ class Heartbeat:
     Parameters:
         store: a handle that only this thread uses.
         stuck: asked before each beat for the number of lost slots.
+        ping: asks the event loop to call back; the answer may take as long as a handler blocks it.
+        unstarted: takes the claimed jobs that have not started away from the worker.
         on_beat: called in this thread with every answer.
         on_reborn: called in this thread with the new id after the worker was taken for gone.
     """
@@ -36,12 +39,16 @@ class Heartbeat:
         identity: NewWorker,
         worker: int,
         stuck: Callable[[], int],
+        ping: Callable[[Callable[[], None]], None],
+        unstarted: Callable[[], list[tuple[int, int]]],
         on_beat: Callable[[Beat], None],
         on_reborn: Callable[[int], None],
     ) -> None:
         self._store, self._settings, self._identity = store, settings, identity
         self._worker = worker
-        self._stuck, self._on_beat, self._on_reborn = stuck, on_beat, on_reborn
+        self._stuck, self._ping, self._unstarted = stuck, ping, unstarted
+        self._on_beat, self._on_reborn = on_beat, on_reborn
+        self._answered = True
         self._last = monotonic()
         self._unbroken_since = float("-inf")
         self._stop: Callable[[], object] = lambda: None
@@ -88,6 +95,7 @@ class Heartbeat:
             beat = await self._store.beat(self._worker, expiry=lifetime, stuck=self._stuck())
             if not beat.alive:
                 await self._register_anew()
+            await self._relieve()
         except StoreUnavailable as gone:
             log.warning("no heartbeat: %s", gone)
             self._unbroken_since = float("inf")
@@ -97,6 +105,18 @@ class Heartbeat:
             self._unbroken_since = self._last
         self._on_beat(beat)
         return True
+
+    async def _relieve(self) -> None:
+        """Give back what waits behind a handler that has blocked the loop since the last beat."""
+        if self._answered:
+            self._answered = False
+            self._ping(self._answer)
+        elif jobs := self._unstarted():
+            log.warning("the event loop is blocked; giving back %s jobs that wait", len(jobs))
+            await self._store.release(jobs)
+
+    def _answer(self) -> None:
+        self._answered = True
 
     async def _register_anew(self) -> None:
         log.error(

@@ -83,6 +83,10 @@ class Producer:
         self._woken.set()
         self._dispatcher.changed.set()
 
+    def doubt(self) -> None:
+        """Have the next turn compare what the tables say we hold with what we know of."""
+        self._unsure = True
+
     def wake(self, wake: Wake) -> None:
         """Look for jobs now: in the lane that was named, or everywhere."""
         # Another machine's clock may differ; then the poll finds the job.

@@ -185,11 +185,18 @@ class Worker:
             self._identity,
             self._id,
             lambda: self._dispatcher.stuck,
+            lambda answer: _tell(loop, answer),
+            self._take_unstarted,
             lambda beat: _tell(loop, self._heard, beat),
             lambda id: _tell(loop, self._reborn, id),
         )
         heartbeat.start()
         return heartbeat
+
+    def _take_unstarted(self) -> list[tuple[int, int]]:
+        """For the heartbeat's thread. Should giving them back fail, the producer will."""
+        self._producer.doubt()
+        return self._dispatcher.drop_unstarted()
 
     def _heard(self, beat: Beat) -> None:
         if beat.cancelled:
@@ -238,7 +245,7 @@ def _identity(settings: WorkerSettings, version: str) -> NewWorker:
     )
 
 
-def _tell(loop: asyncio.AbstractEventLoop, method: Any, value: Any) -> None:
+def _tell(loop: asyncio.AbstractEventLoop, method: Any, *values: Any) -> None:
     """Call a method in the worker's loop, unless that is over."""
     if not loop.is_closed():
-        loop.call_soon_threadsafe(method, value)
+        loop.call_soon_threadsafe(method, *values)
