@@ -1,0 +1,207 @@
+"""Does what a Markdown page shows, so that the page cannot rot.
+
+| block | what is done |
+|---|---|
+| python, first line `# name.py` | written to that file |
+| python, first line `# name.py, continued` | added to it |
+| python, first line `# name.py, changed` | each line replaces that which begins so, up to `(` |
+| console | each `$` command is run; what follows it must be its output |
+| console by-hand | not run: it needs the network, or a whole machine |
+| sql sqlite, sql postgresql | executed on the page's database of that kind |
+| text, ini | only looked at |
+
+In expected output `…` stands for anything, and moments, lengths of time and names of workers for
+any others. A command followed by `^C` runs on: its lines are waited for, others may come between
+them, and then it is interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+DEADLINE = 120.0  # seconds a command may take; generous, only a failure waits this long
+# What is printed comes in order, and pytest is as whoever reads has it: without our plugins.
+ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+INERT = {"text", "ini", "console by-hand"}
+
+_FENCE = re.compile(r"^```(?P<kind>[a-z][a-z -]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"# (?P<name>\w+\.py)(?:, (?P<how>continued|changed))?$")
+_VARIABLE = (
+    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z"), "<moment>"),
+    (re.compile(r"\b\d+\.\d{3}\b"), "<seconds>"),
+    (re.compile(r"\([\w.-]+:\d+\)"), "(<worker>)"),
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    kind: str
+    body: str
+    line: int
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """Yield the fenced blocks of a page, in order."""
+    for found in _FENCE.finditer(text):
+        yield Block(found["kind"], found["body"], text.count("\n", 0, found.start()) + 1)
+
+
+class Reader:
+    """Somebody who does what a page says, in an empty directory.
+
+    Parameters:
+        meant: what stands in the page → what is there, such as the URL of a database.
+        postgresql: libpq's URL of the database that `sql postgresql` blocks are for.
+        sqlite: the file in the directory that `sql sqlite` blocks are for.
+    """
+
+    def __init__(
+        self, directory: Path, meant: Mapping[str, str], postgresql: str, sqlite: str
+    ) -> None:
+        self._directory, self._meant = directory, meant
+        self._postgresql, self._sqlite = postgresql, directory / sqlite
+
+    def follow(self, page: Path) -> None:
+        """Do everything that a page shows; AssertionError, with the line, where it is wrong."""
+        for block in blocks(page.read_text(encoding="utf-8")):
+            try:
+                self._do(block.kind, self._translated(block.body))
+            except Exception as error:
+                error.add_note(f"in {page.name}, the block at line {block.line}")
+                raise
+
+    def _do(self, kind: str, body: str) -> None:
+        match kind:
+            case "python":
+                self._write(body)
+            case "console":
+                for command, expected in _commands(body):
+                    self._run(command, expected)
+            case "sql postgresql":
+                with psycopg.connect(self._postgresql) as connection:
+                    connection.execute(body.encode())
+            case "sql sqlite":
+                with closing(sqlite3.connect(self._sqlite, isolation_level=None)) as file:
+                    file.executescript(body)
+            case _:
+                assert kind in INERT, f"nobody knows how to try a block of {kind!r}"
+
+    def _translated(self, text: str) -> str:
+        for said, meant in self._meant.items():
+            text = text.replace(said, meant)
+        return text
+
+    def _write(self, body: str) -> None:
+        first, _, rest = body.partition("\n")
+        target = _FILE.match(first)
+        assert target, f"the block does not say which file it is: {first!r}"
+        path = self._directory / target["name"]
+        match target["how"]:
+            case "continued":
+                path.write_text(f"{path.read_text()}\n\n{rest.strip()}\n")
+            case "changed":
+                path.write_text(_changed(path.read_text(), rest.strip().splitlines()))
+            case _:
+                path.write_text(rest.lstrip())
+
+    def _run(self, command: str, expected: list[str]) -> None:
+        before, interrupted, after = _split(expected)
+        name, *arguments = shlex.split(command)
+        with subprocess.Popen(
+            [_program(name), *arguments],
+            cwd=self._directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **ENVIRONMENT},
+        ) as process:
+            watchdog = threading.Timer(DEADLINE, process.kill)
+            watchdog.start()
+            try:
+                if interrupted:
+                    _await(process, before, command)
+                    process.send_signal(signal.SIGINT)
+                    _await(process, after, command)
+                else:
+                    said = process.communicate()[0].splitlines()
+                    assert _told(before, said), _differs(command, before, said)
+            finally:
+                watchdog.cancel()
+                process.kill()
+
+
+def _program(name: str) -> str:
+    beside = Path(sys.executable).parent / name  # `python` and `mutirao` of these very tests
+    assert beside.exists(), f"{name} is not in {beside.parent}"
+    return str(beside)
+
+
+def _commands(body: str) -> Iterator[tuple[str, list[str]]]:
+    for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, [line.rstrip() for line in output.splitlines() if line.strip()]
+
+
+def _split(expected: list[str]) -> tuple[list[str], bool, list[str]]:
+    if "^C" not in expected:
+        return expected, False, []
+    at = expected.index("^C")
+    return expected[:at], True, expected[at + 1 :]
+
+
+def _changed(text: str, lines: list[str]) -> str:
+    for line in lines:
+        head = line.partition("(")[0]
+        text, count = re.subn(rf"^{re.escape(head)}\(.*$", lambda _: line, text, flags=re.MULTILINE)  # noqa: B023
+        assert count == 1, f"{count} lines begin with {head!r}"
+    return text
+
+
+def _await(process: subprocess.Popen[str], expected: list[str], command: str) -> None:
+    """Read what a process says until it has said all that is expected, in this order."""
+    assert process.stdout is not None
+    said: list[str] = []
+    for line in expected:
+        for got in process.stdout:
+            said.append(got.rstrip())
+            if _fits(line, said[-1]):
+                break
+        else:
+            raise AssertionError(_differs(command, expected, said))
+
+
+def _told(expected: list[str], said: list[str]) -> bool:
+    said = [line for line in said if line.strip()]
+    return len(expected) == len(said) and all(map(_fits, expected, said))
+
+
+def _fits(expected: str, said: str) -> bool:
+    parts = map(re.escape, _plain(expected).split("…"))
+    return re.fullmatch(".*".join(parts), _plain(said)) is not None
+
+
+def _plain(line: str) -> str:
+    line = line.rstrip()
+    for variable, name in _VARIABLE:
+        line = variable.sub(name, line)
+    return line
+
+
+def _differs(command: str, expected: list[str], said: list[str]) -> str:
+    lines = ["The page shows:", *expected, "", f"but `{command}` said:", *said]
+    return "\n".join(lines)

@@ -1,0 +1,160 @@
+"""What the README and the documents show works: here is a reader who does all of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from mutirao.engine.settings import WorkerSettings
+from mutirao.sql.callers import kinds
+from tests.support.documents import Reader, blocks
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+FOLLOWED = ["README.md", "docs/guarantees.md", "docs/tasks.md", "docs/worker.md"]
+SHOWN = "shop:secret@localhost/shop"  # the server of whoever reads
+
+
+@pytest.mark.parametrize("page", FOLLOWED)
+def test_what_a_page_shows_works(page: str, tmp_path: Path, postgresql_url: str) -> None:
+    """Every file that it shows is written and every command is run, with the output shown."""
+    url = make_url(postgresql_url)
+    plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    there = plain.removeprefix("postgresql://")
+    hidden = url.render_as_string(hide_password=True).removeprefix("postgresql+psycopg://")
+    meant = {SHOWN: there, SHOWN.replace("secret", "***"): hidden}
+    Reader(tmp_path, meant, plain, "shop.db").follow(ROOT / page)
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        ("```console\n$ python -c 'print(1)'\n2\n```\n", "said:\n1"),
+        ("```console\n$ python -c 'print(1)'\n```\n", "said:\n1"),
+        ("```console\n$ python -c 'raise SystemExit'\n1\n```\n", "shows:\n1"),
+        ("```console\n$ python -c 'print(1)'\n2\n^C\n```\n", "said:\n1"),
+        ("```python\nprint(1)\n```\n", "which file"),
+        ("```shell\nls\n```\n", "nobody knows"),
+    ],
+)
+def test_a_page_that_is_wrong_is_noticed(body: str, wrong: str, tmp_path: Path) -> None:
+    """The test above can fail, and says where."""
+    page = tmp_path / "page.md"
+    page.write_text(f"# A page\n\n{body}")
+    with pytest.raises(AssertionError, match=re.escape(wrong)) as failure:
+        Reader(tmp_path, {}, "", "").follow(page)
+    assert failure.value.__notes__ == ["in page.md, the block at line 3"]
+
+
+def test_a_page_that_is_right_passes(tmp_path: Path) -> None:
+    """Files are written, extended and changed; what varies may vary; `^C` interrupts."""
+    page = tmp_path / "page.md"
+    page.write_text(_RIGHT)
+    Reader(tmp_path, {"said": "meant"}, "", "").follow(page)
+    assert (tmp_path / "a.py").read_text() == 'x = f("b")\n\n\nprint(x)\n'
+
+
+_RIGHT = """
+```python
+# a.py
+x = f("a")
+```
+
+```python
+# a.py, continued
+print(x)
+```
+
+```python
+# a.py, changed
+x = f("b")
+```
+
+```console
+$ python -c 'print("2031-01-01 00:00:00Z meant 0.125 s and more")'
+2026-11-21 14:24:20Z said 0.001 s and …
+$ python -c 'import signal; print("up"); print("noise"); signal.pause()'
+up
+^C
+KeyboardInterrupt
+```
+
+```console by-hand
+$ rm -rf /
+```
+"""
+
+
+def test_the_table_of_connections_is_complete() -> None:
+    """The README lists the kinds that are accepted, and no other, each with the right call."""
+    rows = re.findall(r"^\| `([\w.]+)`.*\| (.*) \|$", _section("README.md", "In your own"), re.M)
+    calls = [call for _, call in rows]
+    first_async = next(n for n, call in enumerate(calls) if call.startswith("`await"))
+    assert [name for name, _ in rows[:first_async]] == _sorted(rows[:first_async], kinds._SYNC)
+    assert [name for name, _ in rows[first_async:]] == _sorted(rows[first_async:], kinds._ASYNC)
+    assert set(calls[1:first_async]) == set(calls[first_async + 1 :]) == {"the same"}
+
+
+def test_the_table_of_settings_is_complete() -> None:
+    """docs/worker.md lists every setting of a worker with its default."""
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.*?) \|", _section("docs/worker.md", "Settings"), re.MULTILINE
+    )
+    usual = WorkerSettings()
+    shown = dict(rows)
+    assert list(shown) == [field.name for field in fields(WorkerSettings)]
+    for name in shown.keys() - {"queues", "retention"}:
+        assert float(shown[name].replace(",", "")) == getattr(usual, name), name
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    """Every relative link of every document leads to a file, and to a heading that is there."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        there = (path.parent / name).resolve() if name else path
+        assert there.exists(), target
+        if anchor:
+            assert anchor in _anchors(there), target
+
+
+def test_every_decision_is_in_the_index() -> None:
+    """docs/adr/README.md names each page once, with its number and its title."""
+    index = (ROOT / "docs/adr/README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[(\d+)\]\(([\w.-]+)\) \| (.*) \|$", index, re.MULTILINE)
+    pages = sorted(path for path in (ROOT / "docs/adr").glob("[0-9]*.md"))
+    assert [name for _, name, _ in rows] == [page.name for page in pages]
+    for (number, _, title), page in zip(rows, pages, strict=True):
+        assert page.read_text(encoding="utf-8").startswith(f"# {number}. {title}\n"), page.name
+
+
+def test_quickstart_is_not_by_hand() -> None:
+    """What strangers paste first is run here, but for what installs the package."""
+    shown = blocks((ROOT / "README.md").read_text(encoding="utf-8"))
+    by_hand = [block.body.split()[1] for block in shown if block.kind == "console by-hand"]
+    assert by_hand == ["python3", "pip", "mutirao"]
+
+
+def _section(page: str, heading: str) -> str:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = re.search(rf"^##+ {heading}.*?(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"{page} has no section {heading!r}"
+    return found[0]
+
+
+def _sorted(rows: list[tuple[str, str]], there: tuple[kinds.Kind, ...]) -> list[str]:
+    names = {str(kind) for kind in there}
+    order = [name for name, _ in rows if name in names]
+    return order + sorted(names - set(order))
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.replace(" ", "-") for heading in plain}
