@@ -77,14 +77,20 @@ class Dispatcher:
         if self._pumping:
             return
         self._pumping = True
+        try:
+            if self._start_some():
+                asyncio.get_running_loop().call_soon(self.pump)
+        finally:
+            self._pumping = False
+        self.look_again()
+
+    def _start_some(self) -> bool:
+        """Start jobs until slots or jobs run out, or a burst is over; tell whether it was that."""
         for _ in range(BURST):
             if self._full() or (claim := self._next()) is None:
-                break
+                return False
             self._start(claim)
-        else:
-            asyncio.get_running_loop().call_soon(self.pump)
-        self._pumping = False
-        self.look_again()
+        return True
 
     def look_again(self) -> None:
         """Let the producer see whether there is room for more jobs."""
