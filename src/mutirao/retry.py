@@ -8,10 +8,11 @@ handler it asks for another attempt, and its class methods build the policies gi
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 DEFAULT_MAX_ATTEMPTS = 10
 DAY = 86_400.0
+LONGEST_WAIT = 1e10  # seconds, some 300 years: databases end somewhere
 
 Backoff = Callable[[int, BaseException | None], float]
 ExceptionTypes = tuple[type[BaseException], ...]
@@ -65,8 +66,12 @@ class RetryPolicy:
         return error is None or not self.only or isinstance(error, self.only)
 
     def delay(self, attempt: int, error: BaseException | None = None) -> float:
-        """Return the seconds to wait after attempt number `attempt` failed with `error`."""
-        return max(0.0, self.backoff(attempt, error))
+        """Return the seconds to wait after attempt number `attempt` failed with `error`.
+
+        Raises:
+            ValueError: `backoff` returned no number, or more than 300 years.
+        """
+        return max(0.0, _at_most(self.backoff(attempt, error), "the retry policy's backoff"))
 
 
 class Signal(Exception):
@@ -225,10 +230,21 @@ def _pairs(
 def _not_negative(value: float, where: str) -> float:
     if not value >= 0:  # also refuses NaN
         raise ValueError(f"{where} was given {value} seconds; give 0 or more")
+    return _at_most(value, where)
+
+
+def _at_most(value: float, where: str) -> float:
+    if not value <= LONGEST_WAIT:  # also refuses NaN
+        raise ValueError(f"{where} was given {value} seconds; give at most {LONGEST_WAIT:g}")
     return value
 
 
 def _aware(at: datetime | None, where: str) -> datetime | None:
-    if at is not None and at.tzinfo is None:
+    if at is None:
+        return None
+    if at.tzinfo is None:
         raise ValueError(f"{where} was given the naive datetime {at}; give one with a time zone")
-    return at
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{where} was given {at}, which is no year from 1 to 9999") from None

@@ -37,7 +37,7 @@ class Completer:
         worker: Callable[[], int],
         batch: int,
         linger: float,
-        on_waiting: Callable[[Claim, float], None],
+        on_waiting: Callable[[Claim, Outcome], None],
         on_written: Callable[[], None],
     ) -> None:
         self._store, self._worker = store, worker
@@ -138,8 +138,8 @@ class Completer:
     def _tell(self, batch: list[Finished], settled: set[int], unsure: bool = False) -> None:
         for claim, outcome, *_ in batch:
             if claim.id in settled:
-                if not outcome.kind.final and outcome.at is None:
-                    self._on_waiting(claim, outcome.after or 0.0)
+                if not outcome.kind.final:
+                    self._on_waiting(claim, outcome)
             elif not unsure:
                 log.warning(
                     "job %s was taken from this worker; its outcome %s is dropped",

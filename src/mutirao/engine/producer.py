@@ -18,7 +18,7 @@ from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.lanes import LaneBook
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import StoreUnavailable
-from mutirao.job import Claim, Wake
+from mutirao.job import Claim, Outcome, Wake
 from mutirao.ports import Notifier, Store
 
 log = logging.getLogger("mutirao")
@@ -95,10 +95,14 @@ class Producer:
             self._refresh_at = 0.0
         self._woken.set()
 
-    def expect(self, claim: Claim, after: float) -> None:
-        """Note that a job of this worker waits for its next attempt."""
-        self._lanes.expect(claim.queue, claim.priority, monotonic() + after)
-        self._woken.set()
+    def expect(self, claim: Claim, outcome: Outcome) -> None:
+        """Note that a job of this worker waits for its next attempt, which `outcome` asks for."""
+        if outcome.at is None:
+            due_at = monotonic() + (outcome.after or 0.0)
+            self._lanes.expect(claim.queue, claim.priority, due_at)
+            self._woken.set()
+        else:
+            self.wake(Wake(claim.queue, claim.priority, outcome.at))
 
     def reborn(self) -> None:
         """Start afresh under a new worker id, which is registered as listening."""

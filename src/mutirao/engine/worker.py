@@ -24,7 +24,7 @@ from mutirao.engine.running import Running
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.errors import ConfigurationError, StoreUnavailable
-from mutirao.job import Beat, Job, NewWorker, Transaction
+from mutirao.job import Beat, Claim, Job, NewWorker, Outcome, Transaction
 from mutirao.middleware import AttemptMiddleware
 from mutirao.ports import Notifier, Store
 from mutirao.task import Task
@@ -209,8 +209,8 @@ class Worker:
         self._dispatcher.interrupt_all(outcomes.LOST)
         self._producer.reborn()
 
-    def _expect(self, claim: Any, after: float) -> None:
-        self._producer.expect(claim, after)
+    def _expect(self, claim: Claim, outcome: Outcome) -> None:
+        self._producer.expect(claim, outcome)
 
     def _look_again(self) -> None:
         self._dispatcher.look_again()
