@@ -64,6 +64,12 @@ class Observer:
         with self._engine.connect() as conn:
             conn.execute(text("TRUNCATE mutirao_job, mutirao_live, mutirao_worker, shop_order"))
 
+    def kill(self, pid: int) -> None:
+        """End a session of PostgreSQL, and wait until it has ended."""
+        with self._engine.connect() as conn:
+            ended = conn.scalar(text("SELECT pg_terminate_backend(:pid, 30000)"), {"pid": pid})
+        assert ended
+
     def jobs(self) -> list[Row[Any]]:
         """Return all jobs by id, with `live` (a copy of the id) and `due` of the live table."""
         asked = select(job, live.c.id.label("live"), live.c.run_at.label("due"))

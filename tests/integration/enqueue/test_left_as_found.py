@@ -27,6 +27,7 @@ from tests.integration.enqueue.holders import (
     Psycopg,
     Psycopg2,
     PsycopgAsync,
+    PsycopgAutocommit,
     Sqlite3,
     Sqlite3Autocommit,
 )
@@ -241,3 +242,23 @@ async def test_asyncpg_without_a_statement_cache(
     assert await conn.fetch("SELECT name FROM pg_prepared_statements") == []
     await conn.close()
     assert observer.ids() == ids
+
+
+@pytest.mark.parametrize("size", [1, SEVERAL])
+@kinds(Psycopg, PsycopgAutocommit)
+async def test_psycopg_pipelines(holder: Holder, observer: Observer, size: int) -> None:
+    """A few jobs can be enqueued in a pipeline, and their ids are known at once."""
+    with holder.conn.pipeline():
+        ids = await holder.enqueue(numbered(size))
+        assert len(ids) == size
+    await holder.commit()
+    assert observer.ids() == ids
+
+
+@kinds(Psycopg, PsycopgAutocommit)
+async def test_psycopg_pipelines_have_no_copy(holder: Holder, observer: Observer) -> None:
+    """Many jobs cannot: psycopg says so, and none of them is written."""
+    with pytest.raises(psycopg.NotSupportedError), holder.conn.pipeline():
+        await holder.enqueue(numbered(MANY))
+    await holder.commit()
+    assert observer.ids() == []

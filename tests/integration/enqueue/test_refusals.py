@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg2
+import psycopg2.extras
 import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -27,7 +29,7 @@ from tests.integration.enqueue.holders import (
     Sqlite3,
     SyncHolder,
 )
-from tests.integration.enqueue.kit import MANY, SEVERAL, every_kind, kinds, numbered
+from tests.integration.enqueue.kit import MANY, SEVERAL, Observer, every_kind, kinds, numbered
 
 ACCEPTED = [
     "sqlalchemy.Connection", "sqlalchemy.orm.Session", "sqlalchemy.ext.asyncio.AsyncConnection",
@@ -91,6 +93,16 @@ async def test_another_database(holder: Holder) -> None:
     holder.intake = SqlIntake(kept.lower())
     with pytest.raises(UnsupportedConnection, match=f"to {given}, but .* its jobs in {kept}"):
         await holder.enqueue(Untouched())
+
+
+@kinds(Psycopg)
+def test_psycopg2_in_its_asynchronous_mode(observer: Observer) -> None:
+    """It would send the jobs without waiting to hear whether they were written."""
+    conn = psycopg2.connect(observer.url.replace("+psycopg", ""), async_=True)
+    psycopg2.extras.wait_select(conn)
+    with pytest.raises(UnsupportedConnection, match="asynchronous mode"):
+        SqlIntake("postgresql").enqueue(Untouched(), conn)
+    conn.close()
 
 
 class Wrapped:

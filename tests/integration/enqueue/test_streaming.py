@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
 
 from mutirao.job import NewJob
 from mutirao.sql.dialects.postgresql import intake as on_postgresql
@@ -18,6 +21,7 @@ from tests.integration.enqueue.holders import (
     AlchemyAsyncpg,
     AlchemyAsyncpgAutocommit,
     AlchemyConnection,
+    AlchemyPsycopg2,
     Asyncpg,
     AsyncpgAutocommit,
     Holder,
@@ -149,6 +153,29 @@ async def test_cancelled(holder: Holder, observer: Observer, at: int) -> None:
     if isinstance(holder, Asyncpg):
         await holder.begin()
     kept = await holder.enqueue(numbered(1))
+    await holder.commit()
+    assert observer.ids() == kept
+
+
+@kinds(AlchemyConnection, AlchemyPsycopg2, AlchemyAsyncConnection, AlchemyAsyncpg)
+@pytest.mark.usefixtures("small_chunks")
+async def test_a_connection_lost_in_a_copy(holder: Holder, observer: Observer) -> None:
+    """SQLAlchemy learns that the connection is gone: its own error, and a new one next time."""
+    assert isinstance(holder, AlchemyConnection | AlchemyAsyncConnection)
+    engine = getattr(holder.engine, "sync_engine", holder.engine)
+    victim = (await holder.execute("SELECT pg_backend_pid()")).scalar()
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def _kill(conn: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if "nextval" in statement:
+            observer.kill(victim)
+
+    with pytest.raises(OperationalError) as lost:
+        await holder.enqueue(numbered(MANY))
+    assert lost.value.connection_invalidated
+    event.remove(engine, "after_cursor_execute", _kill)
+    await holder.rollback()
+    kept = await holder.enqueue(numbered(MANY))
     await holder.commit()
     assert observer.ids() == kept
 

@@ -53,6 +53,11 @@ def _psycopg_async(conn: Any) -> AsyncCaller:
 def _psycopg2(conn: Any) -> SyncCaller:
     from mutirao.sql.callers.psycopg2 import Psycopg2Caller
 
+    if conn.async_:
+        raise UnsupportedConnection(
+            "conn= was given a psycopg2 connection in its asynchronous mode, which sends and does "
+            "not wait; expected a plain one. Connect without async_, or use psycopg 3 or asyncpg."
+        )
     return Psycopg2Caller(conn)
 
 

@@ -1,4 +1,7 @@
-"""psycopg 3, synchronous and asynchronous."""
+"""psycopg 3, synchronous and asynchronous.
+
+In its pipeline mode a few jobs can be enqueued; many cannot, because psycopg refuses COPY there.
+"""
 
 from typing import Any
 
@@ -43,7 +46,7 @@ class PsycopgCaller(_Psycopg):
                     channel.write(copy.encode(request))
                 return []
             cursor.execute(self.native(request.sql), request.params)
-            return cursor.fetchall() if cursor.description else []
+            return cursor.fetchall() if request.answers else []
 
 
 class AsyncPsycopgCaller(_Psycopg):
@@ -62,4 +65,4 @@ class AsyncPsycopgCaller(_Psycopg):
                     await channel.write(copy.encode(request))
                 return []
             await cursor.execute(self.native(request.sql), request.params)
-            return await cursor.fetchall() if cursor.description else []
+            return await cursor.fetchall() if request.answers else []

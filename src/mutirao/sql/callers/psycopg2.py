@@ -28,4 +28,4 @@ class Psycopg2Caller:
                 plain.copy_expert(copy.statement(request), BytesIO(copy.encode(request)))
                 return []
             plain.execute(request.sql, request.params)
-            return plain.fetchall() if plain.description else []
+            return plain.fetchall() if request.answers else []

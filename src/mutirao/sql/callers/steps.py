@@ -18,10 +18,19 @@ Rows = list[Row]
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """One statement and its parameters. Placeholders: `%s` on PostgreSQL, `?` on SQLite."""
+    """One statement and its parameters. Placeholders: `%s` on PostgreSQL, `?` on SQLite.
+
+    `answers` says whether it returns rows: in psycopg's pipeline mode a cursor cannot tell.
+    """
 
     sql: str
     params: Row = ()
+    answers: bool = True
+
+
+def command(sql: str) -> Execute:
+    """Return a statement without parameters that returns no rows."""
+    return Execute(sql, answers=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +132,10 @@ class Bracket:
 
     def around(self, steps: Steps) -> Steps:
         """Return `steps` in this bracket; undone when they fail, whatever the reason."""
-        yield Execute(self.begin)
+        yield command(self.begin)
         try:
             ids = yield from steps
-            yield Execute(self.keep)
+            yield command(self.keep)
         except BaseException as error:
             yield from self._undo(error)
             raise
@@ -135,7 +144,7 @@ class Bracket:
     def _undo(self, error: BaseException) -> Generator[Request, Rows, None]:
         try:
             for statement in self.undo:
-                yield Execute(statement)
+                yield command(statement)
         except Exception as failure:  # noqa: BLE001 (told with the error that matters more)
             error.add_note(f"Undoing what was enqueued failed too: {failure!r}")
 

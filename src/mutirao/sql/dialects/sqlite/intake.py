@@ -16,6 +16,7 @@ from mutirao.sql.callers.steps import (
     Load,
     Row,
     Steps,
+    command,
     take,
 )
 from mutirao.sql.instant import to_micros
@@ -66,14 +67,14 @@ def _stream(jobs: Iterator[NewJob]) -> Steps:
         return (yield from _TRANSACTION.around(_insert(jobs)))
     # sqlite3 begins its implicit transaction before a statement that writes, but not before a
     # SAVEPOINT: that would be the outermost, and its RELEASE a commit.
-    yield Execute(_ENSURE_SEQUENCE)
+    yield command(_ENSURE_SEQUENCE)
     return (yield from SAVEPOINT.around(_insert(jobs)))
 
 
 def _insert(jobs: Iterator[NewJob]) -> Steps:
     now = _now()
     ids: list[int] = []
-    yield Execute(_ENSURE_SEQUENCE)
+    yield command(_ENSURE_SEQUENCE)
     while chunk := take(jobs, CHUNK, CHARACTERS):
         ((last,),) = yield Execute(_RESERVE, (len(chunk),))
         new = range(last - len(chunk) + 1, last + 1)
