@@ -11,6 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 
 from mutirao.engine import outcomes
@@ -44,7 +45,7 @@ class Dispatcher:
         self._settings, self._executor, self._completer = settings, executor, completer
         self._threads, self._begin = threads, begin
         self._buffer: deque[Claim] = deque()
-        self._running: dict[int, Running] = {}
+        self._running: set[Running] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._to_cancel: set[tuple[int, int]] = set()
         self._abandoned = 0
@@ -99,7 +100,7 @@ class Dispatcher:
 
     def holds(self) -> set[tuple[int, int]]:
         """Return (id, run) of every job this worker knows of: waiting, running or unsettled."""
-        claims = [*self._buffer, *(running.claim for running in self._running.values())]
+        claims = [*self._buffer, *(running.claim for running in self._running)]
         return {(claim.id, claim.run) for claim in claims} | self._completer.pending()
 
     def _next(self) -> Claim | None:
@@ -116,17 +117,15 @@ class Dispatcher:
         return dropped
 
     def cancel(self, jobs: Iterable[tuple[int, int]]) -> None:
-        """Cancel these jobs (id, run), running or waiting for a slot."""
-        for id, run in jobs:
-            running = self._running.get(id)
-            if running is not None and running.claim.run == run:
+        """Cancel all of these jobs (id, run) that run; the others when they are about to."""
+        self._to_cancel = set(jobs)
+        for running in list(self._running):
+            if (running.claim.id, running.claim.run) in self._to_cancel:
                 self._interrupt(running, outcomes.CANCELLED)
-            else:
-                self._to_cancel.add((id, run))
 
     def interrupt_all(self, outcome: Outcome) -> None:
         """End everything that runs, with this outcome."""
-        for running in list(self._running.values()):
+        for running in list(self._running):
             self._interrupt(running, outcome)
 
     async def idle(self) -> None:
@@ -146,14 +145,14 @@ class Dispatcher:
 
     def _start(self, claim: Claim) -> None:
         if self._to_cancel and (claim.id, claim.run) in self._to_cancel:
-            self._to_cancel.discard((claim.id, claim.run))
             claim = claim._replace(cancel=True)
         running = Running(claim, self._begin)
-        self._running[claim.id] = running
+        self._running.add(running)
         loop = asyncio.get_running_loop()
         timeout = self._executor.timeout(claim)
         if timeout is not None:
-            running.timer = loop.call_later(timeout, self._expire, running, timeout)
+            running.arm = partial(self._arm, running, timeout)
+            running.arm(self._executor.lead(claim))
         # An eager task runs a handler that never waits without a detour through the event loop.
         task = (
             asyncio.Task(self._live(running), loop=loop, eager_start=True)  # type: ignore[call-arg]
@@ -165,11 +164,17 @@ class Dispatcher:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    def _arm(self, running: Running, timeout: float, lead: float = 0.0) -> None:
+        if running.timer is not None:
+            running.timer.cancel()
+        loop = asyncio.get_running_loop()
+        running.timer = loop.call_later(timeout + lead, self._expire, running, timeout)
+
     async def _live(self, running: Running) -> None:
         outcome = await self._executor.attempt(running)
         if running.timer is not None:
             running.timer.cancel()
-        if self._running.get(running.claim.id) is running:
+        if running in self._running:
             self._end(running, outcome)
         else:
             self._abandoned -= 1
@@ -177,7 +182,7 @@ class Dispatcher:
         self._after()
 
     def _end(self, running: Running, outcome: Outcome) -> None:
-        del self._running[running.claim.id]
+        self._running.discard(running)
         finished = monotonic()
         took = finished - running.started
         self._mean = took if self._mean is None else self._mean * 0.95 + took * 0.05
@@ -211,7 +216,7 @@ class Dispatcher:
 
     def _abandon(self, running: Running) -> None:
         """Settle an attempt whose coroutine ignores that it was cancelled."""
-        if self._running.get(running.claim.id) is not running or running.interruption is None:
+        if running not in self._running or running.interruption is None:
             return
         log.error("job %s (%s) is stuck", running.claim.id, running.claim.task)
         self._abandoned += 1

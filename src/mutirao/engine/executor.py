@@ -12,7 +12,7 @@ from typing import Any
 
 from mutirao.arguments import Arguments
 from mutirao.engine import outcomes
-from mutirao.engine.processes import Processes
+from mutirao.engine.processes import STARTING, Processes
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
 from mutirao.errors import InvalidArguments
@@ -43,6 +43,10 @@ class Executor:
         if claim.timeout is not None:
             return claim.timeout
         return self._tasks[claim.task].options.timeout
+
+    def lead(self, claim: Claim) -> float:
+        """Return the seconds that may pass before this attempt's handler begins."""
+        return STARTING if self._tasks[claim.task].options.process else 0.0
 
     def judge(self, claim: Claim, error: BaseException) -> Outcome:
         """Return the outcome of an attempt that ended with an error."""

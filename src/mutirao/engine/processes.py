@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from inspect import isawaitable
@@ -26,6 +27,7 @@ from mutirao.errors import ConfigurationError, InvalidArguments, WrongState
 from mutirao.job import SUCCEEDED, Claim, Job, Outcome
 from mutirao.task import Task
 
+STARTING = 60.0  # seconds a child may take to start and import the application
 BURIAL = 5.0  # seconds a killed process has to be gone; only a sick kernel needs them
 
 
@@ -51,9 +53,11 @@ class Processes:
         """Run one attempt in a child and return how it ended. A cancelled one is killed."""
         child = self._idle_one() or self._start()
         running.kill = child.kill
+        loop = asyncio.get_running_loop()
+        begun = partial(loop.call_soon_threadsafe, running.begin_now)
         order = msgspec.json.encode(_Order(task.__module__, task.__qualname__, claim))
         try:
-            answer = await self._threads.run(partial(child.ask, order))
+            answer = await self._threads.run(partial(child.ask, order, begun))
         except asyncio.CancelledError:
             self._forget(child)
             raise
@@ -98,9 +102,14 @@ class _Child:
         self._process.start()
         theirs.close()
 
-    def ask(self, order: bytes) -> bytes:
-        """Send an order and wait for the answer. Raises EOFError when the child is gone."""
+    def ask(self, order: bytes, begun: Callable[[], object]) -> bytes:
+        """Send an order and wait for the answer. Raises EOFError when the child is gone.
+
+        `begun` is called when the child has started up, and is about to call the handler.
+        """
         self._pipe.send_bytes(order)
+        self._pipe.recv_bytes()
+        begun()
         return self._pipe.recv_bytes()
 
     @property
@@ -140,12 +149,12 @@ def _serve(pipe: Connection) -> None:
             order = msgspec.json.decode(pipe.recv_bytes(), type=_Order)
         except EOFError:
             return
-        pipe.send_bytes(msgspec.json.encode(_obey(order)))
+        task = find_task(order.module, order.qualname)
+        pipe.send_bytes(b"")
+        pipe.send_bytes(msgspec.json.encode(_obey(task, order.claim)))
 
 
-def _obey(order: _Order) -> Outcome:
-    claim = order.claim
-    task = find_task(order.module, order.qualname)
+def _obey(task: Task[..., Any], claim: Claim) -> Outcome:
     policy = task.options.retry
     limit = claim.max_attempts or policy.max_attempts
     try:

@@ -13,7 +13,8 @@ Begin = Callable[[Job, "Running", bool], Transaction[Any, Any]]
 class Running:
     """An attempt between its start and its end. Implements `ports.Attempt`."""
 
-    __slots__ = ("_begin", "claim", "interruption", "kill", "settled", "started", "task", "timer")
+    __slots__ = ("_begin", "arm", "claim", "interruption", "kill", "settled", "started", "task",
+                 "timer")  # fmt: skip
 
     def __init__(self, claim: Claim, begin: Begin) -> None:
         self._begin = begin
@@ -23,11 +24,18 @@ class Running:
         self.interruption: Outcome | None = None
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
+        self.arm: Callable[..., None] | None = None  # starts the clock of its timeout, again
         self.kill: Callable[[], None] | None = None
 
     def started_ago(self) -> float:
         """Return the seconds since the handler was started."""
         return monotonic() - self.started
+
+    def begin_now(self) -> None:
+        """Let the attempt's time count from now: its handler has only just been called."""
+        self.started = monotonic()
+        if self.arm is not None and self.timer is not None and not self.timer.cancelled():
+            self.arm()
 
     def mark_settled(self) -> None:
         """Note that the job needs no settling any more. May be called from any thread."""

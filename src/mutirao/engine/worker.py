@@ -216,6 +216,7 @@ class Worker:
         self._dispatcher.look_again()
 
     def _slot_came_back(self) -> None:
+        log.info("a stuck handler has returned; its slot is free again")
         self._dispatcher.pump()
 
     def _begin(self, job: Job, running: Running, session: bool) -> Transaction[Any, Any]:
