@@ -5,8 +5,9 @@
 | python, first line `# name.py` | written to that file |
 | python, first line `# name.py, continued` | added to it |
 | python, first line `# name.py, changed` | each line replaces that which begins so, up to `(` |
+| sh | each line is run; if the next block is text, that must be the output of them all |
 | console | each `$` command is run; what follows it must be its output |
-| console by-hand | not run: it needs the network, or a whole machine |
+| sh by-hand, console by-hand | not run: it needs the network, or a whole machine |
 | sql sqlite, sql postgresql | executed on the page's database of that kind |
 | text, ini | only looked at |
 
@@ -26,8 +27,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import psycopg
@@ -35,9 +37,9 @@ import psycopg
 DEADLINE = 120.0  # seconds a command may take; generous, only a failure waits this long
 # What is printed comes in order, and pytest is as whoever reads has it: without our plugins.
 ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-INERT = {"text", "ini", "console by-hand"}
+INERT = {"text", "ini", "sh by-hand", "console by-hand"}
 
-_FENCE = re.compile(r"^```(?P<kind>[a-z][a-z -]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```(?P<kind>[a-z -]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (?P<name>\w+\.py)(?:, (?P<how>continued|changed))?$")
 _VARIABLE = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z"), "<moment>"),
@@ -78,20 +80,24 @@ class Reader:
 
     def follow(self, page: Path) -> None:
         """Do everything that a page shows; AssertionError, with the line, where it is wrong."""
-        for block in blocks(page.read_text(encoding="utf-8")):
+        shown = list(blocks(page.read_text(encoding="utf-8")))
+        for block, following in zip_longest(shown, shown[1:]):
+            output = following.body if following and following.kind == "text" else ""
             try:
-                self._do(block.kind, self._translated(block.body))
+                self._do(block.kind, self._translated(block.body), self._translated(output))
             except Exception as error:
                 error.add_note(f"in {page.name}, the block at line {block.line}")
                 raise
 
-    def _do(self, kind: str, body: str) -> None:
+    def _do(self, kind: str, body: str, output: str) -> None:
         match kind:
             case "python":
                 self._write(body)
+            case "sh":
+                self._run_all(body.splitlines(), _lines(output))
             case "console":
                 for command, expected in _commands(body):
-                    self._run(command, expected)
+                    self._run_all([command], expected)
             case "sql postgresql":
                 with psycopg.connect(self._postgresql) as connection:
                     connection.execute(body.encode())
@@ -119,8 +125,34 @@ class Reader:
             case _:
                 path.write_text(rest.lstrip())
 
-    def _run(self, command: str, expected: list[str]) -> None:
+    def _run_all(self, commands: list[str], expected: list[str]) -> None:
+        """Run commands whose lines together are expected; a `^C` is for the last one."""
+        said: list[str] = []
+        for command in commands[:-1]:
+            said += self._run(command)
         before, interrupted, after = _split(expected)
+        if interrupted:
+            own = before[len(said) :]
+            assert _told(before[: len(said)], said), _differs(commands, before, said)
+            self._interrupt(commands[-1], own, after)
+        else:
+            said += self._run(commands[-1])
+            assert _told(expected, said), _differs(commands, expected, said)
+
+    def _run(self, command: str) -> list[str]:
+        with self._started(command) as process:
+            said = process.communicate()[0]
+        assert process.returncode == 0, f"`{command}` ended with {process.returncode}:\n{said}"
+        return _lines(said)
+
+    def _interrupt(self, command: str, before: list[str], after: list[str]) -> None:
+        with self._started(command) as process:
+            _await(process, before, command)
+            process.send_signal(signal.SIGINT)
+            _await(process, after, command)
+
+    @contextmanager
+    def _started(self, command: str) -> Iterator[subprocess.Popen[str]]:
         name, *arguments = shlex.split(command)
         with subprocess.Popen(
             [_program(name), *arguments],
@@ -133,13 +165,7 @@ class Reader:
             watchdog = threading.Timer(DEADLINE, process.kill)
             watchdog.start()
             try:
-                if interrupted:
-                    _await(process, before, command)
-                    process.send_signal(signal.SIGINT)
-                    _await(process, after, command)
-                else:
-                    said = process.communicate()[0].splitlines()
-                    assert _told(before, said), _differs(command, before, said)
+                yield process
             finally:
                 watchdog.cancel()
                 process.kill()
@@ -154,7 +180,11 @@ def _program(name: str) -> str:
 def _commands(body: str) -> Iterator[tuple[str, list[str]]]:
     for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
         command, _, output = part.partition("\n")
-        yield command, [line.rstrip() for line in output.splitlines() if line.strip()]
+        yield command, _lines(output)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
 def _split(expected: list[str]) -> tuple[list[str], bool, list[str]]:
@@ -182,11 +212,10 @@ def _await(process: subprocess.Popen[str], expected: list[str], command: str) ->
             if _fits(line, said[-1]):
                 break
         else:
-            raise AssertionError(_differs(command, expected, said))
+            raise AssertionError(_differs([command], expected, said))
 
 
 def _told(expected: list[str], said: list[str]) -> bool:
-    said = [line for line in said if line.strip()]
     return len(expected) == len(said) and all(map(_fits, expected, said))
 
 
@@ -202,6 +231,6 @@ def _plain(line: str) -> str:
     return line
 
 
-def _differs(command: str, expected: list[str], said: list[str]) -> str:
-    lines = ["The page shows:", *expected, "", f"but `{command}` said:", *said]
+def _differs(commands: list[str], expected: list[str], said: list[str]) -> str:
+    lines = ["The page shows:", *expected, "", f"but `{' ; '.join(commands)}` said:", *said]
     return "\n".join(lines)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
 
+from mutirao import Job, JobState, Mutirao, OutcomeKind, Task, errors
 from mutirao.engine.settings import WorkerSettings
 from mutirao.sql.callers import kinds
 from tests.support.documents import Reader, blocks
@@ -16,6 +18,8 @@ from tests.support.documents import Reader, blocks
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FOLLOWED = ["README.md", "docs/guarantees.md", "docs/tasks.md", "docs/worker.md"]
+SELF = {"self", "function"}
+ROOTS = {"MutiraoError", "SchemaError"}  # named beside those that derive from them
 SHOWN = "shop:secret@localhost/shop"  # the server of whoever reads
 
 
@@ -38,7 +42,11 @@ def test_what_a_page_shows_works(page: str, tmp_path: Path, postgresql_url: str)
         ("```console\n$ python -c 'raise SystemExit'\n1\n```\n", "shows:\n1"),
         ("```console\n$ python -c 'print(1)'\n2\n^C\n```\n", "said:\n1"),
         ("```python\nprint(1)\n```\n", "which file"),
+        ("```sh\npython -c 'print(1)'\n```\n\n```text\n2\n```\n", "said:\n1"),
+        ("```sh\npython -c 'print(1)'\n```\n", "said:\n1"),
+        ("```sh\npython -c 'raise SystemExit(3)'\n```\n", "ended with 3"),
         ("```shell\nls\n```\n", "nobody knows"),
+        ("```\nls\n```\n", "nobody knows"),
     ],
 )
 def test_a_page_that_is_wrong_is_noticed(body: str, wrong: str, tmp_path: Path) -> None:
@@ -83,8 +91,20 @@ up
 KeyboardInterrupt
 ```
 
-```console by-hand
-$ rm -rf /
+```sh
+python -c 'print(1)'
+python -c 'import signal; print(2); signal.pause()'
+```
+
+```text
+1
+2
+^C
+KeyboardInterrupt
+```
+
+```sh by-hand
+rm -rf /
 ```
 """
 
@@ -109,6 +129,26 @@ def test_the_table_of_settings_is_complete() -> None:
     assert list(shown) == [field.name for field in fields(WorkerSettings)]
     for name in shown.keys() - {"queues", "retention"}:
         assert float(shown[name].replace(",", "")) == getattr(usual, name), name
+
+
+@pytest.mark.parametrize(
+    ("heading", "column", "names"),
+    [
+        ("Define", "option of `@app.task`", {*signature(Mutirao.task).parameters} - SELF),
+        ("Enqueue", "option of `task.using`", {*signature(Task.using).parameters} - SELF),
+        ("The job", "of a `Job`", {name for name in vars(Job) if name[0] != "_"}),
+        ("Outcomes and states", "outcome of an attempt", {str(kind) for kind in OutcomeKind}),
+        ("Outcomes and states", "state of a job", {str(state) for state in JobState}),
+        ("Errors", "error", {name for name in vars(errors) if name[0].isupper()} - ROOTS),
+    ],
+)
+def test_the_tables_of_names_are_complete(heading: str, column: str, names: set[str]) -> None:
+    """docs/tasks.md lists what there is, and nothing else."""
+    section = _section("docs/tasks.md", heading)
+    _, _, table = section.partition(f"| {column} |")
+    rows = table.partition("\n\n")[0].splitlines()[2:]
+    shown = {name for row in rows for name in re.findall(r"`(\w+)(?:\(\))?`", row.split("|")[1])}
+    assert shown == names
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -137,8 +177,8 @@ def test_every_decision_is_in_the_index() -> None:
 def test_quickstart_is_not_by_hand() -> None:
     """What strangers paste first is run here, but for what installs the package."""
     shown = blocks((ROOT / "README.md").read_text(encoding="utf-8"))
-    by_hand = [block.body.split()[1] for block in shown if block.kind == "console by-hand"]
-    assert by_hand == ["python3", "pip", "mutirao"]
+    by_hand = [block.body.split()[1] for block in shown if block.kind == "sh by-hand"]
+    assert by_hand == ["-m", "install", "worker"]
 
 
 def _section(page: str, heading: str) -> str:
