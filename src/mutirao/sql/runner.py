@@ -60,7 +60,7 @@ class Runner:
                 return await connection.run_sync(body, *args, **kwargs)
 
     async def alone(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a body that is a single statement: no BEGIN and no COMMIT travel for it."""
+        """Run a body whose statements stand each for itself: no BEGIN and no COMMIT travel."""
         with unavailable_when_lost():
             if self._engines.in_thread:
                 return await self._in_thread(lambda: self.alone_sync(body, *args, **kwargs))

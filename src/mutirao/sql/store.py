@@ -81,7 +81,7 @@ class SqlStore:
         self, worker: int, *, expiry: float, stuck: int = 0, now: datetime | None = None
     ) -> Beat:
         """Prolong a worker's life."""
-        return await self._runner.run(workers.beat, self._dialect, worker, expiry, stuck, now)
+        return await self._runner.alone(workers.beat, self._dialect, worker, expiry, stuck, now)
 
     async def listen(self, worker: int, listening: bool) -> None:
         """Say whether a worker wants to be notified."""
@@ -143,7 +143,7 @@ class SqlStore:
         self, duty: str, worker: int, *, ttl: float, every: float, now: datetime | None = None
     ) -> bool:
         """Try to become the one who does `duty` now."""
-        return await self._runner.run(workers.lease, self._dialect, duty, worker, ttl, every, now)
+        return await self._runner.alone(workers.lease, self._dialect, duty, worker, ttl, every, now)
 
     async def rescue(self, *, now: datetime | None = None) -> list[tuple[int, int]]:
         """Give back the jobs of vanished workers."""

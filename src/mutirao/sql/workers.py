@@ -37,7 +37,10 @@ def register(
 def beat(
     conn: Connection, dialect: Dialect, id: int, expiry: float, stuck: int, now: datetime | None
 ) -> Beat:
-    """Prolong a worker's life; read which of its jobs to cancel."""
+    """Prolong a worker's life; read which of its jobs to cancel.
+
+    Needs no transaction, and must not have one: a machine paused in it would keep the row locked.
+    """
     moment, expires = dialect.moment(now), dialect.moment(now, expiry)
     alive = conn.execute(
         update(worker)
@@ -80,7 +83,11 @@ def lease(
     every: float,
     now: datetime | None,
 ) -> bool:
-    """Try to take a duty whose lease has ended and whose turn has come."""
+    """Try to take a duty whose lease has ended and whose turn has come.
+
+    Needs no transaction, and must not have one: a machine paused in it would keep the duty locked,
+    for longer than any lease.
+    """
     moment, expires = dialect.moment(now), dialect.moment(now, ttl)
     free = or_(duty.c.expires_at <= moment, duty.c.worker == id)
     taken = conn.execute(
