@@ -5,7 +5,9 @@ CREATE TABLE mutirao_job (
     args json NOT NULL DEFAULT '{}' CHECK (json_typeof(args) = 'object'),
     queue text NOT NULL DEFAULT 'default' CHECK (char_length(queue) BETWEEN 1 AND 100),
     priority smallint NOT NULL DEFAULT 0,
-    run_at timestamptz NOT NULL DEFAULT statement_timestamp(),
+    -- Programs read it in whatever time zone, and many hold the years 1 to 9999 only.
+    run_at timestamptz NOT NULL DEFAULT statement_timestamp()
+        CHECK (run_at >= '0001-06-01 00:00Z' AND run_at < '9999-06-01 00:00Z'),
     enqueued_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     max_attempts integer CHECK (max_attempts >= 1),
     timeout double precision CHECK (timeout > 0),
@@ -189,11 +191,13 @@ $$
 -- for each id, which is quadratic in the batch; `claimed_at`, in no index, tells that the job is
 -- still held: a run that was given back may not settle any more. Where all succeeded, which is the
 -- rule, the arrays of outcomes and errors are NULL and do not travel.
+-- The ids are looked up first, then joined by hash. A nested loop that was planned while the table
+-- was nearly empty walks all of it, and its plan is kept after the table has grown.
 CREATE FUNCTION mutirao_finish(
     _ids bigint[], _runs integer[], _outcomes text[], _started double precision[],
     _finished double precision[], _error_types text[], _errors text[], _now timestamptz
 ) RETURNS SETOF bigint LANGUAGE plpgsql VOLATILE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off
 SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
@@ -203,7 +207,7 @@ BEGIN
         DELETE FROM mutirao_live l
         USING unnest(_ids, _runs, _outcomes, _started, _finished, _error_types, _errors)
             AS s (id, run, outcome, started, finished, error_type, error)
-        WHERE l.id = s.id AND l.run = s.run AND l.claimed_at IS NOT NULL
+        WHERE l.id = ANY(_ids) AND l.id = s.id AND l.run = s.run AND l.claimed_at IS NOT NULL
         RETURNING l.id, l.run, l.attempt, l.worker, s.outcome, s.started, s.finished,
                   s.error_type, s.error
     )
@@ -221,7 +225,7 @@ CREATE FUNCTION mutirao_resume(
     _errors text[], _back integer[], _ats timestamptz[], _afters double precision[],
     _now timestamptz
 ) RETURNS SETOF bigint LANGUAGE plpgsql VOLATILE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off
 SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
@@ -238,7 +242,7 @@ BEGIN
             _ids, _runs, _outcomes, _started, _finished, _error_types, _errors, _back, _ats,
             _afters
         ) AS s (id, run, outcome, started, finished, error_type, error, back, at, after)
-        WHERE l.id = s.id AND l.run = s.run AND l.claimed_at IS NOT NULL
+        WHERE l.id = ANY(_ids) AND l.id = s.id AND l.run = s.run AND l.claimed_at IS NOT NULL
         RETURNING l.id, l.run, l.attempt + s.back AS attempt, s.outcome, s.started, s.finished,
                   s.error_type, s.error
     )
@@ -252,13 +256,13 @@ $$
 --;
 CREATE FUNCTION mutirao_release(_ids bigint[], _runs integer[])
 RETURNS SETOF bigint LANGUAGE plpgsql VOLATILE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off
 SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
     UPDATE mutirao_live l SET worker = NULL, claimed_at = NULL, attempt = l.attempt - 1
     FROM unnest(_ids, _runs) AS s (id, run)
-    WHERE l.id = s.id AND l.run = s.run AND l.claimed_at IS NOT NULL
+    WHERE l.id = ANY(_ids) AND l.id = s.id AND l.run = s.run AND l.claimed_at IS NOT NULL
     RETURNING l.id;
 END
 $$
