@@ -267,6 +267,75 @@ BEGIN
 END
 $$
 --;
+-- A loose index scan: one descent of the waiting index for each lane, however many jobs are in it.
+CREATE FUNCTION mutirao_lanes(_queues text[], _now timestamptz)
+RETURNS TABLE (
+    queue text, priority smallint, run_at timestamptz, id bigint, due_in double precision
+) LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+    moment timestamptz := coalesce(_now, statement_timestamp());
+BEGIN
+    RETURN QUERY
+    WITH RECURSIVE head AS (
+        (SELECT queue, priority, run_at, id FROM mutirao_live WHERE worker IS NULL
+         ORDER BY queue, priority, run_at, id LIMIT 1)
+        UNION ALL
+        SELECT next.* FROM head CROSS JOIN LATERAL (
+            SELECT l.queue, l.priority, l.run_at, l.id FROM mutirao_live l
+            WHERE l.worker IS NULL AND (l.queue, l.priority) > (head.queue, head.priority)
+            ORDER BY l.queue, l.priority, l.run_at, l.id LIMIT 1
+        ) next
+    )
+    SELECT queue, priority, run_at, id, extract(epoch FROM run_at - moment)::double precision
+    FROM head WHERE _queues IS NULL OR queue = ANY(_queues) ORDER BY priority, queue;
+END
+$$
+--;
+-- The new run fences the vanished worker off, should it only have been slow. A worker that was
+-- suspended may claim once more before it hears that it is gone: hence the workers without a row.
+-- Waits for no lock: a machine paused inside a transaction keeps its locks for as long as the
+-- server believes in its connection, and must not hold up the rescue of everybody else's jobs.
+-- Bitmaps only, because an index can also be walked from end to end, which is what the planner
+-- would do to all live jobs.
+CREATE FUNCTION mutirao_rescue(_now timestamptz)
+RETURNS TABLE (id bigint, run integer) LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_indexscan = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+    moment timestamptz := coalesce(_now, statement_timestamp());
+BEGIN
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM mutirao_worker WHERE id = ANY(ARRAY(
+            SELECT id FROM mutirao_worker WHERE expires_at < moment FOR UPDATE SKIP LOCKED
+        )) RETURNING id
+    ), held AS (
+        SELECT id, worker, claimed_at FROM mutirao_live
+        WHERE worker = ANY(ARRAY(
+            SELECT id FROM gone
+            UNION ALL
+            SELECT worker FROM mutirao_live
+            WHERE worker IS NOT NULL AND worker NOT IN (SELECT id FROM mutirao_worker)
+        )) FOR UPDATE SKIP LOCKED
+    ), lost AS (
+        UPDATE mutirao_live l SET worker = NULL, claimed_at = NULL, run = l.run + 1
+        FROM held WHERE l.id = held.id
+        RETURNING l.id, l.run, l.attempt, held.worker, held.claimed_at
+    ), told AS (
+        INSERT INTO mutirao_attempt
+            (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
+        SELECT id, run - 1, attempt, worker, 'lost', claimed_at, moment, 'WorkerLost',
+               'the heartbeat of worker ' || worker || ' stopped'
+        FROM lost
+    )
+    SELECT id, run FROM lost ORDER BY id;
+END
+$$
+--;
 -- The views below are for people and their tools: their columns stay as docs/sql.md says.
 -- Each branch of the union is one plain table, which lets the planner look into both by index,
 -- for an id, for a state, and for the newest jobs.
