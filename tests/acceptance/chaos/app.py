@@ -1,0 +1,107 @@
+"""The application whose jobs are counted: each inserts one row, and completes in the same commit.
+
+Half of the handlers are coroutines and half plain functions. Every fifth job is enqueued by the
+one before it, in its transaction. Some attempts fail, before or after they have written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import BigInteger, Column, Insert, Integer, MetaData, Table, insert
+
+from mutirao import Job, Mutirao, NewJob, Retry
+from mutirao.errors import StaleRun
+
+STUMBLES = 0.02  # the share of attempts that fail at either of two places
+RETRY = Retry.fixed(max_attempts=100, interval=0.2)
+
+log = logging.getLogger(__name__)
+app = Mutirao(os.environ.get("CHAOS_DATABASE", "sqlite:///chaos.db"))
+metadata = MetaData()
+# Nothing here forbids a second row for a number: that is what is tried.
+rows = Table(
+    "chaos_row",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("job", BigInteger, nullable=False),
+    Column("run", Integer, nullable=False),
+)
+
+
+class Stumbled(Exception):
+    """An attempt fails, as attempts do."""
+
+
+def first_jobs(count: int, pause: float) -> Iterator[NewJob]:
+    """Return those of the jobs 0 to `count` - 1 that no other job enqueues."""
+    return (job(number, count, pause) for number in range(count) if not has_parent(number))
+
+
+def job(number: int, count: int, pause: float) -> NewJob:
+    """Return the job of a number. `pause`: the most seconds it waits before it writes."""
+    return (insert_plainly if number % 2 else insert_row).job(number, count, pause)
+
+
+def has_parent(number: int) -> bool:
+    """Tell whether the job of a number is enqueued by that of the number before."""
+    return number % 5 == 4
+
+
+@app.task(retry=RETRY)
+async def insert_row(job: Job, number: int, count: int, pause: float) -> None:
+    """Insert one row, in a coroutine."""
+    await asyncio.sleep(random.uniform(0, pause))
+    stumble()
+    with telling_stale_runs(job):
+        async with job.transaction() as session:
+            await session.execute(row(job, number))
+            await app.aenqueue_many(children(number, count, pause), conn=session)
+            stumble()
+
+
+@app.task(retry=RETRY)
+def insert_plainly(job: Job, number: int, count: int, pause: float) -> None:
+    """Insert one row, in a thread."""
+    time.sleep(random.uniform(0, pause))
+    stumble()
+    with telling_stale_runs(job), job.transaction() as session:
+        session.execute(row(job, number))
+        app.enqueue_many(children(number, count, pause), conn=session)
+        stumble()
+
+
+@contextmanager
+def telling_stale_runs(job: Job) -> Iterator[None]:
+    """Log that a run was rejected: nobody waits for a thread whose worker was taken for gone."""
+    try:
+        yield
+    except StaleRun as stale:
+        log.warning("%s", stale, extra={"job": job.id, "run": job.run})
+        raise
+
+
+def row(job: Job, number: int) -> Insert:
+    """Return the row of a number, with the run that writes it."""
+    return insert(rows).values(number=number, job=job.id, run=job.run)
+
+
+def children(number: int, count: int, pause: float) -> list[NewJob]:
+    """Return the jobs that the one of `number` enqueues: one, or none."""
+    following = number + 1
+    if has_parent(following) and following < count:
+        return [job(following, count, pause)]
+    return []
+
+
+def stumble() -> None:
+    """Fail sometimes."""
+    if random.random() < STUMBLES:
+        raise Stumbled
