@@ -49,9 +49,8 @@ class _Decorator:
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Task[..., Any]:
-        task: Task[..., Any] = Task(
-            self._app, function, self._name or function.__name__, self._options
-        )
+        name = self._name or str(getattr(function, "__name__", ""))
+        task: Task[..., Any] = Task(self._app, function, name, self._options)
         self._app.register(task)
         return task
 

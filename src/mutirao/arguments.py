@@ -21,11 +21,15 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Signature:
-    """What a handler takes, apart from the injected `Job`."""
+    """What a handler takes, apart from the injected `Job`.
 
-    def __init__(self, function: Callable[..., Any], task: str) -> None:
+    `unannotated` is the type of parameters that have no annotation.
+    """
+
+    def __init__(self, function: Callable[..., Any], task: str, unannotated: Any = Any) -> None:
         self._function = function
         self._task = task
+        self._unannotated = unannotated
 
     @cached_property
     def wants_job(self) -> bool:
@@ -33,10 +37,12 @@ class Signature:
         names = [name for name, kind in self._hints.items() if kind is Job and name != "return"]
         if not names:
             return False
-        if names != [next(iter(self._all))]:
+        first = next(iter(self._all.values()))
+        by_place = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        if names != [first.name] or first.kind not in by_place:
             raise InvalidTask(
                 f"task {self._task!r}: `Job` annotates {', '.join(names)}; it is injected into"
-                " the first parameter only, so make that the one and only `Job`"
+                " the first positional parameter, so make that the one and only `Job`"
             )
         return True
 
@@ -95,11 +101,16 @@ class Signature:
     def _hints(self) -> dict[str, Any]:
         try:
             return get_type_hints(self._function, include_extras=True)
-        except NameError as unknown:
+        except (NameError, AttributeError) as unknown:
             raise InvalidTask(
                 f"task {self._task!r} has an annotation that cannot be resolved: {unknown};"
                 " import the type at run time, not only under TYPE_CHECKING"
             ) from unknown
+        except TypeError as unreadable:
+            raise InvalidTask(
+                f"the annotations of task {self._task!r} cannot be read ({unreadable}); register"
+                " a function that was defined with def"
+            ) from unreadable
 
     @cached_property
     def _signature(self) -> inspect.Signature:
@@ -120,7 +131,7 @@ class Signature:
             ) from unsupported
 
     def _field(self, parameter: Parameter) -> tuple[str, Any, Any]:
-        kind = self._hints.get(parameter.name, Any)
+        kind = self._hints.get(parameter.name, self._unannotated)
         if parameter.kind is Parameter.VAR_POSITIONAL:
             return parameter.name, list.__class_getitem__(kind), msgspec.field(default_factory=list)
         if parameter.kind is Parameter.VAR_KEYWORD:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from mutirao.arguments import Signature
-from mutirao.errors import InvalidTask
+from mutirao.errors import InvalidArguments, InvalidTask
 from mutirao.job import DEFAULT_QUEUE, DeadJob, NewJob
 from mutirao.retry import Retry, RetryPolicy, seconds
 
@@ -62,13 +62,20 @@ class Task(Generic[P, R]):
     """A registered function with its options. Calling it calls the function, here and now."""
 
     def __init__(
-        self, desk: Desk, function: Callable[..., Any], name: str, options: TaskOptions
+        self,
+        desk: Desk,
+        function: Callable[..., Any],
+        name: str,
+        options: TaskOptions,
+        unannotated: Any = Any,
     ) -> None:
+        """`unannotated` is the type of parameters that have no annotation."""
+        _check_function(function, name)
         self._desk = desk
         self.function = function
         self.name = name
         self.options = options
-        self.signature = Signature(function, name)
+        self.signature = Signature(function, name, unannotated)
         self.is_coroutine = inspect.iscoroutinefunction(function)
         self.dead_handler: Task[..., Any] | None = None
         self.__doc__ = function.__doc__
@@ -165,14 +172,32 @@ class Task(Generic[P, R]):
 
         It takes a `DeadJob` (and, first, a `Job` if annotated). It has the task's queue and its
         own retries, and when it dies itself nothing further is started.
+
+        Raises:
+            InvalidTask: there is one already, or it is not a plain function or coroutine.
         """
         if self.dead_handler is not None:
             raise InvalidTask(f"task {self.name!r} has an on_dead handler already; give it one")
         options = replace(self.options, process=False, retry=Retry.exponential())
-        task: Task[..., Any] = Task(self._desk, handler, f"{self.name}.on_dead", options)
+        name = f"{self.name}.on_dead"
+        task: Task[..., Any] = Task(self._desk, handler, name, options, unannotated=DeadJob)
         self._desk.register(task)
         self.dead_handler = task
         return handler
+
+    def check(self) -> None:
+        """Raise InvalidTask if this task's jobs, or the job of its `on_dead`, could not run.
+
+        Not sooner than this can annotations name what is defined further down.
+        """
+        self.signature.check()
+        try:
+            self.announce_death(DeadJob(0, self.name, self.options.queue, {}, 1, None, None))
+        except InvalidArguments as unfit:
+            raise InvalidTask(
+                f"the on_dead handler of {self.name!r} must take one DeadJob (and, first, a Job"
+                f" if it wants one): {unfit}"
+            ) from unfit
 
     def announce_death(self, dead: DeadJob) -> NewJob | None:
         """Return the job that tells the `on_dead` handler, or None if there is no handler."""
@@ -181,6 +206,20 @@ class Task(Generic[P, R]):
         template = self.dead_handler.using(queue=dead.queue).template
         args = self.dead_handler.signature.encode((dead,), {})
         return replace(template, args=args, on_dead_of=dead.id)
+
+
+def _check_function(function: object, name: str) -> None:
+    if isinstance(function, Task):
+        found = f"{function!r}; put the decorators on different functions"
+    elif not callable(function):
+        found = f"{function!r}, which cannot be called; give a function"
+    elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        found = "a generator function, whose body nobody would run; drop the yield"
+    elif not name:
+        found = f"{function!r}, which has no name; give it one: app.task(name=…)"
+    else:
+        return
+    raise InvalidTask(f"the task {name!r} is {found}")
 
 
 @dataclass(frozen=True, slots=True)
