@@ -8,9 +8,10 @@ handler it asks for another attempt, and its class methods build the policies gi
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 DEFAULT_MAX_ATTEMPTS = 10
+FIRST_YEAR, LAST_YEAR = 2, 9_998  # of what `datetime` holds, in whatever time zone it is read
 DAY = 86_400.0
 LONGEST_WAIT = 1e10  # seconds, some 300 years: databases end somewhere
 
@@ -244,7 +245,6 @@ def _aware(at: datetime | None, where: str) -> datetime | None:
         return None
     if at.tzinfo is None:
         raise ValueError(f"{where} was given the naive datetime {at}; give one with a time zone")
-    try:
-        return at.astimezone(UTC)
-    except OverflowError:
-        raise ValueError(f"{where} was given {at}, which is no year from 1 to 9999") from None
+    if not FIRST_YEAR <= at.year <= LAST_YEAR:
+        raise ValueError(f"{where} was given {at}; give a year from {FIRST_YEAR} to {LAST_YEAR}")
+    return at

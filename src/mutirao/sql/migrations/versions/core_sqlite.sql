@@ -7,12 +7,14 @@ CREATE TABLE mutirao_job (
     args text NOT NULL DEFAULT '{}' CHECK (json_type(args) = 'object'),
     queue text NOT NULL DEFAULT 'default' CHECK (length(queue) BETWEEN 1 AND 100),
     priority integer NOT NULL DEFAULT 0 CHECK (priority BETWEEN -32768 AND 32767),
+    -- Programs read it in whatever time zone, and many hold the years 1 to 9999 only.
     run_at integer NOT NULL
-        DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000),
+        DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000)
+        CHECK (run_at BETWEEN -62122550400000000 AND 253383811200000000),
     enqueued_at integer NOT NULL
         DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000),
     max_attempts integer CHECK (max_attempts >= 1),
-    timeout real CHECK (timeout > 0),
+    timeout real CHECK (timeout > 0 AND timeout < 1e10),
     key text CHECK (length(key) BETWEEN 1 AND 200),
     tags text CHECK (json_type(tags) = 'array'),
     metadata text CHECK (json_type(metadata) = 'object'),
