@@ -3,12 +3,13 @@
 Whatever a handler or a middleware raises becomes an outcome; nothing is raised into the loop.
 """
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from typing import Any
+
+import msgspec
 
 from mutirao.arguments import Arguments
 from mutirao.engine import outcomes
@@ -142,9 +143,8 @@ class Executor:
 
 
 def _as_far_as_readable(claim: Claim) -> dict[str, Any]:
-    """Return the arguments as JSON has them; other programs may have written something else."""
+    """Return the arguments as JSON has them; other programs may have written anything."""
     try:
-        args = json.loads(claim.args)
-    except ValueError:
+        return msgspec.json.decode(claim.args, type=dict[str, Any])
+    except msgspec.MsgspecError:
         return {}
-    return args if isinstance(args, dict) else {}

@@ -229,7 +229,7 @@ class Worker:
                 " that is imported before the worker starts"
             )
         for task in self._tasks.values():
-            task.signature.check()
+            task.check()
             if task.options.process:
                 find_task(task.__module__, task.__qualname__)
 
