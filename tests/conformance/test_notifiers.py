@@ -19,7 +19,7 @@ from mutirao.testing.conformance import NotifierContract
 from mutirao.testing.conformance.kit import at, deadline, due, join, put
 from mutirao.testing.conformance.notifier import IDLE, listening, until
 
-DRIVERS = ["psycopg", "asyncpg"]
+DRIVERS = ["psycopg", "asyncpg", "psycopg2"]
 
 
 async def opened(url: str) -> AsyncIterator[Store]:

@@ -1,9 +1,4 @@
-"""Starts claimed jobs while slots are free, and says how many more the worker could use.
-
-Claims wait in a buffer that is sized by the measured duration of handlers: enough for about
-100 ms of work, so that short jobs are not starved by the round trip of a claim and long ones are
-not hoarded while another worker is free.
-"""
+"""Starts claimed jobs while slots are free, and says how many more the worker could use."""
 
 import asyncio
 import logging
@@ -12,11 +7,13 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
+from math import inf
 from time import monotonic
 
 from mutirao.engine import outcomes
 from mutirao.engine.completer import Completer, Finished
 from mutirao.engine.executor import Executor
+from mutirao.engine.pace import STALL, Pace
 from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
@@ -50,7 +47,8 @@ class Dispatcher:
         self._to_cancel: set[tuple[int, int]] = set()
         self._abandoned = 0
         self._pumping = False
-        self._mean: float | None = None  # seconds a handler takes
+        self._pace = Pace(settings.prefetch, 2 * settings.batch)
+        self._moved_at = monotonic()  # when a job last came or started
         self.changed = asyncio.Event()  # something ended, or there is room
 
     @property
@@ -61,8 +59,8 @@ class Dispatcher:
     def wanted(self) -> int:
         """Return how many jobs to claim now; 0 while the buffer is full enough."""
         batch = self._settings.batch
-        free = max(0, self._settings.concurrency - len(self._running) - self.stuck)
-        target = free + self._ahead()
+        slots = max(0, self._settings.concurrency - self.stuck)
+        target = max(0, slots - len(self._running)) + self._pace.ahead(slots)
         if self._completer.unsettled > MOST_UNSETTLED * batch:
             return 0
         short = target - len(self._buffer)
@@ -71,6 +69,7 @@ class Dispatcher:
     def feed(self, claims: Iterable[Claim]) -> None:
         """Take claimed jobs and start as many as there are slots for."""
         self._buffer.extend(claims)
+        self._moved_at = monotonic()
         self.pump()
 
     def pump(self) -> None:
@@ -116,6 +115,17 @@ class Dispatcher:
             dropped.append((claim.id, claim.run))
         return dropped
 
+    def patience(self) -> float:
+        """Return the seconds until the jobs that wait for a slot have waited too long."""
+        return self._moved_at + STALL - monotonic() if self._buffer else inf
+
+    def drop_stalled(self) -> list[tuple[int, int]]:
+        """Forget the jobs that have waited too long, and return them: others may be free."""
+        if self.patience() > 0:
+            return []
+        self._pace.takes_at_least(monotonic() - self._moved_at)
+        return self.drop_unstarted()
+
     def cancel(self, jobs: Iterable[tuple[int, int]]) -> None:
         """Cancel all of these jobs (id, run) that run; the others when they are about to."""
         self._to_cancel = set(jobs)
@@ -137,16 +147,11 @@ class Dispatcher:
     def _full(self) -> bool:
         return len(self._running) + self.stuck >= self._settings.concurrency
 
-    def _ahead(self) -> int:
-        if self._mean is None:
-            return self._settings.concurrency
-        ahead = self._settings.prefetch * self._settings.concurrency / max(self._mean, 1e-6)
-        return min(int(ahead), 2 * self._settings.batch)
-
     def _start(self, claim: Claim) -> None:
         if self._to_cancel and (claim.id, claim.run) in self._to_cancel:
             claim = claim._replace(cancel=True)
         running = Running(claim, self._begin)
+        self._moved_at = running.started
         self._running.add(running)
         loop = asyncio.get_running_loop()
         timeout = self._executor.timeout(claim)
@@ -184,8 +189,7 @@ class Dispatcher:
     def _end(self, running: Running, outcome: Outcome) -> None:
         self._running.discard(running)
         finished = monotonic()
-        took = finished - running.started
-        self._mean = took if self._mean is None else self._mean * 0.95 + took * 0.05
+        self._pace.took(finished - running.started)
         if running.settled or outcome.kind is OutcomeKind.LOST:
             return
         claim = running.claim

@@ -60,6 +60,8 @@ class Housekeeping:
         """Delete finished jobs that are older than their retention, in small transactions."""
         limit = self._settings.prune_batch
         for outcome, age in self._settings.retention.items():
+            if age is None:
+                continue
             before = age.total_seconds()
             pruned = limit
             while pruned == limit:
@@ -83,7 +85,8 @@ async def _keep(store: Store, duty: Duty, worker: Callable[[], int]) -> None:
         try:
             if await store.lease(duty.name, worker(), ttl=duty.ttl, every=duty.every):
                 await duty.work(None)
-            backoff.reset()
+            if backoff.reset():
+                log.warning("the database is back; duty %s goes on", duty.name)
             await asyncio.sleep(duty.every)
         except StoreUnavailable as gone:
             wait = backoff.next()

@@ -70,7 +70,8 @@ class Producer:
         while self._notifier is not None:
             try:
                 async for wake in self._notifier.listen():
-                    backoff.reset()
+                    if backoff.reset():
+                        log.warning("the database is back; listening again")
                     self.wake(wake)
             except StoreUnavailable as gone:
                 wait = backoff.next()
@@ -112,6 +113,7 @@ class Producer:
     async def _turn(self) -> None:
         if self._unsure:
             await self._give_back_unknown()
+        await self._give_back_stalled()
         wanted = self._dispatcher.wanted()
         if not wanted:
             await self._wait_for_room()
@@ -166,6 +168,14 @@ class Producer:
         self._unsure = False
         return [claim for claim in claims if claim.task in self._known]
 
+    async def _give_back_stalled(self) -> None:
+        """Release jobs that have waited too long for a slot here; another worker may be free."""
+        if stalled := self._dispatcher.drop_stalled():
+            log.info("handlers take longer than before; giving back %s jobs", len(stalled))
+            self._unsure = True
+            await self._store.release(stalled)
+            self._unsure = False
+
     async def _give_back_unknown(self) -> None:
         """Release what the tables say we hold and we do not know of.
 
@@ -182,7 +192,7 @@ class Producer:
         """Sleep until something may be due, asking for notifications first."""
         if self._listening:
             due = min(self._lanes.next_due(), self._refresh_at)
-            await self._sleep(due - monotonic())
+            await self._sleep(min(due - monotonic(), self._dispatcher.patience()))
             self._attention.rested(monotonic())
         elif self._attention.looked_in_vain():
             await self._store.listen(self._worker(), True)
@@ -194,7 +204,9 @@ class Producer:
     async def _wait_for_room(self) -> None:
         self._dispatcher.changed.clear()
         if not self._dispatcher.wanted() and not self._stopping:
-            await self._dispatcher.changed.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._dispatcher.patience()):
+                    await self._dispatcher.changed.wait()
 
     async def _sleep(self, seconds: float) -> None:
         if self._stopping:

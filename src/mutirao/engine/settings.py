@@ -9,7 +9,7 @@ from mutirao.job import OutcomeKind
 DAY = timedelta(days=1)
 
 
-def _retention() -> dict[OutcomeKind, timedelta]:
+def _retention() -> dict[OutcomeKind, timedelta | None]:
     return {
         OutcomeKind.SUCCEEDED: 7 * DAY,
         OutcomeKind.CANCELLED: 7 * DAY,
@@ -44,7 +44,7 @@ class WorkerSettings:
     prefetch: float = 0.1
     batch: int = 500
     linger: float = 0.004
-    retention: dict[OutcomeKind, timedelta] = field(default_factory=_retention)
+    retention: dict[OutcomeKind, timedelta | None] = field(default_factory=_retention)
     prune_batch: int = 1_000
 
     @property

@@ -6,7 +6,7 @@ poll.
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,8 +27,8 @@ class PostgresqlNotifier:
 
     async def listen(self) -> AsyncGenerator[Wake, None]:
         """Yield a wake for every notification; StoreUnavailable when the connection breaks."""
-        driver = _asyncpg if self._url.drivername == "postgresql+asyncpg" else _psycopg
-        async with aclosing(driver(self._url)) as payloads:
+        listen = _BY_DRIVER.get(self._url.drivername, _psycopg)
+        async with aclosing(listen(self._url)) as payloads:
             async for payload in payloads:
                 yield parse(payload)
 
@@ -78,6 +78,33 @@ async def _asyncpg(url: URL) -> AsyncGenerator[str, None]:
         connection.terminate()
 
 
+async def _psycopg2(url: URL) -> AsyncGenerator[str, None]:
+    import psycopg2
+
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        connection = await asyncio.to_thread(psycopg2.connect, **_arguments(url))
+        with closing(connection):
+            connection.autocommit = True
+            connection.cursor().execute(f"LISTEN {CHANNEL}")
+            socket = connection.fileno()
+            loop.add_reader(socket, readable.set)
+            try:
+                yield ""
+                while await readable.wait():
+                    readable.clear()
+                    connection.poll()
+                    while connection.notifies:
+                        yield connection.notifies.pop(0).payload
+            finally:
+                loop.remove_reader(socket)
+    except (psycopg2.OperationalError, OSError) as gone:
+        raise StoreUnavailable(f"the listening connection is lost: {gone}") from gone
+
+
 def _arguments(url: URL) -> dict[str, Any]:
     dialect = url.get_dialect()()
     return dict(dialect.create_connect_args(url)[1])
+
+
+_BY_DRIVER = {"postgresql+asyncpg": _asyncpg, "postgresql+psycopg2": _psycopg2}

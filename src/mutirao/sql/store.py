@@ -159,7 +159,7 @@ class SqlStore:
 
     async def refresh_statistics(self) -> None:
         """Bring the planner's statistics up to date."""
-        await self._runner.alone(self._dialect.refresh_statistics)
+        await self._runner.run(self._dialect.refresh_statistics)
 
     # Handlers, people and dashboards.
 
