@@ -10,7 +10,7 @@ CREATE TABLE mutirao_job (
         CHECK (run_at >= '0001-06-01 00:00Z' AND run_at < '9999-06-01 00:00Z'),
     enqueued_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     max_attempts integer CHECK (max_attempts >= 1),
-    timeout double precision CHECK (timeout > 0 AND timeout < 1e10),
+    timeout double precision CHECK (timeout > 0),
     key text CHECK (char_length(key) BETWEEN 1 AND 200),
     tags json CHECK (json_typeof(tags) = 'array'),
     metadata json CHECK (json_typeof(metadata) = 'object'),
