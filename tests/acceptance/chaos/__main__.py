@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import fields
+from pathlib import Path
 
 from tests.acceptance.chaos.run import Plan, run
 
@@ -19,10 +20,12 @@ def main() -> int:
     for name in ("pause", "kill-every", "freeze-every", "deadline"):
         default = given[name.replace("-", "_")].default
         parser.add_argument(f"--{name}", type=float, default=default, help="seconds")
+    parser.add_argument("--logs", type=Path, help="a directory for what the workers say")
     options = vars(parser.parse_args())
+    logs = options.pop("logs")
     if options["database"] == "sqlite":
         options["restarts"] = 0
-    report = run(Plan(**options), lambda line: print(line, flush=True))
+    report = run(Plan(**options), lambda line: print(line, flush=True), logs)
     print(*report.lines(), sep="\n")
     for problem in report.problems[:50]:
         print(f"NOT AS PROMISED: {problem}")

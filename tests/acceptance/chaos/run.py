@@ -73,22 +73,25 @@ class Report:
         """Yield the figures, one a line."""
         yield f"{self.seconds:10.1f} seconds, {self.jobs / self.seconds:,.0f} jobs a second"
         yield f"{self.kills:10,} workers killed and replaced"
-        yield f"{self.freezes:10,} workers suspended until their jobs were given to others"
+        yield f"{self.freezes:10,} workers suspended for longer than their expiry"
         yield f"{self.restarts:10,} crashes of the server"
         for outcome in OutcomeKind:
             yield f"{self.outcomes[outcome]:10,} attempts {outcome}"
         yield f"{self.stale:10,} stale runs rejected"
 
 
-def run(plan: Plan, say: Say) -> Report:
-    """Carry out a plan; `say` is called with lines that tell how far it is."""
+def run(plan: Plan, say: Say, logs: Path | None = None) -> Report:
+    """Carry out a plan.
+
+    `say` is called with lines that tell how far it is. What the workers say goes to files in the
+    directory `logs`, or is thrown away at the end.
+    """
     with tempfile.TemporaryDirectory(prefix="mutirao-chaos-") as name, _database(plan, name) as at:
         url, server = at
         engine = create_engine(url, poolclass=NullPool)
         _prepare(engine, url, plan)
         say(f"{plan.jobs:,} jobs, {plan.workers} workers, {plan.database}")
-        logs = Path(name)
-        with crew(url, logs, plan.workers, HEARTBEAT, EXPIRY) as workers:
+        with crew(url, logs or Path(name), plan.workers, HEARTBEAT, EXPIRY) as workers:
             chaos = Chaos(plan, engine, workers, server, say)
             chaos.endure()
             workers.stop()
