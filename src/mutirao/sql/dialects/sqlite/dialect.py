@@ -19,10 +19,21 @@ from mutirao.sql.instant import Instant, from_micros, to_micros
 
 SECOND = 1_000_000
 
+# In two steps, because SQLite begins `(queue, priority) > (?, ?)` at the first equal row and would
+# walk the whole lane.
 _NEXT_LANE = """
-SELECT queue, priority, run_at, id FROM mutirao_live
-WHERE worker IS NULL AND (queue, priority) > (?, ?)
-ORDER BY queue, priority, run_at, id LIMIT 1
+SELECT * FROM (
+    SELECT queue, priority, run_at, id FROM mutirao_live
+    WHERE worker IS NULL AND queue = ? AND priority > ?
+    ORDER BY priority, run_at, id LIMIT 1
+)
+UNION ALL
+SELECT * FROM (
+    SELECT queue, priority, run_at, id FROM mutirao_live
+    WHERE worker IS NULL AND queue > ?
+    ORDER BY queue, priority, run_at, id LIMIT 1
+)
+ORDER BY queue, priority LIMIT 1
 """
 _DUE = """
 SELECT id FROM mutirao_live
@@ -89,10 +100,10 @@ class SQLite(Dialect):
         self, conn: Connection, queues: Collection[str] | None, now: datetime | None
     ) -> list[LaneHead]:
         """Read the heads of all lanes, hopping from one to the next."""
-        heads, at, moment = [], ("", -1 << 63), _micros(now)
+        heads, at, moment = [], ("", -1 << 63, ""), _micros(now)
         while (row := conn.exec_driver_sql(_NEXT_LANE, at).first()) is not None:
             queue, priority, run_at, id = row
-            at = (queue, priority)
+            at = (queue, priority, queue)
             if queues is None or queue in queues:
                 lane = Lane(queue, priority, from_micros(run_at), id)
                 heads.append(LaneHead(lane, (run_at - moment) / SECOND))
