@@ -17,6 +17,13 @@ from mutirao.ports import Store
 
 log = logging.getLogger("mutirao")
 
+UNWRITABLE = Outcome(
+    OutcomeKind.RETRIED,
+    after=60.0,
+    error_type="SettlingFailed",
+    error="the outcome could not be written; the worker's log says why",
+)
+
 
 class Finished(NamedTuple):
     """An attempt that has ended; the times are monotonic seconds."""
@@ -91,6 +98,8 @@ class Completer:
         while True:
             try:
                 self._tell(batch, await self._write(batch), unsure)
+                if backoff.reset():
+                    log.warning("the database is back; %s jobs settled", len(batch))
                 return
             except StoreUnavailable as gone:
                 # The commit may have happened before the connection broke; then the next try
@@ -100,6 +109,8 @@ class Completer:
                 log.warning("cannot settle %s jobs: %s; again in %.1f s", len(batch), gone, wait)
                 await asyncio.sleep(wait)
             except Exception:
+                if batch[0].outcome is UNWRITABLE:
+                    raise  # the worker ends, and the job is rescued
                 log.exception("settling %s jobs failed", len(batch))
                 await self._settle_apart(batch)
                 return
@@ -127,20 +138,14 @@ class Completer:
             for each in batch:
                 await self._settle([each])
             return
-        plain = Outcome(
-            OutcomeKind.RETRIED,
-            after=60.0,
-            error_type="SettlingFailed",
-            error="the outcome could not be written; the worker's log says why",
-        )
-        self._tell(batch, await self._write([batch[0]._replace(outcome=plain, follow_up=None)]))
+        await self._settle([batch[0]._replace(outcome=UNWRITABLE, follow_up=None)])
 
     def _tell(self, batch: list[Finished], settled: set[int], unsure: bool = False) -> None:
         for claim, outcome, *_ in batch:
-            if claim.id in settled:
+            if claim.id in settled or unsure:
                 if not outcome.kind.final:
                     self._on_waiting(claim, outcome)
-            elif not unsure:
+            else:
                 log.warning(
                     "job %s was taken from this worker; its outcome %s is dropped",
                     claim.id,

@@ -103,6 +103,7 @@ class Heartbeat:
         self._last = monotonic()
         if self._unbroken_since == float("inf"):
             self._unbroken_since = self._last
+            log.warning("the database is back; the heart beats again")
         self._on_beat(beat)
         return True
 

@@ -65,17 +65,17 @@ async def _asyncpg(url: URL) -> AsyncGenerator[str, None]:
     payloads: asyncio.Queue[str | None] = asyncio.Queue()
     try:
         connection = await asyncpg.connect(**_arguments(url))
+        try:
+            connection.add_termination_listener(lambda _: payloads.put_nowait(None))
+            await connection.add_listener(CHANNEL, lambda *heard: payloads.put_nowait(heard[3]))
+            yield ""
+            while (payload := await payloads.get()) is not None:
+                yield payload
+        finally:
+            connection.terminate()
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as gone:
-        raise StoreUnavailable(f"cannot open the listening connection: {gone}") from gone
-    connection.add_termination_listener(lambda _: payloads.put_nowait(None))
-    try:
-        await connection.add_listener(CHANNEL, lambda *heard: payloads.put_nowait(heard[3]))
-        yield ""
-        while (payload := await payloads.get()) is not None:
-            yield payload
-        raise StoreUnavailable("the listening connection was closed")
-    finally:
-        connection.terminate()
+        raise StoreUnavailable(f"the listening connection is lost: {gone}") from gone
+    raise StoreUnavailable("the listening connection was closed")
 
 
 async def _psycopg2(url: URL) -> AsyncGenerator[str, None]:

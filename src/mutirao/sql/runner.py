@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -25,6 +25,11 @@ R = TypeVar("R")
 Body = Callable[Concatenate[Connection, P], R]
 
 
+# The classes of SQLSTATE that pass: the connection, a deadlock, no resources, a lock, the operator,
+# the system. Most drivers call them OperationalError; asyncpg leaves them without a kind.
+PASSING = ("08", "40", "53", "55", "57", "58")
+
+
 @contextmanager
 def unavailable_when_lost() -> Iterator[None]:
     """Turn the drivers' ways of saying that the server is gone into StoreUnavailable."""
@@ -33,9 +38,28 @@ def unavailable_when_lost() -> Iterator[None]:
     except (OperationalError, InterfaceError, PoolTimeout, OSError) as error:
         raise StoreUnavailable(f"the database cannot be reached: {_short(error)}") from error
     except DBAPIError as error:
-        if error.connection_invalidated:
+        if error.connection_invalidated or _passes(error):
             raise StoreUnavailable(f"the connection was lost: {_short(error)}") from error
         raise
+
+
+@contextmanager
+def _given_back(engine: Engine) -> Iterator[None]:
+    """Replace a pool that could not take a connection back.
+
+    psycopg2 asks the server to leave autocommit. When that fails, SQLAlchemy lets the driver's
+    error through as it is, and its pool counts the connection as lent for ever.
+    """
+    driver = engine.dialect.loaded_dbapi
+    try:
+        yield
+    except (driver.OperationalError, driver.InterfaceError) as error:
+        engine.dispose()
+        raise StoreUnavailable(f"the connection was lost: {_short(error)}") from error
+
+
+def _passes(error: DBAPIError) -> bool:
+    return str(getattr(error.orig, "sqlstate", None)).startswith(PASSING)
 
 
 def _short(error: BaseException) -> str:
@@ -75,7 +99,8 @@ class Runner:
 
     def alone_sync(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """As `alone`, for synchronous callers."""
-        with unavailable_when_lost(), self._engines.sync().connect() as connection:
+        engine = self._engines.sync()
+        with unavailable_when_lost(), _given_back(engine), engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT", **{ALONE: True})
             return body(connection, *args, **kwargs)
 
