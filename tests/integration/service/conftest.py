@@ -1,0 +1,14 @@
+"""The applications of the tests of workers, and servers to be disturbed."""
+
+from __future__ import annotations
+
+from tests.integration.worker.conftest import (
+    app,
+    lite_url,
+    pg_app,
+    pg_url,
+    shared_database,
+    url,
+)
+
+__all__ = ["app", "lite_url", "pg_app", "pg_url", "shared_database", "url"]
