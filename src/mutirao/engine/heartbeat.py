@@ -9,6 +9,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from time import monotonic
 
@@ -53,6 +54,7 @@ class Heartbeat:
         self._unbroken_since = float("-inf")
         self._stop: Callable[[], object] = lambda: None
         self._ready = threading.Event()
+        self._ended: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="mutirao-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -61,9 +63,14 @@ class Heartbeat:
         self._ready.wait()
 
     async def stop(self) -> None:
-        """Stop beating and wait until the thread has ended."""
+        """Stop beating and wait until that has ended."""
         self._stop()
-        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+        with suppress(Exception):  # whoever awaits `ended` hears of it
+            await self.ended()
+
+    async def ended(self) -> None:
+        """Wait until beating has ended; raise what ended it, if that was an error."""
+        await asyncio.shield(asyncio.wrap_future(self._ended))
 
     def may_judge_others(self) -> bool:
         """Whether this worker may take others for gone.
@@ -75,7 +82,10 @@ class Heartbeat:
         return now - self._unbroken_since >= expiry and now - self._last < expiry
 
     def _run(self) -> None:
-        asyncio.run(self._beat_until_stopped())
+        try:
+            self._ended.set_result(asyncio.run(self._beat_until_stopped()))
+        except Exception as error:  # noqa: BLE001 - whoever awaits `ended` hears of it
+            self._ended.set_exception(error)
 
     async def _beat_until_stopped(self) -> None:
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()

@@ -95,6 +95,7 @@ class Worker:
             raise
         self._heartbeat = self._start_heartbeat()
         house = Housekeeping(self._store, self.settings, self._heartbeat.may_judge_others)
+        self._spawn("heartbeat", self._heartbeat.ended())
         self._spawn("completer", self._completer.run())
         self._spawn("producer", self._producer.run())
         self._spawn("listener", self._producer.listen())

@@ -8,7 +8,6 @@ reached now" become `StoreUnavailable`, which the engine's loops know how to wai
 
 import asyncio
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -19,6 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from mutirao.errors import StoreUnavailable
 from mutirao.sql.dialects.connecting import ALONE
 from mutirao.sql.engines import Engines
+from mutirao.sql.thread import OneThread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,7 +73,7 @@ class Runner:
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: OneThread | None = None
 
     async def run(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a body in one transaction and commit it."""
@@ -108,10 +108,10 @@ class Runner:
         """End the thread and close the connections; the next call opens them again."""
         thread, self._thread = self._thread, None
         if thread is not None:
-            thread.shutdown(wait=False)
+            thread.shutdown()
         await self._engines.close()
 
     async def _in_thread(self, call: Callable[[], R]) -> R:
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="mutirao-store")
+            self._thread = OneThread("mutirao-store")
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
