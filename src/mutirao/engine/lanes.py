@@ -54,11 +54,17 @@ class LaneBook:
 
     def refresh(self, heads: Iterable[LaneHead], now: float) -> None:
         """Take over what the store says: the bounds are exact again."""
-        known, self._entries = self._entries, {}
-        for head in heads:
-            key = (head.lane.queue, head.lane.priority)
-            entry = _Entry(head.lane, expected=known[key].expected if key in known else [])
-            entry.expect(now + head.due_in)
+        known = self._entries
+        # What is expected may have come to wait while the store was asked.
+        self._entries = {
+            key: _Entry(entry.lane, expected=entry.expected)
+            for key, entry in known.items()
+            if entry.expected
+        }
+        for lane, due_in in heads:
+            key = (lane.queue, lane.priority)
+            entry = _Entry(lane, expected=known[key].expected if key in known else [])
+            entry.expect(now + due_in)
             self._entries[key] = entry
         self._catch_up()
 
