@@ -10,7 +10,7 @@ CREATE TABLE mutirao_job (
         CHECK (run_at >= '0001-06-01 00:00Z' AND run_at < '9999-06-01 00:00Z'),
     enqueued_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     max_attempts integer CHECK (max_attempts >= 1),
-    timeout double precision CHECK (timeout > 0),
+    timeout double precision CHECK (timeout > 0 AND timeout < 1e10),
     key text CHECK (char_length(key) BETWEEN 1 AND 200),
     tags json CHECK (json_typeof(tags) = 'array'),
     metadata json CHECK (json_typeof(metadata) = 'object'),
@@ -315,23 +315,22 @@ BEGIN
             SELECT id FROM mutirao_worker WHERE expires_at < moment FOR UPDATE SKIP LOCKED
         )) RETURNING id
     ), held AS (
-        SELECT id, worker, claimed_at FROM mutirao_live
+        SELECT id, run, attempt, worker, claimed_at FROM mutirao_live
         WHERE worker = ANY(ARRAY(
             SELECT id FROM gone
             UNION ALL
             SELECT worker FROM mutirao_live
             WHERE worker IS NOT NULL AND worker NOT IN (SELECT id FROM mutirao_worker)
         )) FOR UPDATE SKIP LOCKED
-    ), lost AS (
-        UPDATE mutirao_live l SET worker = NULL, claimed_at = NULL, run = l.run + 1
-        FROM held WHERE l.id = held.id
-        RETURNING l.id, l.run, l.attempt, held.worker, held.claimed_at
     ), told AS (
         INSERT INTO mutirao_attempt
             (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
-        SELECT id, run - 1, attempt, worker, 'lost', claimed_at, moment, 'WorkerLost',
+        SELECT id, run, attempt, worker, 'lost', claimed_at, moment, 'WorkerLost',
                'the heartbeat of worker ' || worker || ' stopped'
-        FROM lost
+        FROM held
+    ), lost AS (
+        UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, run = run + 1
+        WHERE id = ANY(ARRAY(SELECT id FROM held)) RETURNING id, run
     )
     SELECT id, run FROM lost ORDER BY id;
 END
