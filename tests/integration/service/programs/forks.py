@@ -1,0 +1,67 @@
+"""A program that forks while its worker runs: `forks URL`.
+
+The child enqueues, starts a worker of its own with the same object, runs a job in it and ends; its
+parent goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+from mutirao import Mutirao
+from tests.support.waiting import wait_until
+
+app = Mutirao(sys.argv[1])
+parents, children = threading.Event(), threading.Event()
+parent = os.getpid()
+
+
+@app.task(queue="parent")
+def of_parent(text: str) -> None:
+    """Run in the parent, whoever enqueued it."""
+    assert os.getpid() == parent
+    parents.set()
+
+
+@app.task(queue="child")
+def of_child() -> None:
+    """Run in the child."""
+    assert os.getpid() != parent
+    children.set()
+
+
+def child() -> None:
+    """What the child does."""
+    assert not worker.running
+    worker.stop()  # not ours: nothing happens
+    with app.worker(queues=["child"], poll=60):
+        of_child.enqueue()
+        assert children.wait(30)
+    of_parent.enqueue("from the child")
+
+
+worker = app.worker(queues=["parent"], poll=60)
+worker.start()
+of_parent.enqueue("before")
+assert parents.wait(30)
+first = app.counts()
+parents.clear()
+
+pid = os.fork()
+if pid == 0:
+    child()
+    sys.exit(0)
+_, status = os.waitpid(pid, 0)
+assert os.waitstatus_to_exitcode(status) == 0, status
+assert parents.wait(30)
+parents.clear()
+assert worker.running
+of_parent.enqueue("after")
+assert parents.wait(30)
+wait_until(lambda: sum(count.jobs for count in app.counts() if count.state == "succeeded") == 4)
+worker.stop()
+assert first
+app.close()
+print("all is well")
