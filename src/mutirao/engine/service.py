@@ -107,6 +107,7 @@ class _WorkerThread:
         self._thread.start()
         self._started.wait()
         if self._failure is not None:
+            self._thread.join()  # so that the next try does not find it running still
             raise self._failure
 
     def stop(self) -> None:
