@@ -1,0 +1,144 @@
+"""What workers and enqueueing programs do to the database, and by which indexes it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from mutirao.job import (
+    SUCCEEDED,
+    Claim,
+    NewJob,
+    NewWorker,
+    Outcome,
+    OutcomeKind,
+    Settlement,
+)
+from mutirao.sql import commands, workers
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.intake import SqlIntake
+from tests.integration.plans.filling import HELD
+
+BATCH = 100
+DAY = timedelta(days=1).total_seconds()
+BEGINNING = datetime(2001, 1, 1, tzinfo=UTC)
+
+JOB, LIVE, ATTEMPT = "mutirao_job_pkey", "mutirao_live_pkey", "mutirao_attempt_pkey"
+WAITING, RUNNING = "mutirao_live_waiting", "mutirao_live_running"
+OUTCOME = "mutirao_attempt_outcome"
+
+Act = Callable[[], object]
+
+
+class Case(NamedTuple):
+    """Something to do, and the indexes by which it reads: exactly these, and nothing else.
+
+    `prepare` makes what must be there before and returns the act that is looked at. `most`: how
+    many rows it may read through one index. `pinned`: on PostgreSQL it is a function, whose plan
+    is the same whatever the statistics say.
+    """
+
+    reads: set[str]
+    prepare: Callable[[Dialect, Connection], Act]
+    most: int = 3 * BATCH
+    pinned: bool = False
+
+
+def claim(
+    dialect: Dialect, conn: Connection, most: int = BATCH, without: Sequence[str] = ()
+) -> tuple[int, list[Claim]]:
+    """Claim as a worker that has just joined and looked at the lanes."""
+    worker = join(dialect, conn)
+    lanes = [head.lane for head in dialect.lanes(conn, None, None) if head.due_in <= 0]
+    return worker, dialect.claim(conn, worker, lanes, most, without, None)
+
+
+def join(dialect: Dialect, conn: Connection) -> int:
+    """Register a worker; return its id."""
+    new = NewWorker(name="w", host="h", pid=1, queues=None, concurrency=20, version="0")
+    return workers.register(conn, dialect, new, 60.0, None)
+
+
+def _claim(without: Sequence[str] = ()) -> Callable[[Dialect, Connection], Act]:
+    def prepare(dialect: Dialect, conn: Connection) -> Act:
+        worker = join(dialect, conn)
+        lanes = [head.lane for head in dialect.lanes(conn, None, None)]
+        return lambda: dialect.claim(conn, worker, lanes, BATCH, without, None)
+
+    return prepare
+
+
+def _lanes(queues: Sequence[str] | None) -> Callable[[Dialect, Connection], Act]:
+    return lambda dialect, conn: lambda: dialect.lanes(conn, queues, None)
+
+
+def _finish(dialect: Dialect, conn: Connection) -> Act:
+    _, claims = claim(dialect, conn)
+    return lambda: dialect.finish(conn, [Settlement(c.id, c.run, SUCCEEDED) for c in claims], None)
+
+
+def _resume(dialect: Dialect, conn: Connection) -> Act:
+    worker, claims = claim(dialect, conn)
+    retried = Outcome(OutcomeKind.RETRIED, after=5.0, error_type="E", error="e")
+    settlements = [Settlement(c.id, c.run, retried) for c in claims]
+    return lambda: dialect.resume(conn, worker, settlements, None)
+
+
+def _release(dialect: Dialect, conn: Connection) -> Act:
+    _, claims = claim(dialect, conn)
+    return lambda: dialect.release(conn, [(c.id, c.run) for c in claims])
+
+
+def _rescue(dialect: Dialect, conn: Connection) -> Act:
+    claim(dialect, conn)
+    later = datetime.now(UTC) + timedelta(seconds=90)
+    return lambda: dialect.rescue(conn, later)
+
+
+def _held(dialect: Dialect, conn: Connection) -> Act:
+    worker, _ = claim(dialect, conn)
+    return lambda: workers.held(conn, worker)
+
+
+def _beat(dialect: Dialect, conn: Connection) -> Act:
+    worker, _ = claim(dialect, conn)
+    return lambda: workers.beat(conn, dialect, worker, 60.0, 0, None)
+
+
+def _retire(dialect: Dialect, conn: Connection) -> Act:
+    worker, _ = claim(dialect, conn)
+    return lambda: workers.retire(conn, worker)
+
+
+def _prune(outcome: OutcomeKind) -> Callable[[Dialect, Connection], Act]:
+    def prepare(dialect: Dialect, conn: Connection) -> Act:
+        return lambda: commands.prune(conn, outcome, dialect.moment(None, -DAY), BATCH)
+
+    return prepare
+
+
+def _enqueue(*jobs: NewJob) -> Callable[[Dialect, Connection], Act]:
+    return lambda dialect, conn: lambda: SqlIntake(dialect.name).enqueue(jobs, conn)
+
+
+CASES = {
+    "claim": Case({WAITING, LIVE, JOB}, _claim(), pinned=True),
+    "claim but some tasks": Case({WAITING, LIVE, JOB}, _claim(["task 7", "task 8"]), pinned=True),
+    "finish": Case({LIVE}, _finish, pinned=True),
+    "resume": Case({LIVE}, _resume, pinned=True),
+    "release": Case({LIVE}, _release, pinned=True),
+    "lanes": Case({WAITING}, _lanes(None), pinned=True),
+    "lanes of some queues": Case({WAITING}, _lanes(["mail", "reports"]), pinned=True),
+    "rescue": Case({RUNNING, LIVE}, _rescue, 3 * HELD, pinned=True),
+    "held": Case({RUNNING}, _held),
+    "beat": Case({RUNNING}, _beat),
+    "retire": Case({RUNNING}, _retire),
+    "prune the succeeded": Case({OUTCOME, ATTEMPT, JOB}, _prune(OutcomeKind.SUCCEEDED)),
+    "prune the dead": Case({OUTCOME, ATTEMPT, JOB}, _prune(OutcomeKind.DEAD)),
+    "enqueue one": Case(set(), _enqueue(NewJob(task="t"))),
+    "enqueue a few": Case(set(), _enqueue(*[NewJob(task="t")] * 50)),
+    "enqueue many": Case(set(), _enqueue(*[NewJob(task="t")] * 500)),
+}

@@ -1,0 +1,112 @@
+"""Plans as the server carried them out, with what they read.
+
+`auto_explain` tells them, also those of statements inside functions: EXPLAIN of a function's call
+says nothing of those.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.errors import Diagnostic
+from sqlalchemy import Connection
+
+TABLES = ("mutirao_job", "mutirao_live", "mutirao_attempt")
+TELL = """
+LOAD 'auto_explain';
+SET auto_explain.log_min_duration = 0;
+SET auto_explain.log_nested_statements = on;
+SET auto_explain.log_analyze = on;
+SET auto_explain.log_timing = off;
+SET auto_explain.log_buffers = on;
+SET auto_explain.log_format = json;
+SET auto_explain.log_level = notice
+"""
+_PLAN = re.compile(r"duration: [\d.]+ ms  plan:\n(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node of a plan that was carried out."""
+
+    facts: dict[str, Any]
+
+    @property
+    def reads(self) -> str | None:
+        """The index of jobs' tables that it reads, or the scan without one; None: neither."""
+        kind, index = self.facts["Node Type"], self.facts.get("Index Name")
+        table = self.facts.get("Relation Name")
+        if index is not None:
+            return index if index.startswith(TABLES) else None
+        if table not in TABLES or not kind.endswith("Scan") or kind == "Bitmap Heap Scan":
+            return None
+        return f"{kind} of {table}"
+
+    @property
+    def rows(self) -> int:
+        """How many rows it read, with those it threw away."""
+        thrown = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
+        each = self.facts["Actual Rows"] + sum(self.facts.get(fact, 0) for fact in thrown)
+        return round(float(each * self.facts["Actual Loops"]))
+
+    @property
+    def pages(self) -> int:
+        """How many pages it touched."""
+        return int(self.facts["Shared Hit Blocks"] + self.facts["Shared Read Blocks"])
+
+
+class Overheard(list[Node]):
+    """All nodes of all plans that were carried out."""
+
+    def hear(self, said: Diagnostic) -> None:
+        """Take up a notice."""
+        if plan := _PLAN.match(said.message_primary or ""):
+            self.extend(_nodes(json.loads(plan[1])["Plan"]))
+
+    @property
+    def reads(self) -> set[str]:
+        """The indexes of jobs' tables that were read, and the scans without one."""
+        return {node.reads for node in self if node.reads is not None}
+
+    def rows(self, index: str) -> int:
+        """Return how many rows were read through an index."""
+        return sum(node.rows for node in self if node.reads == index)
+
+    def pages(self, index: str) -> int:
+        """Return how many pages were touched to read through an index."""
+        return sum(node.pages for node in self if node.reads == index)
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[Node]:
+    yield Node(plan)
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def plan_generically(connection: Connection) -> None:
+    """Prepare every statement at once, and plan it without looking at its values."""
+    driver: Any = connection.connection.driver_connection
+    driver.prepare_threshold = 0
+    connection.exec_driver_sql("SET plan_cache_mode = force_generic_plan")
+    connection.commit()
+
+
+@contextmanager
+def overheard(connection: Connection) -> Iterator[Overheard]:
+    """Collect the plans of everything that the connection executes."""
+    heard = Overheard()
+    driver: Any = connection.connection.driver_connection
+    for statement in TELL.split(";"):
+        driver.execute(statement, prepare=False)
+    driver.add_notice_handler(heard.hear)
+    try:
+        yield heard
+        # Only the next statement ends the one before, and lets its plan be told.
+        driver.execute("SET auto_explain.log_min_duration = -1", prepare=False)
+    finally:
+        driver.remove_notice_handler(heard.hear)
