@@ -51,21 +51,31 @@ class Enqueueing:
             self._open.append(steps)
 
     def done(self, handle: Handle) -> None:
-        """Tell every middleware, innermost first, what was enqueued."""
+        """Tell every middleware, innermost first, what was enqueued; raise what one raises."""
+        raised: list[BaseException] = []
         while self._open:
-            _finish(self._open.pop(), handle)
+            try:
+                _finish(self._open.pop(), handle)
+            except BaseException as error:  # noqa: BLE001 (raised below, when all were told)
+                raised.append(error)
+        if raised:
+            raise raised[0]
 
     def failed(self, error: BaseException) -> None:
-        """Let every middleware, innermost first, see that the job was not written."""
+        """Let every middleware, innermost first, see that the job was not written.
+
+        One may raise another error in its place, which those around it see, and the caller.
+        """
+        seen = error
         while self._open:
-            steps = self._open.pop()
             try:
-                steps.throw(error)
+                self._open.pop().throw(seen)
             except StopIteration:
                 continue
-            except BaseException as seen:
-                if seen is not error:
-                    raise
+            except BaseException as raised:  # noqa: BLE001 (raised below, when all have seen it)
+                seen = raised
+        if seen is not error:
+            raise seen
 
 
 async def around_attempt(
