@@ -16,12 +16,16 @@ from mutirao.engine import outcomes
 from mutirao.engine.processes import STARTING, Processes
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
-from mutirao.errors import InvalidArguments
+from mutirao.errors import InvalidArguments, StoreUnavailable
 from mutirao.job import SUCCEEDED, Claim, DeadJob, Job, NewJob, Outcome, OutcomeKind
 from mutirao.middleware import AttemptMiddleware, around_attempt
 from mutirao.task import Task
 
 log = logging.getLogger("mutirao")
+
+# How often a job may lose its connection to the database before that counts as a failed attempt:
+# often enough for any outage, and an end for a job that brings the server down each time.
+MOST_GIVEN_BACK = 20
 
 
 class Executor:
@@ -79,7 +83,7 @@ class Executor:
         """Run one attempt to its end, whatever that is."""
         claim = running.claim
         task = self._tasks[claim.task]
-        limit = claim.max_attempts or task.options.retry.max_attempts
+        limit = self._most_attempts(claim)
         job = Job(claim, limit, self.timeout(claim), running.begin)
         perform = partial(self._perform, task, job, running)
         return await around_attempt(self._middleware, job, perform, partial(self._raised, running))
@@ -125,6 +129,8 @@ class Executor:
             return SUCCEEDED
         if running.interruption is not None:
             return running.interruption
+        if isinstance(error, StoreUnavailable) and claim.run - claim.attempt < MOST_GIVEN_BACK:
+            return outcomes.cut_off(error)
         return self.judge(claim, error)
 
     async def _call(self, task: Task[..., Any], job: Job, arguments: Arguments) -> None:

@@ -14,6 +14,7 @@ RELEASED = Outcome(
 )
 CANCELLED = Outcome(OutcomeKind.CANCELLED, error_type="Cancel", error="cancelled on request")
 LOST = Outcome(OutcomeKind.LOST)  # nobody waits for it: others hold the job now
+CUT_OFF_DELAY = 1.0  # seconds until a job whose database went away runs again
 POLICY_FAILED_DELAY = 60.0  # seconds, when the user's own backoff function raises
 
 
@@ -40,6 +41,11 @@ def of_error(
     except Exception:
         log.exception("a retry policy failed; waiting %s s instead", POLICY_FAILED_DELAY)
         return _outcome(OutcomeKind.RETRIED, error, after=POLICY_FAILED_DELAY)
+
+
+def cut_off(error: BaseException) -> Outcome:
+    """Return the outcome of a handler whose database went away: no attempt is lost by that."""
+    return _outcome(OutcomeKind.RELEASED, error, after=CUT_OFF_DELAY)
 
 
 def dead(error_type: str, reason: str) -> Outcome:

@@ -44,6 +44,21 @@ def unavailable_when_lost() -> Iterator[None]:
 
 
 @contextmanager
+def unavailable_when_cut_off() -> Iterator[None]:
+    """As `unavailable_when_lost`, around a handler's own statements: only a lost connection counts.
+
+    What the handler itself did wrong, a missing table among it, stays as it is.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        committing = error.statement is None and isinstance(error, OperationalError)
+        if error.connection_invalidated or committing:
+            raise StoreUnavailable(f"the connection was lost: {_short(error)}") from error
+        raise
+
+
+@contextmanager
 def _given_back(engine: Engine) -> Iterator[None]:
     """Replace a pool that could not take a connection back.
 

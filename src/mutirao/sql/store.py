@@ -4,12 +4,14 @@ It only decides which statements travel together; what they say is in `dialects/
 `records` and `commands`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import URL, Connection
 
+from mutirao.errors import StoreUnavailable
 from mutirao.job import (
     Beat,
     Claim,
@@ -60,14 +62,16 @@ class SqlStore:
         if conn is not None:
             return self._intake.enqueue(jobs, conn)
         run = self._runner.alone_sync if _is_one(jobs) else self._runner.run_sync
-        return run(lambda own: self._intake.enqueue(jobs, own))
+        with _own_errors(jobs) as theirs:
+            return run(lambda own: self._intake.enqueue(theirs, own))
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Write jobs through an asynchronous `conn`, or in a short transaction of their own."""
         if conn is not None:
             return await self._intake.aenqueue(jobs, conn)
         run = self._runner.alone if _is_one(jobs) else self._runner.run
-        return await run(lambda own: self._intake.enqueue(jobs, own))
+        with _own_errors(jobs) as theirs:
+            return await run(lambda own: self._intake.enqueue(theirs, own))
 
     # Workers.
 
@@ -169,11 +173,11 @@ class SqlStore:
 
     async def jobs(self, which: JobFilter) -> list[JobRecord]:
         """List jobs."""
-        return await self._runner.run(records.jobs, which)
+        return await self._runner.alone(records.jobs, which)
 
     async def job(self, id: int) -> JobRecord:
         """Return one job with its attempts."""
-        return await self._runner.run(records.job, id)
+        return await self._runner.alone(records.job, id)
 
     async def counts(self) -> list[QueueCount]:
         """Count jobs by queue and state."""
@@ -227,6 +231,29 @@ class SqlStore:
 def _is_one(jobs: Iterable[NewJob]) -> bool:
     """Tell whether this is a single job, which is written by a single statement."""
     return isinstance(jobs, list | tuple) and len(jobs) == 1
+
+
+@contextmanager
+def _own_errors(jobs: Iterable[NewJob]) -> Iterator[Iterable[NewJob]]:
+    """Lend the caller's jobs; what raises while they are read reaches the caller as it is.
+
+    An OSError of a file that jobs are read from does not mean that the database is away.
+    """
+    raised: list[BaseException] = []
+
+    def each() -> Iterator[NewJob]:
+        try:
+            yield from jobs
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    try:
+        yield each()
+    except StoreUnavailable as lost:
+        if raised and lost.__cause__ is raised[0]:
+            raise raised[0] from raised[0].__cause__
+        raise
 
 
 def _then_wake(conn: Connection, dialect: Any, body: Callable[..., Any], *args: Any) -> Any:

@@ -4,13 +4,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
+    aclosing,
     asynccontextmanager,
     contextmanager,
 )
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, event
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
@@ -18,6 +19,7 @@ from mutirao.errors import StaleRun, WrongState
 from mutirao.job import SUCCEEDED, Job, Settlement
 from mutirao.ports import Attempt
 from mutirao.sql.engines import Engines
+from mutirao.sql.runner import unavailable_when_cut_off, unavailable_when_lost
 
 Finish = Callable[[Connection, Settlement], bool]
 
@@ -27,7 +29,8 @@ class CompletingTransaction:
 
     Leaving the block without an error settles the job in the same transaction and commits; a run
     that is no longer the job's current one rolls everything back and raises StaleRun. The
-    transaction is ours to commit: a `session.commit()` inside only flushes.
+    transaction is ours to commit: a `session.commit()` inside only flushes, and one of the
+    connection raises.
     """
 
     def __init__(
@@ -69,7 +72,14 @@ class CompletingTransaction:
 
     @contextmanager
     def _plain(self) -> Iterator[Session | Connection]:
-        with self._engines.sync().begin() as connection:
+        with unavailable_when_lost():
+            connection = self._engines.sync().connect()
+        with (
+            unavailable_when_cut_off(),
+            connection,
+            connection.begin(),
+            _ours_to_commit(connection),
+        ):
             if self._session:
                 with Session(connection) as session:
                     yield session
@@ -80,14 +90,18 @@ class CompletingTransaction:
 
     @asynccontextmanager
     async def _asynchronous(self) -> AsyncIterator[Any]:
-        async with self._engines.asynchronous().begin() as connection:
-            if self._session:
-                async with AsyncSession(connection) as session:
-                    yield session
-                    await session.flush()
-            else:
-                yield connection
-            await connection.run_sync(self._settle)
+        with unavailable_when_lost():
+            connection = await self._engines.asynchronous().connect()
+        with unavailable_when_cut_off():
+            async with aclosing(connection), connection.begin():
+                with _ours_to_commit(connection.sync_connection):
+                    if self._session:
+                        async with AsyncSession(connection) as session:
+                            yield session
+                            await session.flush()
+                    else:
+                        yield connection
+                    await connection.run_sync(self._settle)
 
     def _settle(self, connection: Connection) -> None:
         job = self._job
@@ -108,3 +122,21 @@ class CompletingTransaction:
     def _done(self, kind: type[BaseException] | None) -> None:
         if kind is None:
             self._attempt.mark_settled()
+
+
+@contextmanager
+def _ours_to_commit(connection: Any) -> Iterator[None]:
+    event.listen(connection, "commit", _refuse_commit)
+    try:
+        yield
+    finally:
+        event.remove(connection, "commit", _refuse_commit)
+
+
+def _refuse_commit(connection: Connection) -> None:
+    # After a commit that failed SQLAlchemy leaves the rest to the database, which was not asked.
+    connection.connection.rollback()
+    raise WrongState(
+        "the connection of a job.transaction() is committed when its block ends, together with the"
+        " job; leave the commit out, or use a connection of your own"
+    )
