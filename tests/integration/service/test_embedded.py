@@ -75,7 +75,6 @@ def test_in_a_thread(url: str, tables: Tables) -> None:
     for number in (1, 2):
         with worker:
             worker.start()
-            assert worker.running
             assert len(tables.workers()) == 1
             shop.whisper.enqueue()
             wait_for_all(tables, number)
@@ -175,11 +174,18 @@ def test_a_script_that_just_ends(url: str, tables: Tables) -> None:
     assert tables.outcomes() == {"released"}
 
 
-def test_forking(url: str, tables: Tables) -> None:
+def test_forking(pg_url: str) -> None:
     """A child disturbs neither its parent's worker nor its connections, and may have its own."""
-    assert ran("forks", url) == "all is well\n"
-    assert tables.outcomes() == {"succeeded"}
-    assert tables.workers() == set()
+    assert ran("forks", pg_url) == "all is well\n"
+    assert Tables(pg_url).outcomes() == {"succeeded"}
+    assert Tables(pg_url).workers() == set()
+
+
+def test_forking_from_sqlite(lite_url: str) -> None:
+    """A child that leaves the file alone disturbs nobody, when it ends neither."""
+    assert ran("forks", lite_url, "idle") == "all is well\n"
+    assert Tables(lite_url).outcomes() == {"succeeded"}
+    assert Tables(lite_url).workers() == set()
 
 
 def test_reloading(url: str, tables: Tables) -> None:
