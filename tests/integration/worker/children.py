@@ -96,3 +96,12 @@ def register(application: Mutirao) -> Mutirao:
     for task in app.tasks.values():
         application.register(task)
     return application
+
+
+def is_gone(pid: int) -> bool:
+    """Tell whether there is no process of that id."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
