@@ -45,6 +45,8 @@ class Producer:
         self._unknown: set[str] = set()
         self._woken = asyncio.Event()
         self._refresh_at = 0.0  # monotonic
+        self._may_refresh_at = 0.0  # likewise
+        self._guessing = False  # whether claims have made the heads old
         self._listening = True  # as registered
         self._attention = Attention(monotonic())
         self._unsure = False  # whether a claim's answer was lost
@@ -130,21 +132,24 @@ class Producer:
         await asyncio.sleep(0)
 
     async def _claim(self, wanted: int) -> list[Claim]:
-        now = monotonic()
-        if now >= self._refresh_at:
+        fresh = monotonic() >= self._refresh_at
+        if fresh:
             await self._read_heads()
         lanes = self._lanes.due(monotonic())
         if not lanes:
             return []
-        self._unsure = True
+        self._unsure, worker = True, self._worker()
         self._lanes.asking()
-        claims = await self._store.claim(
-            self._worker(), lanes, wanted, without=tuple(self._unknown)
-        )
+        claims = await self._store.claim(worker, lanes, wanted, without=tuple(self._unknown))
+        if worker != self._worker():  # who claimed them is gone by now: they would be rescued
+            await self._store.release([(claim.id, claim.run) for claim in claims])
+            return []
         self._unsure = False
         self._lanes.claimed(claims)
         if self._listening and len(claims) < wanted:
             self._lanes.exhausted(lanes)
+        # In vain in spite of fresh heads: those jobs are not for us, and looking again is no help.
+        self._guessing = self._guessing or bool(claims) or not fresh
         return claims
 
     async def _read_heads(self) -> None:
@@ -153,7 +158,9 @@ class Producer:
         heads = await self._store.lanes(self._settings.queues)
         now = monotonic()
         self._lanes.refresh(heads, now)
-        self._refresh_at = now + max(self._settings.poll, REFRESH_SHARE * (now - started))
+        self._guessing = False
+        self._may_refresh_at = now + REFRESH_SHARE * (now - started)
+        self._refresh_at = max(now + self._settings.poll, self._may_refresh_at)
 
     async def _only_known(self, claims: list[Claim]) -> list[Claim]:
         """Give back jobs of tasks this worker does not have; others' workers may know them."""
@@ -182,7 +189,8 @@ class Producer:
         A claim's commit may have happened though its answer never came.
         """
         held = await self._store.held(self._worker())
-        lost = [job for job in held if job not in self._dispatcher.holds()]
+        known = self._dispatcher.holds()
+        lost = [job for job in held if job not in known]
         if lost:
             log.warning("giving back %s jobs whose claim was cut off", len(lost))
             await self._store.release(lost)
@@ -191,6 +199,8 @@ class Producer:
     async def _rest(self) -> None:
         """Sleep until something may be due, asking for notifications first."""
         if self._listening:
+            if self._guessing:  # nobody tells of what has waited behind the claimed ones
+                self._refresh_at = min(self._refresh_at, self._may_refresh_at)
             due = min(self._lanes.next_due(), self._refresh_at)
             await self._sleep(min(due - monotonic(), self._dispatcher.patience()))
             self._attention.rested(monotonic())
