@@ -1,0 +1,99 @@
+"""What the library's own log says of every attempt, as fields."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from mutirao import Mutirao, NewJob, Retry, Snooze
+from tests.integration.worker.kit import ended, working
+
+FIELDS = ("job", "task", "queue", "attempt", "run", "outcome")
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[tuple[Any, ...]]:
+    """Return level and fields of every record about an attempt's end."""
+    return [
+        (record.levelname, *(getattr(record, name) for name in FIELDS))
+        for record in caplog.records
+        if hasattr(record, "outcome")
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _heard(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "mutirao")
+
+
+async def test_every_outcome(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
+    """Job, task, queue, attempt, run and duration are fields, the level says how bad it is."""
+    steps = iter([Snooze(0), ValueError("no such order\nsecond line"), None])
+
+    @app.task(queue="mail", retry=Retry.fixed(interval=0))
+    async def send(order_id: int) -> None:
+        for step in steps:
+            if step is None:
+                return
+            raise step
+
+    async with working(app):
+        await ended(app, send.enqueue(7).id)
+    assert said(caplog) == [
+        ("INFO", 1, "send", "mail", 1, 1, "snoozed"),
+        ("WARNING", 1, "send", "mail", 1, 2, "retried"),
+        ("INFO", 1, "send", "mail", 2, 3, "succeeded"),
+    ]
+    ends = [record for record in caplog.records if hasattr(record, "outcome")]
+    assert all(0 <= getattr(record, "duration", -1) < 60 for record in ends)
+    text = ends[1].getMessage()
+    assert text.startswith("job 1 (send) retried in ")
+    assert text.endswith(" s: ValueError: no such order")
+    starts = [r for r in caplog.records if r.getMessage() == "job 1 (send) starts"]
+    assert [(r.levelname, getattr(r, "run", None)) for r in starts] == [
+        ("DEBUG", 1),
+        ("DEBUG", 2),
+        ("DEBUG", 3),
+    ]
+
+
+async def test_deaths(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
+    """Are errors, whatever the job died of."""
+
+    @app.task(max_attempts=1)
+    async def send(order_id: int) -> None:
+        raise ValueError
+
+    async with working(app):
+        await ended(app, send.enqueue(7).id)
+        await ended(app, app.submit(NewJob(task="send")).id)
+    assert [(line[0], line[-1]) for line in said(caplog)] == [("ERROR", "dead")] * 2
+
+
+async def test_payloads_stay_out(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
+    """They may be secret."""
+
+    @app.task(max_attempts=1)
+    async def send(password: str) -> None:
+        raise ValueError("refused")
+
+    async with working(app):
+        await ended(app, send.enqueue("hunter2").id)
+    assert "refused" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+async def test_the_worker_itself(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
+    """Says when it starts and when it has stopped."""
+
+    @app.task
+    async def send() -> None:
+        pass
+
+    async with working(app):
+        pass
+    messages = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
+    assert messages[0].startswith("worker 1 (")
+    assert messages[0].endswith(") started")
+    assert messages[-1] == "worker 1 stopped"

@@ -1,0 +1,283 @@
+"""How soon jobs start: an idle worker is woken, a scheduled job begins on time, without polling."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from mutirao import Mutirao, NewJob
+from tests.integration.worker.kit import ended, working
+from tests.support.postgresql import PostgresServer
+from tests.support.waiting import soon, until
+
+QUICK = 5.0  # seconds; a slow machine's "promptly"
+DRIVERS = ["psycopg", "asyncpg", "psycopg2"]
+
+
+@pytest.fixture
+def driven(pg_url: str) -> Callable[[str], Mutirao]:
+    """Make applications on PostgreSQL by driver."""
+
+    def make(driver: str) -> Mutirao:
+        return Mutirao(pg_url.replace("+psycopg", f"+{driver}"))
+
+    return make
+
+
+async def idle(app: Mutirao) -> None:
+    """Wait until the only worker is listening, and has nothing to do."""
+
+    async def listening() -> bool:
+        workers = await app.store.workers()
+        return [worker.listening for worker in workers] == [True]
+
+    await until(listening)
+
+
+async def test_an_idle_worker_is_woken(app: Mutirao) -> None:
+    """Again and again, though it never polls."""
+
+    @app.task
+    async def send() -> None:
+        pass
+
+    async with working(app):
+        for _ in range(20):
+            await idle(app)
+            job = await soon(ended(app, send.enqueue().id), deadline=QUICK)
+            assert (job.attempts[0].started_at - job.enqueued_at).total_seconds() < QUICK
+
+
+async def test_in_any_lane(app: Mutirao) -> None:
+    """Of queues and priorities that it has never seen."""
+
+    @app.task
+    async def send() -> None:
+        pass
+
+    async with working(app):
+        for n in range(5):
+            call = send.using(queue=f"q{n}", priority=n - 2)
+            await soon(ended(app, call.enqueue().id), deadline=QUICK)
+
+
+async def test_by_a_transaction_of_the_caller(app: Mutirao) -> None:
+    """When it commits, not before."""
+
+    @app.task
+    async def send() -> None:
+        pass
+
+    async with working(app):
+        await idle(app)
+        engine = app.store.engines.sync()  # type: ignore[attr-defined]
+        with engine.begin() as connection:
+            handle = send.using(conn=connection).enqueue()
+        await soon(ended(app, handle.id), deadline=QUICK)
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+async def test_by_plain_sql(pg_app: Mutirao, driver: str) -> None:
+    """Of any program, with the documented statement."""
+
+    @pg_app.task
+    async def send(order_id: int) -> None:
+        pass
+
+    url = make_url(pg_app.url).set(drivername="postgresql").render_as_string(hide_password=False)
+    statement = """SELECT mutirao_enqueue('send', '{"order_id": 7}')"""
+    async with working(pg_app):
+        for _ in range(3):
+            await idle(pg_app)
+            if driver == "psycopg":
+                async with await psycopg.AsyncConnection.connect(url) as raw:
+                    [id] = await (await raw.execute(statement)).fetchone() or [0]
+            else:
+                connection = await asyncpg.connect(url)
+                id = await connection.fetchval(statement)
+                await connection.close()
+            await soon(ended(pg_app, id), deadline=QUICK)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_with_each_driver(driven: Callable[[str], Mutirao], driver: str) -> None:
+    """A worker works and is woken whichever driver its URL names."""
+    app = driven(driver)
+    done: list[int] = []
+
+    @app.task
+    async def coroutine(n: int) -> None:
+        done.append(n)
+
+    @app.task
+    def plain(n: int) -> None:
+        done.append(n)
+
+    async with working(app):
+        for n in range(3):
+            await idle(app)
+            for task in (coroutine, plain):
+                handle = await task.aenqueue(n)
+                await soon(ended(app, handle.id), deadline=QUICK)
+    await app.aclose()
+    assert done == [0, 0, 1, 1, 2, 2]
+
+
+async def test_scheduled_jobs_start_on_time(app: Mutirao) -> None:
+    """Neither early nor late, those given by moment and those by delay; one after another."""
+    started: dict[int, datetime] = {}
+
+    @app.task
+    async def send(n: int) -> None:
+        started[n] = datetime.now(UTC)
+
+    async with working(app):
+        now = datetime.now(UTC)
+        due = [now + timedelta(seconds=0.3 + 0.15 * n) for n in range(6)]
+        ids = [send.using(run_at=at).enqueue(n).id for n, at in enumerate(due)]
+        ids.append(send.using(delay=0.5).enqueue(6).id)
+        for id in ids:
+            await soon(ended(app, id), deadline=QUICK)
+    for n, at in enumerate(due):
+        assert at <= started[n] < at + timedelta(seconds=QUICK / 2)
+    assert sorted(started)[:6] == [0, 1, 2, 3, 4, 5]
+
+
+async def test_scheduled_jobs_of_one_batch(app: Mutirao) -> None:
+    """A notification names the earliest only; the others are on time all the same."""
+    started: dict[int, datetime] = {}
+
+    @app.task
+    async def send(n: int) -> None:
+        started[n] = datetime.now(UTC)
+
+    async with working(app):
+        await idle(app)
+        due = [datetime.now(UTC) + timedelta(seconds=0.3 + 0.2 * n) for n in range(5)]
+        ids = app.enqueue_many(send.using(run_at=at).job(n) for n, at in enumerate(due))
+        for id in ids:
+            await soon(ended(app, id), deadline=QUICK)
+    assert all(at <= started[n] for n, at in enumerate(due))
+
+
+async def test_scheduled_before_the_worker_starts(app: Mutirao) -> None:
+    """What it finds waiting, it starts on time as well, the second of a lane too."""
+
+    @app.task
+    async def send() -> None:
+        pass
+
+    now = datetime.now(UTC)
+    ids = app.enqueue_many(
+        send.using(run_at=now + timedelta(seconds=0.5 + 0.3 * n)).job() for n in range(4)
+    )
+    async with working(app):
+        for id in ids:
+            await soon(ended(app, id), deadline=QUICK)
+
+
+async def test_an_earlier_job_in_a_lane_that_sleeps(app: Mutirao) -> None:
+    """A worker that waits for a later job hears of one that is due before it."""
+
+    @app.task
+    async def send() -> None:
+        pass
+
+    async with working(app):
+        send.using(delay=3600).enqueue()
+        await idle(app)
+        await soon(ended(app, send.enqueue().id), deadline=QUICK)
+        await soon(ended(app, send.using(delay=0.3).enqueue().id), deadline=QUICK)
+
+
+async def test_back_dated_jobs(app: Mutirao) -> None:
+    """Due long before those that the lane has been read to."""
+
+    @app.task
+    async def send() -> None:
+        pass
+
+    async with working(app):
+        await ended(app, send.enqueue().id)
+        await idle(app)
+        past = datetime.now(UTC) - timedelta(days=400)
+        await soon(ended(app, send.using(run_at=past).enqueue().id), deadline=QUICK)
+
+
+async def test_retrying_by_hand(app: Mutirao) -> None:
+    """A waiting job that somebody makes due starts at once."""
+
+    @app.task
+    async def send() -> None:
+        pass
+
+    async with working(app):
+        id = send.using(delay=3600).enqueue().id
+        await idle(app)
+        assert await app.aretry(id) == [id]
+        await soon(ended(app, id), deadline=QUICK)
+
+
+async def test_redriving_by_hand(app: Mutirao) -> None:
+    """So does one that is enqueued again."""
+    broken = True
+
+    @app.task(max_attempts=1)
+    async def send() -> None:
+        if broken:
+            raise ValueError
+
+    async with working(app):
+        id = send.enqueue().id
+        await ended(app, id)
+        broken = False
+        await idle(app)
+        [again] = await app.aredrive(id)
+        await soon(ended(app, again), deadline=QUICK)
+
+
+async def test_polling_alone_is_enough(postgres: PostgresServer, pg_url: str) -> None:
+    """Without a notifier jobs are found all the same."""
+    app = Mutirao(pg_url)
+    app._notifier = None
+
+    @app.task
+    async def send() -> None:
+        pass
+
+    async with app.worker(poll=0.05):
+        for _ in range(3):
+            await soon(ended(app, send.enqueue().id), deadline=QUICK)
+    await app.aclose()
+
+
+async def test_a_worker_that_slept_through(app: Mutirao) -> None:
+    """Many jobs in many lanes while it was busy: all are found when it has room again."""
+    go = asyncio.Event()
+    began = asyncio.Event()
+
+    @app.task
+    async def hold() -> None:
+        began.set()
+        await go.wait()
+
+    @app.task
+    async def send() -> None:
+        pass
+
+    async with working(app, concurrency=1):
+        first = hold.enqueue().id
+        await soon(began.wait())
+        ids = app.enqueue_many(
+            NewJob(task="send", queue=f"q{n % 7}", priority=n % 3) for n in range(200)
+        )
+        go.set()
+        jobs: list[Any] = [await soon(ended(app, id)) for id in (first, *ids)]
+    assert len(jobs) == 201
