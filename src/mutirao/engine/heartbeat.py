@@ -91,13 +91,15 @@ class Heartbeat:
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
         self._stop = lambda: loop.is_closed() or loop.call_soon_threadsafe(stopped.set)
         self._ready.set()
-        while not stopped.is_set():
-            went_well = await self._beat()
-            wait = self._settings.heartbeat if went_well else self._settings.heartbeat / 5
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await stopped.wait()
-        await self._store.close()
+        try:
+            while not stopped.is_set():
+                went_well = await self._beat()
+                wait = self._settings.heartbeat if went_well else self._settings.heartbeat / 5
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await stopped.wait()
+        finally:
+            await self._store.close()
 
     async def _beat(self) -> bool:
         lifetime = self._settings.lifetime
