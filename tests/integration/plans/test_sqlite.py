@@ -1,0 +1,155 @@
+"""SQLite reads by the same indexes, whether or not its planner knows the tables' sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from shutil import copy
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, event
+
+from mutirao.sql.dialects import dialect_named
+from mutirao.sql.engines import Engines
+from mutirao.sql.instant import to_micros
+from tests.integration.plans.cases import CASES
+from tests.integration.plans.kit import TABLES
+
+SQLITE = dialect_named("sqlite")
+FINISHED, LIVE = 100_000, 50_000
+COUNTS = {
+    "all": FINISHED + LIVE,
+    "finished": FINISHED,
+    "ahead": to_micros(datetime(2100, 1, 1, tzinfo=UTC)),
+}
+# Steps of SQLite's virtual machine. To look at each live row takes more: go to the next, read a
+# column, compare it.
+STEPS = 2 * LIVE
+FILL = """
+CREATE TEMP TABLE n AS
+    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :all)
+    SELECT i FROM n;
+INSERT INTO mutirao_worker (name, host, pid, concurrency, version, started_at, beat_at, expires_at)
+    VALUES ('w', 'h', 1, 20, '0', 0, 0, :ahead);
+INSERT INTO mutirao_job (task, queue, priority, run_at)
+    SELECT 'task ' || i % 20,
+           CASE i % 4 WHEN 2 THEN 'mail' WHEN 3 THEN 'reports' ELSE 'default' END,
+           CASE i % 4 WHEN 2 THEN 10 WHEN 3 THEN -5 ELSE 0 END,
+           CASE i % 4 WHEN 0 THEN :ahead ELSE i END FROM n;
+DELETE FROM mutirao_live WHERE id <= :finished;
+UPDATE mutirao_live SET worker = 1, run = 1, attempt = 1, claimed_at = 1 WHERE id % 101 = 0;
+INSERT INTO mutirao_attempt (job, run, attempt, outcome, started_at, finished_at)
+    SELECT i, 2, 2, CASE i % 100 WHEN 0 THEN 'dead' ELSE 'succeeded' END, i, i
+    FROM n WHERE i <= :finished
+    UNION ALL
+    SELECT i, 1, 1, 'retried', i, i FROM n WHERE i <= :finished AND i % 50 = 0
+"""
+SCAN = "SELECT count(*) FROM mutirao_live l WHERE attempt = 99"
+_LINE = re.compile(
+    r"(?P<how>SEARCH|SCAN) (?:TABLE )?(?P<name>\w+)(?: AS (?P<alias>\w+))?"
+    r"(?: USING (?P<index>.*?)(?: \(|$))?"
+)
+
+
+@pytest.fixture(scope="module", params=["never analysed", "analysed"])
+def engine(
+    request: pytest.FixtureRequest, migrated_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
+    """A file with a long history and many live jobs."""
+    path = copy(migrated_file, tmp_path_factory.mktemp("plans") / "mutirao.db")
+    engines = Engines(f"sqlite:///{path}")
+    with engines.sync().begin() as connection:
+        for statement in FILL.split(";\n"):
+            connection.exec_driver_sql(statement, COUNTS)
+        if request.param == "analysed":
+            connection.exec_driver_sql("ANALYZE")
+    yield engines.sync()
+    engines.close_sync()
+
+
+@pytest.fixture
+def connection(engine: Engine) -> Iterator[Connection]:
+    """A connection whose transaction is rolled back."""
+    with engine.connect() as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_read_by_index(connection: Connection, what: str) -> None:
+    """Each statement on the way searches by the indexes it is meant to; none scans."""
+    act = CASES[what].prepare(SQLITE, connection)
+    with _overheard(connection) as said:
+        act()
+    assert said
+    reads = set[str]().union(*(_reads(connection, *each) for each in said))
+    assert reads == CASES[what].reads
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_steps(connection: Connection, what: str) -> None:
+    """All statements on the way together take fewer steps than one look at each live row."""
+    act = CASES[what].prepare(SQLITE, connection)
+    with _counted(connection) as steps:
+        act()
+    assert steps[0] < STEPS
+
+
+def test_a_scan_is_noticed(connection: Connection) -> None:
+    """The rules above can fail."""
+    assert _reads(connection, SCAN, ()) == {"scan of mutirao_live"}
+    with _counted(connection) as steps:
+        connection.exec_driver_sql(SCAN)
+    assert steps[0] > STEPS
+
+
+@contextmanager
+def _overheard(connection: Connection) -> Iterator[list[tuple[str, Any]]]:
+    said: list[tuple[str, Any]] = []
+
+    def hear(_: Any, __: Any, statement: str, values: Any, ___: Any, many: bool) -> None:
+        if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE)", statement):
+            said.append((statement, values[0] if many else values))
+
+    event.listen(connection, "before_cursor_execute", hear)
+    try:
+        yield said
+    finally:
+        event.remove(connection, "before_cursor_execute", hear)
+
+
+@contextmanager
+def _counted(connection: Connection) -> Iterator[list[int]]:
+    steps = [0]
+
+    def count() -> None:
+        steps[0] += 100
+
+    driver: Any = connection.connection.driver_connection
+    driver.set_progress_handler(count, 100)
+    try:
+        yield steps
+    finally:
+        driver.set_progress_handler(None, 0)
+
+
+def _reads(connection: Connection, statement: str, values: Any) -> set[str]:
+    """Return the indexes of jobs' tables that are searched, as PostgreSQL calls them, and scans."""
+    aliases = re.findall(r"(mutirao_\w+) (?:AS )?(\w)\b", statement)
+    tables = {table: table for table in TABLES} | {alias: table for table, alias in aliases}
+    plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).scalars("detail")
+    steps = [found for line in plan if (found := _LINE.match(line))]
+    return {
+        _read(step, tables[step["name"]]) for step in steps if tables.get(step["name"]) in TABLES
+    }
+
+
+def _read(step: re.Match[str], table: str) -> str:
+    if step["how"] == "SCAN" or step["index"] is None:
+        return f"scan of {table}"
+    if step["index"].endswith("PRIMARY KEY"):
+        return f"{table}_pkey"
+    return step["index"].split()[-1]
