@@ -40,6 +40,10 @@ class Tables:
         held = select(func.count()).where(live.c.worker.is_not(None))
         return int(self.rows(held)[0][0])
 
+    def number_holding(self) -> int:
+        """Count the workers that have jobs."""
+        return len(self.rows(select(live.c.worker).where(live.c.worker.is_not(None)).distinct()))
+
     def number_finished(self) -> int:
         """Count the final outcomes in history."""
         return len(self.rows(select(attempt.c.job).where(_among(FINAL_OUTCOMES))))
