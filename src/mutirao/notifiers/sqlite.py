@@ -13,7 +13,9 @@ from sqlalchemy import URL, make_url
 from mutirao.errors import StoreUnavailable
 from mutirao.job import Wake
 
-INTERVAL = 0.01  # seconds between looks: about 0.3 % of a core
+# Seconds between looks. Measured on a small virtual machine, with the worker idle around it: 1.2 %
+# of a core; every 0.01 s it was 2.25 %. It is the waking that costs, not the looking.
+INTERVAL = 0.02
 
 
 class SqliteNotifier:
