@@ -25,9 +25,9 @@ from mutirao.middleware import AttemptMiddleware, Enqueueing, EnqueueMiddleware
 from mutirao.notifiers import notifier_for
 from mutirao.ports import Notifier, Store
 from mutirao.records import JobFilter, JobRecord, QueueCount
-from mutirao.retry import Retry, RetryPolicy, seconds
+from mutirao.retry import Retry, RetryPolicy
 from mutirao.sql.store import SqlStore
-from mutirao.task import Handle, Task, TaskOptions
+from mutirao.task import Handle, Task, TaskOptions, length_of_time, several_tags
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -145,9 +145,9 @@ class Mutirao:
             queue=queue,
             priority=priority,
             retry=policy,
-            timeout=None if timeout is None else seconds(timeout),
+            timeout=length_of_time("timeout", timeout),
             process=process,
-            tags=tuple(tags),
+            tags=several_tags(tags),
         )
         decorator = _Decorator(self, name, options)
         return decorator if function is None else decorator(function)

@@ -18,6 +18,8 @@ from mutirao.errors import InvalidArguments, InvalidTask
 from mutirao.job import Job
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+# What conversion to and from JSON raises; a value that contains itself is a RecursionError.
+UNFIT = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError)
 
 
 class Signature:
@@ -56,11 +58,12 @@ class Signature:
         Raises:
             InvalidArguments: they do not fit the signature or its types, or are not JSON.
         """
+        decoder = self._decoder  # raises what is wrong with the task, which is no caller's fault
         if not args and not self._needs_spreading:
             # By name, as most calls are: decoding alone finds what is missing or too much.
-            with suppress(msgspec.MsgspecError, TypeError, ValueError, OverflowError):
+            with suppress(*UNFIT):
                 payload = _ENCODER.encode(kwargs)
-                self._decoder.decode(payload)
+                decoder.decode(payload)
                 return payload.decode()
         try:
             bound = self._signature.bind(*args, **kwargs)
@@ -71,8 +74,8 @@ class Signature:
             ) from None
         try:
             payload = _ENCODER.encode(bound.arguments)
-            self._decoder.decode(payload)
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as unfit:
+            decoder.decode(payload)
+        except UNFIT as unfit:
             raise InvalidArguments(
                 f"task {self._task!r} cannot take these arguments: {unfit}; its signature is"
                 f" {self._task}{self._signature}"
@@ -85,9 +88,10 @@ class Signature:
         Raises:
             InvalidArguments: the payload does not fit the signature (any more).
         """
+        decoder = self._decoder
         try:
-            values = msgspec.structs.asdict(self._decoder.decode(payload))
-        except (msgspec.MsgspecError, TypeError, ValueError) as unfit:
+            values = msgspec.structs.asdict(decoder.decode(payload))
+        except UNFIT as unfit:
             raise InvalidArguments(
                 f"the stored arguments do not fit {self._task}{self._signature}: {unfit}"
             ) from None
@@ -162,7 +166,9 @@ def to_json(value: Any) -> str:
 def _into_json(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if dump is None:
-        raise TypeError(f"a {type(value).__name__} has no form in JSON")
+        raise TypeError(
+            f"{type(value).__name__} has no form in JSON, so pass plain data, such as an id"
+        )
     return dump(mode="json")
 
 

@@ -7,11 +7,11 @@ the limits are ours and the same everywhere.
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
-from mutirao.arguments import to_json
+from mutirao.arguments import UNFIT, to_json
 from mutirao.errors import InvalidJob
 from mutirao.job import (
     MAX_KEY,
@@ -21,6 +21,7 @@ from mutirao.job import (
     MIN_PRIORITY,
     NewJob,
 )
+from mutirao.retry import FIRST_YEAR, LAST_YEAR, LONGEST_WAIT
 
 # An escaped NUL: \u0000 after an even number of backslashes.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -42,7 +43,7 @@ def check_job(job: NewJob, max_payload: int) -> None:
     if job.key is not None:
         check_text("key", job.key, MAX_KEY)
     _check_labels(job.tags, job.metadata, max_payload)
-    if job.traceparent is not None and not _TRACEPARENT.match(job.traceparent):
+    if job.traceparent is not None and not _TRACEPARENT.match(str(job.traceparent)):
         raise InvalidJob(
             f"traceparent is {job.traceparent!r}; give the W3C header's value, as in"
             " 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -60,6 +61,8 @@ def check_text(what: str, value: object, longest: int) -> None:
         )
     if "\x00" in value:
         raise InvalidJob(f"the {what} {value[:40]!r} has a NUL byte; leave it out")
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise InvalidJob(f"the {what} {value[:40]!r} has half a character (a surrogate) in it")
 
 
 def check_payload(what: str, payload: str, longest: int) -> None:
@@ -84,33 +87,50 @@ def check_priority(priority: object) -> None:
         )
 
 
-def _check_when(run_at: datetime | None, delay: float | None) -> None:
+def _check_when(run_at: object, delay: object) -> None:
     if run_at is not None and delay is not None:
         raise InvalidJob("both run_at and delay are given; give one of them")
-    if run_at is not None and run_at.tzinfo is None:
+    if run_at is not None:
+        _check_moment(run_at)
+    # The comparison also refuses NaN.
+    if delay is not None and not (_is_number(delay) and 0 <= delay <= LONGEST_WAIT):
+        raise InvalidJob(f"delay is {delay!r}; give 0 seconds or more (or run_at for a moment)")
+
+
+def _check_moment(run_at: object) -> None:
+    if not isinstance(run_at, datetime):
+        raise InvalidJob(f"run_at is {run_at!r}; give an aware datetime")
+    if run_at.tzinfo is None:
         raise InvalidJob(
             f"run_at is the naive datetime {run_at}; give one with a time zone, such as"
             " datetime.now(UTC) + timedelta(minutes=5)"
         )
-    if delay is not None and not 0 <= delay <= 10**10:  # also refuses NaN
-        raise InvalidJob(f"delay is {delay} seconds; give 0 or more (or run_at for a moment)")
+    if not FIRST_YEAR <= run_at.year <= LAST_YEAR:
+        raise InvalidJob(f"run_at is {run_at}; give a year from {FIRST_YEAR} to {LAST_YEAR}")
 
 
-def _check_limits(max_attempts: int | None, timeout: float | None) -> None:
-    if max_attempts is not None and not 1 <= max_attempts < 2**31:
-        raise InvalidJob(f"max_attempts is {max_attempts}; give 1 (never retry) or more")
-    if timeout is not None and not 0 < timeout < 10**10:
-        raise InvalidJob(f"timeout is {timeout} seconds; give more than 0, or None for no limit")
+def _check_limits(max_attempts: object, timeout: object) -> None:
+    whole = isinstance(max_attempts, int) and not isinstance(max_attempts, bool)
+    if max_attempts is not None and not (whole and 1 <= max_attempts < 2**31):  # type: ignore[operator]
+        raise InvalidJob(f"max_attempts is {max_attempts!r}; give 1 (never retry) or more")
+    if timeout is not None and not (_is_number(timeout) and 0 < timeout < LONGEST_WAIT):
+        raise InvalidJob(f"timeout is {timeout!r}; give more than 0 seconds, or None for no limit")
 
 
-def _check_labels(tags: tuple[str, ...], metadata: Mapping[str, Any], max_payload: int) -> None:
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_labels(tags: tuple[str, ...], metadata: object, max_payload: int) -> None:
     for tag in tags:
         check_text("tag", tag, MAX_QUEUE_NAME)
-    if not metadata:
+    if metadata == {}:
         return
+    if not isinstance(metadata, Mapping):
+        raise InvalidJob(f"the metadata is {metadata!r}; give a dict")
     try:
         payload = to_json(metadata)
         msgspec.json.decode(payload, type=dict[str, Any])
-    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as unfit:
+    except UNFIT as unfit:
         raise InvalidJob(f"the metadata cannot be written as a JSON object: {unfit}") from None
     check_payload("the metadata", payload, max_payload)

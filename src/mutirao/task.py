@@ -5,14 +5,15 @@
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from mutirao.arguments import Signature
-from mutirao.errors import InvalidArguments, InvalidTask
+from mutirao.errors import InvalidArguments, InvalidJob, InvalidTask
 from mutirao.job import DEFAULT_QUEUE, DeadJob, NewJob
 from mutirao.retry import Retry, RetryPolicy, seconds
 
@@ -56,6 +57,10 @@ class TaskOptions:
     timeout: float | None = None
     process: bool = False
     tags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.retry, RetryPolicy):
+            raise InvalidTask(f"retry is {self.retry!r}; give a policy, as in Retry.exponential(5)")
 
 
 class Task(Generic[P, R]):
@@ -157,12 +162,12 @@ class Task(Generic[P, R]):
             queue=options.queue if queue is None else queue,
             priority=options.priority if priority is None else priority,
             run_at=run_at,
-            delay=None if delay is None else seconds(delay),
+            delay=length_of_time("delay", delay),
             max_attempts=max_attempts,
-            timeout=None if timeout is None else seconds(timeout),
+            timeout=length_of_time("timeout", timeout),
             key=key,
-            tags=(*options.tags, *tags),
-            metadata=dict(metadata or {}),
+            tags=(*options.tags, *several_tags(tags)),
+            metadata={} if metadata is None else copy(metadata),
             traceparent=traceparent,
         )
         return Call(self._desk, self.signature, template, conn)
@@ -206,6 +211,22 @@ class Task(Generic[P, R]):
         template = self.dead_handler.using(queue=dead.queue).template
         args = self.dead_handler.signature.encode((dead,), {})
         return replace(template, args=args, on_dead_of=dead.id)
+
+
+def length_of_time(what: str, value: float | timedelta | None) -> float | None:
+    """Return seconds, given as a number or a `timedelta`. Raises InvalidJob for anything else."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
+        raise InvalidJob(f"{what} is {value!r}; give seconds as a number, or a timedelta")
+    return seconds(value)
+
+
+def several_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return tags as a tuple. Raises InvalidJob for a single text, whose letters are no tags."""
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        raise InvalidJob(f"tags are {tags!r}; give a list, such as [{tags!r}]")
+    return tuple(tags)
 
 
 def _check_function(function: object, name: str) -> None:
