@@ -1,0 +1,244 @@
+"""What can be a task, and what becomes of a function that is one."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mutirao import Job, Mutirao, Retry
+from mutirao.errors import ConfigurationError, InvalidJob, InvalidTask, UnknownTask
+
+if TYPE_CHECKING:
+    from mutirao import NewJob
+
+
+@pytest.fixture
+def idle() -> Mutirao:
+    """An application whose database is never opened."""
+    return Mutirao("sqlite:///never-opened.db")
+
+
+async def send(order_id: int) -> None:
+    """Send a receipt."""
+
+
+def generator() -> Iterator[int]:
+    """Yield."""
+    yield 1
+
+
+async def async_generator() -> AsyncIterator[int]:
+    """Yield."""
+    yield 1
+
+
+def second(order_id: int, job: Job) -> None:
+    """Want the job in second place."""
+
+
+def twice(job: Job, other: Job) -> None:
+    """Want it twice."""
+
+
+def by_name(*, job: Job) -> None:
+    """Want it by name only."""
+
+
+def variable(*jobs: Job) -> None:
+    """Want several."""
+
+
+def only_for_checkers(job: NewJob) -> None:
+    """Have an annotation that is not there at run time."""
+
+
+def not_json(callback: asyncio.Queue[int] | int | list[asyncio.Event | dict[str, int]]) -> None:
+    """Have an annotation that JSON cannot carry."""
+
+
+class TestDecorating:
+    """`@app.task`, with and without options."""
+
+    def test_the_function_is_still_one(self, idle: Mutirao) -> None:
+        """Calling a task calls the function, here and now."""
+
+        @idle.task
+        def double(n: int) -> int:
+            """Twice as much."""
+            return 2 * n
+
+        assert double(4) == 8
+        assert (double.__name__, double.__doc__, double.__module__) == (
+            "double",
+            "Twice as much.",
+            __name__,
+        )
+        assert repr(double).startswith("<Task 'double' of ")
+
+    async def test_a_coroutine_function_is_still_one(self, idle: Mutirao) -> None:
+        """Its call is awaited."""
+
+        @idle.task
+        async def double(n: int) -> int:
+            return 2 * n
+
+        assert await double(4) == 8
+
+    def test_a_task_that_takes_its_job(self, idle: Mutirao) -> None:
+        """Has no job to take here; the error says what to call."""
+
+        @idle.task
+        def double(job: Job, n: int) -> int:
+            return 2 * n
+
+        with pytest.raises(TypeError, match=r"double\.function\(job, …\)"):
+            double(4)
+        anything: Any = None
+        assert double.function(anything, 4) == 8
+
+    def test_by_name(self, idle: Mutirao) -> None:
+        """The function's, or the one given."""
+        assert idle.task(send).name == "send"
+        assert idle.task(name="shop.send")(send).name == "shop.send"
+        assert list(idle.tasks) == ["send", "shop.send"]
+        assert idle.task_named("shop.send").function is send
+
+    def test_an_unknown_name(self, idle: Mutirao) -> None:
+        """Is told with those there are."""
+        with pytest.raises(UnknownTask, match=r"no task 'sned' .* there are: none at all"):
+            idle.task_named("sned")
+        idle.task(send)
+        with pytest.raises(UnknownTask, match="there are: send"):
+            idle.task_named("sned")
+
+    def test_options(self, idle: Mutirao) -> None:
+        """Become those of every job, unless the call has its own."""
+        task = idle.task(queue="mail", priority=3, tags=["a"], timeout=5, max_attempts=2)(send)
+        job = task.job(7)
+        assert (job.queue, job.priority, job.tags) == ("mail", 3, ("a",))
+        assert job.args == '{"order_id":7}'
+        assert (job.timeout, job.max_attempts) == (None, None)
+        other = task.using(queue="q", priority=0, tags=["b"], timeout=1, max_attempts=1).job(7)
+        assert (other.queue, other.priority, other.tags) == ("q", 0, ("a", "b"))
+        assert (other.timeout, other.max_attempts) == (1.0, 1)
+        assert (task.options.timeout, task.options.retry.max_attempts) == (5.0, 2)
+
+
+class TestRefusing:
+    """What cannot be a task is refused where it is defined."""
+
+    def test_two_tasks_with_one_name(self, idle: Mutirao) -> None:
+        """The error names both, and what to do."""
+        idle.task(send)
+        with pytest.raises(InvalidTask) as refused:
+            idle.task(name="send")(second)
+        for words in ("two tasks are called 'send'", ".send", ".second", "@app.task(name=…)"):
+            assert words in str(refused.value)
+
+    def test_a_name_that_an_on_dead_handler_has(self, idle: Mutirao) -> None:
+        """They are tasks too."""
+        idle.task(send).on_dead(lambda dead: None)
+        with pytest.raises(InvalidTask, match=r"two tasks are called 'send\.on_dead'"):
+            idle.task(name="send.on_dead")(second)
+
+    @pytest.mark.parametrize(
+        ("wrong", "words"),
+        [
+            ("mail", "'mail', which cannot be called"),
+            (generator, "generator function, whose body nobody would run"),
+            (async_generator, "generator function, whose body nobody would run"),
+            (functools.partial(send, 7), "has no name; give it one: app.task"),
+        ],
+    )
+    def test_what_is_no_function(self, idle: Mutirao, wrong: Any, words: str) -> None:
+        """Texts, generators, things without a name."""
+        with pytest.raises(InvalidTask, match=words):
+            idle.task(wrong).signature.check()
+        assert dict(idle.tasks) == {}
+
+    def test_a_task_of_a_task(self, idle: Mutirao) -> None:
+        """Decorated twice, or a task as an on_dead handler."""
+        task, other = idle.task(send), idle.task(name="other")(send)
+        wrong: Any = task
+        with pytest.raises(InvalidTask, match="put the decorators on different functions"):
+            idle.task(name="again")(wrong)
+        with pytest.raises(InvalidTask, match="put the decorators on different functions"):
+            other.on_dead(wrong)
+
+    def test_a_coroutine_in_a_process(self, idle: Mutirao) -> None:
+        """A process runs a plain function."""
+        with pytest.raises(InvalidTask, match="drop `async` or process=True"):
+            idle.task(process=True)(send)
+
+    @pytest.mark.parametrize("wrong", [second, twice, by_name, variable])
+    def test_a_job_in_the_wrong_place(self, idle: Mutirao, wrong: Any) -> None:
+        """It is injected into the first parameter; told at the first call, or at a worker's start.
+
+        Not sooner, because annotations may name what is defined further down.
+        """
+        task = idle.task(wrong)
+        for ask in (lambda: task.enqueue(7), task.check):
+            with pytest.raises(InvalidTask, match="the first positional parameter"):
+                ask()
+
+    def test_an_annotation_that_is_not_there(self, idle: Mutirao) -> None:
+        """The error says where to import it."""
+        task = idle.task(only_for_checkers)
+        wrong: Any = 7
+        with pytest.raises(InvalidTask, match="not only under TYPE_CHECKING"):
+            task.enqueue(wrong)
+
+    def test_an_annotation_that_json_cannot_carry(self, idle: Mutirao) -> None:
+        """Told by name."""
+        task = idle.task(not_json)
+        with pytest.raises(InvalidTask, match="'not_json' has an annotation that JSON cannot"):
+            task.enqueue(7)
+
+    @pytest.mark.parametrize(
+        ("options", "error", "words"),
+        [
+            ({"queue": ""}, InvalidJob, "queue name has 0 characters"),
+            ({"priority": 10**6}, InvalidJob, "priority is 1000000"),
+            ({"tags": "shop"}, InvalidJob, "tags are 'shop'"),
+            ({"timeout": "30s"}, InvalidJob, "timeout is '30s'"),
+            ({"name": "n" * 201}, InvalidJob, "task name has 201 characters"),
+            ({"name": "a\x00"}, InvalidJob, "NUL byte"),
+            ({"retry": 3}, InvalidTask, "retry is 3; give a policy"),
+            ({"retry": Retry}, InvalidTask, "give a policy"),
+            ({"max_attempts": 0}, ValueError, "max_attempts is 0"),
+        ],
+    )
+    def test_options_out_of_range(
+        self, idle: Mutirao, options: dict[str, Any], error: type[Exception], words: str
+    ) -> None:
+        """As for a call; the task is not registered."""
+        with pytest.raises(error, match=words):
+            idle.task(**options)(send)
+        assert dict(idle.tasks) == {}
+
+
+@pytest.mark.parametrize("wrong", [second, only_for_checkers, not_json])
+async def test_a_worker_does_not_start(pg_app: Mutirao, wrong: Any) -> None:
+    """With a task whose jobs it could not run."""
+    pg_app.task(wrong)
+    with pytest.raises(InvalidTask, match=wrong.__name__):
+        async with pg_app.worker():
+            raise AssertionError
+    assert await pg_app.store.workers() == []
+
+
+async def test_a_process_handler_that_a_child_would_not_find(pg_app: Mutirao) -> None:
+    """It has to stand at module level, under its own name."""
+
+    @pg_app.task(process=True)
+    def local() -> None:
+        pass
+
+    with pytest.raises(ConfigurationError, match="define it at module level"):
+        async with pg_app.worker():
+            raise AssertionError
+    assert await pg_app.store.workers() == []
