@@ -80,6 +80,8 @@ def _indexes(connection: Connection) -> Iterator[Finding]:
 
 
 def _plan(connection: Connection) -> Iterator[Finding]:
+    # As in mutirao_claim, whose plan is pinned so.
+    connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
     plan = "\n".join(connection.scalars(_CLAIM_PLAN))
     rows = connection.scalars(_SIZE).one()
     if "mutirao_live_waiting" in plan:
