@@ -19,7 +19,7 @@ from mutirao.engine.portal import Portal
 from mutirao.engine.service import EmbeddedWorker, serve
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker import Worker
-from mutirao.errors import InvalidTask, UnknownTask
+from mutirao.errors import ConfigurationError, InvalidTask, UnknownTask
 from mutirao.job import DEFAULT_QUEUE, MAX_PAYLOAD, Job, NewJob, OutcomeKind
 from mutirao.middleware import AttemptMiddleware, Enqueueing, EnqueueMiddleware
 from mutirao.notifiers import notifier_for
@@ -347,6 +347,8 @@ class Mutirao:
 
 def _settings(given: dict[str, Any]) -> WorkerSettings:
     queues = given.get("queues")
+    if isinstance(queues, str):
+        raise ConfigurationError(f"queues are {queues!r}; give a list, such as [{queues!r}]")
     return WorkerSettings(**given | {"queues": None if queues is None else tuple(queues)})
 
 

@@ -60,7 +60,10 @@ class WorkerSettings:
     def __post_init__(self) -> None:
         _at_least("concurrency", self.concurrency, 1)
         _at_least("batch", self.batch, 1)
+        _at_least("prune_batch", self.prune_batch, 1)
         _at_least("grace", self.grace, 0)
+        _at_least("prefetch", self.prefetch, 0)
+        _at_least("linger", self.linger, 0)
         _above_zero("poll", self.poll)
         _above_zero("heartbeat", self.heartbeat)
         if self.expiry < 2 * self.heartbeat:
@@ -68,8 +71,15 @@ class WorkerSettings:
                 f"expiry is {self.expiry} s with a heartbeat every {self.heartbeat} s; give at"
                 " least twice the heartbeat, or one late beat makes a worker's jobs run twice"
             )
-        if self.queues is not None and not all(self.queues):
-            raise ConfigurationError("an empty queue name is given; name queues or leave them out")
+        if self.queues is not None:
+            _check_queues(self.queues)
+
+
+def _check_queues(queues: tuple[str, ...]) -> None:
+    if not queues:
+        raise ConfigurationError("no queue is given; name some, or leave them out to serve all")
+    if not all(queues):
+        raise ConfigurationError("an empty queue name is given; name queues or leave them out")
 
 
 def _at_least(name: str, value: float, least: float) -> None:
