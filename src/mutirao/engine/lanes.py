@@ -23,10 +23,11 @@ class _Entry:
 
     lane: Lane
     due_at: float = inf
+    head_at: float = inf  # when its first job will be due, by what the store said last
     expected: list[float] = field(default_factory=list)  # a heap
 
     def next_due(self) -> float:
-        return min(self.due_at, self.expected[0]) if self.expected else self.due_at
+        return min(self.due_at, self.head_at, *self.expected[:1])
 
     def expect(self, at: float) -> None:
         if len(self.expected) < MOST_EXPECTED:
@@ -36,6 +37,8 @@ class _Entry:
         """Whether there may be due jobs; what was expected by now has come."""
         while self.expected and self.expected[0] <= now:
             self.due_at = min(self.due_at, heappop(self.expected))
+        if self.head_at <= now:
+            self.due_at, self.head_at = min(self.due_at, self.head_at), inf
         return self.due_at <= now
 
 
@@ -63,9 +66,8 @@ class LaneBook:
         }
         for lane, due_in in heads:
             key = (lane.queue, lane.priority)
-            entry = _Entry(lane, expected=known[key].expected if key in known else [])
-            entry.expect(now + due_in)
-            self._entries[key] = entry
+            expected = known[key].expected if key in known else []
+            self._entries[key] = _Entry(lane, head_at=now + due_in, expected=expected)
         self._catch_up()
 
     def wake(self, wake: Wake, now: float, ahead: float) -> bool:
