@@ -1,0 +1,60 @@
+"""When a worker wants to be notified: while it would sleep otherwise."""
+
+from __future__ import annotations
+
+from mutirao.engine.attention import GLANCES, MANY, WINDOW, Attention
+
+
+def test_a_worker_that_rests_is_not_busy() -> None:
+    """A job now and then leaves it listening."""
+    attention = Attention(0.0)
+    for second in range(1, 20):
+        attention.rested(second)
+        attention.took(1, second + 0.1)
+        assert not attention.busy(second + 0.1)
+
+
+def test_no_rest_for_a_while() -> None:
+    """It finds jobs by itself, and need not be told."""
+    attention = Attention(0.0)
+    attention.took(1, 0.1)
+    assert not attention.busy(WINDOW)
+    assert attention.busy(WINDOW + 0.01)
+
+
+def test_many_jobs() -> None:
+    """At once, or in the window before, though it rests in between."""
+    attention = Attention(0.0)
+    attention.took(MANY, 0.1)
+    assert attention.busy(0.1)
+    attention.rested(0.2)
+    assert attention.busy(0.2)
+    attention.took(1, 0.1 + WINDOW + 0.01)
+    attention.rested(0.1 + WINDOW + 0.01)
+    assert attention.busy(0.1 + WINDOW + 0.01)
+    attention.took(1, 0.1 + 3 * WINDOW)
+    attention.rested(0.1 + 3 * WINDOW)
+    assert not attention.busy(0.1 + 3 * WINDOW)
+
+
+def test_looking_in_vain() -> None:
+    """So many times in a row, and it listens again; what it finds begins the count anew."""
+    attention = Attention(0.0)
+    for _ in range(GLANCES - 1):
+        assert not attention.looked_in_vain()
+    attention.took(1, 0.1)
+    for _ in range(GLANCES - 1):
+        assert not attention.looked_in_vain()
+    assert attention.looked_in_vain()
+    assert not attention.looked_in_vain()
+
+
+def test_listening_again_forgets_the_rush() -> None:
+    """A single job afterwards does not make it busy."""
+    attention = Attention(0.0)
+    attention.took(10 * MANY, 0.1)
+    while not attention.looked_in_vain():
+        pass
+    attention.rested(0.2)
+    attention.took(1, 0.21)
+    assert not attention.busy(0.21)

@@ -1,0 +1,54 @@
+"""Settings that do not work together are refused with what to give."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mutirao import Mutirao, OutcomeKind
+from mutirao.engine.settings import WorkerSettings
+from mutirao.errors import ConfigurationError
+
+
+def test_defaults() -> None:
+    """A rescue comes within the expiry of the last beat; two beats may fail before."""
+    settings = WorkerSettings()
+    assert settings.expiry == 15.0
+    assert settings.lifetime + settings.rescue_every <= settings.expiry
+    assert settings.lifetime > 2 * settings.heartbeat
+    assert settings.retention == {
+        OutcomeKind.SUCCEEDED: timedelta(days=7),
+        OutcomeKind.CANCELLED: timedelta(days=7),
+        OutcomeKind.DEAD: timedelta(days=90),
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"concurrency": 0}, "concurrency is 0; give 1 or more"),
+        ({"batch": 0}, "batch is 0; give 1 or more"),
+        ({"grace": -1}, "grace is -1; give 0 or more"),
+        ({"poll": 0}, "poll is 0 seconds; give more than 0"),
+        ({"heartbeat": 0}, "heartbeat is 0 seconds; give more than 0"),
+        ({"heartbeat": 5, "expiry": 9}, "expiry is 9 s .* at least twice the heartbeat"),
+        ({"queues": ("mail", "")}, "an empty queue name"),
+        ({"queues": ()}, "no queue is given; name some, or leave them out to serve all"),
+        ({"queues": "mail"}, r"queues are 'mail'; give a list, such as \['mail'\]"),
+        ({"prune_batch": 0}, "prune_batch is 0; give 1 or more"),
+        ({"prefetch": -1}, "prefetch is -1; give 0 or more"),
+        ({"linger": -1}, "linger is -1; give 0 or more"),
+    ],
+)
+def test_refusals(given: dict[str, Any], words: str) -> None:
+    """Where the worker is asked for, before it starts."""
+    with pytest.raises(ConfigurationError, match=words):
+        Mutirao("sqlite:///never-opened.db").worker(**given)
+
+
+def test_an_unknown_setting() -> None:
+    """Is the TypeError of any unknown argument."""
+    with pytest.raises(TypeError, match="concurency"):
+        Mutirao("sqlite:///never-opened.db").worker(concurency=3)
