@@ -47,6 +47,7 @@ class Dispatcher:
         self._to_cancel: set[tuple[int, int]] = set()
         self._abandoned = 0
         self._pumping = False
+        self._closed = False
         self._pace = Pace(settings.prefetch, 2 * settings.batch)
         self._moved_at = monotonic()  # when a job last came or started
         self.changed = asyncio.Event()  # something ended, or there is room
@@ -138,6 +139,10 @@ class Dispatcher:
         for running in list(self._running):
             self._interrupt(running, outcome)
 
+    def close(self) -> None:
+        """Start no more jobs."""
+        self._closed = True
+
     async def idle(self) -> None:
         """Wait until nothing runs."""
         while self._running:
@@ -145,7 +150,7 @@ class Dispatcher:
             await self.changed.wait()
 
     def _full(self) -> bool:
-        return len(self._running) + self.stuck >= self._settings.concurrency
+        return self._closed or len(self._running) + self.stuck >= self._settings.concurrency
 
     def _start(self, claim: Claim) -> None:
         if self._to_cancel and (claim.id, claim.run) in self._to_cancel:

@@ -142,7 +142,10 @@ def find_task(module: str, qualname: str) -> Task[..., Any]:
 
 
 def _serve(pipe: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    # They are the parent's to handle, though a terminal or systemd sends them to all of a group.
+    # Not SIG_IGN, which the programs that a handler starts would inherit.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     while True:
         try:

@@ -2,11 +2,13 @@
 
 import asyncio
 import atexit
+import faulthandler
 import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -142,30 +144,50 @@ async def serve(make: Callable[[], Worker]) -> int:
     """Run a worker until SIGTERM or SIGINT; return the process's exit status.
 
     The first signal stops gracefully. The second one interrupts running handlers, gives their
-    jobs back and ends, within two seconds whatever the database does.
+    jobs back and ends, within two seconds whatever the database and the handlers do.
     """
     worker = make()
-    loop = asyncio.get_running_loop()
-    signals = 0
+    stopping = asyncio.Event()
 
-    def on_signal(name: str) -> None:
-        nonlocal signals
-        signals += 1
-        if signals == 1:
+    def heed(name: str, times: int) -> None:
+        if times == 1:
+            worker.take_no_more()
             log.info("%s: stopping; once more to end at once", name)
             stopping.set()
         else:
             log.warning("%s again: ending at once", name)
             worker.hurry()
-            loop.call_later(LAST_WORDS, os._exit, 1)
 
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number.name)
-    await worker.start()
-    ended = asyncio.create_task(worker.ended.wait())
-    asked = asyncio.create_task(stopping.wait())
-    await asyncio.wait((ended, asked), return_when=asyncio.FIRST_COMPLETED)
-    await worker.stop()
-    asked.cancel()
+    with _signals(heed):
+        await worker.start()
+        ended = asyncio.create_task(worker.ended.wait())
+        asked = asyncio.create_task(stopping.wait())
+        await asyncio.wait((ended, asked), return_when=asyncio.FIRST_COMPLETED)
+        await worker.stop()
+        asked.cancel()
     return 0 if worker.failure is None else 1
+
+
+@contextmanager
+def _signals(heed: Callable[[str, int], None]) -> Iterator[None]:
+    """Have every signal to end heeded in the event loop, with its name and how many there were.
+
+    The event loop's own handlers would wait for a handler that blocks the loop. After the second
+    signal the process ends even then, and says where its threads were.
+    """
+    loop, times = asyncio.get_running_loop(), 0
+
+    def on_signal(number: int, frame: object) -> None:
+        nonlocal times
+        times += 1
+        if times > 1:
+            faulthandler.dump_traceback_later(LAST_WORDS, exit=True)
+        loop.call_soon_threadsafe(heed, signal.Signals(number).name, times)
+
+    before = {each: signal.signal(each, on_signal) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 from mutirao.engine import outcomes
@@ -30,6 +31,8 @@ from mutirao.ports import Notifier, Store
 from mutirao.task import Task
 
 log = logging.getLogger("mutirao")
+
+LEAST_PATIENCE = 5.0  # seconds to write what has ended, however short the grace period is
 
 
 class Worker:
@@ -108,18 +111,24 @@ class Worker:
             self._stopping = asyncio.create_task(self._stop())
         await asyncio.shield(self._stopping)
 
+    def take_no_more(self) -> None:
+        """Claim and start no further job; `stop` does the rest."""
+        self._producer.stop()
+        self._dispatcher.close()
+
     def hurry(self) -> None:
         """Give running handlers no more time: the grace period is over."""
         self._hurried.set()
 
     async def _stop(self) -> None:
         if self._loops:
-            self._producer.stop()
-            await self._wait_for("producer")
+            end = monotonic() + self.settings.grace
+            self.take_no_more()
+            await self._wait_for("producer", until=end)
             await self._give_back_unstarted()
             await self._finish_running()
             self._completer.close()
-            await self._wait_for("completer")
+            await self._wait_for("completer", until=end)
             await self._end_loops()
             await self._retire()
             await self._store.close()
@@ -160,9 +169,12 @@ class Worker:
         except StoreUnavailable as gone:
             log.warning("could not sign off: %s; the worker's row will expire", gone)
 
-    async def _wait_for(self, name: str) -> None:
-        with suppress(Exception, asyncio.CancelledError):  # `_watch` has reported its failure
-            await self._loops[name]
+    async def _wait_for(self, name: str, until: float) -> None:
+        """Wait for a loop to end, but not for a database that stays away."""
+        patience = max(LEAST_PATIENCE, until - monotonic())
+        _, waiting = await asyncio.wait([self._loops[name]], timeout=patience)
+        if waiting:
+            log.error("%s did not end; %s jobs will run again", name, self._completer.unsettled)
 
     def _spawn(self, name: str, loop: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(loop, name=f"mutirao-{name}")
