@@ -1,0 +1,1 @@
+"""Programs that the tests of workers run as processes of their own."""
