@@ -37,8 +37,10 @@ def unavailable_when_lost() -> Iterator[None]:
         yield
     except (OperationalError, InterfaceError, PoolTimeout, OSError) as error:
         raise StoreUnavailable(f"the database cannot be reached: {_short(error)}") from error
-    except DBAPIError as error:
-        if error.connection_invalidated or _passes(error):
+    except Exception as error:
+        # SQLAlchemy 2.0 lets through as it is what asyncpg raises while it connects.
+        lost = isinstance(error, DBAPIError) and error.connection_invalidated
+        if lost or _passes(error):
             raise StoreUnavailable(f"the connection was lost: {_short(error)}") from error
         raise
 
@@ -73,8 +75,11 @@ def _given_back(engine: Engine) -> Iterator[None]:
         raise StoreUnavailable(f"the connection was lost: {_short(error)}") from error
 
 
-def _passes(error: DBAPIError) -> bool:
-    return str(getattr(error.orig, "sqlstate", None)).startswith(PASSING)
+def _passes(error: Exception) -> bool:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    # asyncpg's word for a connection that the server has ended while it was idle
+    confused = type(cause).__name__ == "InternalClientError"
+    return confused or str(getattr(cause, "sqlstate", None)).startswith(PASSING)
 
 
 def _short(error: BaseException) -> str:
