@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from math import inf
 from time import monotonic
 
 from mutirao.engine.settings import WorkerSettings
@@ -51,7 +52,7 @@ class Heartbeat:
         self._on_beat, self._on_reborn = on_beat, on_reborn
         self._answered = True
         self._last = monotonic()
-        self._unbroken_since = float("-inf")
+        self._unbroken_since = -inf
         self._stop: Callable[[], object] = lambda: None
         self._ready = threading.Event()
         self._ended: Future[None] = Future()
@@ -75,8 +76,8 @@ class Heartbeat:
     def may_judge_others(self) -> bool:
         """Whether this worker may take others for gone.
 
-        After the database was away everybody's heartbeat looks old, so others get one expiry's
-        time to beat again before they are judged.
+        After the database was away, or nobody could write to it, everybody's heartbeat looks old,
+        so others get one expiry's time to beat again before they are judged.
         """
         now, expiry = monotonic(), self._settings.expiry
         return now - self._unbroken_since >= expiry and now - self._last < expiry
@@ -104,18 +105,24 @@ class Heartbeat:
     async def _beat(self) -> bool:
         lifetime = self._settings.lifetime
         try:
-            beat = await self._store.beat(self._worker, expiry=lifetime, stuck=self._stuck())
-            if not beat.alive:
-                await self._register_anew()
-            await self._relieve()
-        except StoreUnavailable as gone:
-            log.warning("no heartbeat: %s", gone)
-            self._unbroken_since = float("inf")
+            # A connection that only hangs is as good as none, and a new one may get through.
+            async with asyncio.timeout(self._settings.expiry):
+                beat = await self._store.beat(self._worker, expiry=lifetime, stuck=self._stuck())
+                if not beat.alive:
+                    await self._register_anew()
+                await self._relieve()
+        except (StoreUnavailable, TimeoutError) as gone:
+            log.warning(
+                "no heartbeat: %s", str(gone) or f"no answer in {self._settings.expiry:g} s"
+            )
+            self._unbroken_since = inf
             return False
-        self._last = monotonic()
-        if self._unbroken_since == float("inf"):
+        before, self._last = self._last, monotonic()
+        if self._unbroken_since == inf:
             self._unbroken_since = self._last
             log.warning("the database is back; the heart beats again")
+        elif self._last - before > lifetime:
+            self._unbroken_since = self._last
         self._on_beat(beat)
         return True
 
