@@ -1,0 +1,171 @@
+"""A worker's own sign of life, and when it may take others for gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mutirao.engine import heartbeat
+from mutirao.engine.heartbeat import Heartbeat
+from mutirao.engine.settings import WorkerSettings
+from mutirao.errors import StoreUnavailable
+from mutirao.job import Beat, NewWorker
+from tests.support.waiting import soon
+
+SETTINGS = WorkerSettings(heartbeat=5, expiry=15)
+ME = NewWorker(name="w", host="h", pid=1, queues=None, concurrency=1, version="0")
+
+
+class Clock:
+    """A monotonic clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Pulse:
+    """A store that answers beats as the test wants."""
+
+    def __init__(self) -> None:
+        self.away = self.hangs = False
+        self.alive = True
+        self.registered: list[NewWorker] = []
+        self.released: list[tuple[int, int]] = []
+
+    async def beat(self, worker: int, **_: Any) -> Beat:
+        """As `Store.beat`."""
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.away:
+            raise StoreUnavailable("away")
+        return Beat(self.alive, ())
+
+    async def register(self, worker: NewWorker, **_: Any) -> int:
+        """As `Store.register`."""
+        self.registered.append(worker)
+        return 8
+
+    async def release(self, jobs: list[tuple[int, int]]) -> set[int]:
+        """As `Store.release`."""
+        self.released += jobs
+        return {id for id, _ in jobs}
+
+
+class Heart:
+    """A heartbeat without its thread, beaten by hand."""
+
+    def __init__(self, settings: WorkerSettings = SETTINGS) -> None:
+        self.store = Pulse()
+        self.beats: list[Beat] = []
+        self.born: list[int] = []
+        self.answers: list[Any] = []
+        self.unstarted: list[tuple[int, int]] = []
+        store: Any = self.store
+        self._heartbeat = Heartbeat(
+            store,
+            settings,
+            ME,
+            7,
+            lambda: 0,
+            self.answers.append,
+            lambda: self.unstarted,
+            self.beats.append,
+            self.born.append,
+        )
+
+    async def beats_well(self) -> bool:
+        """Beat once; return whether it went well."""
+        return await self._heartbeat._beat()
+
+    @property
+    def may_judge(self) -> bool:
+        """Whether others may be taken for gone."""
+        return self._heartbeat.may_judge_others()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """What the heartbeat takes for time."""
+    made = Clock()
+    monkeypatch.setattr(heartbeat, "monotonic", made)
+    return made
+
+
+async def test_at_once(clock: Clock) -> None:
+    """A worker that has just registered may: it may be here to replace the killed one."""
+    assert Heart().may_judge
+
+
+async def test_who_is_late_does_not_judge(clock: Clock) -> None:
+    """One whose own heart has not beaten for so long knows nothing of others."""
+    heart = Heart()
+    clock.now += 15
+    assert not heart.may_judge
+
+
+async def test_after_the_database_was_away(clock: Clock) -> None:
+    """Others get one expiry's time, and all the more if it goes away again."""
+    heart = Heart()
+    heart.store.away = True
+    assert not await heart.beats_well()
+    assert not heart.may_judge
+    heart.store.away = False
+    assert await heart.beats_well()
+    for _ in range(2):
+        clock.now += 5
+        assert await heart.beats_well()
+        assert not heart.may_judge
+    clock.now += 5
+    assert await heart.beats_well()
+    assert heart.may_judge
+
+
+async def test_after_nobody_could_write(clock: Clock) -> None:
+    """A beat that came through late shows that others may be late as well."""
+    heart = Heart()
+    assert await heart.beats_well()
+    clock.now += 14
+    assert await heart.beats_well()
+    assert not heart.may_judge
+    clock.now += 15
+    assert await heart.beats_well()
+    assert not heart.may_judge
+    for _ in range(4):
+        clock.now += 4
+        assert await heart.beats_well()
+    assert heart.may_judge
+
+
+async def test_a_connection_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
+    """Is given up after the expiry."""
+    heart = Heart(WorkerSettings(heartbeat=0.02, expiry=0.05))
+    heart.store.hangs = True
+    assert not await soon(heart.beats_well())
+    assert not heart.may_judge
+    assert "no heartbeat: no answer in 0.05 s" in caplog.text
+
+
+async def test_taken_for_gone(clock: Clock) -> None:
+    """Registers anew, and tells under which id."""
+    heart = Heart()
+    heart.store.alive = False
+    assert await heart.beats_well()
+    assert (heart.store.registered, heart.born) == ([ME], [8])
+
+
+async def test_a_loop_that_does_not_answer(clock: Clock) -> None:
+    """Is asked at every beat; when it has not answered, the jobs that wait are given back."""
+    heart = Heart()
+    heart.unstarted = [(1, 1), (2, 1)]
+    assert await heart.beats_well()
+    assert (len(heart.answers), heart.store.released) == (1, [])
+    heart.answers[0]()
+    assert await heart.beats_well()
+    assert (len(heart.answers), heart.store.released) == (2, [])
+    assert await heart.beats_well()
+    assert heart.store.released == [(1, 1), (2, 1)]
