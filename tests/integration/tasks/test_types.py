@@ -159,8 +159,10 @@ async def test_defaults_are_those_of_the_code_that_runs(app: Mutirao) -> None:
 
 
 GOOD = """
+from dataclasses import replace
 from datetime import datetime, timedelta
-from mutirao import DeadJob, Job, Mutirao, NewJob, Retry, Task
+from mutirao import DeadJob, Job, Mutirao, NewJob, OutcomeKind, Retry, Task
+from mutirao.middleware import AsyncAttemptSteps, AttemptSteps, EnqueueSteps
 
 app = Mutirao()
 
@@ -185,6 +187,21 @@ def plainly(job: Job, order_id: int) -> None:
 
 @send.on_dead
 async def tell(dead: DeadJob) -> None: ...
+
+@app.around_enqueue
+def trace(job: NewJob) -> EnqueueSteps:
+    handle = yield replace(job, traceparent=None)
+    number: int = handle.id
+
+@app.around_attempt
+def measure(job: Job) -> AttemptSteps:
+    outcome = yield
+    kind: OutcomeKind = outcome.kind
+
+@app.around_attempt
+async def ameasure(job: Job) -> AsyncAttemptSteps:
+    outcome = yield
+    kind: OutcomeKind = outcome.kind
 
 async def good() -> None:
     send.enqueue(7)
@@ -218,6 +235,8 @@ BAD = {
     'app.enqueue_many([send.enqueue("7")])': "arg-type|list-item",
     'number: int = resize("a.png")': "assignment",
     "resize(7)": "arg-type",
+    "app.around_enqueue(measure)": "type-var",
+    "app.around_attempt(trace)": "type-var",
     "app.task(queue=7)": "call-overload|arg-type",
     "app.task(retry=3)": "call-overload|arg-type",
 }
