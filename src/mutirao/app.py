@@ -19,8 +19,8 @@ from mutirao.engine.portal import Portal
 from mutirao.engine.service import EmbeddedWorker, serve
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker import Worker
-from mutirao.errors import ConfigurationError, InvalidTask, UnknownTask
-from mutirao.job import DEFAULT_QUEUE, MAX_PAYLOAD, Job, NewJob, OutcomeKind
+from mutirao.errors import ConfigurationError, InvalidFilter, InvalidTask, UnknownTask
+from mutirao.job import DEFAULT_QUEUE, FINAL_OUTCOMES, MAX_PAYLOAD, Job, NewJob, OutcomeKind
 from mutirao.middleware import AttemptMiddleware, Enqueueing, EnqueueMiddleware
 from mutirao.notifiers import notifier_for
 from mutirao.ports import Notifier, Store
@@ -276,8 +276,10 @@ class Mutirao:
         return await self.store.redrive(_which(ids, which))
 
     async def aprune(self, outcome: OutcomeKind, older_than: timedelta, limit: int = 1_000) -> int:
-        """Delete up to `limit` finished jobs older than that; return how many."""
-        return await self.store.prune(outcome, older_than.total_seconds(), limit)
+        """Delete up to `limit` jobs that ended so, longer ago than that; return how many."""
+        if not isinstance(older_than, timedelta):
+            raise InvalidFilter(f"older_than is {older_than!r}; give a timedelta(days=…)")
+        return await self.store.prune(_ended_as(outcome), older_than.total_seconds(), limit)
 
     async def aclose(self) -> None:
         """Close this loop's connections."""
@@ -353,7 +355,20 @@ def _settings(given: dict[str, Any]) -> WorkerSettings:
 
 
 def _which(ids: tuple[int, ...], which: dict[str, Any]) -> JobFilter:
-    return JobFilter(ids=ids or None, **{"limit": None, **which})
+    chosen = JobFilter(**{"limit": None, **which, **({"ids": ids} if ids else {})})
+    if not chosen.narrows:
+        raise InvalidFilter(
+            "neither ids nor a filter is given, which would mean every job; name ids, or a state,"
+            " queue, task, tag, error_type, before or after"
+        )
+    return chosen
+
+
+def _ended_as(outcome: str) -> OutcomeKind:
+    if outcome not in FINAL_OUTCOMES:
+        known = ", ".join(sorted(FINAL_OUTCOMES))
+        raise InvalidFilter(f"no job ends as {outcome!r}; the outcomes to prune are {known}")
+    return OutcomeKind(outcome)
 
 
 def _handed_in(opened: Enqueueing, id: int) -> Handle:

@@ -38,6 +38,10 @@ class UnknownTask(MutiraoError, LookupError):
     """No task of that name is registered in this application."""
 
 
+class InvalidFilter(MutiraoError, ValueError):
+    """What says which jobs are meant says nothing, or nothing that could be meant."""
+
+
 class UnknownJob(MutiraoError, LookupError):
     """No job has that id."""
 

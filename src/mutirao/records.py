@@ -3,11 +3,12 @@
 `JobRecord` is what was asked, where it stands and what happened; nothing here acts.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
+from mutirao.errors import InvalidFilter
 from mutirao.job import JobState, OutcomeKind
 
 
@@ -68,6 +69,19 @@ class JobFilter:
     after: datetime | None = None  # enqueued at or after
     limit: int | None = 100
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", _ids(self.ids))
+        object.__setattr__(self, "state", _state(self.state))
+        _check_moment("before", self.before)
+        _check_moment("after", self.after)
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it says anything about which jobs are meant, but how many."""
+        return any(
+            getattr(self, each.name) is not None for each in fields(self) if each.name != "limit"
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCount:
@@ -97,3 +111,27 @@ class WorkerRecord:
     listening: bool
     stuck: int
     running: int
+
+
+def _ids(ids: Iterable[object] | None) -> tuple[int, ...] | None:
+    if ids is None:
+        return None
+    chosen = []
+    for id in ids:
+        if not isinstance(id, int):
+            raise InvalidFilter(f"{id!r} is no job's id; give numbers, such as handle.id")
+        chosen.append(id)
+    return tuple(chosen)
+
+
+def _state(state: str | None) -> JobState | None:
+    try:
+        return None if state is None else JobState(state)
+    except ValueError:
+        known = ", ".join(JobState)
+        raise InvalidFilter(f"no job is ever {state!r}; the states are {known}") from None
+
+
+def _check_moment(name: str, moment: object) -> None:
+    if moment is not None and (not isinstance(moment, datetime) or moment.tzinfo is None):
+        raise InvalidFilter(f"{name} is {moment!r}; give a datetime with a time zone")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mutirao.cli.options import as_json, ask, duration, option, target
+from mutirao.cli.options import age, as_json, ask, option, target
 from mutirao.cli.output import print_json, print_table
 from mutirao.cli.sql import engines_of
 from mutirao.cli.target import AppCommand, load_app
@@ -27,7 +27,7 @@ _OUTCOMES = sorted(str(outcome) for outcome in FINAL_OUTCOMES)
     default=("succeeded", "cancelled"),
     help="Jobs that ended so; may be repeated.",
 )
-@option("--older-than", type=duration, default="7d", help="Finished at least so long ago.")
+@option("--older-than", type=age, default="7d", help="Finished at least so long ago.")
 @option("--batch", type=click.IntRange(min=1), default=1_000, help="Jobs deleted at once.")
 @as_json
 def prune(

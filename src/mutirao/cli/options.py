@@ -37,6 +37,13 @@ def duration(text: str) -> timedelta:
     return timedelta(seconds=float(found[1]) * _UNITS[found[2] or "s"])
 
 
+def age(text: str) -> timedelta:
+    """Return a length of time whose unit is named: what is deleted by it is gone."""
+    if text.replace(".", "", 1).isdigit():
+        raise click.BadParameter(f"{text!r} has no unit; write {text}d for days, or s, m, h")
+    return duration(text)
+
+
 def moment(text: str) -> datetime:
     """Return the aware datetime that a text stands for: 2026-11-21T13:44:28Z."""
     try:

@@ -16,6 +16,8 @@ from mutirao.ports import Store
 
 log = logging.getLogger("mutirao")
 
+MOST_TOLD = 50  # ids in one line of the log; all of them are in history
+
 Work = Callable[[datetime | None], Awaitable[None]]
 
 
@@ -54,7 +56,8 @@ class Housekeeping:
             return
         rescued = await self._store.rescue(now=now)
         if rescued:
-            log.warning("rescued %s jobs of vanished workers", len(rescued))
+            ids = ", ".join(str(id) for id, _ in rescued[:MOST_TOLD])
+            log.warning("rescued %s jobs of vanished workers: %s", len(rescued), ids)
 
     async def prune(self, now: datetime | None = None) -> None:
         """Delete finished jobs that are older than their retention, in small transactions."""

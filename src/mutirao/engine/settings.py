@@ -73,6 +73,8 @@ class WorkerSettings:
             )
         if self.queues is not None:
             _check_queues(self.queues)
+        for outcome, age in self.retention.items():
+            _check_retention(outcome, age)
 
 
 def _check_queues(queues: tuple[str, ...]) -> None:
@@ -80,6 +82,14 @@ def _check_queues(queues: tuple[str, ...]) -> None:
         raise ConfigurationError("no queue is given; name some, or leave them out to serve all")
     if not all(queues):
         raise ConfigurationError("an empty queue name is given; name queues or leave them out")
+
+
+def _check_retention(outcome: object, age: object) -> None:
+    if not isinstance(outcome, OutcomeKind) or not isinstance(age, timedelta | None):
+        raise ConfigurationError(
+            f"retention has {outcome!r}: {age!r}; give an OutcomeKind and a timedelta, or None to"
+            " keep such jobs for ever"
+        )
 
 
 def _at_least(name: str, value: float, least: float) -> None:

@@ -96,6 +96,7 @@ class SqlIntake:
             if not self._dialect.lacks_tables(error):
                 raise
             raise SchemaMissing(
-                f"The database that conn= is connected to has no Mutirão tables ({error}): run "
-                f"`mutirao migrate` on it, or check that it is the database that you mean."
+                "The database has no Mutirão tables"
+                f" ({str(error).partition(chr(10))[0]}): run `mutirao migrate module:app`, or check"
+                " that it is the database that you mean."
             ) from error

@@ -40,11 +40,15 @@ async def test_results_and_errors_come_back(threads: Threads) -> None:
 
 async def test_as_many_threads_as_calls(threads: Threads) -> None:
     """And they are used again."""
-    together = threading.Barrier(4)
-    before = threading.active_count()
+    together, used = threading.Barrier(4), set[int]()
+
+    def call() -> None:
+        used.add(threading.get_ident())
+        together.wait(30)
+
     for _ in range(3):
-        await soon(asyncio.gather(*(threads.run(lambda: together.wait(30)) for _ in range(4))))
-    assert threading.active_count() == before + 4
+        await soon(asyncio.gather(*(threads.run(call) for _ in range(4))))
+    assert len(used) == 4
 
 
 async def test_a_bunch_of_results(threads: Threads) -> None:
