@@ -4,6 +4,8 @@ BIN      := $(VENV)/bin
 SOURCES  := src tests $(wildcard benchmarks examples)
 ARGS     :=
 DATABASE :=
+# A file's tests stay together: some share a large database.
+PYTEST   := -q -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test check format demo chaos bench clean
@@ -15,12 +17,12 @@ venv: $(VENV)/.dev  ## build .venv, for development
 
 test: $(VENV)/.dev .venv-oldest/.dev  ## run every test on the oldest and the newest Python found (ARGS="-k name")
 	@echo "== The oldest Python >= 3.11 found here: $$(.venv-oldest/bin/python --version)"
-	.venv-oldest/bin/python -m pytest -q $(ARGS)
+	.venv-oldest/bin/python -m pytest $(PYTEST) $(ARGS)
 	@echo "== The newest Python found here: $$($(BIN)/python --version)"
 	@if cmp -s .venv-oldest/.dev $(VENV)/.dev; then \
 		echo "It is the same one with the same packages: its tests have run."; \
 	else \
-		set -x; $(BIN)/python -m pytest -q $(ARGS); \
+		set -x; $(BIN)/python -m pytest $(PYTEST) $(ARGS); \
 	fi
 
 check: $(VENV)/.dev  ## lint, formatting, types, and who imports whom
