@@ -5,7 +5,7 @@ A lease row for each duty decides who; nobody is in charge for longer than that.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -75,14 +75,8 @@ class Housekeeping:
         await self._store.refresh_statistics()
 
 
-async def keep_house(store: Store, duties: Sequence[Duty], worker: Callable[[], int]) -> None:
-    """Do every duty when its turn comes and nobody else does it; for ever."""
-    async with asyncio.TaskGroup() as group:
-        for duty in duties:
-            group.create_task(_keep(store, duty, worker))
-
-
-async def _keep(store: Store, duty: Duty, worker: Callable[[], int]) -> None:
+async def keep(store: Store, duty: Duty, worker: Callable[[], int]) -> None:
+    """Do a duty whenever its turn comes and nobody else does it; for ever."""
     backoff = Backoff()
     while True:
         try:

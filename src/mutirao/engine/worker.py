@@ -18,7 +18,7 @@ from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import Executor
 from mutirao.engine.heartbeat import Heartbeat
-from mutirao.engine.maintenance import Housekeeping, keep_house
+from mutirao.engine.maintenance import Housekeeping, keep
 from mutirao.engine.processes import Processes, find_task
 from mutirao.engine.producer import Producer
 from mutirao.engine.running import Running
@@ -32,6 +32,7 @@ from mutirao.task import Task
 
 log = logging.getLogger("mutirao")
 
+CANCEL_AGAIN = 0.5  # seconds
 LEAST_PATIENCE = 5.0  # seconds to write what has ended, however short the grace period is
 
 
@@ -102,7 +103,8 @@ class Worker:
         self._spawn("completer", self._completer.run())
         self._spawn("producer", self._producer.run())
         self._spawn("listener", self._producer.listen())
-        self._spawn("housekeeping", keep_house(self._store, house.duties(), lambda: self._id))
+        for duty in house.duties():
+            self._spawn(duty.name, keep(self._store, duty, lambda: self._id))
         log.info("worker %s (%s) started", self._id, self._identity.name)
 
     async def stop(self) -> None:
@@ -154,9 +156,13 @@ class Worker:
         await idle
 
     async def _end_loops(self) -> None:
-        for loop in self._loops.values():
-            loop.cancel()
-        await asyncio.gather(*self._loops.values(), return_exceptions=True)
+        running = {loop for loop in self._loops.values() if not loop.done()}
+        while running:
+            for loop in running:
+                loop.cancel()
+            # Again and again: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a
+            # cancellation that comes in the moment its result does.
+            _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN)
         self._loops.clear()
         self._threads.close()
         self._processes.close()
