@@ -70,9 +70,12 @@ SELECT id, (
 ) FROM job ORDER BY id"""
 
 _NOW = "SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
-# In a subquery the sequence is looked up once, not for each of the rows.
-_RESERVE = """SELECT nextval((SELECT pg_get_serial_sequence('mutirao_job', 'id')::regclass))
-FROM generate_series(1, %s::integer)"""
+# In a subquery the sequence is looked up once, not for each of the rows. As one text the numbers
+# take a fifth of the time that as many rows take to read.
+_RESERVE = """SELECT string_agg(id::text, ',') FROM (
+    SELECT nextval((SELECT pg_get_serial_sequence('mutirao_job', 'id')::regclass)) AS id
+    FROM generate_series(1, %s::integer)
+) reserved"""
 _WAKE_LANE = "SELECT mutirao_wake(%s::text, %s::integer, %s::text::timestamptz)"
 _WAKE_ALL = "SELECT mutirao_wake()"
 
@@ -133,21 +136,27 @@ def _copy(jobs: Iterator[NewJob], now: datetime) -> Steps:
     earliest = datetime.max.replace(tzinfo=UTC)
     stamp = now.isoformat()
     while chunk := take(jobs, CHUNK, CHARACTERS):
-        reserved = yield Execute(_RESERVE, (len(chunk),))
-        new = [int(row[0]) for row in reserved]
+        ((reserved,),) = yield Execute(_RESERVE, (len(chunk),))
+        new = reserved.split(",")
         due = [_due(job, now) for job in chunk]
-        asked = [
-            (id, stamp if at is now else at.isoformat(), stamp, *facts(job))
-            for id, at, job in zip(new, due, chunk, strict=True)
-        ]
-        yield Load("mutirao_job", _JOB, asked)
-        live = [(*row[:2], job.queue, job.priority) for row, job in zip(asked, chunk, strict=True)]
-        yield Load("mutirao_live", _LIVE, live)
+        stamps = [stamp if at is now else at.isoformat() for at in due]
+        yield Load("mutirao_job", _JOB, _asked_rows(new, stamps, stamp, chunk))
+        yield Load("mutirao_live", _LIVE, _live_rows(new, stamps, chunk))
         lanes.update((job.queue, job.priority) for job in chunk)
         earliest = min(earliest, *due)
-        ids += new
+        ids += map(int, new)
     yield _wake(lanes, earliest)
     return ids
+
+
+def _asked_rows(ids: list[str], due: list[str], enqueued: str, jobs: list[NewJob]) -> Iterator[Row]:
+    for id, at, job in zip(ids, due, jobs, strict=True):
+        yield (id, at, enqueued, *facts(job))
+
+
+def _live_rows(ids: list[str], due: list[str], jobs: list[NewJob]) -> Iterator[Row]:
+    for id, at, job in zip(ids, due, jobs, strict=True):
+        yield (id, at, job.queue, job.priority)
 
 
 def _wake(lanes: set[tuple[str, int]], earliest: datetime) -> Execute:
