@@ -46,6 +46,14 @@ class UnknownJob(MutiraoError, LookupError):
     """No job has that id."""
 
 
+class InvalidSchedule(MutiraoError, ValueError):
+    """A schedule that says no time, contradicts itself, or would never make a job."""
+
+
+class UnknownSchedule(MutiraoError, LookupError):
+    """No schedule has that name."""
+
+
 class WrongState(MutiraoError):
     """The job exists, but what was asked is not possible in the state it is in."""
 

@@ -1,0 +1,258 @@
+"""The frozen values that schedules are made of.
+
+`Schedule` is what is asked, `ScheduleState` where it stands, `Standing` what the store knows when
+it is about to change, `Amendment` what becomes of it, `ScheduleRecord` how people see it. When
+ticks are is in `cron`, what they lead to in `timetable`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple, TypedDict
+
+from mutirao.errors import InvalidSchedule
+from mutirao.job import NewJob
+from mutirao.retry import FIRST_YEAR, LAST_YEAR, LONGEST_WAIT
+
+MAX_SCHEDULE_NAME = 200
+MAX_CATCH_UP = 1_000  # jobs made in one transaction
+KEPT_TICKS = 100  # of each schedule
+NO_TIME = timedelta(0)
+SHORTEST, LONGEST = timedelta(milliseconds=1), timedelta(seconds=LONGEST_WAIT)
+
+
+class CatchUp(StrEnum):
+    """What becomes of ticks that nobody was there for."""
+
+    NONE = "none"
+    LAST = "last"
+    ALL = "all"
+
+
+class Overlap(StrEnum):
+    """What a tick does while the job before it is live."""
+
+    ALLOW = "allow"
+    SKIP = "skip"
+    AFTER = "after"  # there is no such tick: the next one counts from that job's end
+
+
+class Origin(StrEnum):
+    """Where a schedule was made."""
+
+    CODE = "code"  # by `@app.schedule`
+    CALL = "call"  # at run time, by `app.schedules.put` or the command line
+
+
+class Terms(TypedDict, total=False):
+    """When and how often, as callers give it; `Schedule` says what each means."""
+
+    every: timedelta | float | None
+    timezone: str
+    catch_up: str
+    catch_up_limit: int
+    overlap: str
+    jitter: timedelta | float
+    until: datetime | None
+    max_runs: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """What makes jobs, and when. Exactly one of `cron` and `every` is given.
+
+    Parameters:
+        name: what it is called; the key.
+        job: what each tick makes; its `run_at` and `delay` are left out.
+        cron: five fields, or six with the seconds first, in local time of `timezone`.
+        every: the time between two ticks; the first is one such time after it was made.
+        timezone: a name such as America/Sao_Paulo.
+        catch_up: what becomes of ticks that nobody was there for.
+        catch_up_limit: with `all`, the most of them that still make jobs: the last ones.
+        overlap: what a tick does while the job before it is live.
+        jitter: each job is due up to so long after its tick, at random.
+        until: no tick after this aware datetime.
+        max_runs: no tick after so many have made jobs.
+    """
+
+    name: str
+    job: NewJob
+    cron: str | None = None
+    every: timedelta | None = None
+    timezone: str = "UTC"
+    catch_up: CatchUp = CatchUp.LAST
+    catch_up_limit: int = 100
+    overlap: Overlap = Overlap.ALLOW
+    jitter: timedelta = NO_TIME
+    until: datetime | None = None
+    max_runs: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "catch_up", _word(CatchUp, "catch_up", self.catch_up))
+        object.__setattr__(self, "overlap", _word(Overlap, "overlap", self.overlap))
+        _check_timing(self)
+        _check_bounds(self)
+        if self.catch_up is CatchUp.ALL and self.overlap is not Overlap.ALLOW:
+            raise InvalidSchedule(
+                "catch_up='all' makes several jobs at once, which"
+                f" overlap='{self.overlap}' forbids; give catch_up='last', or overlap='allow'"
+            )
+        if self.job.run_at is not None or self.job.delay is not None:
+            raise InvalidSchedule("the job has a run_at or a delay; its ticks say when it runs")
+
+    @property
+    def timing(self) -> tuple[str | None, timedelta | None, str]:
+        """What decides when the ticks are."""
+        return self.cron, self.every, self.timezone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleState:
+    """A schedule and where it stands; a row of `mutirao_schedule`.
+
+    `next_at` is the next tick. It is None while an `after` schedule awaits the end of `last_job`
+    (`awaiting`), and when there will be none any more.
+    """
+
+    schedule: Schedule
+    origin: Origin
+    created_at: datetime
+    changed_at: datetime
+    next_at: datetime | None
+    paused: bool = False
+    awaiting: bool = False
+    last_tick: datetime | None = None
+    last_job: int | None = None
+    runs: int = 0
+    skipped: int = 0
+    declared: str | None = None  # the fingerprint of what the code said last
+    declared_at: datetime | None = None  # when a worker had it in its code last
+    declared_by: str | None = None  # that worker
+
+
+class Standing(NamedTuple):
+    """What a store knows of a schedule while it holds it: `state` is None if there is none."""
+
+    state: ScheduleState | None
+    now: datetime
+    live: bool = False  # whether the last job is
+    ended_at: datetime | None = None  # when the last job finished; None if that is not known
+
+
+class Ticked(NamedTuple):
+    """A job to make: for a tick, or (None) because somebody asked for a run now."""
+
+    tick: datetime | None
+    job: NewJob
+
+
+class Amendment(NamedTuple):
+    """What becomes of a schedule, and the jobs that are made with it. `state` None: it is removed.
+
+    The store sets `last_job` to the last of the jobs.
+    """
+
+    state: ScheduleState | None
+    ticks: tuple[Ticked, ...] = ()
+
+
+class Amended(NamedTuple):
+    """What was written: the state, None if there is no such schedule (any more), and the jobs."""
+
+    state: ScheduleState | None
+    jobs: tuple[int, ...] = ()
+
+
+Amend = Callable[[Standing], Amendment]
+
+
+class Agenda(NamedTuple):
+    """What there is to do now, and the seconds until there is more; None if nothing is planned."""
+
+    due: tuple[str, ...]
+    next_in: float | None
+
+
+class ScheduleStatus(StrEnum):
+    """How a schedule stands, in one word."""
+
+    ACTIVE = "active"
+    AWAITING = "awaiting"  # the end of its last job
+    PAUSED = "paused"
+    FINISHED = "finished"  # `until` has passed or `max_runs` are reached
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRecord:
+    """A schedule as people see it: a row of the view `mutirao_schedules`."""
+
+    name: str
+    task: str
+    args: Mapping[str, Any]
+    queue: str
+    cron: str | None
+    every: float | None  # seconds
+    timezone: str
+    status: ScheduleStatus
+    next_at: datetime | None
+    last_tick: datetime | None
+    last_job: int | None
+    last_state: str | None  # of the last job; None once it was pruned
+    last_started_at: datetime | None
+    last_finished_at: datetime | None
+    last_duration: float | None  # seconds
+    last_error: str | None
+    runs: int
+    skipped: int
+    catch_up: CatchUp
+    overlap: Overlap
+    jitter: float  # seconds
+    until: datetime | None
+    max_runs: int | None
+    origin: Origin
+    in_code: bool | None  # of a live worker; None if it was not made by code
+    declared_at: datetime | None
+    declared_by: str | None
+    created_at: datetime
+    changed_at: datetime
+
+
+def _word(kind: Any, name: str, value: object) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        raise InvalidSchedule(f"{name} is {value!r}; give one of {', '.join(kind)}") from None
+
+
+def _check_timing(schedule: Schedule) -> None:
+    cron, every = schedule.cron, schedule.every
+    if (cron is None) == (every is None):
+        found = "neither cron nor every is" if cron is None else "both cron and every are"
+        raise InvalidSchedule(f"{found} given for schedule {schedule.name!r}; give one of them")
+    if every is not None and not SHORTEST <= every <= LONGEST:
+        raise InvalidSchedule(f"every is {every}; give more than no time, and at most 300 years")
+    if cron is not None and not isinstance(cron, str):
+        raise InvalidSchedule(f"cron is {cron!r}; give text, such as '*/5 * * * *'")
+
+
+def _check_bounds(schedule: Schedule) -> None:
+    if not NO_TIME <= schedule.jitter <= LONGEST:
+        raise InvalidSchedule(f"jitter is {schedule.jitter}; give no time, or up to 300 years")
+    _check_count("max_runs", schedule.max_runs, 2**31 - 1)
+    _check_count("catch_up_limit", schedule.catch_up_limit, MAX_CATCH_UP)
+    if schedule.until is not None:
+        _check_end(schedule.until)
+
+
+def _check_end(until: Any) -> None:
+    if not isinstance(until, datetime) or until.tzinfo is None:
+        raise InvalidSchedule(f"until is {until!r}; give a datetime with a time zone")
+    if not FIRST_YEAR <= until.year <= LAST_YEAR:
+        raise InvalidSchedule(f"until is {until}; give a year from {FIRST_YEAR} to {LAST_YEAR}")
+
+
+def _check_count(name: str, value: int | None, most: int) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if value is not None and not (whole and 1 <= value <= most):
+        raise InvalidSchedule(f"{name} is {value!r}; give a whole number from 1 to {most}")

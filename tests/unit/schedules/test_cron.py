@@ -1,0 +1,178 @@
+"""When ticks are: with real zones, over their real changes of the clock."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mutirao.cron import check_times, next_tick, ticks_until
+from mutirao.errors import InvalidSchedule
+from mutirao.job import NewJob
+from mutirao.schedule import Schedule
+
+JOB = NewJob(task="report")
+DAY = timedelta(days=1)
+
+
+def cron(line: str, timezone: str = "UTC") -> Schedule:
+    """Return a schedule by a cron line."""
+    return Schedule(name="s", job=JOB, cron=line, timezone=timezone)
+
+
+def every(**length: float) -> Schedule:
+    """Return a schedule by an interval."""
+    return Schedule(name="s", job=JOB, every=timedelta(**length))
+
+
+def utc(text: str) -> datetime:
+    """Return a moment given in UTC."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def ticks(schedule: Schedule, after: str, until: str) -> list[str]:
+    """Return the ticks after a moment, until another one: day, hour and minute in UTC."""
+    found, at, end = [], utc(after), utc(until)
+    while (tick := next_tick(schedule, at)) is not None and tick <= end:
+        assert tick > at
+        found.append(tick)
+        at = tick
+    return [f"{tick:%d %H:%M}" for tick in found]
+
+
+@pytest.mark.parametrize(
+    ("line", "zone", "after", "until", "expected"),
+    [
+        # Berlin, 29 March 2026: at 01:00 UTC the clock goes from 02:00 to 03:00.
+        ("30 2 * * *", "Europe/Berlin", "2026-03-27 12:00", "2026-03-31 00:00",
+         ["28 01:30", "29 01:00", "30 00:30"]),
+        ("0,15,30 2 * * *", "Europe/Berlin", "2026-03-28 12:00", "2026-03-29 12:00", ["29 01:00"]),
+        ("*/20 2 * * *", "Europe/Berlin", "2026-03-28 12:00", "2026-03-29 12:00", ["29 01:00"]),
+        ("0 2,3 * * *", "Europe/Berlin", "2026-03-28 12:00", "2026-03-29 12:00", ["29 01:00"]),
+        ("0 */6 * * *", "Europe/Berlin", "2026-03-28 22:00", "2026-03-29 22:00",
+         ["28 23:00", "29 04:00", "29 10:00", "29 16:00", "29 22:00"]),
+        ("30 * * * *", "Europe/Berlin", "2026-03-29 00:00", "2026-03-29 03:00",
+         ["29 00:30", "29 01:30", "29 02:30"]),
+        # Berlin, 25 October 2026: at 01:00 UTC the clock goes from 03:00 back to 02:00.
+        ("30 2 * * *", "Europe/Berlin", "2026-10-24 12:00", "2026-10-26 12:00",
+         ["25 00:30", "26 01:30"]),
+        ("30 2 * * *", "Europe/Berlin", "2026-10-25 00:45", "2026-10-25 12:00", []),
+        ("30 2 * * *", "Europe/Berlin", "2026-10-25 01:10", "2026-10-25 12:00", []),
+        ("*/30 2 * * *", "Europe/Berlin", "2026-10-24 12:00", "2026-10-25 12:00",
+         ["25 00:00", "25 00:30"]),
+        ("30 * * * *", "Europe/Berlin", "2026-10-25 00:00", "2026-10-25 02:00",
+         ["25 00:30", "25 01:30"]),
+        # São Paulo, 4 November 2018: midnight did not exist; 18 February 2018: 23:00 twice.
+        ("0 0 * * *", "America/Sao_Paulo", "2018-11-03 00:00", "2018-11-06 00:00",
+         ["03 03:00", "04 03:00", "05 02:00"]),
+        ("30 23 * * *", "America/Sao_Paulo", "2018-02-17 00:00", "2018-02-20 00:00",
+         ["17 01:30", "18 01:30", "19 02:30"]),
+        # Lord Howe, 4 October 2026: half an hour, from 02:00 to 02:30 (15:30 UTC the day before).
+        ("15 2 * * *", "Australia/Lord_Howe", "2026-10-02 00:00", "2026-10-05 00:00",
+         ["02 15:45", "03 15:30", "04 15:15"]),
+        # Samoa had no 30 December 2011: at 10:00 UTC the day before became the day after.
+        ("0 12 * * *", "Pacific/Apia", "2011-12-28 12:00", "2011-12-31 12:00",
+         ["28 22:00", "29 22:00", "30 10:00", "30 22:00"]),
+        # Without a change of the clock.
+        ("0 0 29 2 *", "UTC", "2026-01-01 00:00", "2032-12-31 00:00", ["29 00:00", "29 00:00"]),
+        ("*/20 * * * * *", "UTC", "2026-01-01 00:00", "2026-01-01 00:01", ["01 00:00"] * 2
+         + ["01 00:01"]),
+        ("0 9 * * MON-FRI", "Asia/Kolkata", "2026-11-20 12:00", "2026-11-23 12:00", ["23 03:30"]),
+        ("0 0 L * *", "UTC", "2026-01-31 00:00", "2026-03-01 00:00", ["28 00:00"]),
+    ],
+)  # fmt: skip
+def test_ticks(line: str, zone: str, after: str, until: str, expected: list[str]) -> None:
+    """Local times that are skipped tick once right after the gap, repeated ones once."""
+    assert ticks(cron(line, zone), after, until) == expected
+
+
+LINES = [
+    "* * * * *", "*/7 * * * *", "30 2 * * *", "*/20 1-3 * * *", "0 0 * * *", "15 */5 * * SUN",
+    "0 3 1 * *", "59 23 * * MON#1", "0,30 0,23 * * *",
+]  # fmt: skip
+ZONES = ["UTC", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Kathmandu"]
+MOMENTS = st.integers(0, 10 * 365 * 86_400).map(
+    lambda seconds: datetime(2017, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    line=st.sampled_from(LINES),
+    zone=st.sampled_from(ZONES),
+    start=MOMENTS,
+    later=st.timedeltas(timedelta(0), 6 * DAY),
+    most=st.integers(1, 40),
+)
+def test_looking_back_finds_what_going_forward_finds(
+    line: str, zone: str, start: datetime, later: timedelta, most: int
+) -> None:
+    """Whatever the number of ticks that passed, and over every change of the clock."""
+    schedule = cron(line, zone)
+    first = next_tick(schedule, start)
+    assert first is not None
+    now, forward = first + later, [first]
+    while (tick := next_tick(schedule, forward[-1])) is not None and tick <= now:
+        forward.append(tick)
+    assert ticks_until(schedule, first, now, most) == forward[-most:]
+
+
+def test_intervals_do_not_drift() -> None:
+    """The n-th tick is n intervals after the first, to the microsecond, however late one looks."""
+    schedule, first = every(seconds=0.1), utc("2026-01-01 00:00")
+    assert next_tick(schedule, first) == first + timedelta(seconds=0.1)
+    now = first + timedelta(seconds=1_000_000, milliseconds=50)
+    assert ticks_until(schedule, first, now, 2) == [
+        first + timedelta(seconds=999_999.9),
+        first + timedelta(seconds=1_000_000),
+    ]
+    assert ticks_until(schedule, first, first, 5) == [first]
+
+
+def test_years_of_seconds() -> None:
+    """Looking back over a year of ticks a second takes no longer than over an hour."""
+    first, now = utc("2025-01-01 00:00"), utc("2026-01-01 00:00")
+    assert ticks_until(cron("* * * * * *"), first, now, 1) == [now]
+    assert ticks_until(cron("0 0 1 1 *"), first, now, 3) == [first, now]
+
+
+def test_a_planned_tick_stays_one() -> None:
+    """The zone's rules may have changed since it was planned."""
+    first = utc("2026-01-01 00:00:30")
+    assert ticks_until(cron("* * * * *"), first, first, 9) == [first]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("0 0 30 2 *", "Bad day-of-month"),
+        ("* * */20 * 1L", "never ticks"),
+        ("61 * * * *", "Bad minute"),
+        ("* * * *", "Wrong number of fields"),
+        ("", "Wrong number of fields"),
+        ("@daily", "Wrong number of fields"),
+        ("*/0 * * * *", "Bad minute"),
+        ("5-1 * * * *", "Bad minute"),
+        ("* * * * MON#6", "Bad day-of-week"),
+    ],
+)
+def test_impossible_lines(line: str, told: str) -> None:
+    """The error names the line and the field."""
+    with pytest.raises(InvalidSchedule, match=told) as caught:
+        check_times(cron(line))
+    assert repr(line) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["Mars/Olympus", "", "../UTC", "America", "Europe/berlín", "\0"])
+def test_unknown_zones(name: str) -> None:
+    """Whatever zoneinfo makes of them, the error says what to give instead."""
+    with pytest.raises(InvalidSchedule, match=r"no time zone.*give one such as"):
+        check_times(cron("* * * * *", name))
+
+
+def test_possible_ones() -> None:
+    """Lines in lower case, with names, steps and six fields."""
+    for line in ("0 9 * jan-mar mon,fri", "*/15 0 9-17/2 * * *", "0 0 LW * *", "0 0 29 2 MON"):
+        check_times(cron(line, "America/Sao_Paulo"))
