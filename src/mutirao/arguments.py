@@ -7,7 +7,6 @@ Structs); pydantic models convert themselves. A parameter without annotation get
 
 import inspect
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
 from inspect import Parameter
 from typing import Any, get_type_hints
@@ -61,10 +60,12 @@ class Signature:
         decoder = self._decoder  # raises what is wrong with the task, which is no caller's fault
         if not args and not self._needs_spreading:
             # By name, as most calls are: decoding alone finds what is missing or too much.
-            with suppress(*UNFIT):
+            try:
                 payload = _ENCODER.encode(kwargs)
                 decoder.decode(payload)
                 return payload.decode()
+            except UNFIT:  # told below, by what the signature says to it
+                pass
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as mismatch:

@@ -34,9 +34,17 @@ def check_job(job: NewJob, max_payload: int) -> None:
     Parameters:
         max_payload: the most bytes of JSON that the arguments, and the metadata, may take.
     """
+    # Of many jobs that differ in arguments only, the options are looked at once.
+    if job.checked.max_payload != max_payload:
+        _check_options(job, max_payload)
+        job.checked.max_payload = max_payload
+    if len(job.args) > max_payload // 4 or "\\u0000" in job.args:
+        check_payload(f"the arguments of task {job.task!r}", job.args, max_payload)
+
+
+def _check_options(job: NewJob, max_payload: int) -> None:
     check_text("task name", job.task, MAX_TASK_NAME)
     check_text("queue name", job.queue, MAX_QUEUE_NAME)
-    check_payload(f"the arguments of task {job.task!r}", job.args, max_payload)
     check_priority(job.priority)
     _check_when(job.run_at, job.delay)
     _check_limits(job.max_attempts, job.timeout)

@@ -120,7 +120,7 @@ class Task(Generic[P, R]):
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Return the call as a value, for `app.enqueue_many`."""
-        return self._plain.job(*args, **kwargs)
+        return self._plain.template.with_args(self.signature.encode(args, kwargs))
 
     @cached_property
     def _plain(self) -> "Call[P]":

@@ -1,5 +1,7 @@
 """asyncpg, its own connections and those lent by a pool."""
 
+from collections.abc import AsyncIterator
+
 from asyncpg import Connection, Record
 from asyncpg.pool import PoolConnectionProxy
 
@@ -26,8 +28,7 @@ class AsyncpgCaller:
             await self._conn.copy_to_table(
                 request.table,
                 columns=request.columns,
-                # Plain bytes would be taken for the path of a file.
-                source=memoryview(copy.encode(request)),
+                source=_pieces(request),
                 format="text",
                 encoding="UTF8",
             )
@@ -35,3 +36,8 @@ class AsyncpgCaller:
         sql = self.native(request.sql)
         records = await self._conn.fetch(sql, *request.params, record_class=Record)
         return [tuple(record) for record in records]
+
+
+async def _pieces(load: Load) -> AsyncIterator[bytes]:
+    for piece in copy.pieces(load):
+        yield piece

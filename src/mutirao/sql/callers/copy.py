@@ -1,23 +1,34 @@
-"""PostgreSQL's COPY in its text format: the fastest way in that every driver offers."""
+"""PostgreSQL's COPY in its text format: the fastest way in that every driver offers.
 
-from collections.abc import Sequence
+Rows are sent in pieces: while the server writes one, the next is made.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
-from mutirao.sql.callers.steps import Load
+from mutirao.sql.callers.steps import Load, Row
 
+PIECE = 200  # rows
 NULL = "\\N"
 _SPECIAL = "\\\n\t\r"
 
 
 def statement(load: Load) -> str:
-    """Return the COPY that reads what `encode` writes, whatever encoding the client has set."""
+    """Return the COPY that reads what `pieces` writes, whatever encoding the client has set."""
     columns = ", ".join(f'"{column}"' for column in load.columns)
     return f"COPY \"{load.table}\" ({columns}) FROM STDIN (FORMAT text, ENCODING 'UTF8')"
 
 
-def encode(load: Load) -> bytes:
-    """Return the rows as COPY's text format, in UTF-8."""
-    columns = [_column(values) for values in zip(*load.rows, strict=True)]
+def pieces(load: Load) -> Iterator[bytes]:
+    """Yield the rows as COPY's text format, in UTF-8."""
+    rows = iter(load.rows)
+    while piece := list(islice(rows, PIECE)):
+        yield _encode(piece)
+
+
+def _encode(rows: list[Row]) -> bytes:
+    columns = [_column(values) for values in zip(*rows, strict=True)]
     lines = ["\t".join(row) for row in zip(*columns, strict=True)]
     lines.append("")
     return "\n".join(lines).encode()

@@ -43,7 +43,8 @@ class PsycopgCaller(_Psycopg):
         with self._conn.cursor(row_factory=tuple_row) as cursor:
             if isinstance(request, Load):
                 with cursor.copy(copy.statement(request)) as channel:
-                    channel.write(copy.encode(request))
+                    for piece in copy.pieces(request):
+                        channel.write(piece)
                 return []
             cursor.execute(self.native(request.sql), request.params)
             return cursor.fetchall() if request.answers else []
@@ -62,7 +63,8 @@ class AsyncPsycopgCaller(_Psycopg):
         async with self._conn.cursor(row_factory=tuple_row) as cursor:
             if isinstance(request, Load):
                 async with cursor.copy(copy.statement(request)) as channel:
-                    await channel.write(copy.encode(request))
+                    for piece in copy.pieces(request):
+                        await channel.write(piece)
                 return []
             await cursor.execute(self.native(request.sql), request.params)
             return await cursor.fetchall() if request.answers else []

@@ -1,6 +1,6 @@
 """psycopg2."""
 
-from io import BytesIO
+from collections.abc import Iterator
 
 from psycopg2.extensions import TRANSACTION_STATUS_IDLE, connection, cursor
 
@@ -25,7 +25,22 @@ class Psycopg2Caller:
             return [(self._conn.autocommit and idle,)]
         with self._conn.cursor(cursor_factory=cursor) as plain:
             if isinstance(request, Load):
-                plain.copy_expert(copy.statement(request), BytesIO(copy.encode(request)))
+                plain.copy_expert(copy.statement(request), _File(copy.pieces(request)))
                 return []
             plain.execute(request.sql, request.params)
             return plain.fetchall() if request.answers else []
+
+
+class _File:
+    """Bytes that are made while they are read."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes; none at the end."""
+        if not self._rest:
+            self._rest = next(self._pieces, b"")
+        given, self._rest = self._rest[:size], self._rest[size:]
+        return given

@@ -5,7 +5,7 @@ written once, and runs over synchronous and asynchronous drivers alike. Errors a
 it, which lets it undo what it has begun.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
@@ -37,12 +37,13 @@ def command(sql: str) -> Execute:
 class Load:
     """Many rows for one table, by the fastest way the driver has. Answered with no rows.
 
-    Values are None, text or numbers; the database converts text to the type of the column.
+    Values are None, text or numbers; the database converts text to the type of the column. Rows
+    may be made while they are sent, but not by what uses the connection.
     """
 
     table: str
     columns: tuple[str, ...]
-    rows: Rows
+    rows: Iterable[Row]
 
 
 @dataclass(frozen=True, slots=True)

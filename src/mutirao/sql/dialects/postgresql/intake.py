@@ -83,7 +83,6 @@ _TRANSACTION = Bracket("BEGIN", "COMMIT", ("ROLLBACK",))
 _UNDEFINED = {"42P01", "42883"}  # a table, a function
 
 _ASKED = (*FACTS, "run_at", "delay")
-_JOB = ("id", "run_at", "enqueued_at", *FACTS)
 _LIVE = ("id", "run_at", "queue", "priority")
 
 
@@ -134,29 +133,48 @@ def _copy(jobs: Iterator[NewJob], now: datetime) -> Steps:
     ids: list[int] = []
     lanes: set[tuple[str, int]] = set()
     earliest = datetime.max.replace(tzinfo=UTC)
-    stamp = now.isoformat()
     while chunk := take(jobs, CHUNK, CHARACTERS):
         ((reserved,),) = yield Execute(_RESERVE, (len(chunk),))
         new = reserved.split(",")
-        due = [_due(job, now) for job in chunk]
-        stamps = [stamp if at is now else at.isoformat() for at in due]
-        yield Load("mutirao_job", _JOB, _asked_rows(new, stamps, stamp, chunk))
-        yield Load("mutirao_live", _LIVE, _live_rows(new, stamps, chunk))
-        lanes.update((job.queue, job.priority) for job in chunk)
-        earliest = min(earliest, *due)
+        alike = {id(job.checked): job for job in chunk}
+        yield _load_jobs(new, chunk, alike, now)
+        yield _load_live(new, chunk, alike, now)
+        lanes.update((job.queue, job.priority) for job in alike.values())
+        earliest = min(earliest, *(_due(job, now) for job in alike.values()))
         ids += map(int, new)
     yield _wake(lanes, earliest)
     return ids
 
 
-def _asked_rows(ids: list[str], due: list[str], enqueued: str, jobs: list[NewJob]) -> Iterator[Row]:
-    for id, at, job in zip(ids, due, jobs, strict=True):
-        yield (id, at, enqueued, *facts(job))
+# Jobs that share what was checked differ in arguments only: the rest of their rows is made once,
+# and columns that none of them fills do not travel. That halves what a row costs its sender.
+_Alike = dict[int, NewJob]
 
 
-def _live_rows(ids: list[str], due: list[str], jobs: list[NewJob]) -> Iterator[Row]:
-    for id, at, job in zip(ids, due, jobs, strict=True):
-        yield (id, at, job.queue, job.priority)
+def _load_jobs(ids: list[str], jobs: list[NewJob], alike: _Alike, now: datetime) -> Load:
+    asked = {kind: facts(job) for kind, job in alike.items()}
+    filled = [
+        n
+        for n, name in enumerate(FACTS)
+        if name != "args" and any(row[n] is not None for row in asked.values())
+    ]
+    rest = {
+        kind: (_due(alike[kind], now).isoformat(), now.isoformat(), *(row[n] for n in filled))
+        for kind, row in asked.items()
+    }
+    columns = ("id", "args", "run_at", "enqueued_at", *(FACTS[n] for n in filled))
+    rows = zip(ids, jobs, strict=True)
+    return Load(
+        "mutirao_job", columns, ((id_, job.args, *rest[id(job.checked)]) for id_, job in rows)
+    )
+
+
+def _load_live(ids: list[str], jobs: list[NewJob], alike: _Alike, now: datetime) -> Load:
+    rest = {
+        kind: (_due(job, now).isoformat(), job.queue, job.priority) for kind, job in alike.items()
+    }
+    rows = zip(ids, jobs, strict=True)
+    return Load("mutirao_live", _LIVE, ((id_, *rest[id(job.checked)]) for id_, job in rows))
 
 
 def _wake(lanes: set[tuple[str, int]], earliest: datetime) -> Execute:

@@ -9,10 +9,10 @@ CREATE TABLE mutirao_job (
     priority integer NOT NULL DEFAULT 0 CHECK (priority BETWEEN -32768 AND 32767),
     -- Programs read it in whatever time zone, and many hold the years 1 to 9999 only.
     run_at integer NOT NULL
-        DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000)
+        DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000)
         CHECK (run_at BETWEEN -62122550400000000 AND 253383811200000000),
     enqueued_at integer NOT NULL
-        DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000),
+        DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000),
     max_attempts integer CHECK (max_attempts >= 1),
     timeout real CHECK (timeout > 0 AND timeout < 1e10),
     key text CHECK (length(key) BETWEEN 1 AND 200),
@@ -94,6 +94,8 @@ CREATE TABLE mutirao_duty (
 -- The views below are for people and their tools: their columns stay as docs/sql.md says.
 -- The state of a live job is constant in each branch, so that a search for another state skips it;
 -- equal affinities in all branches let SQLite look into them by index.
+-- SQLite's clock counts milliseconds: now is the end of the present one, in which a job may have
+-- been enqueued that is ready.
 CREATE VIEW mutirao_jobs AS
 SELECT
     l.id, j.task, j.queue, j.priority, CAST('running' AS text) AS state,
@@ -102,7 +104,7 @@ SELECT
     CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
     CAST(strftime('%Y-%m-%dT%H:%M:%S', l.claimed_at / 1000000, 'unixepoch') || printf('.%06dZ', l.claimed_at % 1000000) AS text) AS started_at,
     CAST(NULL AS text) AS finished_at,
-    CAST(((CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000) - l.claimed_at) / 1e6 AS real) AS duration,
+    CAST(((CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - l.claimed_at) / 1e6 AS real) AS duration,
     l.worker, l.run,
     (
         SELECT a.error_type FROM mutirao_attempt a
@@ -135,7 +137,7 @@ SELECT
     ) AS error,
     j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of
 FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
-WHERE l.worker IS NULL AND l.run_at <= (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000)
+WHERE l.worker IS NULL AND l.run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999)
 UNION ALL
 SELECT
     l.id, j.task, j.queue, j.priority, CAST('scheduled' AS text) AS state,
@@ -156,7 +158,7 @@ SELECT
     ) AS error,
     j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of
 FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
-WHERE l.worker IS NULL AND l.run_at > (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000)
+WHERE l.worker IS NULL AND l.run_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999)
 UNION ALL
 SELECT
     a.job AS id, j.task, j.queue, j.priority, CAST('succeeded' AS text) AS state,
@@ -185,17 +187,17 @@ FROM mutirao_attempt a CROSS JOIN mutirao_job j ON j.id = a.job
 WHERE a.outcome IN ('dead', 'cancelled')
 --;
 CREATE VIEW mutirao_queues AS
-SELECT queue, state, count(*) AS jobs, ((CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000) - min(since)) / 1e6 AS oldest_age
+SELECT queue, state, count(*) AS jobs, ((CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - min(since)) / 1e6 AS oldest_age
 FROM (
     SELECT queue, CAST('running' AS text) AS state, claimed_at AS since
     FROM mutirao_live WHERE worker IS NOT NULL
     UNION ALL
     SELECT queue, CAST('ready' AS text), run_at
-    FROM mutirao_live WHERE worker IS NULL AND run_at <= (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000)
+    FROM mutirao_live WHERE worker IS NULL AND run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999)
     UNION ALL
     SELECT l.queue, CAST('scheduled' AS text), j.enqueued_at
     FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
-    WHERE l.worker IS NULL AND l.run_at > (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000)
+    WHERE l.worker IS NULL AND l.run_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999)
     UNION ALL
     SELECT j.queue, a.outcome, a.finished_at
     FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
@@ -241,7 +243,7 @@ SELECT
     strftime('%Y-%m-%dT%H:%M:%S', w.started_at / 1000000, 'unixepoch') || printf('.%06dZ', w.started_at % 1000000) AS started_at,
     strftime('%Y-%m-%dT%H:%M:%S', w.beat_at / 1000000, 'unixepoch') || printf('.%06dZ', w.beat_at % 1000000) AS beat_at,
     strftime('%Y-%m-%dT%H:%M:%S', w.expires_at / 1000000, 'unixepoch') || printf('.%06dZ', w.expires_at % 1000000) AS expires_at,
-    w.expires_at > (CAST((julianday('now') - 2440587.5) * 86400000 AS integer) * 1000) AS alive, w.listening, w.stuck,
+    w.expires_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AS alive, w.listening, w.stuck,
     (SELECT count(*) FROM mutirao_live WHERE worker = w.id) AS running,
     (
         SELECT json_group_array(id)
