@@ -340,11 +340,14 @@ class Mutirao:
         return opened
 
     def _open_all(self, jobs: Iterable[NewJob], opened: list[Enqueueing]) -> Iterator[NewJob]:
+        if not self._around_enqueue:
+            for job in jobs:
+                check_job(job, self._max_payload)
+                yield job
+            return
         for job in jobs:
-            each = self._open(job)
-            if self._around_enqueue:
-                opened.append(each)
-            yield each.job
+            opened.append(self._open(job))
+            yield opened[-1].job
 
 
 def _settings(given: dict[str, Any]) -> WorkerSettings:
