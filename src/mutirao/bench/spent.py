@@ -54,7 +54,7 @@ def measured(url: str | URL) -> Iterator[Spent]:
     spent = Spent()
     with _gauge(url) as gauge:
         before = gauge.read()
-        with _counted(spent):
+        with counted(spent):
             cpu, started = client_cpu(), perf_counter()
             yield spent
             spent.seconds, spent.client_cpu = perf_counter() - started, client_cpu() - cpu
@@ -63,6 +63,20 @@ def measured(url: str | URL) -> Iterator[Spent]:
         spent.wal_bytes = _difference(after.wal_bytes, before.wal_bytes)
         spent.commits = _difference(after.commits, before.commits)
         spent.dead_tuples = _difference(after.dead_tuples, before.dead_tuples)
+
+
+@contextmanager
+def counted(spent: Spent) -> Iterator[None]:
+    """Count the statements that this process sends meanwhile, whatever the engine."""
+
+    def count(*_: object) -> None:
+        spent.statements += 1
+
+    event.listen(Engine, "before_cursor_execute", count)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", count)
 
 
 def client_cpu() -> float:
@@ -99,18 +113,6 @@ def _gauge(url: str | URL) -> Iterator[_Gauge]:
     finally:
         portal.call(runner.close)
         portal.close()
-
-
-@contextmanager
-def _counted(spent: Spent) -> Iterator[None]:
-    def count(*_: object) -> None:
-        spent.statements += 1
-
-    event.listen(Engine, "before_cursor_execute", count)
-    try:
-        yield
-    finally:
-        event.remove(Engine, "before_cursor_execute", count)
 
 
 def _difference(after: Any, before: Any) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from mutirao.cli import care, jobs, schema, stats, work
+from mutirao.cli.bench import bench
 from mutirao.cli.enqueue import enqueue
 from mutirao.errors import (
     ConfigurationError,
@@ -54,6 +55,6 @@ def main() -> None:
 for command in (
     *(schema.migrate, schema.schema, work.worker, enqueue),
     *(jobs.list_, jobs.show, jobs.retry, jobs.cancel, jobs.redrive),
-    *(stats.stats, care.prune, care.doctor),
+    *(stats.stats, care.prune, care.doctor, bench),
 ):
     main.add_command(command)

@@ -27,7 +27,9 @@ _SETTINGS = (
     "synchronous_commit", "fsync", "full_page_writes", "wal_level", "wal_compression",
     "shared_buffers", "max_wal_size", "autovacuum",
 )  # fmt: skip
-_SHOW = text("SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY(:names)")
+_SHOW = text("""
+    SELECT name, current_setting(name) AS setting FROM unnest(cast(:names AS text[])) AS name
+""")
 
 
 class PostgresqlInstruments(Instruments):
@@ -50,7 +52,7 @@ class PostgresqlInstruments(Instruments):
     def settings(self, connection: Connection) -> dict[str, Any]:
         """Return what differs between a safe server and a fast one."""
         rows = connection.execute(_SHOW, {"names": list(_SETTINGS)})
-        return dict(sorted(rows.tuples()))
+        return {row.name: row.setting for row in rows}
 
     def hold_snapshot(self, connection: Connection) -> None:
         """Hold a snapshot and a transaction id, as a long report that writes would."""

@@ -1,0 +1,127 @@
+"""The database that a benchmark works on: somebody's, so it must hold no jobs but a benchmark's.
+
+Queue names of our own would not be enough: everybody's worker serves all queues by default, and
+what it does would be measured too. So a benchmark refuses any database where there are others'
+jobs, finished ones among them, or where a worker runs. What earlier benchmarks left is removed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from time import perf_counter
+from typing import TypeVar
+
+from sqlalchemy import ColumnElement, Connection, func, select
+
+from mutirao.bench.load import PREFIX, Load
+from mutirao.errors import ConfigurationError, MutiraoError
+from mutirao.job import NewJob, OutcomeKind
+from mutirao.sql import migrations, tables
+from mutirao.sql.dialects import dialect_named
+from mutirao.sql.dialects.gauges import instruments_named
+from mutirao.sql.runner import Runner
+from mutirao.sql.store import SqlStore
+
+Answer = TypeVar("Answer")
+
+_STATISTICS_EVERY = 600.0  # seconds, as the workers' housekeeping
+
+
+class Ground:
+    """A prepared database: migrated, and without jobs."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.store = SqlStore(url)
+        self.instruments = instruments_named(self.store.engines.database)
+        self._runner = Runner(self.store.engines)
+
+    async def prepare(self) -> None:
+        """Make the tables if there are none, and empty them.
+
+        Raises:
+            ConfigurationError: the database is not ours to use; nothing was changed.
+            SchemaError: it has tables of another version.
+        """
+        if await self._runner.alone(migrations.current) is None:
+            await asyncio.to_thread(migrations.upgrade, self.url)
+        await self.store.check()
+        moment = dialect_named(self.store.engines.database).moment(None)
+        await self._runner.alone(_refuse_others, moment)
+        ours = (tables.job, tables.live, tables.attempt, tables.duty)
+        await self._runner.run(self.instruments.empty, ours)
+
+    async def fill(self, jobs: Iterable[NewJob]) -> float:
+        """Enqueue jobs, and bring the planner's statistics up to date; return the seconds of that.
+
+        Workers would refresh them every ten minutes, the first time as they start: in the midst
+        of what is measured.
+        """
+        load, started = Load(self.url), perf_counter()
+        await load.app.aenqueue_many(jobs)
+        took = perf_counter() - started
+        await load.app.aclose()
+        await self.store.refresh_statistics()
+        await self.store.lease("statistics", 0, ttl=0.0, every=_STATISTICS_EVERY)
+        return took
+
+    async def expect(self, jobs: int) -> None:
+        """Raise MutiraoError unless so many jobs succeeded, each once, and nothing else happened.
+
+        A figure for work that was not done would be none.
+        """
+        succeeded, attempts = await self._runner.alone(_finished)
+        if (succeeded, attempts) != (jobs, jobs):
+            raise MutiraoError(
+                f"{jobs} jobs should be in history with one attempt each, but {succeeded} jobs"
+                f" succeeded in {attempts} attempts; did somebody else use the database?"
+            )
+
+    async def ask(self, question: Callable[[Connection], Answer]) -> Answer:
+        """Return what a function reads from the database."""
+        return await self._runner.alone(question)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._runner.close()
+        await self.store.close()
+
+
+@asynccontextmanager
+async def ground(url: str) -> AsyncIterator[Ground]:
+    """Lend a prepared database; see `Ground.prepare` for what is refused."""
+    lent = Ground(url)
+    try:
+        await lent.prepare()
+        yield lent
+    finally:
+        await lent.close()
+
+
+def _refuse_others(conn: Connection, now: ColumnElement[datetime]) -> None:
+    others = conn.execute(
+        select(tables.job.c.id, tables.job.c.task)
+        .where(~tables.job.c.task.startswith(PREFIX, autoescape=True))
+        .limit(1)
+    ).first()
+    if others is not None:
+        raise ConfigurationError(
+            f"the database holds jobs of others, such as job {others.id} ({others.task}), which a"
+            " benchmark must not touch; give it an empty database of its own"
+        )
+    alive = conn.execute(
+        select(tables.worker.c.name).where(tables.worker.c.expires_at > now)
+    ).first()
+    if alive is not None:
+        raise ConfigurationError(
+            f"worker {alive.name} runs on this database and would do what is to be measured; stop"
+            " it (one that was killed is gone after 15 seconds), or give another database"
+        )
+
+
+def _finished(conn: Connection) -> tuple[int, int]:
+    succeeded = tables.attempt.c.outcome == OutcomeKind.SUCCEEDED
+    counts = select(func.count().filter(succeeded), func.count()).select_from(tables.attempt)
+    found = conn.execute(counts).one()
+    return found[0], found[1]

@@ -1,0 +1,68 @@
+"""The application that benchmarks run: handlers that do nothing but say that they ran."""
+
+import random
+import string
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mutirao.app import Mutirao
+from mutirao.job import Job, NewJob
+from mutirao.task import Task
+
+PREFIX = "mutirao.bench."  # of the names of all tasks here: it tells our jobs from others'
+PAYLOAD = 60  # bytes
+_FRAME = len('{"payload":""}')
+
+
+def _nobody(number: int | None = None) -> None:
+    pass
+
+
+class Load:
+    """An application with the benchmarks' tasks.
+
+    Parameters:
+        url: the database that holds the jobs.
+        done: called by every handler, with the number that `numbered` was enqueued with, if any.
+    """
+
+    def __init__(self, url: str, done: Callable[[int | None], None] = _nobody) -> None:
+        self.app = Mutirao(url)
+        self._done = done
+        self.coroutine = self._task(self._coroutine)
+        self.plain = self._task(self._plain)
+        self.numbered = self._task(self._numbered)
+        self.branch = self._task(self._branch)
+
+    def jobs(self, count: int, payload: int = PAYLOAD, *, plain: bool = False) -> Iterator[NewJob]:
+        """Yield so many jobs that do nothing, with `payload` bytes of arguments each."""
+        task = self.plain if plain else self.coroutine
+        job = task.job(payload=filling(payload))
+        return (job for _ in range(count))
+
+    async def _coroutine(self, payload: str = "") -> None:
+        self._done(None)
+
+    def _plain(self, payload: str = "") -> None:
+        self._done(None)
+
+    async def _numbered(self, number: int) -> None:
+        self._done(number)
+
+    async def _branch(self, job: Job, children: int) -> None:
+        """Enqueue children and be done, in one commit."""
+        async with job.transaction() as session:
+            await self.app.aenqueue_many(self.jobs(children), conn=session)
+        self._done(None)
+
+    def _task(self, function: Callable[..., Any]) -> Task[..., Any]:
+        return self.app.task(name=PREFIX + function.__name__.lstrip("_"))(function)
+
+
+def filling(payload: int) -> str:
+    """Return text that makes a job's arguments `payload` bytes of JSON, if it is not too few.
+
+    It does not compress: the database would store something smaller otherwise.
+    """
+    size = max(0, payload - _FRAME)
+    return "".join(random.Random(size).choices(string.ascii_letters + string.digits, k=size))

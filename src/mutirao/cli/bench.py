@@ -1,0 +1,113 @@
+"""`bench`: how fast it is here, on a database given for it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from statistics import median
+from typing import Any, TypeVar
+
+import click
+
+from mutirao.bench.drain import drain
+from mutirao.bench.figures import Figures, Result
+from mutirao.bench.load import PAYLOAD
+from mutirao.bench.machine import Machine, machine
+from mutirao.cli.options import as_json, option
+from mutirao.cli.output import print_json, print_table
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Work = Callable[..., Awaitable[Result]]
+
+_AT_LEAST_1 = click.IntRange(min=1)
+_COMMON = (
+    option(
+        *("-d", "--database"),
+        required=True,
+        envvar="MUTIRAO_DATABASE",
+        metavar="URL",
+        help="Any SQLAlchemy URL. Must hold no jobs but those of earlier benchmarks.",
+    ),
+    option("--runs", type=_AT_LEAST_1, default=1, help="Do it all so often, and show medians."),
+    as_json,
+)
+_jobs = option("--jobs", type=_AT_LEAST_1, default=100_000, help="How many.")
+_payload = option(
+    "--payload", type=click.IntRange(min=0), default=PAYLOAD, help="Bytes of each job's arguments."
+)
+_concurrency = option(
+    "-c", "--concurrency", type=_AT_LEAST_1, default=20, help="Handlers at once in a worker."
+)
+
+
+@click.group()
+def bench() -> None:
+    """Measure how fast it is here: each work makes its jobs, does them, and reports.
+
+    Give an empty database; tables are made where there are none. A benchmark refuses a database
+    that holds anybody's jobs, finished ones too, or where a worker runs; it removes what earlier
+    benchmarks left. Nobody else should use the server meanwhile: it is measured as a whole.
+    """
+
+
+def _work(name: str, *options: Callable[[Any], Any]) -> Callable[[Command], click.Command]:
+    def decorate(function: Command) -> click.Command:
+        command: Any = function
+        for each in reversed((*_COMMON[:1], *options, *_COMMON[1:])):
+            command = each(command)
+        return bench.command(name)(command)
+
+    return decorate
+
+
+@_work(
+    "drain",
+    _jobs,
+    option("--processes", type=_AT_LEAST_1, default=1, help="Workers, each a process."),
+    option("--threads", is_flag=True, help="A plain function as handler, which runs in threads."),
+    _payload,
+    _concurrency,
+    option("--alone", is_flag=True, help="Also claims and settlements without a worker around."),
+)
+def _drain(**given: Any) -> None:
+    """Drain jobs that are there already: from the start of workers until all is written."""
+    _run(drain, **given)
+
+
+def _run(work: Work, database: str, runs: int, as_json: bool, **options: Any) -> list[Result]:
+    """Do a work so often and print what it found."""
+
+    async def all_runs() -> tuple[Machine, list[Result]]:
+        where = await machine(database)
+        return where, [await work(database, **options) for _ in range(runs)]
+
+    where, found = asyncio.run(all_runs())
+    if as_json:
+        print_json({"work": work.__name__, "options": options, "machine": where, "runs": found})
+    else:
+        _print(where, [result.figures() for result in found])
+    return found
+
+
+def _print(where: Machine, runs: Sequence[Figures]) -> None:
+    columns = ["figure", *(f"run {n}" for n in range(1, len(runs) + 1))]
+    rows = [(name, *(_shown(run[name]) for run in runs)) for name in runs[0]]
+    if len(runs) > 1:
+        columns.append("median")
+        rows = [(*row, _shown(_median(row[0], runs))) for row in rows]
+    print_table(columns, rows, empty="")
+    click.echo(
+        f"\n{where.database}, {where.driver}, {where.python}, mutirao {where.mutirao},"
+        f" {where.cores} cores, {where.platform}\n"
+        + ", ".join(f"{name}={value}" for name, value in where.settings.items())
+    )
+
+
+def _median(name: str, runs: Sequence[Figures]) -> float | None:
+    values = [value for run in runs if (value := run[name]) is not None]
+    return median(values) if values else None
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "-"
+    digits = next((n for n, least in ((0, 100), (1, 10), (2, 1)) if abs(value) >= least), 4)
+    return f"{value:,.{digits}f}"
