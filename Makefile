@@ -41,8 +41,8 @@ demo: $(VENV)/$(if $(DATABASE),.postgresql,.core)  ## show the promise being kep
 chaos: $(VENV)/.dev  ## kill workers and crash the server under load, and count
 	$(BIN)/python -m tests.acceptance.chaos $(ARGS)
 
-bench: $(VENV)/.dev  ## measure how fast one worker drains PostgreSQL
-	$(BIN)/python benchmarks/drain.py $(ARGS)
+bench: $(VENV)/.bench  ## measure the same work for everybody (ARGS=--quick for a look)
+	$(BIN)/python -m benchmarks.peers.run $(ARGS)
 
 clean:  ## remove the environments and the caches
 	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist
@@ -61,10 +61,14 @@ clean:  ## remove the environments and the caches
 	$*/bin/python -m pip install -q -e '.[postgresql]'
 	@touch $@ $*/.core
 
+%/.bench: pyproject.toml | %/bin/python
+	$*/bin/python -m pip install -q -e '.[postgresql,bench]'
+	@touch $@ $*/.core $*/.postgresql
+
 # The oldest Python is tested with the lowest versions that pyproject.toml allows.
 %/.dev: pyproject.toml | %/bin/python
 	$*/bin/python -m pip install -q --upgrade 'pip>=25.1'
 	$(if $(findstring oldest,$*),$*/bin/python scripts/lowest_versions.py) > $*/constraints.txt
-	$*/bin/python -m pip install -q -e '.[postgresql,asyncpg,psycopg2]' --group dev -c $*/constraints.txt
+	$*/bin/python -m pip install -q -e '.[postgresql,asyncpg,psycopg2,bench]' --group dev -c $*/constraints.txt
 	@touch $*/.core $*/.postgresql
 	@($*/bin/python -VV && $*/bin/python -m pip freeze) > $@

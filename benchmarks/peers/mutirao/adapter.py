@@ -1,0 +1,78 @@
+"""Mutirão, as a program of a user would hold it."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "common"))
+
+import psycopg
+from adapting import EnqueueOne, Peer, main
+
+from mutirao import Mutirao, Task
+from mutirao.sql import migrations
+
+
+def _application(url: str, count: Callable[[], None], sync: bool = False) -> tuple[Mutirao, Task]:
+    app = Mutirao(url)
+
+    if sync:
+
+        @app.task
+        def nothing(data: str) -> None:
+            count()
+
+        return app, nothing
+
+    @app.task(name="nothing")
+    async def anothing(data: str) -> None:
+        count()
+
+    return app, anothing
+
+
+class Ours(Peer):
+    name, package = "mutirao", "mutirao"
+    history, retries, threads = True, True, True
+    tuned_by = "its defaults: concurrency 20, batches of 500, prefetch by measured duration"
+    connections = "at most 5 while handlers need none"
+    unsettled = "SELECT count(*) FROM (SELECT 1 FROM mutirao_live LIMIT 1) one"
+    settled = "SELECT count(*) FROM mutirao_attempt WHERE outcome = 'succeeded'"
+
+    def setup(self, url: str) -> None:
+        migrations.upgrade(url)
+
+    def enqueue(self, url: str, jobs: int, data: str) -> float:
+        app, task = _application(url, lambda: None)
+        if url.startswith("sqlite"):
+            started = time.perf_counter()
+            app.enqueue_many(task.job(data) for _ in range(jobs))
+            return time.perf_counter() - started
+        # Inside the caller's transaction.
+        with psycopg.connect(url) as conn:
+            started = time.perf_counter()
+            app.enqueue_many((task.job(data) for _ in range(jobs)), conn=conn)
+            conn.commit()
+            return time.perf_counter() - started
+
+    def work(self, url: str, count: Callable[[], None], *, sync: bool) -> None:
+        app, _ = _application(url, count, sync)
+
+        async def run() -> None:
+            async with app.worker():
+                await asyncio.Event().wait()
+
+        asyncio.run(run())
+
+    @contextmanager
+    def producer(self, url: str, data: str) -> Iterator[EnqueueOne]:
+        app, task = _application(url, lambda: None)
+        task.enqueue(data)  # connects
+        yield lambda: task.enqueue(data)
+        app.close()
+
+
+main(Ours())

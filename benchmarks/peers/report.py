@@ -1,0 +1,190 @@
+"""What is printed and written: tables of figures, of ratios and of targets.
+
+`python -m benchmarks.peers.report FILE.json` prints the tables of an earlier session again.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.peers import plots, series, targets, works
+from benchmarks.peers.records import Record, Results, a_job, load, plain, rate
+
+Figure = Callable[[Record], float | None]
+OURS, LIMIT = "mutirao", "raw"
+
+
+def write(results: Results, path: Path) -> str:
+    """Write tables and plots beside the JSON at `path`; return the tables."""
+    text = tables(results)
+    path.with_suffix(".md").write_text(text)
+    plots.draw(results, path.parent)
+    return text
+
+
+def tables(results: Results) -> str:
+    """Return everything as Markdown."""
+    parts = [
+        _machine(results),
+        _peers(results),
+        _rates(results, works.MANY),
+        _rates(results, works.DRAIN),
+        _spent(results),
+        _rates(results, works.ONE),
+        _latency(results),
+        _rates(results, series.SQLITE),
+        _pinned(results),
+        _rates(results, series.BACKLOG),
+        _failures(results),
+        targets.table(results),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _machine(results: Results) -> str:
+    return "# The same work for everybody\n\n" + "\n".join(
+        f"- {name}: {value}" for name, value in results.machine.items()
+    )
+
+
+def _peers(results: Results) -> str:
+    rows = []
+    for name, about in results.peers.items():
+        if "failed" in about:
+            rows.append([name, "not installed", "", "", "", ""])
+            continue
+        keeps = "yes" if about["history"] else "no"
+        retries = "yes" if about["retries"] else "no"
+        version = f"{about['version']} ({about['runtime']})"
+        rows.append([name, version, keeps, retries, about["connections"], about["tuned_by"]])
+    head = ["system", "version", "keeps history", "retries", "connections of a worker", "tuned by"]
+    return "## Systems\n\n" + markdown(head, rows)
+
+
+def _rates(results: Results, work: str) -> str:
+    """Return a table of jobs/s, and one of ratios to ourselves."""
+    variants, names = results.variants(work), results.names(work)
+    if not names:
+        return ""
+    rows, ratios = [], []
+    for name in names:
+        values = [results.median(name, work, variant, rate) for variant in variants]
+        rows.append(
+            [
+                name,
+                *(_cell(results, name, work, v, x) for v, x in zip(variants, values, strict=True)),
+            ]
+        )
+        ours = [results.median(OURS, work, variant, rate) for variant in variants]
+        ratios.append([name, *(_ratio(o, v) for o, v in zip(ours, values, strict=True))])
+    text = f"## {_title(work)}: jobs a second (jobs in a run)\n\n"
+    text += markdown(["system", *variants], rows)
+    if OURS in names:
+        text += f"\n\n### {_title(work)}: {OURS} / system\n\n"
+        text += markdown(["system", *variants], ratios)
+    return text
+
+
+def _spent(results: Results) -> str:
+    """Return what a job costs, enqueueing and draining apart."""
+    rows = []
+    columns: list[tuple[str, str, Figure]] = [
+        (work, f"{work.removesuffix(' many')}: {what}", figure)
+        for work in (works.MANY, works.DRAIN)
+        for what, figure in (
+            ("client CPU µs", a_job("cpu", 1e6)),
+            ("server CPU µs", a_job("server_cpu", 1e6)),
+            ("WAL bytes", a_job("wal_bytes")),
+            ("commits per 1,000", a_job("commits", 1e3)),
+        )
+    ]
+    for name in results.names(works.DRAIN):
+        values = [results.median(name, work, "60 B", figure) for work, _, figure in columns]
+        rows.append([name, *(number(value) for value in values)])
+    if not rows:
+        return ""
+    return "## What a job of 60 B costs\n\n" + markdown(["system", *(c[1] for c in columns)], rows)
+
+
+def _latency(results: Results) -> str:
+    rows = []
+    for name in results.names(works.LATENCY):
+        values = [
+            results.median(name, works.LATENCY, "idle worker", plain(quantile))
+            for quantile in ("p50", "p90", "p99", "max")
+        ]
+        rows.append([name, *(number(value) for value in values)])
+    if not rows:
+        return ""
+    head = ["system", "p50", "p90", "p99", "max"]
+    return "## Latency: from commit to handler, idle worker, ms\n\n" + markdown(head, rows)
+
+
+def _pinned(results: Results) -> str:
+    rows = []
+    for name in results.names(series.PINNED):
+        ends = targets.ends(results, name)
+        rounds = results.of(name, series.PINNED, "rounds")
+        if ends is None:
+            rows.append([name, str(len(rounds)), "", "", "", "too few rounds"])
+            continue
+        first, last = ends
+        rows.append(
+            [name, str(len(rounds)), f"{rounds[0].jobs:,}", number(first), number(last),
+             number(last / first)]
+        )  # fmt: skip
+    if not rows:
+        return ""
+    head = ["system", "rounds", "jobs in a round", "first five, jobs/s", "last five, jobs/s",
+            "last / first"]  # fmt: skip
+    title = "## Pinned: rounds while a snapshot and a transaction id are held\n\n"
+    return title + markdown(head, rows)
+
+
+def _failures(results: Results) -> str:
+    rows = [
+        [name, "everything", about["failed"]]
+        for name, about in results.peers.items()
+        if "failed" in about
+    ]
+    rows += [[r.peer, f"{r.work}, {r.variant}", r.failed] for r in results.records if r.failed]
+    if not rows:
+        return ""
+    return "## Not measured\n\n" + markdown(["system", "what", "why"], rows)
+
+
+def _cell(results: Results, name: str, work: str, variant: str, value: float | None) -> str:
+    if value is None:
+        return "—"
+    return f"{number(value)} ({results.of(name, work, variant)[0].jobs:,})"
+
+
+def _ratio(ours: float | None, theirs: float | None) -> str:
+    return number(ours / theirs) if ours and theirs else "—"
+
+
+def _title(work: str) -> str:
+    return work[0].upper() + work[1:]
+
+
+def number(value: float | None) -> str:
+    """Return a number with three significant digits or none after the point."""
+    if value is None:
+        return "—"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(_escaped(cell) for cell in line) + " |" for line in lines)
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    print(tables(load(Path(sys.argv[1]))))
