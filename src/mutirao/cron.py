@@ -31,7 +31,7 @@ def next_tick(schedule: Schedule, after: datetime) -> datetime | None:
         InvalidSchedule: the cron line or the zone is none.
     """
     if schedule.every is not None:
-        return after + schedule.every
+        return after.astimezone(UTC) + schedule.every
     return next(_cron_ticks(schedule, after), None)
 
 
@@ -40,6 +40,7 @@ def ticks_until(schedule: Schedule, first: datetime, now: datetime, most: int) -
 
     Takes no longer when they are many: it looks back from `now`, further each time.
     """
+    first, now = first.astimezone(UTC), now.astimezone(UTC)  # elsewhere hours are not all equal
     if schedule.every is not None:
         passed = (now - first) // schedule.every
         begin = max(0, passed - most + 1)

@@ -23,6 +23,7 @@ from mutirao.job import (
     Wake,
 )
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
+from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
 
 
 class Intake(Protocol):
@@ -184,6 +185,47 @@ class Store(Intake, Protocol):
 
     async def refresh_statistics(self) -> None:
         """Bring the query planner's statistics up to date."""
+        ...
+
+    # Schedules. What becomes of one is decided by the functions of `mutirao.timetable`.
+
+    async def agenda(self, *, now: datetime | None = None) -> Agenda:
+        """Tell which schedules have something to do, and when the next one will.
+
+        Due are those not paused whose next tick has come, or that await the end of a job which is
+        not live any more; of very many the first. Reads only.
+        """
+        ...
+
+    async def amend_schedule(
+        self, name: str, amend: Amend, *, wait: bool = True, now: datetime | None = None
+    ) -> Amended:
+        """Hold a schedule, ask `amend` what becomes of it, and write that: one transaction.
+
+        `amend` is given how the schedule stands, with everything that was committed before it was
+        held and with the time; it may be called again if another one made a schedule of that name
+        at the same moment. What it raises reaches the caller, and nothing is written. Its jobs
+        are enqueued as ever, idle workers are woken, and each of them is written down with its
+        tick: there is never a second job of a tick. With `wait` False a schedule that somebody
+        else holds is left alone, as if there were none, and `amend` may change nothing then.
+
+        Raises:
+            WrongState: a tick has its job already; nothing was written.
+        """
+        ...
+
+    async def vouch(
+        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
+    ) -> None:
+        """Note that a worker has schedules of these names in its code.
+
+        Only of schedules that code declared, and where the last note is older than `every`
+        seconds; of one that somebody else holds, another time.
+        """
+        ...
+
+    async def schedules(self) -> list[ScheduleRecord]:
+        """List the schedules by name, with their next ticks and how their last jobs went."""
         ...
 
     # What handlers, people and dashboards ask for.

@@ -7,7 +7,7 @@ ticks are is in `cron`, what they lead to in `timetable`.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple, TypedDict
 
@@ -93,6 +93,7 @@ class Schedule:
         object.__setattr__(self, "overlap", _word(Overlap, "overlap", self.overlap))
         _check_timing(self)
         _check_bounds(self)
+        object.__setattr__(self, "until", self.until and self.until.astimezone(UTC))
         if self.catch_up is CatchUp.ALL and self.overlap is not Overlap.ALLOW:
             raise InvalidSchedule(
                 "catch_up='all' makes several jobs at once, which"
@@ -168,10 +169,11 @@ Amend = Callable[[Standing], Amendment]
 
 
 class Agenda(NamedTuple):
-    """What there is to do now, and the seconds until there is more; None if nothing is planned."""
+    """What there is to do now, and when to look again."""
 
-    due: tuple[str, ...]
-    next_in: float | None
+    due: tuple[str, ...]  # names, those that are due longest first
+    next_in: float | None  # seconds until the next tick; None if none is planned
+    awaits: bool  # whether the end of a live job is
 
 
 class ScheduleStatus(StrEnum):

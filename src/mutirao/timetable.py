@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mutirao.cron import next_tick, ticks_until
+from mutirao.cron import check_times, next_tick, ticks_until
 from mutirao.errors import InvalidSchedule, UnknownSchedule, WrongState
 from mutirao.job import NewJob
 from mutirao.schedule import (
@@ -175,7 +175,7 @@ def _said(value: Any) -> dict[str, Any]:
     return {
         each.name: getattr(value, each.name)
         for each in fields(value)
-        if getattr(value, each.name) not in (each.default, None, {})
+        if each.compare and getattr(value, each.name) not in (each.default, None, {})
     }
 
 
@@ -186,7 +186,8 @@ def _made(schedule: Schedule, now: datetime) -> ScheduleState:
 
 
 def _planned(state: ScheduleState, after: datetime) -> ScheduleState:
-    """Find the first tick after a moment. Raises InvalidSchedule if the end comes before it."""
+    """Find the first tick after a moment. Raises InvalidSchedule if there cannot be one."""
+    check_times(state.schedule)
     planned, until = _next(state, after), state.schedule.until
     if planned.next_at is None and until is not None and not _used_up(planned):
         why = "which has passed" if until <= after else "before its first tick"

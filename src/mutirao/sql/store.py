@@ -26,7 +26,8 @@ from mutirao.job import (
 )
 from mutirao.ports import Attempt
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
-from mutirao.sql import commands, migrations, records, workers
+from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
+from mutirao.sql import commands, migrations, records, schedules, workers
 from mutirao.sql.dialects import dialect_named
 from mutirao.sql.engines import Engines
 from mutirao.sql.intake import SqlIntake
@@ -164,6 +165,29 @@ class SqlStore:
     async def refresh_statistics(self) -> None:
         """Bring the planner's statistics up to date."""
         await self._runner.run(self._dialect.refresh_statistics)
+
+    # Schedules.
+
+    async def agenda(self, *, now: datetime | None = None) -> Agenda:
+        """Tell which schedules have something to do."""
+        return await self._runner.alone(schedules.agenda, self._dialect, now)
+
+    async def amend_schedule(
+        self, name: str, amend: Amend, *, wait: bool = True, now: datetime | None = None
+    ) -> Amended:
+        """Change a schedule and make its jobs."""
+        amendment = schedules.Amending(self._dialect, self._intake.enqueue, name, amend, wait, now)
+        return await self._runner.run(amendment.write)
+
+    async def vouch(
+        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
+    ) -> None:
+        """Note that schedules are in a worker's code."""
+        await self._runner.alone(schedules.vouch, self._dialect, names, worker, every, now)
+
+    async def schedules(self) -> list[ScheduleRecord]:
+        """List the schedules."""
+        return await self._runner.alone(schedules.listed)
 
     # Handlers, people and dashboards.
 

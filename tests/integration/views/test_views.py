@@ -23,6 +23,7 @@ VIEWS = [
     "mutirao_errors",
     "mutirao_throughput",
     "mutirao_workers",
+    "mutirao_schedules",
 ]
 
 

@@ -16,6 +16,7 @@ from mutirao.testing.conformance.liveness import RescueContract, WorkersContract
 from mutirao.testing.conformance.pruning import PruningContract
 from mutirao.testing.conformance.records import CountsContract, RecordsContract
 from mutirao.testing.conformance.redriving import RedriveContract
+from mutirao.testing.conformance.schedules import SchedulesContract
 from mutirao.testing.conformance.settling import SettlingContract
 from mutirao.testing.conformance.staleness import ReleaseContract, StalenessContract
 from mutirao.testing.conformance.transactions import TransactionContract
@@ -40,6 +41,7 @@ class StoreContract(
     HurryContract,
     RedriveContract,
     TransactionContract,
+    SchedulesContract,
     UpkeepContract,
 ):
     """Every sentence of `mutirao.ports.Store`, as tests.

@@ -22,7 +22,8 @@ from mutirao.job import (
 )
 from mutirao.ports import Attempt
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
-from mutirao.testing.memory import claiming, housekeeping, people
+from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
+from mutirao.testing.memory import claiming, housekeeping, people, schedules
 from mutirao.testing.memory.tables import Tables, arguments_of
 from mutirao.testing.memory.transaction import MemoryTransaction, SessionFactory
 
@@ -182,6 +183,30 @@ class MemoryStore:
 
     async def refresh_statistics(self) -> None:
         """There is no planner."""
+
+    async def agenda(self, *, now: datetime | None = None) -> Agenda:
+        """Tell which schedules have something to do."""
+        with self._lock:
+            return schedules.agenda(self._tables, now or self._clock())
+
+    async def amend_schedule(
+        self, name: str, amend: Amend, *, wait: bool = True, now: datetime | None = None
+    ) -> Amended:
+        """Change a schedule and make its jobs, while nobody else does anything."""
+        with self._lock:
+            return schedules.amend(self._tables, name, amend, now or self._clock())
+
+    async def vouch(
+        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
+    ) -> None:
+        """Note that schedules are in a worker's code."""
+        with self._lock:
+            schedules.vouch(self._tables, names, worker, every, now or self._clock())
+
+    async def schedules(self) -> list[ScheduleRecord]:
+        """List the schedules, by name."""
+        with self._lock:
+            return schedules.listed(self._tables, self._clock())
 
     def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:
         """Enter what `session_factory` makes; complete the job afterwards.

@@ -18,6 +18,7 @@ from mutirao.job import (
     OutcomeKind,
 )
 from mutirao.records import AttemptRecord
+from mutirao.schedule import ScheduleState
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,8 @@ class Tables:
     attempts: dict[int, list[AttemptRecord]] = field(default_factory=dict)
     workers: dict[int, Worker] = field(default_factory=dict)
     duties: dict[str, Duty] = field(default_factory=dict)
+    schedules: dict[str, ScheduleState] = field(default_factory=dict)
+    ticks: set[tuple[str, datetime]] = field(default_factory=set)
     job_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     worker_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
