@@ -17,7 +17,7 @@ from mutirao.bench.member import Order, Share, work
 from mutirao.errors import MutiraoError
 
 GLANCE = 0.01  # seconds between looks at the board
-PATIENCE = 120.0  # seconds without any job done, after which nobody waits any longer
+PATIENCE = 60.0  # seconds without any job done, after which nobody waits any longer
 
 
 class Crew:
@@ -88,7 +88,7 @@ class Crew:
         """Wait until so many jobs have run since the workers started.
 
         Raises:
-            MutiraoError: a worker process has ended, or no job ran for two minutes.
+            MutiraoError: a worker process has ended, or no job ran for a minute.
         """
         done, since = -1, monotonic()
         while done < jobs:

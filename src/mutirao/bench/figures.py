@@ -60,9 +60,11 @@ class Cost:
 
     def figures(self) -> Figures:
         """Return them with their units."""
+        return {"jobs/s": self.rate, "seconds": self.seconds} | self.each()
+
+    def each(self) -> Figures:
+        """Return what one job took, where the pace was not the jobs' own."""
         return {
-            "jobs/s": self.rate,
-            "seconds": self.seconds,
             "client CPU, µs/job": self.client_cpu,
             "server CPU, µs/job": self.server_cpu,
             "WAL, bytes/job": self.wal_bytes,
@@ -75,6 +77,30 @@ class Cost:
 def prefixed(prefix: str, figures: Figures) -> Figures:
     """Return figures whose names say what they are of."""
     return {f"{prefix}: {name}": value for name, value in figures.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """How a length of time was distributed, in milliseconds."""
+
+    p50: float
+    p90: float
+    p99: float
+    max: float
+
+    @classmethod
+    def of(cls, seconds: list[float]) -> Self:
+        """Return the quantiles of some lengths of time."""
+        return cls(*(quantile(seconds, share) * 1e3 for share in (0.5, 0.9, 0.99, 1.0)))
+
+    def figures(self) -> Figures:
+        """Return them with their unit."""
+        return {
+            "p50, ms": self.p50,
+            "p90, ms": self.p90,
+            "p99, ms": self.p99,
+            "max, ms": self.max,
+        }
 
 
 def quantile(values: list[float], share: float) -> float:

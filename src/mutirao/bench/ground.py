@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
+from itertools import islice
 from time import perf_counter
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from mutirao.sql.store import SqlStore
 
 Answer = TypeVar("Answer")
 
+_AT_ONCE = 100_000  # jobs in a transaction; their ids are held in memory
 _STATISTICS_EVERY = 600.0  # seconds, as the workers' housekeeping
 
 
@@ -53,13 +55,14 @@ class Ground:
         await self._runner.run(self.instruments.empty, ours)
 
     async def fill(self, jobs: Iterable[NewJob]) -> float:
-        """Enqueue jobs, and bring the planner's statistics up to date; return the seconds of that.
+        """Enqueue jobs, some at a time, and return the seconds of that.
 
-        Workers would refresh them every ten minutes, the first time as they start: in the midst
-        of what is measured.
+        Brings the planner's statistics up to date, too. Workers would do so every ten minutes, the
+        first time as they start: in the midst of what is measured.
         """
-        load, started = Load(self.url), perf_counter()
-        await load.app.aenqueue_many(jobs)
+        load, rest, started = Load(self.url), iter(jobs), perf_counter()
+        while some := list(islice(rest, _AT_ONCE)):
+            await load.app.aenqueue_many(some)
         took = perf_counter() - started
         await load.app.aclose()
         await self.store.refresh_statistics()

@@ -3,10 +3,11 @@
 import random
 import string
 from collections.abc import Callable, Iterator
+from itertools import cycle, islice
 from typing import Any
 
 from mutirao.app import Mutirao
-from mutirao.job import Job, NewJob
+from mutirao.job import DEFAULT_QUEUE, Job, NewJob
 from mutirao.task import Task
 
 PREFIX = "mutirao.bench."  # of the names of all tasks here: it tells our jobs from others'
@@ -39,6 +40,21 @@ class Load:
         task = self.plain if plain else self.coroutine
         job = task.job(payload=filling(payload))
         return (job for _ in range(count))
+
+    def spread(
+        self, count: int, queues: int, priorities: int, delay: float | None = None
+    ) -> Iterator[NewJob]:
+        """Yield jobs for one lane after another, due `delay` seconds from now.
+
+        One queue and one priority are the default ones.
+        """
+        names = [DEFAULT_QUEUE] if queues == 1 else [f"bench{n}" for n in range(queues)]
+        lanes = [
+            self.coroutine.using(queue=name, priority=priority, delay=delay).job(filling(PAYLOAD))
+            for priority in range(priorities)
+            for name in names
+        ]
+        return islice(cycle(lanes), count)
 
     async def _coroutine(self, payload: str = "") -> None:
         self._done(None)

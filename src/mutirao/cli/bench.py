@@ -2,16 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
 import click
 
+from mutirao.bench.backlog import SIZES, backlog
 from mutirao.bench.drain import drain
 from mutirao.bench.figures import Figures, Result
+from mutirao.bench.latency import latency
 from mutirao.bench.load import PAYLOAD
 from mutirao.bench.machine import Machine, machine
-from mutirao.cli.options import as_json, option
+from mutirao.bench.pinned import pinned
+from mutirao.bench.plot import check, plot_backlog, plot_pinned
+from mutirao.cli.options import as_json, names, option
 from mutirao.cli.output import print_json, print_table
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -33,9 +38,22 @@ _jobs = option("--jobs", type=_AT_LEAST_1, default=100_000, help="How many.")
 _payload = option(
     "--payload", type=click.IntRange(min=0), default=PAYLOAD, help="Bytes of each job's arguments."
 )
+_plot = option(
+    "--plot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw it into this file, .svg or .png; needs the extra mutirao[bench].",
+)
 _concurrency = option(
     "-c", "--concurrency", type=_AT_LEAST_1, default=20, help="Handlers at once in a worker."
 )
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers in a text that are separated by commas."""
+    found = names(text)
+    if not all(number.isdecimal() and int(number) for number in found):
+        raise click.BadParameter(f"{text!r} are no numbers above 0; write 1000,10000")
+    return tuple(map(int, found))
 
 
 @click.group()
@@ -70,6 +88,71 @@ def _work(name: str, *options: Callable[[Any], Any]) -> Callable[[Command], clic
 def _drain(**given: Any) -> None:
     """Drain jobs that are there already: from the start of workers until all is written."""
     _run(drain, **given)
+
+
+@_work(
+    "latency",
+    option("--jobs", type=_AT_LEAST_1, default=500, help="How many, one at a time."),
+    option(
+        "--producer",
+        type=click.Choice(["asyncio", "plain"]),
+        default="asyncio",
+        help="Who enqueues: a coroutine, or plain code in a thread.",
+    ),
+    option(
+        "--pause",
+        type=click.FloatRange(min=0),
+        default=0.02,
+        help="Seconds between two jobs, on average.",
+    ),
+)
+def _latency(**given: Any) -> None:
+    """Tell how soon an idle worker begins a job."""
+    _run(latency, **given)
+
+
+@_work(
+    "pinned",
+    option("--rounds", type=_AT_LEAST_1, default=30, help="How many."),
+    option("--jobs", type=_AT_LEAST_1, default=20_000, help="In each round."),
+    option("--snapshot/--no-snapshot", default=True, help="Whether a session holds one."),
+    _plot,
+)
+def _pinned(plot: Path | None, **given: Any) -> None:
+    """Enqueue and drain in rounds while another session holds a snapshot and a transaction id."""
+    _run_and_plot(pinned, plot_pinned, plot, **given)
+
+
+@_work(
+    "backlog",
+    option(
+        "--sizes",
+        type=numbers,
+        default=",".join(map(str, SIZES)),
+        help="How many jobs wait behind those that are drained, such as 1000,5000000.",
+    ),
+    option("--jobs", type=_AT_LEAST_1, default=20_000, help="Drained at each size."),
+    option("--claims", type=_AT_LEAST_1, default=200, help="Timed at each size, 100 jobs each."),
+    option("--queues", type=_AT_LEAST_1, default=1, help="Jobs are spread over so many queues,"),
+    option(
+        "--priorities", type=_AT_LEAST_1, default=1, help="and in each over so many priorities."
+    ),
+    option("--scheduled", type=click.IntRange(min=0), default=0, help="More jobs, due tomorrow."),
+    _plot,
+)
+def _backlog(plot: Path | None, **given: Any) -> None:
+    """Drain and claim some jobs while many more wait."""
+    _run_and_plot(backlog, plot_backlog, plot, **given)
+
+
+def _run_and_plot(
+    work: Work, draw: Callable[[Path, Any], None], path: Path | None, **given: Any
+) -> None:
+    if path is not None:
+        check(path)
+    found = _run(work, **given)
+    if path is not None:
+        draw(path, found)
 
 
 def _run(work: Work, database: str, runs: int, as_json: bool, **options: Any) -> list[Result]:

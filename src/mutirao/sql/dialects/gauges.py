@@ -57,7 +57,7 @@ class Instruments(ABC):
     def hold_snapshot(self, connection: Connection) -> None:
         """Take what keeps old versions of rows from being cleaned up while this connection lives.
 
-        The connection is in a transaction, which must stay open.
+        The connection was not used yet, and has the execution option `ALONE`.
         """
 
     @abstractmethod

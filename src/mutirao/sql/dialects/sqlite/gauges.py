@@ -36,6 +36,7 @@ class SqliteInstruments(Instruments):
 
     def hold_snapshot(self, connection: Connection) -> None:
         """Read something: as long as the reader lives, the log cannot begin anew."""
+        connection.exec_driver_sql("BEGIN")  # ours would take the write lock
         connection.execute(text("SELECT count(*) FROM sqlite_schema"))
 
     def empty(self, connection: Connection, tables: Collection[Table]) -> None:
