@@ -26,6 +26,7 @@ from mutirao.notifiers import notifier_for
 from mutirao.ports import Notifier, Store
 from mutirao.records import JobFilter, JobRecord, QueueCount
 from mutirao.retry import Retry, RetryPolicy
+from mutirao.schedules import Schedules
 from mutirao.sql.store import SqlStore
 from mutirao.task import Handle, Task, TaskOptions, length_of_time, several_tags
 
@@ -58,6 +59,8 @@ class _Decorator:
 class Mutirao:
     """An application's background jobs.
 
+    `schedules` are those of the database; `@app.schedule(…)` declares one in the code.
+
     Parameters:
         url: the database that holds them: any SQLAlchemy URL of PostgreSQL or SQLite.
         max_payload: the most bytes of JSON a job's arguments may take.
@@ -84,6 +87,8 @@ class Mutirao:
         self._around_enqueue: list[EnqueueMiddleware] = []
         self._around_attempt: list[AttemptMiddleware] = [log_attempts]
         self._portal = Portal()
+        self.schedules = Schedules(self, self.task, self._portal, max_payload)
+        self.schedule = self.schedules.declare
 
     # Tasks.
 
@@ -328,6 +333,7 @@ class Mutirao:
             self._around_attempt,
             settings,
             version("mutirao"),
+            self.schedules.declared,
         )
 
     def _open(self, job: NewJob) -> Enqueueing:

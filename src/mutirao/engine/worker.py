@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -22,12 +22,14 @@ from mutirao.engine.maintenance import Housekeeping, keep
 from mutirao.engine.processes import Processes, find_task
 from mutirao.engine.producer import Producer
 from mutirao.engine.running import Running
+from mutirao.engine.scheduler import Scheduler
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.errors import ConfigurationError, StoreUnavailable
 from mutirao.job import Beat, Claim, Job, NewWorker, Outcome, Transaction
 from mutirao.middleware import AttemptMiddleware
 from mutirao.ports import Notifier, Store
+from mutirao.schedule import Schedule
 from mutirao.task import Task
 
 log = logging.getLogger("mutirao")
@@ -47,7 +49,9 @@ class Worker:
         middleware: Sequence[AttemptMiddleware],
         settings: WorkerSettings,
         version: str,
+        declared: Callable[[], Sequence[Schedule]],
     ) -> None:
+        """`declared` returns the schedules in the code, or raises what is wrong with them."""
         self.settings = settings
         self.failure: BaseException | None = None
         self.ended = asyncio.Event()  # stopped, or failed
@@ -71,6 +75,8 @@ class Worker:
         self._producer = Producer(
             store, notifier, settings, tasks, lambda: self._id, self._dispatcher
         )
+        self._declared = declared
+        self._scheduler: Scheduler | None = None
         self._heartbeat: Heartbeat | None = None
         self._loops: dict[str, asyncio.Task[None]] = {}
         self._stopping: asyncio.Task[None] | None = None
@@ -87,12 +93,15 @@ class Worker:
         Raises:
             SchemaError: the tables do not fit; nothing was started.
             ConfigurationError: a task cannot work as it is; nothing was started.
+            InvalidJob: nor can the job of a schedule.
         """
         if self._loops or self.ended.is_set():
             return
         try:
             self._check_tasks()
+            scheduler = self._scheduler = self._make_scheduler()
             await self._store.check()
+            await scheduler.declare()
             self._id = await self._store.register(self._identity, expiry=self.settings.lifetime)
         except BaseException:
             await self._store.close()
@@ -103,6 +112,7 @@ class Worker:
         self._spawn("completer", self._completer.run())
         self._spawn("producer", self._producer.run())
         self._spawn("listener", self._producer.listen())
+        self._spawn("schedules", scheduler.run())
         for duty in house.duties():
             self._spawn(duty.name, keep(self._store, duty, lambda: self._id))
         log.info("worker %s (%s) started", self._id, self._identity.name)
@@ -171,6 +181,8 @@ class Worker:
 
     async def _retire(self) -> None:
         try:
+            if self._scheduler is not None:
+                await self._scheduler.resign()
             await self._store.retire(self._id)
         except StoreUnavailable as gone:
             log.warning("could not sign off: %s; the worker's row will expire", gone)
@@ -195,6 +207,10 @@ class Worker:
         self.failure = error
         self._hurried.set()
         self._stopping = self._stopping or asyncio.create_task(self._stop())
+
+    def _make_scheduler(self) -> Scheduler:
+        look = self.settings.heartbeat
+        return Scheduler(self._store, self._declared(), lambda: self._id, self._identity.name, look)
 
     def _start_heartbeat(self) -> Heartbeat:
         loop = asyncio.get_running_loop()

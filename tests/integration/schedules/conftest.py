@@ -1,0 +1,7 @@
+"""The applications of the tests of workers, each on an empty database."""
+
+from __future__ import annotations
+
+from tests.integration.worker.conftest import app, lite_url, pg_app, pg_url, shared_database, url
+
+__all__ = ["app", "lite_url", "pg_app", "pg_url", "shared_database", "url"]
