@@ -42,7 +42,7 @@ class Crew:
         pipes = [context.Pipe() for _ in range(processes)]
         self._pipes: list[Connection[Order, Share]] = [ours for ours, _ in pipes]
         self._theirs = [theirs for _, theirs in pipes]
-        self._processes = [
+        self.processes = [
             context.Process(
                 target=work,
                 args=(url, dict(settings or {}), self.board, slot, theirs),
@@ -53,7 +53,7 @@ class Crew:
 
     async def __aenter__(self) -> Self:
         """Start the processes, without workers yet."""
-        for process, theirs in zip(self._processes, self._theirs, strict=True):
+        for process, theirs in zip(self.processes, self._theirs, strict=True):
             process.start()
             theirs.close()  # so that a process that dies is noticed
         await self._answers()
@@ -66,9 +66,9 @@ class Crew:
         trace: TracebackType | None,
     ) -> None:
         """End the processes, whatever they do."""
-        for process in self._processes:
+        for process in self.processes:
             process.terminate()
-        for process, pipe in zip(self._processes, self._pipes, strict=True):
+        for process, pipe in zip(self.processes, self._pipes, strict=True):
             process.join()
             pipe.close()
 
@@ -104,7 +104,7 @@ class Crew:
                 )
 
     def _check(self) -> None:
-        for process in self._processes:
+        for process in self.processes:
             if process.exitcode is not None:
                 raise MutiraoError(
                     f"a worker process of the benchmark ended with status {process.exitcode};"
@@ -129,7 +129,7 @@ class Crew:
         try:
             return pipe.recv()
         except EOFError:
-            for process in self._processes:
+            for process in self.processes:
                 process.join(1.0)
             self._check()
             raise

@@ -81,6 +81,15 @@ class Ground:
                 f" succeeded in {attempts} attempts; did somebody else use the database?"
             )
 
+    async def expect_enqueued(self, jobs: int) -> None:
+        """Raise MutiraoError unless so many jobs were written, done or not."""
+        found = await self._runner.alone(_enqueued)
+        if found != jobs:
+            raise MutiraoError(
+                f"{jobs} jobs should have been written, but there are {found};"
+                " did somebody else use the database?"
+            )
+
     async def ask(self, question: Callable[[Connection], Answer]) -> Answer:
         """Return what a function reads from the database."""
         return await self._runner.alone(question)
@@ -128,3 +137,7 @@ def _finished(conn: Connection) -> tuple[int, int]:
     counts = select(func.count().filter(succeeded), func.count()).select_from(tables.attempt)
     found = conn.execute(counts).one()
     return found[0], found[1]
+
+
+def _enqueued(conn: Connection) -> int:
+    return conn.execute(select(func.count()).select_from(tables.job)).scalar_one()

@@ -6,15 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Literal
 
 from mutirao.bench.crew import Crew
 from mutirao.bench.figures import Cost, Figures, Quantiles, prefixed
 from mutirao.bench.ground import ground
 from mutirao.bench.load import Load
+from mutirao.bench.producing import Producer
 from mutirao.bench.spent import measured
 
-Producer = Literal["asyncio", "plain"]
 Moments = tuple[float, float]
 
 UNCOUNTED = 20  # jobs in the beginning, while connections are opened and statements prepared

@@ -10,18 +10,24 @@ import click
 
 from mutirao.bench.backlog import SIZES, backlog
 from mutirao.bench.drain import drain
+from mutirao.bench.enqueue import PRODUCERS, enqueue
+from mutirao.bench.fanout import fanout
 from mutirao.bench.figures import Figures, Result
+from mutirao.bench.idle import idle
 from mutirao.bench.latency import latency
 from mutirao.bench.load import PAYLOAD
 from mutirao.bench.machine import Machine, machine
+from mutirao.bench.memory import memory
 from mutirao.bench.pinned import pinned
 from mutirao.bench.plot import check, plot_backlog, plot_pinned
+from mutirao.bench.sustained import sustained
 from mutirao.cli.options import as_json, names, option
 from mutirao.cli.output import print_json, print_table
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Work = Callable[..., Awaitable[Result]]
 
+_POSITIVE = click.FloatRange(min=0, min_open=True)
 _AT_LEAST_1 = click.IntRange(min=1)
 _COMMON = (
     option(
@@ -37,6 +43,13 @@ _COMMON = (
 _jobs = option("--jobs", type=_AT_LEAST_1, default=100_000, help="How many.")
 _payload = option(
     "--payload", type=click.IntRange(min=0), default=PAYLOAD, help="Bytes of each job's arguments."
+)
+_processes = option("--processes", type=_AT_LEAST_1, default=1, help="Workers, each a process.")
+_producer = option(
+    "--producer",
+    type=click.Choice(["asyncio", "plain"]),
+    default="asyncio",
+    help="Who enqueues: coroutines, or plain code in threads.",
 )
 _plot = option(
     "--plot",
@@ -77,9 +90,27 @@ def _work(name: str, *options: Callable[[Any], Any]) -> Callable[[Command], clic
 
 
 @_work(
+    "enqueue",
+    option("--jobs", type=_AT_LEAST_1, default=2_000, help="One by one, each time."),
+    option("--many", type=_AT_LEAST_1, default=100_000, help="At once, in one transaction."),
+    option(
+        "--producers",
+        type=numbers,
+        default=",".join(map(str, PRODUCERS)),
+        help="How many enqueue one by one at the same time; each number is measured.",
+    ),
+    _producer,
+    _payload,
+)
+def _enqueue(**given: Any) -> None:
+    """Enqueue one by one, with and without a busy worker beside, and many at once."""
+    _run(enqueue, **given)
+
+
+@_work(
     "drain",
     _jobs,
-    option("--processes", type=_AT_LEAST_1, default=1, help="Workers, each a process."),
+    _processes,
     option("--threads", is_flag=True, help="A plain function as handler, which runs in threads."),
     _payload,
     _concurrency,
@@ -91,14 +122,21 @@ def _drain(**given: Any) -> None:
 
 
 @_work(
+    "sustained",
+    option("--seconds", type=_POSITIVE, default=60.0, help="For how long."),
+    option("--batch", type=_AT_LEAST_1, default=100, help="Jobs in a transaction."),
+    _processes,
+    _payload,
+)
+def _sustained(**given: Any) -> None:
+    """Enqueue and drain at full speed together; tell what piles up."""
+    _run(sustained, **given)
+
+
+@_work(
     "latency",
     option("--jobs", type=_AT_LEAST_1, default=500, help="How many, one at a time."),
-    option(
-        "--producer",
-        type=click.Choice(["asyncio", "plain"]),
-        default="asyncio",
-        help="Who enqueues: a coroutine, or plain code in a thread.",
-    ),
+    _producer,
     option(
         "--pause",
         type=click.FloatRange(min=0),
@@ -143,6 +181,35 @@ def _pinned(plot: Path | None, **given: Any) -> None:
 def _backlog(plot: Path | None, **given: Any) -> None:
     """Drain and claim some jobs while many more wait."""
     _run_and_plot(backlog, plot_backlog, plot, **given)
+
+
+@_work(
+    "fanout",
+    option("--parents", type=_AT_LEAST_1, default=10, help="Jobs in the beginning."),
+    option("--children", type=_AT_LEAST_1, default=1_000, help="That each of them enqueues."),
+    _processes,
+)
+def _fanout(**given: Any) -> None:
+    """Drain jobs that enqueue jobs in the commit that completes them."""
+    _run(fanout, **given)
+
+
+@_work(
+    "idle",
+    option("--seconds", type=_POSITIVE, default=60.0, help="For how long."),
+    option(
+        "--settling", type=click.FloatRange(min=0), default=5.0, help="Seconds before, not counted."
+    ),
+)
+def _idle(**given: Any) -> None:
+    """Watch a worker that has nothing to do."""
+    _run(idle, **given)
+
+
+@_work("memory", option("--jobs", type=_AT_LEAST_1, default=1_000_000, help="How many."), _payload)
+def _memory(**given: Any) -> None:
+    """Tell whether a worker grows with the jobs it does."""
+    _run(memory, **given)
 
 
 def _run_and_plot(
