@@ -10,6 +10,7 @@ from threading import Lock, Thread
 from typing import NamedTuple, Self
 
 _READY, _IDLE = b"Z", b"I"  # the server's "ready for the next", and "not in a transaction"
+_DONE = b"C"  # the server's "this statement is complete", said of BEGIN and COMMIT, too
 
 
 class Cost(NamedTuple):
@@ -28,7 +29,8 @@ class Wire:
         self._sockets = [self._listener]
         self._threads: list[Thread] = []
         self._lock = Lock()
-        self._cost = Cost(0, 0)
+        self.cost = Cost(0, 0)  # of everything until now
+        self.statements = 0  # that the server has completed
 
     @property
     def port(self) -> int:
@@ -50,9 +52,9 @@ class Wire:
     @contextmanager
     def costs(self) -> Iterator[list[Cost]]:
         """Put what the block cost into the list that is returned."""
-        found, before = list[Cost](), self._cost
+        found, before = list[Cost](), self.cost
         yield found
-        found.append(Cost(*(now - then for now, then in zip(self._cost, before, strict=True))))
+        found.append(Cost(*(now - then for now, then in zip(self.cost, before, strict=True))))
 
     def _accept(self) -> None:
         with suppress(OSError):  # closed: we are done
@@ -78,12 +80,15 @@ class Wire:
                 body = answers.read(length - 4)
                 if kind == _READY:
                     self._count(body == _IDLE)
+                elif kind == _DONE:
+                    with self._lock:
+                        self.statements += 1
                 client.sendall(header + body)
             client.shutdown(socket.SHUT_WR)
 
     def _count(self, idle: bool) -> None:
         with self._lock:
-            self._cost = Cost(self._cost.round_trips + 1, self._cost.commits + idle)
+            self.cost = Cost(self.cost.round_trips + 1, self.cost.commits + idle)
 
     def _start(self, body: Callable[..., None], *args: socket.socket) -> None:
         thread = Thread(target=body, args=args)
