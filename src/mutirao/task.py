@@ -82,6 +82,7 @@ class Task(Generic[P, R]):
         self.options = options
         self.signature = Signature(function, name, unannotated)
         self.is_coroutine = inspect.iscoroutinefunction(function)
+        self.most_attempts = options.retry.most_attempts
         self.dead_handler: Task[..., Any] | None = None
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)

@@ -145,7 +145,7 @@ class Executor:
             await result
 
     def _most_attempts(self, claim: Claim) -> int:
-        return claim.max_attempts or self._tasks[claim.task].options.retry.most_attempts
+        return claim.max_attempts or self._tasks[claim.task].most_attempts
 
 
 def _as_far_as_readable(claim: Claim) -> dict[str, Any]:

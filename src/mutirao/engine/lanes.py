@@ -100,10 +100,10 @@ class LaneBook:
 
     def claimed(self, claims: Iterable[Claim]) -> None:
         """Move the bounds up to what a claim reached."""
-        for claim in claims:
-            entry = self._entries.get((claim.queue, claim.priority))
-            if entry is not None:
-                entry.lane = Lane(claim.queue, claim.priority, claim.run_at, claim.id)
+        last = {(claim.queue, claim.priority): claim for claim in claims}
+        for key, claim in last.items():
+            if (entry := self._entries.get(key)) is not None:
+                entry.lane = Lane(*key, claim.run_at, claim.id)
         self._catch_up()
 
     def exhausted(self, asked: Iterable[Lane]) -> None:

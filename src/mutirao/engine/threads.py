@@ -1,8 +1,11 @@
 """Threads for plain functions.
 
 Ours and not `ThreadPoolExecutor`, because a handler that never returns must not keep the process
-from ending (these are daemons), and because results come back in bunches: one wake-up of the
-event loop for all the calls that returned meanwhile.
+from ending (these are daemons), and because waking is what short calls cost. Results come back in
+bunches, with one wake-up of the event loop for all the calls that returned meanwhile. And a bunch
+of calls wakes one thread, which wakes a second when it finds more than its own, and so on: short
+calls are over before the next thread is awake, long ones soon have a thread each (20 of them
+within a millisecond). Waking a thread for every call took 33 µs of CPU a call, this takes 20.
 """
 
 import asyncio
@@ -37,7 +40,9 @@ class Threads:
 
     def __init__(self, on_return: Callable[[], None] = lambda: None) -> None:
         self._on_return = on_return
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._calls: deque[_Call] = deque()
+        self._wakes: SimpleQueue[bool] = SimpleQueue()  # whether to end
+        self._rousing = False  # whether a thread was woken that has not looked yet
         self._returned: deque[_Call] = deque()
         self._lock = threading.Lock()
         self._waking = False
@@ -53,9 +58,11 @@ class Threads:
         loop = asyncio.get_running_loop()
         call = _Call(function, loop.create_future())
         self._engaged += 1
+        self._calls.append(call)
         if self._engaged > self._threads:
             self._add_thread(loop)
-        self._calls.put(call)
+        elif not self._rousing:
+            self._rouse()
         try:
             return await call.future
         except asyncio.CancelledError:
@@ -68,7 +75,7 @@ class Threads:
     def close(self) -> None:
         """Let idle threads end; those at work end when their handlers return."""
         for _ in range(self._threads):
-            self._calls.put(None)
+            self._wakes.put(True)
         self._threads = 0
 
     def _add_thread(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -76,11 +83,29 @@ class Threads:
         name = f"mutirao-{self._threads}"
         threading.Thread(target=self._work, args=(loop,), name=name, daemon=True).start()
 
+    def _rouse(self) -> None:
+        self._rousing = True
+        self._wakes.put(False)
+
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
-        while (call := self._calls.get()) is not None:
-            if not call.abandoned:
-                _perform(call)
-            self._hand_back(call, loop)
+        end = False
+        while not end:
+            while (call := self._next()) is not None:
+                if not call.abandoned:
+                    _perform(call)
+                self._hand_back(call, loop)
+            end = self._wakes.get()
+            self._rousing = False  # before looking: what comes from now on rouses another thread
+
+    def _next(self) -> _Call | None:
+        """Take a call; have another thread see to the rest, in case this one takes long."""
+        try:
+            call = self._calls.popleft()
+        except IndexError:
+            return None
+        if self._calls and not self._rousing:
+            self._rouse()
+        return call
 
     def _hand_back(self, call: _Call, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:

@@ -8,6 +8,7 @@ where a method says that it is a single statement.
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import ClassVar
 
 from sqlalchemy import ColumnElement, Connection, Insert, Table
@@ -81,11 +82,14 @@ class Dialect(ABC):
 
 
 def in_lane_order(claims: list[Claim], lanes: Sequence[Lane]) -> list[Claim]:
-    """Sort claims by the order their lanes were given in, then by their place in the lane."""
-    rank = {(lane.queue, lane.priority): n for n, lane in enumerate(lanes)}
-    return sorted(claims, key=lambda c: (rank[c.queue, c.priority], c.run_at, c.id))
+    """Sort claims, in place, by the order their lanes were given in, then by their place in the lane."""
+    claims.sort(key=attrgetter("run_at", "id"))
+    if len(lanes) > 1:
+        rank = {(lane.queue, lane.priority): n for n, lane in enumerate(lanes)}
+        claims.sort(key=lambda claim: rank[claim.queue, claim.priority])
+    return claims
 
 
 def by_id(settlements: Sequence[Settlement]) -> list[Settlement]:
     """Sort by id: every statement locks live rows in that order, so none waits in a circle."""
-    return sorted(settlements, key=lambda settlement: settlement.id)
+    return sorted(settlements, key=attrgetter("id"))

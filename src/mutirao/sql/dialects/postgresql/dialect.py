@@ -60,7 +60,9 @@ class PostgreSQL(Dialect):
         self, conn: Connection, settlements: Sequence[Settlement], now: datetime | None
     ) -> set[int]:
         """Write final outcomes."""
-        return _ids(conn, statements.FINISH, {**_columns(by_id(settlements)), "now": now})
+        values = {**_columns(by_id(settlements)), "now": now}
+        settled = conn.execute(statements.FINISH, values).scalar()
+        return {s.id for s in settlements} if settled is None else set(settled)
 
     def resume(
         self,
@@ -124,4 +126,4 @@ def _array(numbers: Iterable[float]) -> str:
 
 
 def _ids(conn: Connection, statement: Any, values: Mapping[str, Any]) -> set[int]:
-    return set(conn.execute(statement, values).scalars())
+    return set(conn.execute(statement, values).scalars().all())

@@ -191,19 +191,20 @@ $$
 -- Joined on id and run. A condition on `worker` would let the planner read the running index once
 -- for each id, which is quadratic in the batch; `claimed_at`, in no index, tells that the job is
 -- still held: a run that was given back may not settle any more. Where all succeeded, which is the
--- rule, the arrays of outcomes and errors are NULL and do not travel.
+-- rule, the arrays of outcomes and errors are NULL and do not travel; nor do the settled ids, where
+-- none was stale.
 -- The ids are looked up first, then joined by hash. A nested loop that was planned while the table
 -- was nearly empty walks all of it, and its plan is kept after the table has grown.
 CREATE FUNCTION mutirao_finish(
     _ids bigint[], _runs integer[], _outcomes text[], _started double precision[],
     _finished double precision[], _error_types text[], _errors text[], _now timestamptz
-) RETURNS SETOF bigint LANGUAGE plpgsql VOLATILE
+) RETURNS bigint[] LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off
 SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
+    settled bigint[];
 BEGIN
-    RETURN QUERY
     WITH done AS (
         DELETE FROM mutirao_live l
         USING unnest(_ids, _runs, _outcomes, _started, _finished, _error_types, _errors)
@@ -211,12 +212,16 @@ BEGIN
         WHERE l.id = ANY(_ids) AND l.id = s.id AND l.run = s.run AND l.claimed_at IS NOT NULL
         RETURNING l.id, l.run, l.attempt, l.worker, s.outcome, s.started, s.finished,
                   s.error_type, s.error
+    ), told AS (
+        INSERT INTO mutirao_attempt
+            (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
+        SELECT id, run, attempt, worker, coalesce(outcome, 'succeeded'),
+               moment - started * interval '1 second',
+               moment - finished * interval '1 second', error_type, error
+        FROM done RETURNING job
     )
-    INSERT INTO mutirao_attempt
-        (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
-    SELECT id, run, attempt, worker, coalesce(outcome, 'succeeded'), moment - started * interval '1 second',
-           moment - finished * interval '1 second', error_type, error
-    FROM done RETURNING job;
+    SELECT coalesce(array_agg(job), '{}') INTO settled FROM told;
+    RETURN CASE WHEN cardinality(settled) < cardinality(_ids) THEN settled END;
 END
 $$
 --;
