@@ -35,10 +35,12 @@ async def fanout(
         processes: workers, each a process.
 
     Raises:
+        ConfigurationError: the driver has no asynchronous form.
         MutiraoError: the database is not ours to use, or some jobs were not done once.
     """
     load, jobs = Load(url), parents * (1 + children)
     async with ground(url) as place:
+        place.store.engines.asynchronous()  # the handlers are coroutines, with transactions
         await place.fill(load.branch.job(children=children) for _ in range(parents))
         async with Crew(url, processes) as crew:
             with measured(url) as spent:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
 from mutirao.bench.spent import Spent, measured
+from mutirao.sql.dialects.postgresql.processes import server_cpu
 
 ROWS = 1_000
 # Whoever else writes on the test server at this moment is counted with us, so: at least.
@@ -67,6 +69,13 @@ def test_the_servers_processor_time(postgresql_url: str) -> None:
         conn.detach()
     assert spent.server_cpu is not None
     assert spent.server_cpu > 0.05
+
+
+def test_a_server_elsewhere_has_no_processor_time_here() -> None:
+    """A session's number may be that of somebody's process on this machine."""
+    assert server_cpu(os.getpid(), 5432) is None
+    assert server_cpu(os.getpid(), None) is None
+    assert server_cpu(2**30, 5432) is None
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg2"])
