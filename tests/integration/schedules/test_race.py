@@ -1,0 +1,60 @@
+"""Several processes at the same schedule, one of them killed: one job for each tick."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from mutirao import Mutirao
+from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.schedules import plan, scheduled
+from tests.support.waiting import until
+
+ROOT = Path(__file__).parents[3]
+TICKS = 400
+
+
+@contextmanager
+def racer(url: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the program that ticks; whatever happens, it does not stay."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.integration.schedules.racing", url, "s"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/src:{ROOT}"},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_a_race(app: Mutirao, url: str) -> None:
+    """Three processes and a replacement for the one that is killed in the middle of it."""
+    store = SqlStore(url)
+    every = timedelta(milliseconds=10)
+    terms: dict[str, Any] = {"catch_up": "all", "catch_up_limit": 3, "max_runs": TICKS}
+    await plan(store, scheduled(seconds=every.total_seconds(), **terms), now=None)
+
+    async def ticked(number: int) -> bool:
+        return (await store.schedules())[0].runs >= number
+
+    with racer(url) as first, racer(url) as second, racer(url) as victim:
+        await until(lambda: ticked(TICKS // 4))
+        victim.kill()
+        with racer(url) as late:
+            await until(lambda: ticked(TICKS))
+            assert [process.wait(30) for process in (first, second, late)] == [0, 0, 0]
+    jobs = await app.ajobs(limit=None)
+    ticks = sorted(datetime.fromisoformat(job.metadata["tick"]) for job in jobs)
+    assert len(ticks) == TICKS
+    assert all(later - sooner >= every for sooner, later in pairwise(ticks))
+    assert all((later - ticks[0]) % every == timedelta(0) for later in ticks)
+    await store.close()
