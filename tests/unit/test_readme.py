@@ -17,7 +17,13 @@ from tests.support.documents import Reader, blocks
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-FOLLOWED = ["README.md", "docs/guarantees.md", "docs/tasks.md", "docs/worker.md"]
+FOLLOWED = [
+    "README.md",
+    "docs/guarantees.md",
+    "docs/schedules.md",
+    "docs/tasks.md",
+    "docs/worker.md",
+]
 SELF = {"self", "function"}
 ROOTS = {"MutiraoError", "SchemaError"}  # named beside those that derive from them
 SHOWN = "shop:secret@localhost/shop"  # the server of whoever reads

@@ -10,7 +10,8 @@ from sqlalchemy import Connection, func, select
 
 from mutirao.errors import SchemaError
 from mutirao.records import WorkerRecord
-from mutirao.sql import migrations, records
+from mutirao.schedule import ScheduleRecord, ScheduleStatus
+from mutirao.sql import migrations, records, schedules
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.engines import Engines
 from mutirao.sql.findings import Finding, Level
@@ -18,6 +19,7 @@ from mutirao.sql.runner import Runner
 from mutirao.sql.tables import live
 
 SKEW = timedelta(seconds=1)  # workers tell time by the database; people compare it with theirs
+OVERDUE = timedelta(minutes=1)  # schedulers look every few seconds
 SHOWN = 5  # names that are listed before "and 3 more"
 
 
@@ -46,6 +48,7 @@ def findings(conn: Connection, known: Collection[str]) -> list[Finding]:
         *admin_of(conn.dialect).ailments(conn),
         *_queues(conn),
         *_tasks(conn, known),
+        *_schedules(conn, known),
         *_workers(conn),
     ]
 
@@ -103,6 +106,44 @@ def _tasks(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
         "the jobs wait for a worker that knows them: deploy the version that does, or"
         " `mutirao cancel --task …`",
     )
+
+
+def _schedules(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
+    """Examine the schedules; those that have finished make nothing, right or wrong."""
+    going = [s for s in schedules.listed(conn) if s.status is not ScheduleStatus.FINISHED]
+    late = admin_of(conn.dialect).clock(conn) - OVERDUE
+    unknown = [s for s in going if s.task not in known]
+    lost = [s for s in going if s.in_code is False]
+    stuck = [s for s in going if s.status is ScheduleStatus.ACTIVE and (s.next_at or late) < late]
+    for found, level, what, advice in (
+        (
+            stuck,
+            Level.PROBLEM,
+            "should have ticked a minute ago, and did not",
+            "start a worker; where some run, their logs say why",
+        ),
+        (
+            unknown,
+            Level.WARNING,
+            "make jobs of tasks that this application does not have",
+            "deploy the version that has them, or `mutirao schedules remove`",
+        ),
+        (
+            lost,
+            Level.WARNING,
+            "were declared in code and are in no live worker's",
+            "they still tick: put them back, or `mutirao schedules remove` (or pause)",
+        ),
+    ):
+        if found:
+            yield Finding(level, "schedules", f"{_names(found)} {what}", advice)
+    if not (unknown or lost or stuck):
+        yield Finding(Level.OK, "schedules", f"{len(going)} that tick, on time")
+
+
+def _names(found: Collection[ScheduleRecord]) -> str:
+    shown = ", ".join(repr(schedule.name) for schedule in list(found)[:SHOWN])
+    return shown if len(found) <= SHOWN else f"{shown} and {len(found) - SHOWN} more"
 
 
 def _workers(conn: Connection) -> Iterator[Finding]:

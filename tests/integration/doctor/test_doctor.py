@@ -6,11 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import psycopg
 import pytest
 from sqlalchemy import text
 
+from mutirao import timetable
 from mutirao.job import NewJob, NewWorker
 from mutirao.records import JobFilter
 from mutirao.sql import doctor
@@ -19,6 +21,7 @@ from mutirao.sql.dialects.postgresql import ailments as of_postgresql
 from mutirao.sql.dialects.sqlite import ailments as of_sqlite
 from mutirao.sql.findings import Finding, Level
 from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.schedules import plan, scheduled
 from tests.support.history import make_history, opened
 
 OK, WARNING, PROBLEM = Level.OK, Level.WARNING, Level.PROBLEM
@@ -259,3 +262,37 @@ async def test_slots_that_are_stuck(store: SqlStore, stuck: int, level: Level) -
     found = [finding for finding in await examine(store) if finding.about == "workers"]
     assert [finding.level for finding in found] == [level, OK]
     assert f"worker {id} (w) has lost {stuck} of 2 slots" in found[0].found
+
+
+async def test_schedules_that_are_well(store: SqlStore) -> None:
+    """Known tasks, ticks ahead; those that have finished do not count."""
+    await plan(store, scheduled("a", seconds=500, job=NewJob(task="send")), now=None)
+    await plan(store, scheduled("b", max_runs=1))
+    await store.amend_schedule("b", timetable.tick)
+    found = await find(store, "schedules")
+    assert (found.level, found.found) == (OK, "1 that tick, on time")
+
+
+async def test_schedules_that_do_not_tick(store: SqlStore) -> None:
+    """Nobody was there at their time; and nobody here knows their task."""
+    await plan(store, scheduled())
+    found = [each for each in await examine(store) if each.about == "schedules"]
+    assert [each.level for each in found] == [PROBLEM, WARNING]
+    assert "'s' should have ticked" in found[0].found
+    assert "'s' make jobs of tasks that this application does not have" in found[1].found
+
+
+async def test_a_schedule_that_left_the_code(store: SqlStore) -> None:
+    """Its last worker is gone for minutes; it ticks on, and that is said."""
+    schedule = scheduled(cron="0 0 1 1 *", job=NewJob(task="send"))
+    declare = partial(timetable.declare, schedule=schedule, worker="w")
+    await store.amend_schedule("s", declare)
+    assert (await find(store, "schedules")).level == OK
+    past = "0" if store.engines.in_thread else "'2001-01-01Z'"
+    await do(store, f"UPDATE mutirao_schedule SET declared_at = {past}")  # noqa: S608
+    found = await find(store, "schedules")
+    assert (found.level, found.found) == (
+        WARNING,
+        "'s' were declared in code and are in no live worker's",
+    )
+    assert "mutirao schedules remove" in str(found.advice)

@@ -1,0 +1,175 @@
+"""`schedules`: what makes jobs by the clock, looked at and ordered about."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import click
+
+from mutirao.app import Mutirao
+from mutirao.cli.options import as_json, ask, duration, json_object, moment, option, target
+from mutirao.cli.output import print_json, print_table
+from mutirao.cli.target import AppCommand, load_app
+from mutirao.schedule import CatchUp, Overlap, ScheduleRecord, ScheduleState, Terms
+
+T = TypeVar("T")
+
+name = click.argument("name")
+
+
+@click.group()
+def schedules() -> None:
+    """List, make, pause, resume, run and remove what makes jobs by the clock."""
+
+
+@schedules.command("list", cls=AppCommand)
+@target
+@as_json
+def list_(target: str, as_json: bool) -> None:
+    """List schedules by name, with their next ticks and how their last jobs went."""
+    app = load_app(target)
+    found = _ask(app, lambda: app.schedules.alist())
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("name", "task", "when", "status", "next", "last", "job", "state", "seconds", "origin"),
+        [
+            (s.name, s.task, _when(s), s.status, s.next_at, s.last_tick, s.last_job, s.last_state,
+             s.last_duration, _origin(s))
+            for s in found
+        ],
+        empty="no schedules",
+    )  # fmt: skip
+
+
+@schedules.command(cls=AppCommand)
+@target
+@name
+@click.argument("task")
+@click.argument("args", type=json_object, default="{}")
+@option("--cron", help="Minute, hour, day of month, month, day of week; or give --every.")
+@option("--every", type=duration, help="The time between two ticks (90, 15m, 2h, 7d).")
+@option("--timezone", default="UTC", help="Of the cron line, such as America/Sao_Paulo.")
+@option(
+    "--catch-up",
+    type=click.Choice([str(each) for each in CatchUp]),
+    default="last",
+    help="Which of the ticks that nobody was there for still make jobs.",
+)
+@option("--catch-up-limit", type=int, default=100, help="With `all`, the most of them.")
+@option(
+    "--overlap",
+    type=click.Choice([str(each) for each in Overlap]),
+    default="allow",
+    help="While the last job is live: make another, skip the tick, or count from its end.",
+)
+@option("--jitter", type=duration, default="0", help="Jobs are due up to so long after the tick.")
+@option("--until", type=moment, help="No tick after this moment.")
+@option("--max-runs", type=int, help="No tick after so many have made jobs.")
+@option("--queue", help="Of the jobs, instead of the task's.")
+@option("--priority", type=int, help="Of the jobs; smaller runs first.")
+@as_json
+def put(
+    target: str,
+    name: str,
+    task: str,
+    args: dict[str, Any],
+    cron: str | None,
+    queue: str | None,
+    priority: int | None,
+    as_json: bool,
+    **terms: Any,
+) -> None:
+    """Make schedule NAME of TASK with ARGS, a JSON object, or give it other terms.
+
+    \b
+    mutirao schedules put shop:app nightly report '{"days": 1}' --cron '30 3 * * *'
+    """
+    app = load_app(target)
+    job = app.task_named(task).using(queue=queue, priority=priority).job(**args)
+    given: Terms = terms  # type: ignore[assignment] # click has named and typed them
+    state = _ask(app, lambda: app.schedules.aput(name, job, cron, **given))
+    _tell(state, as_json)
+
+
+@schedules.command(cls=AppCommand)
+@target
+@name
+@as_json
+def pause(target: str, name: str, as_json: bool) -> None:
+    """Let schedule NAME make no more jobs until it is resumed. Deploys leave it paused."""
+    app = load_app(target)
+    _tell(_ask(app, lambda: app.schedules.apause(name)), as_json)
+
+
+@schedules.command(cls=AppCommand)
+@target
+@name
+@as_json
+def resume(target: str, name: str, as_json: bool) -> None:
+    """Let schedule NAME make jobs again; ticks that passed meanwhile are not made up for."""
+    app = load_app(target)
+    _tell(_ask(app, lambda: app.schedules.aresume(name)), as_json)
+
+
+@schedules.command(cls=AppCommand)
+@target
+@name
+@as_json
+def remove(target: str, name: str, as_json: bool) -> None:
+    """Remove schedule NAME; its jobs stay. One that is in the code comes back with a worker."""
+    app = load_app(target)
+    _ask(app, lambda: app.schedules.aremove(name))
+    if as_json:
+        print_json({"removed": name})
+    else:
+        click.echo(f"schedule {name} is removed")
+
+
+@schedules.command(cls=AppCommand)
+@target
+@name
+@as_json
+def run(target: str, name: str, as_json: bool) -> None:
+    """Make a job of schedule NAME now, beside its ticks, paused or not."""
+    app = load_app(target)
+    handle = _ask(app, lambda: app.schedules.arun_now(name))
+    if as_json:
+        print_json(handle)
+    else:
+        click.echo(f"enqueued job {handle.id} ({handle.task}) in queue {handle.queue}")
+
+
+def _ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:
+    return ask(app, lambda _: body())
+
+
+def _tell(state: ScheduleState, as_json: bool) -> None:
+    name, at = state.schedule.name, state.next_at
+    if as_json:
+        print_json({"name": name, "paused": state.paused, "next_at": at})
+    elif state.paused:
+        click.echo(f"schedule {name} is paused")
+    elif state.awaiting:
+        click.echo(f"schedule {name} ticks after the end of job {state.last_job}")
+    elif at is None:
+        click.echo(f"schedule {name} has finished")
+    else:
+        click.echo(f"schedule {name} ticks next at {at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}")
+
+
+def _when(schedule: ScheduleRecord) -> str:
+    if schedule.every is not None:
+        return f"every {timedelta(seconds=schedule.every)}"
+    return f"{schedule.cron} {schedule.timezone}"
+
+
+def _origin(schedule: ScheduleRecord) -> str:
+    if schedule.in_code is not False:
+        return str(schedule.origin)
+    return f"not in the code since {_short(schedule.declared_at)} ({schedule.declared_by})"
+
+
+def _short(moment: datetime | None) -> str:
+    return "?" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%MZ}"
