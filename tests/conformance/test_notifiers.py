@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import psycopg
@@ -47,6 +48,14 @@ class TestSqliteNotifier(NotifierContract):
     def unreachable(self, tmp_path: Path) -> Notifier:
         """A notifier of a file in a directory that is not there."""
         return SqliteNotifier(f"sqlite:///{tmp_path / 'nowhere' / 'mutirao.db'}")
+
+
+class TestSqliteNotifierThatLooksOften(TestSqliteNotifier):
+    """Files of a system that does not tell of writes, or has no watches left."""
+
+    @pytest.fixture(autouse=True)
+    def _unwatched(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("mutirao.notifiers.sqlite.watching", lambda _: nullcontext())
 
 
 class TestPostgresqlNotifier(NotifierContract):

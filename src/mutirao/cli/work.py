@@ -27,7 +27,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     default=30.0,
     help="Seconds that running jobs may take once a signal says to stop.",
 )
-@option("--poll", type=_POSITIVE, default=1.0, help="Longest sleep of an idle worker, in seconds.")
+@option("--poll", type=_POSITIVE, default=2.0, help="Longest sleep of an idle worker, in seconds.")
 @option("--heartbeat", type=_POSITIVE, default=5.0, help="Seconds between heartbeats.")
 @option(
     "--expiry",

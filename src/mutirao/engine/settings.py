@@ -38,7 +38,7 @@ class WorkerSettings:
     queues: tuple[str, ...] | None = None
     concurrency: int = 20
     grace: float = 30.0
-    poll: float = 1.0
+    poll: float = 2.0
     heartbeat: float = 5.0
     expiry: float = 15.0
     prefetch: float = 0.1

@@ -1,12 +1,17 @@
 """Wake-ups. Each may save latency, never a job: workers poll anyway."""
 
+from collections.abc import Callable
+
 from sqlalchemy import URL
 
 from mutirao.notifiers.postgresql import PostgresqlNotifier
 from mutirao.notifiers.sqlite import SqliteNotifier
 from mutirao.ports import Notifier
 
-_BY_DATABASE = {"postgresql": PostgresqlNotifier, "sqlite": SqliteNotifier}
+_BY_DATABASE: dict[str, Callable[[str | URL], Notifier]] = {
+    "postgresql": PostgresqlNotifier,
+    "sqlite": SqliteNotifier,
+}
 
 
 def notifier_for(database: str, url: str | URL) -> Notifier | None:

@@ -152,7 +152,11 @@ class SqlStore:
 
     async def rescue(self, *, now: datetime | None = None) -> list[tuple[int, int]]:
         """Give back the jobs of vanished workers."""
-        return await self._runner.run(_then_wake, self._dialect, self._dialect.rescue, now)
+        if self._dialect.one_statement:
+            return await self._runner.alone(self._dialect.rescue, now)
+        if await self._runner.alone(self._dialect.someone_is_gone, now):
+            return await self._runner.run(self._dialect.rescue, now)
+        return []
 
     async def prune(
         self, outcome: OutcomeKind, before: float, limit: int, *, now: datetime | None = None

@@ -70,7 +70,11 @@ class Dialect(ABC):
 
     @abstractmethod
     def rescue(self, conn: Connection, now: datetime | None) -> list[tuple[int, int]]:
-        """Give back the jobs of expired workers and remove those workers."""
+        """Give back the jobs of expired workers, remove those workers and wake idle ones."""
+
+    def someone_is_gone(self, conn: Connection, now: datetime | None) -> bool:
+        """Tell whether `rescue` has anything to do, where asking first is cheaper."""
+        return True
 
     @abstractmethod
     def wake(self, conn: Connection) -> None:
@@ -82,7 +86,7 @@ class Dialect(ABC):
 
 
 def in_lane_order(claims: list[Claim], lanes: Sequence[Lane]) -> list[Claim]:
-    """Sort claims, in place, by the order their lanes were given in, then by their place in the lane."""
+    """Sort claims, in place, by the order their lanes were given in, then by their place there."""
     claims.sort(key=attrgetter("run_at", "id"))
     if len(lanes) > 1:
         rank = {(lane.queue, lane.priority): n for n, lane in enumerate(lanes)}

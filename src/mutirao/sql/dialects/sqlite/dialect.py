@@ -80,6 +80,12 @@ FROM mutirao_live l INDEXED BY mutirao_live_running
 LEFT JOIN mutirao_worker w ON w.id = l.worker
 WHERE l.worker IS NOT NULL AND (w.id IS NULL OR w.expires_at < ?) ORDER BY l.id
 """
+_GONE = """
+SELECT EXISTS (SELECT 1 FROM mutirao_worker WHERE expires_at < ?) OR EXISTS (
+    SELECT 1 FROM mutirao_live l INDEXED BY mutirao_live_running
+    WHERE l.worker IS NOT NULL AND l.worker NOT IN (SELECT id FROM mutirao_worker)
+)
+"""
 
 
 class SQLite(Dialect):
@@ -168,6 +174,10 @@ class SQLite(Dialect):
         return {
             job[0] for job in sorted(jobs) if conn.exec_driver_sql(_GIVE_BACK, job).rowcount == 1
         }
+
+    def someone_is_gone(self, conn: Connection, now: datetime | None) -> bool:
+        """Tell whether `rescue` has anything to do; a reader keeps no writer waiting."""
+        return bool(conn.exec_driver_sql(_GONE, (_micros(now),)).scalar())
 
     def rescue(self, conn: Connection, now: datetime | None) -> list[tuple[int, int]]:
         """Give back the jobs of expired workers and remove those workers."""

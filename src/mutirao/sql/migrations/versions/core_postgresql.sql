@@ -338,6 +338,9 @@ BEGIN
         WHERE id = ANY(ARRAY(SELECT id FROM held)) RETURNING id, run
     )
     SELECT id, run FROM lost ORDER BY id;
+    IF FOUND THEN
+        PERFORM mutirao_wake();
+    END IF;
 END
 $$
 --;
