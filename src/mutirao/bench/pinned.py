@@ -101,9 +101,10 @@ async def _round(load: Load, crew: Crew, jobs: int) -> Round:
     await load.app.aenqueue_many(load.jobs(jobs))
     committed = perf_counter()
     await crew.until(done + jobs)
-    return Round(
-        enqueued=jobs / (committed - started), drained=jobs / (crew.board.last - committed)
-    )
+    last = crew.board.last
+    # A handful of jobs may all have run before we hear of our own commit.
+    since = committed if last > committed else started
+    return Round(enqueued=jobs / (committed - started), drained=jobs / (last - since))
 
 
 @asynccontextmanager

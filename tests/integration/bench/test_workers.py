@@ -34,7 +34,7 @@ def test_fanout(bench: Bench) -> None:
 def test_idle(bench: Bench) -> None:
     """By the minute, whatever the time that was watched; no job is made."""
     found = bench.one("idle", "--seconds", 1.5, "--settling", 0.1)
-    assert found["seconds"] == pytest.approx(1.5, abs=1)
+    assert found["seconds"] >= 1.5
     assert found["statements"] > 0
     assert found["client_cpu"] > 0
     assert (found["wal_bytes"] is None) == bench.url.startswith("sqlite")
@@ -74,5 +74,5 @@ def test_a_worker_process_that_dies(sqlite_bench: Bench, monkeypatch: pytest.Mon
         return share
 
     monkeypatch.setattr(Crew, "start", kill)
-    said = sqlite_bench.refused(1, "drain", "--jobs", 100_000)
+    said = sqlite_bench.refused(1, "drain", "--jobs", 20_000)
     assert "ended with status -9" in said
