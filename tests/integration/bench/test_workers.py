@@ -32,9 +32,9 @@ def test_fanout(bench: Bench) -> None:
 
 
 def test_idle(bench: Bench) -> None:
-    """By the minute, whatever the time that was watched; no job is made."""
-    found = bench.one("idle", "--seconds", 1.5, "--settling", 0.1)
-    assert found["seconds"] >= 1.5
+    """By the minute, whatever the time; long enough for a look for vanished workers."""
+    found = bench.one("idle", "--seconds", 3, "--settling", 0.1)
+    assert found["seconds"] >= 3
     assert found["statements"] > 0
     assert found["client_cpu"] > 0
     assert (found["wal_bytes"] is None) == bench.url.startswith("sqlite")
