@@ -16,7 +16,7 @@ def draw(results: Results, folder: Path) -> None:
     if names := results.names(series.PINNED):
         axes = _axes("round, while a snapshot and a transaction id are held")
         for name in names:
-            rounds = results.of(name, series.PINNED, "rounds")
+            rounds = results.of(name, series.PINNED, series.ROUNDS)
             _line(axes, name, [(record.run, record) for record in rounds])
         _save(axes, folder / "pinned.svg")
     if names := results.names(series.BACKLOG):

@@ -124,7 +124,7 @@ def _pinned(results: Results) -> str:
     rows = []
     for name in results.names(series.PINNED):
         ends = targets.ends(results, name)
-        rounds = results.of(name, series.PINNED, "rounds")
+        rounds = results.of(name, series.PINNED, series.ROUNDS)
         if ends is None:
             rows.append([name, str(len(rounds)), "", "", "", "too few rounds"])
             continue

@@ -22,7 +22,8 @@ from benchmarks.peers.records import Record, Results
 from tests.support.postgresql import PostgresServer
 
 RESULTS = Path(__file__).parents[1] / "results"
-WORKS = ("drain", "one", "latency", "pinned", "backlog", "sqlite")
+WORKS = ("drain", "one", "latency", "sqlite", "backlog", "pinned")
+QUICK = WORKS[:-1]  # thirty rounds are no quick look; fewer are made when they are asked for
 _NAMES = {"drain": works.DRAIN, "one": works.ONE, "latency": works.LATENCY}
 
 
@@ -33,7 +34,7 @@ def main() -> None:
     path = options.out / f"{datetime.now(UTC):%Y-%m-%d}.json"
     with PostgresServer() as server:
         bench = Bench(
-            server, 0.7 if options.quick else 2.0, 30_000 if options.quick else 100_000, _tell
+            server, 0.7 if options.quick else 1.5, 30_000 if options.quick else 100_000, _tell
         )
         results.machine.update(_machine(server))
         peers = _install(bench, options.only, results)
@@ -56,13 +57,12 @@ def _measure(bench: Bench, peers: Sequence[Peer], options: argparse.Namespace) -
             for peer in on_server:
                 yield from works.do(case, bench, peer, number)
     if "sqlite" in options.works:
-        yield from series.sqlite(bench, peers, options.runs)
+        yield from series.sqlite(peers, options.runs)
     if "backlog" in options.works:
-        for peer in on_server:
-            yield from series.backlog(bench, peer, options.quick)
+        most = series.SIZES[-2] if options.quick else series.SIZES[-1]
+        yield from series.backlog(bench, on_server, options.runs, most)
     if "pinned" in options.works:
-        for peer in on_server:
-            yield from series.pinned(bench, peer, 6 if options.quick else 30)
+        yield from series.pinned(bench, on_server, 6 if options.quick else 30)
 
 
 def _calibrated(bench: Bench, peers: Sequence[Peer]) -> Iterator[Record]:
@@ -91,12 +91,13 @@ def _install(bench: Bench, names: Sequence[str], results: Results) -> list[Peer]
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", type=_several(envs.EVERYBODY), default=envs.EVERYBODY)
-    parser.add_argument("--works", type=_several(WORKS), default=WORKS)
+    parser.add_argument("--works", type=_several(WORKS), help="all by default")
     parser.add_argument("--runs", type=int, help="3 by default, 1 when quick")
     parser.add_argument("--quick", action="store_true", help="a look, not a measurement")
     parser.add_argument("--out", type=Path, default=RESULTS, help="the folder for what is written")
     options = parser.parse_args()
     options.runs = options.runs or (1 if options.quick else 3)
+    options.works = options.works or (QUICK if options.quick else WORKS)
     return options
 
 

@@ -65,14 +65,16 @@ def latency(jobs: int) -> Case:
 
 
 def cases(quick: bool) -> list[Case]:
-    """Return all of them."""
+    """Return all of them, or fewer for a look."""
+    if quick:
+        return [drain("60 B"), drain("8 kB", 8_000), one(1), latency(50)]
     return [
         *(drain(variant, payload) for variant, payload in PAYLOADS.items()),
         drain(TWO, processes=2),
         drain(THREADS, sync=True),
         one(1),
         one(16),
-        latency(50 if quick else 300),
+        latency(200),
     ]
 
 
