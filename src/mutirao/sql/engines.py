@@ -17,7 +17,11 @@ from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.sql.dialects import all_connecting
 from mutirao.sql.dialects.connecting import Connecting
 
-MAX_OVERFLOW = 64  # connections beyond the pool's, closed after use
+# Connections that are kept once they were needed: as many as a worker has slots by default, each of
+# which may hold a transaction. 16 producers that shared 5 connected anew for two jobs of three, at
+# 0.4k jobs/s instead of 1.2k.
+KEPT = 20
+MAX_OVERFLOW = 64  # connections beyond those, closed after use
 
 
 def parse_url(url: str | URL) -> tuple[URL, Connecting]:
@@ -43,7 +47,7 @@ def parse_url(url: str | URL) -> tuple[URL, Connecting]:
 class Engines:
     """The engines of one URL. `pool_size` bounds the connections each of them keeps."""
 
-    def __init__(self, url: str | URL, pool_size: int = 5) -> None:
+    def __init__(self, url: str | URL, pool_size: int = KEPT) -> None:
         self.url, self._connecting = parse_url(url)
         self._drivers = self._connecting.schemes[self.url.drivername]
         self._pool_size = pool_size

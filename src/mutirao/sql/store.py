@@ -29,7 +29,7 @@ from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
 from mutirao.sql import commands, migrations, records, schedules, workers
 from mutirao.sql.dialects import dialect_named
-from mutirao.sql.engines import Engines
+from mutirao.sql.engines import KEPT, Engines
 from mutirao.sql.intake import SqlIntake
 from mutirao.sql.runner import Runner
 from mutirao.sql.transaction import CompletingTransaction
@@ -38,7 +38,7 @@ from mutirao.sql.transaction import CompletingTransaction
 class SqlStore:
     """Jobs in the SQL database at `url`. `pool_size`: connections kept open for each loop."""
 
-    def __init__(self, url: str | URL, *, pool_size: int = 5) -> None:
+    def __init__(self, url: str | URL, *, pool_size: int = KEPT) -> None:
         self.engines = Engines(url, pool_size)
         self._dialect = dialect_named(self.engines.database)
         self._intake = SqlIntake(self.engines.database)

@@ -23,7 +23,9 @@ CREATE INDEX mutirao_job_redrive_of ON mutirao_job (redrive_of) WHERE redrive_of
 --;
 CREATE INDEX mutirao_job_on_dead_of ON mutirao_job (on_dead_of) WHERE on_dead_of IS NOT NULL
 --;
--- What is pending. The only table that changes; a finished job leaves it.
+-- What is pending. The only table that changes; a finished job leaves it. Half of each page is left
+-- for the rows as they are when claimed: beside the old ones they make the server log less (757 B
+-- instead of 830 for each claimed and settled job).
 CREATE TABLE mutirao_live (
     id bigint PRIMARY KEY,
     queue text NOT NULL,
@@ -35,6 +37,7 @@ CREATE TABLE mutirao_live (
     claimed_at timestamptz,
     cancel boolean NOT NULL DEFAULT false
 ) WITH (
+    fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 2000,
     autovacuum_analyze_scale_factor = 0.1
