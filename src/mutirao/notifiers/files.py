@@ -24,11 +24,18 @@ class Watch:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.written = asyncio.Event()
-        asyncio.get_running_loop().add_reader(descriptor, self.written.set)
+        asyncio.get_running_loop().add_reader(descriptor, self._heed)
 
     def forget(self) -> None:
         """Take note of all that was written so far."""
         self.written.clear()
+        self._read()
+
+    def _heed(self) -> None:
+        self._read()  # unread, it would have the event loop turn without rest
+        self.written.set()
+
+    def _read(self) -> None:
         try:
             while os.read(self._descriptor, MANY):
                 pass
