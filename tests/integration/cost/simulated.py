@@ -26,6 +26,7 @@ from mutirao.ports import Notifier, Store
 
 Events = list[tuple[selectors.SelectorKey, int]]
 GLANCE = 0.001  # real seconds between looks whether the others wait as well
+MOST_TURNS = 10_000  # of a loop, for the same events and at one moment; beyond that it spins
 
 
 class Clock:
@@ -100,13 +101,23 @@ class _Selector(selectors.DefaultSelector):
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
+        self._last: tuple[float, Events] = (0.0, [])
+        self._turns = 0
 
     def select(self, timeout: float | None = None) -> Events:
         events = super().select(0)
-        if events or (timeout is not None and timeout <= 0):
-            return events
-        seconds = inf if timeout is None else timeout
-        return self._clock.wait(self, seconds, super().select)
+        if not events and (timeout is None or timeout > 0):
+            seconds = inf if timeout is None else timeout
+            events = self._clock.wait(self, seconds, super().select)
+        self._notice(events)
+        return events
+
+    def _notice(self, events: Events) -> None:
+        """Fail where a loop would turn for ever: time does not pass while it has a reason to."""
+        before, self._last = self._last, (self._clock.monotonic(), events)
+        self._turns = self._turns + 1 if events and before == self._last else 0
+        if self._turns > MOST_TURNS:
+            raise RuntimeError(f"the event loop spins: nobody heeds {events}")
 
 
 class _Loop(asyncio.SelectorEventLoop):

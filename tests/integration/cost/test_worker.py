@@ -65,13 +65,14 @@ def test_draining(metered_database: Metered, clock: Clock) -> None:
     """A worker that does a few jobs; and how much more it costs to do many."""
     few, more = recorded.DRAINING[metered_database.kind]
 
-    async def both() -> None:
+    async def three() -> None:
+        await drain(metered_database, clock, 1)  # does the housekeeping, for the next minutes
         first = await drain(metered_database, clock, 1_000)
         second = await drain(metered_database, clock, 10_000)
         assert not first.exceeds(few), first
         assert not second.minus(first).exceeds(more), second.minus(first)
 
-    live(clock, both())
+    live(clock, three())
 
 
 def test_idling(metered_database: Metered, clock: Clock) -> None:
