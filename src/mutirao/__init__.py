@@ -1,15 +1,18 @@
 """Mutirão: background jobs that live in the SQL database an application already has."""
 
 from mutirao.app import Mutirao
+from mutirao.errors import DuplicateJob
 from mutirao.job import DeadJob, Job, JobState, NewJob, Outcome, OutcomeKind
 from mutirao.records import JobFilter, JobRecord
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 from mutirao.task import Handle, Task
+from mutirao.unique import OnConflict
 
 __all__ = [
     "Cancel",
     "Dead",
     "DeadJob",
+    "DuplicateJob",
     "Handle",
     "Job",
     "JobFilter",
@@ -17,6 +20,7 @@ __all__ = [
     "JobState",
     "Mutirao",
     "NewJob",
+    "OnConflict",
     "Outcome",
     "OutcomeKind",
     "Retry",

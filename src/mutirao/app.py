@@ -13,22 +13,31 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from sqlalchemy import URL
 
-from mutirao.checks import check_job
+from mutirao.checks import check_job, check_unique
 from mutirao.engine.logs import log_attempts
 from mutirao.engine.portal import Portal
 from mutirao.engine.service import EmbeddedWorker, serve
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker import Worker
-from mutirao.errors import ConfigurationError, InvalidFilter, InvalidTask, UnknownTask
-from mutirao.job import DEFAULT_QUEUE, FINAL_OUTCOMES, MAX_PAYLOAD, Job, NewJob, OutcomeKind
+from mutirao.errors import ConfigurationError, InvalidTask, UnknownTask
+from mutirao.job import DEFAULT_QUEUE, MAX_PAYLOAD, Job, NewJob
 from mutirao.middleware import AttemptMiddleware, Enqueueing, EnqueueMiddleware
 from mutirao.notifiers import notifier_for
+from mutirao.orders import Orders
 from mutirao.ports import Notifier, Store
-from mutirao.records import JobFilter, JobRecord, QueueCount
 from mutirao.retry import Retry, RetryPolicy
 from mutirao.schedules import Schedules
 from mutirao.sql.store import SqlStore
-from mutirao.task import Handle, Task, TaskOptions, length_of_time, several_tags
+from mutirao.task import (
+    Conflict,
+    Handle,
+    Task,
+    TaskOptions,
+    length_of_time,
+    several_tags,
+    uniqueness,
+)
+from mutirao.unique import Placed, Unique
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,7 +65,7 @@ class _Decorator:
         return task
 
 
-class Mutirao:
+class Mutirao(Orders):
     """An application's background jobs.
 
     `schedules` are those of the database; `@app.schedule(…)` declares one in the code.
@@ -109,6 +118,11 @@ class Mutirao:
         timeout: float | timedelta | None = None,
         process: bool = False,
         tags: Iterable[str] = (),
+        on_conflict: Conflict = "keep",
+        unique_for: float | timedelta | None = None,
+        scope: str | None = None,
+        debounce_limit: float | timedelta | None = None,
+        findable: bool = False,
     ) -> _Decorator: ...
     def task(
         self,
@@ -123,6 +137,11 @@ class Mutirao:
         timeout: float | timedelta | None = None,
         process: bool = False,
         tags: Iterable[str] = (),
+        on_conflict: Conflict = "keep",
+        unique_for: float | timedelta | None = None,
+        scope: str | None = None,
+        debounce_limit: float | timedelta | None = None,
+        findable: bool = False,
     ) -> Task[..., Any] | _Decorator:
         """Register a function as a task: `@app.task` or `@app.task(queue="mail", ...)`.
 
@@ -138,6 +157,12 @@ class Mutirao:
             timeout: seconds (or a `timedelta`) an attempt may take; None for no limit.
             process: run in a child process, which a timeout can kill. Plain functions only.
             tags: given to every job of this task.
+            on_conflict: what happens to a job whose key another one has; as the next three, see
+                `Task.using`.
+            unique_for: seconds (or a `timedelta`) that a job holds its key after it has finished.
+            scope: who shares keys; the jobs of the task in the queue unless given.
+            debounce_limit: the longest that replacing may put off what was asked first.
+            findable: keep a fingerprint of the arguments, for `find`.
 
         Raises:
             InvalidTask: the name is taken, or the function cannot be a task.
@@ -153,6 +178,8 @@ class Mutirao:
             timeout=length_of_time("timeout", timeout),
             process=process,
             tags=several_tags(tags),
+            unique=uniqueness(Unique(), on_conflict, unique_for, scope, debounce_limit),
+            findable=findable,
         )
         decorator = _Decorator(self, name, options)
         return decorator if function is None else decorator(function)
@@ -177,6 +204,7 @@ class Mutirao:
                 " give one of them a name: @app.task(name=…)"
             )
         check_job(task.using().template, self._max_payload)
+        check_unique(task.options.unique)
         self._tasks[task.name] = task
 
     def around_enqueue(self, middleware: AroundEnqueue) -> AroundEnqueue:
@@ -192,7 +220,11 @@ class Mutirao:
     # Enqueueing.
 
     def submit(self, job: NewJob, conn: object | None = None) -> Handle:
-        """Check a job and write it, through `conn` or in a short transaction of its own."""
+        """Check a job and write it, through `conn` or in a short transaction of its own.
+
+        Raises:
+            DuplicateJob: another one has its key, and it was to be the only one.
+        """
         opened = self._open(job)
         try:
             (id,) = self.store.enqueue([opened.job], conn)
@@ -213,6 +245,8 @@ class Mutirao:
 
     def enqueue_many(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Enqueue many jobs at once, all or none, and return their ids in order.
+
+        Of one whose key another job has, the id of the job that stands.
 
         `jobs` may be a generator: it is consumed once, as it is written. With `conn`, in that
         transaction; otherwise in one of its own.
@@ -254,69 +288,11 @@ class Mutirao:
         chosen = _settings(settings)
         return asyncio.run(serve(lambda: self._make_worker(chosen)))
 
-    # Looking and repairing: each has an asynchronous face and a synchronous one.
-
-    async def ajob(self, id: int) -> JobRecord:
-        """Return a job with all its attempts. Raises UnknownJob."""
-        return await self.store.job(id)
-
-    async def ajobs(self, **which: Any) -> list[JobRecord]:
-        """List jobs, newest first; `which` are the fields of `JobFilter`."""
-        return await self.store.jobs(JobFilter(**which))
-
-    async def acounts(self) -> list[QueueCount]:
-        """Count jobs by queue and state."""
-        return await self.store.counts()
-
-    async def acancel(self, *ids: int, **which: Any) -> list[int]:
-        """Cancel live jobs, running ones too; return the ids of those that were live."""
-        return await self.store.cancel(_which(ids, which))
-
-    async def aretry(self, *ids: int, **which: Any) -> list[int]:
-        """Make waiting jobs due now; return their ids."""
-        return await self.store.hurry(_which(ids, which))
-
-    async def aredrive(self, *ids: int, **which: Any) -> list[int]:
-        """Enqueue dead jobs again, linked to the old ones; return the new ids."""
-        return await self.store.redrive(_which(ids, which))
-
-    async def aprune(self, outcome: OutcomeKind, older_than: timedelta, limit: int = 1_000) -> int:
-        """Delete up to `limit` jobs that ended so, longer ago than that; return how many."""
-        if not isinstance(older_than, timedelta):
-            raise InvalidFilter(f"older_than is {older_than!r}; give a timedelta(days=…)")
-        return await self.store.prune(_ended_as(outcome), older_than.total_seconds(), limit)
+    # Ending.
 
     async def aclose(self) -> None:
         """Close this loop's connections."""
         await self.store.close()
-
-    def job(self, id: int) -> JobRecord:
-        """As `ajob`."""
-        return self._portal.call(self.ajob, id)
-
-    def jobs(self, **which: Any) -> list[JobRecord]:
-        """As `ajobs`."""
-        return self._portal.call(self.ajobs, **which)
-
-    def counts(self) -> list[QueueCount]:
-        """As `acounts`."""
-        return self._portal.call(self.acounts)
-
-    def cancel(self, *ids: int, **which: Any) -> list[int]:
-        """As `acancel`."""
-        return self._portal.call(self.acancel, *ids, **which)
-
-    def retry(self, *ids: int, **which: Any) -> list[int]:
-        """As `aretry`."""
-        return self._portal.call(self.aretry, *ids, **which)
-
-    def redrive(self, *ids: int, **which: Any) -> list[int]:
-        """As `aredrive`."""
-        return self._portal.call(self.aredrive, *ids, **which)
-
-    def prune(self, outcome: OutcomeKind, older_than: timedelta, limit: int = 1_000) -> int:
-        """As `aprune`."""
-        return self._portal.call(self.aprune, outcome, older_than, limit)
 
     def close(self) -> None:
         """Close the connections that synchronous calls opened."""
@@ -363,25 +339,9 @@ def _settings(given: dict[str, Any]) -> WorkerSettings:
     return WorkerSettings(**given | {"queues": None if queues is None else tuple(queues)})
 
 
-def _which(ids: tuple[int, ...], which: dict[str, Any]) -> JobFilter:
-    chosen = JobFilter(**{"limit": None, **which, **({"ids": ids} if ids else {})})
-    if not chosen.narrows:
-        raise InvalidFilter(
-            "neither ids nor a filter is given, which would mean every job; name ids, or a state,"
-            " queue, task, tag, error_type, before or after"
-        )
-    return chosen
-
-
-def _ended_as(outcome: str) -> OutcomeKind:
-    if outcome not in FINAL_OUTCOMES:
-        known = ", ".join(sorted(FINAL_OUTCOMES))
-        raise InvalidFilter(f"no job ends as {outcome!r}; the outcomes to prune are {known}")
-    return OutcomeKind(outcome)
-
-
 def _handed_in(opened: Enqueueing, id: int) -> Handle:
-    handle = Handle(id, opened.job.task, opened.job.queue)
+    how = id.how if isinstance(id, Placed) else "inserted"
+    handle = Handle(int(id), opened.job.task, opened.job.queue, how)
     opened.done(handle)
     return handle
 

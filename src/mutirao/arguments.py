@@ -8,6 +8,7 @@ Structs); pydantic models convert themselves. A parameter without annotation get
 import inspect
 from collections.abc import Callable
 from functools import cached_property
+from hashlib import blake2b
 from inspect import Parameter
 from typing import Any, get_type_hints
 
@@ -98,6 +99,14 @@ class Signature:
             ) from None
         return self._spread(values) if self._needs_spreading else ((), values)
 
+    def fingerprint(self, payload: str) -> str:
+        """Return 32 characters that encoded calls with equal arguments share.
+
+        Defaults are filled in, and neither the order of names nor spelling counts.
+        """
+        plain = _SORTED.encode(self._decoder.decode(payload))
+        return blake2b(plain, digest_size=16).hexdigest()
+
     @cached_property
     def _all(self) -> dict[str, Parameter]:
         return dict(inspect.signature(self._function).parameters)
@@ -181,3 +190,4 @@ def _from_json(kind: type, value: Any) -> Any:
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_into_json)
+_SORTED = msgspec.json.Encoder(enc_hook=_into_json, order="sorted")

@@ -22,6 +22,7 @@ from mutirao.job import (
     NewJob,
 )
 from mutirao.retry import FIRST_YEAR, LAST_YEAR, LONGEST_WAIT
+from mutirao.unique import LONGEST_WINDOW, OnConflict, Unique
 
 # An escaped NUL: \u0000 after an even number of backslashes.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -50,12 +51,38 @@ def _check_options(job: NewJob, max_payload: int) -> None:
     _check_limits(job.max_attempts, job.timeout)
     if job.key is not None:
         check_text("key", job.key, MAX_KEY)
+    if job.unique is not None:
+        check_unique(job.unique)
     _check_labels(job.tags, job.metadata, max_payload)
     if job.traceparent is not None and not _TRACEPARENT.match(str(job.traceparent)):
         raise InvalidJob(
             f"traceparent is {job.traceparent!r}; give the W3C header's value, as in"
             " 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
         )
+
+
+def check_unique(unique: Unique) -> None:
+    """Raise InvalidJob if what is asked of a key contradicts itself or lasts too long."""
+    window, limit = unique.unique_for, unique.debounce_limit
+    if unique.scope is not None:
+        check_text("scope", unique.scope, MAX_KEY)
+    if window is not None and not 0 < window <= LONGEST_WINDOW:
+        raise InvalidJob(
+            f"unique_for is {window:g} seconds; give more than 0 and at most {LONGEST_WINDOW} (7"
+            " days), after which finished jobs may be pruned and their keys with them"
+        )
+    if window is not None and not unique.on_conflict.steady:
+        raise InvalidJob(
+            f"unique_for goes with keep or error; with {unique.on_conflict} the newest job has to"
+            " run, so leave it out"
+        )
+    if limit is not None and unique.on_conflict is not OnConflict.REPLACE:
+        raise InvalidJob(
+            f"debounce_limit goes with replace, but on_conflict is {unique.on_conflict}, which"
+            " puts nothing off; leave it out"
+        )
+    if limit is not None and not 0 < limit <= LONGEST_WAIT:
+        raise InvalidJob(f"debounce_limit is {limit:g}; give more than 0 seconds")
 
 
 def check_text(what: str, value: object, longest: int) -> None:

@@ -26,6 +26,14 @@ class InvalidArguments(InvalidJob, TypeError):
     """Arguments that do not fit the handler's signature or its annotated types."""
 
 
+class DuplicateJob(MutiraoError):
+    """A job with this key stands already, and `on_conflict="error"` was asked. `id` is its id."""
+
+    def __init__(self, message: str, id: int) -> None:
+        super().__init__(message)
+        self.id = id
+
+
 class InvalidTask(MutiraoError, TypeError):
     """A function that cannot be registered as a task, or a task registered twice."""
 

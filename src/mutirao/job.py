@@ -13,6 +13,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar, overload
 
+from mutirao.unique import Unique
+
 if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
@@ -78,7 +80,8 @@ class NewJob:
 
     `args` is the JSON object of the arguments by name, as text. At most one of `run_at` (aware)
     and `delay` (seconds, counted on the database's clock) is given; neither means now.
-    `max_attempts` and `timeout` (seconds) are None where the task's own settings apply.
+    `max_attempts` and `timeout` (seconds) are None where the task's own settings apply. A `key`
+    without `unique` is a label. Jobs of a task with equal arguments have the same `fingerprint`.
     """
 
     task: str
@@ -95,6 +98,8 @@ class NewJob:
     traceparent: str | None = None
     redrive_of: int | None = None
     on_dead_of: int | None = None
+    fingerprint: str | None = None
+    unique: Unique | None = None
     checked: Checked = field(default_factory=Checked, init=False, repr=False, compare=False)
 
     def with_args(self, args: str) -> Self:
@@ -298,7 +303,8 @@ class Settlement(NamedTuple):
 
     `started_ago` and `finished_ago` are seconds before the write, so that history is told in the
     database's time whatever the worker's clock shows. `follow_up` is enqueued in the same
-    transaction, only if the settlement was not stale.
+    transaction, only if the settlement was not stale. `keyed` says that the job has a key, for
+    whose next job it may have to make way.
     """
 
     id: int
@@ -307,6 +313,7 @@ class Settlement(NamedTuple):
     started_ago: float = 0.0
     finished_ago: float = 0.0
     follow_up: NewJob | None = None
+    keyed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

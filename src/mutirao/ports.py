@@ -38,7 +38,14 @@ class Intake(Protocol):
         Idle workers that listen are woken at commit, with one notification at most a call.
         Streams: memory does not grow with the number of jobs, but for the ids.
 
+        A job with `unique` is held against the one that has its key, by `mutirao.unique.judge`; its
+        id is a `Placed`: that of the job that stands. Of two transactions with one key the second
+        waits for the end of the first. What is replaced is cancelled when the transaction
+        commits, and what runs by then is waited for: the new job is due once that one has left
+        the live table. Until then no job of others is held, so nobody waits to settle one.
+
         Raises:
+            DuplicateJob: another job has the key, and this one was to be the only one.
             UnsupportedConnection: `conn` is not one of the accepted kinds, or is asynchronous.
         """
         ...
@@ -132,7 +139,8 @@ class Store(Intake, Protocol):
         Final outcomes remove the job from the live table; `retried`, `snoozed` and `released`
         make it wait again until `outcome.at`, or `after` seconds from now; the last two give the
         attempt back. One that somebody asked to cancel meanwhile is due at once instead, and its
-        next claim says so (`Claim.cancel`). All in one transaction.
+        next claim says so (`Claim.cancel`). Where a job that is `keyed` ends, the one that waits
+        for it gets its own time. All in one transaction.
         """
         ...
 

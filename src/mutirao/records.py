@@ -65,6 +65,7 @@ class JobFilter:
     task: str | None = None
     tag: str | None = None
     error_type: str | None = None
+    fingerprint: str | None = None  # of the arguments, where the task is findable
     before: datetime | None = None  # enqueued before
     after: datetime | None = None  # enqueued at or after
     limit: int | None = 100

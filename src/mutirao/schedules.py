@@ -248,6 +248,11 @@ class Schedules:
     def _check_job(self, job: NewJob) -> None:
         self._app.task_named(job.task)
         check_job(job, self._max_payload)
+        if job.unique is not None:
+            raise InvalidSchedule(
+                f"the job has the key {job.key!r}, but each tick makes a job of its own; leave the"
+                ' key out, and say with overlap="skip" or "after" if runs must not overlap'
+            )
 
 
 class _Declaring:

@@ -10,13 +10,15 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from mutirao.arguments import Signature
 from mutirao.errors import InvalidArguments, InvalidJob, InvalidTask
 from mutirao.job import DEFAULT_QUEUE, DeadJob, NewJob
 from mutirao.retry import Retry, RetryPolicy, seconds
+from mutirao.unique import How, OnConflict, Unique
 
+Conflict = OnConflict | Literal["keep", "replace", "rerun", "error"]
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 DeadHandler = TypeVar("DeadHandler", bound=Callable[..., Any])
@@ -24,11 +26,21 @@ DeadHandler = TypeVar("DeadHandler", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A job that was enqueued."""
+    """A job that was enqueued, or the one that stands for it.
+
+    `how` says how that came to: "inserted"; with a unique key also "replaced" (one that waited),
+    "rerun" (it waits for one that runs) or "found" (nothing was written).
+    """
 
     id: int
     task: str
     queue: str
+    how: How = "inserted"
+
+    @property
+    def created(self) -> bool:
+        """Whether a job was written."""
+        return self.how != "found"
 
 
 class Desk(Protocol):
@@ -57,6 +69,8 @@ class TaskOptions:
     timeout: float | None = None
     process: bool = False
     tags: tuple[str, ...] = ()
+    unique: Unique = field(default_factory=Unique)
+    findable: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.retry, RetryPolicy):
@@ -121,7 +135,7 @@ class Task(Generic[P, R]):
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Return the call as a value, for `app.enqueue_many`."""
-        return self._plain.template.with_args(self.signature.encode(args, kwargs))
+        return self._plain.job(*args, **kwargs)
 
     @cached_property
     def _plain(self) -> "Call[P]":
@@ -138,6 +152,10 @@ class Task(Generic[P, R]):
         max_attempts: int | None = None,
         timeout: float | timedelta | None = None,
         key: str | None = None,
+        on_conflict: Conflict | None = None,
+        unique_for: float | timedelta | None = None,
+        scope: str | None = None,
+        debounce_limit: float | timedelta | None = None,
         tags: tuple[str, ...] | list[str] = (),
         metadata: Mapping[str, Any] | None = None,
         traceparent: str | None = None,
@@ -152,7 +170,12 @@ class Task(Generic[P, R]):
             delay: not before so many seconds (or a `timedelta`) from now; instead of `run_at`.
             max_attempts: executions in all, instead of the retry policy's.
             timeout: seconds (or a `timedelta`) an attempt may take.
-            key: reserved for uniqueness; stored, up to 200 characters.
+            key: at most one job has it until it has finished; 1 to 200 characters.
+            on_conflict: if another one has the key, "keep" that (as unless given), "replace" it if
+                it waits, "rerun" after it if it runs, or raise an "error".
+            unique_for: seconds (or a `timedelta`) that it holds the key after it has finished.
+            scope: a name whose users share keys, instead of the task's jobs in the queue.
+            debounce_limit: seconds (or a `timedelta`) that replacing may put off the first.
             tags: added to the task's.
             metadata: any JSON object; the handler finds it in `job.metadata`.
             traceparent: the W3C trace context of the caller.
@@ -170,8 +193,19 @@ class Task(Generic[P, R]):
             tags=(*options.tags, *several_tags(tags)),
             metadata={} if metadata is None else copy(metadata),
             traceparent=traceparent,
+            unique=self._unique(key, (on_conflict, unique_for, scope, debounce_limit)),
         )
-        return Call(self._desk, self.signature, template, conn)
+        return Call(self._desk, self.signature, template, conn, options.findable)
+
+    def _unique(self, key: str | None, given: tuple[Any, Any, Any, Any]) -> Unique | None:
+        if key is not None:
+            return uniqueness(self.options.unique, *given)
+        if any(each is not None for each in given):
+            raise InvalidJob(
+                "on_conflict, unique_for, scope and debounce_limit say what a key means, and no"
+                " key is given; give one: key=…"
+            )
+        return None
 
     def on_dead(self, handler: DeadHandler) -> DeadHandler:
         """Register a function that runs, as a job of its own, when a job of this task dies.
@@ -184,7 +218,9 @@ class Task(Generic[P, R]):
         """
         if self.dead_handler is not None:
             raise InvalidTask(f"task {self.name!r} has an on_dead handler already; give it one")
-        options = replace(self.options, process=False, retry=Retry.exponential())
+        options = replace(
+            self.options, process=False, retry=Retry.exponential(), unique=Unique(), findable=False
+        )
         name = f"{self.name}.on_dead"
         task: Task[..., Any] = Task(self._desk, handler, name, options, unannotated=DeadJob)
         self._desk.register(task)
@@ -223,6 +259,26 @@ def length_of_time(what: str, value: float | timedelta | None) -> float | None:
     return seconds(value)
 
 
+def uniqueness(
+    usual: Unique,
+    on_conflict: Conflict | None,
+    unique_for: float | timedelta | None,
+    scope: str | None,
+    debounce_limit: float | timedelta | None,
+) -> Unique:
+    """Return what a key means: as usual, but for what is given. Raises InvalidJob."""
+    known = list(OnConflict)
+    if on_conflict is not None and on_conflict not in known:
+        raise InvalidJob(f"on_conflict is {on_conflict!r}; give one of {', '.join(known)}")
+    given: dict[str, Any] = {
+        "on_conflict": on_conflict and OnConflict(on_conflict),
+        "unique_for": length_of_time("unique_for", unique_for),
+        "scope": scope,
+        "debounce_limit": length_of_time("debounce_limit", debounce_limit),
+    }
+    return replace(usual, **{name: value for name, value in given.items() if value is not None})
+
+
 def several_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Return tags as a tuple. Raises InvalidJob for a single text, whose letters are no tags."""
     if isinstance(tags, str) or not isinstance(tags, Iterable):
@@ -252,12 +308,14 @@ class Call(Generic[P]):
     signature: Signature
     template: NewJob
     conn: object | None
+    findable: bool = False
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
         """Enqueue the call, in `conn`'s transaction or a short one of its own.
 
         Raises:
             InvalidJob: an argument or option does not fit; nothing was written.
+            DuplicateJob: another job has the key, and `on_conflict` is "error"; likewise.
             UnsupportedConnection: `conn` is not one of the accepted kinds.
         """
         return self.desk.submit(self.job(*args, **kwargs), self.conn)
@@ -268,4 +326,8 @@ class Call(Generic[P]):
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Return the call as a value, for `app.enqueue_many`."""
-        return self.template.with_args(self.signature.encode(args, kwargs))
+        payload = self.signature.encode(args, kwargs)
+        if self.findable:
+            fingerprint = self.signature.fingerprint(payload)
+            return replace(self.template, args=payload, fingerprint=fingerprint)
+        return self.template.with_args(payload)

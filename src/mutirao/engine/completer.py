@@ -127,6 +127,7 @@ class Completer:
                     now - f.started,
                     now - f.finished,
                     f.follow_up,
+                    f.claim.key is not None,
                 )
                 for f in batch
             ],

@@ -29,8 +29,9 @@ from sqlalchemy import (
 
 from mutirao.job import JobState, NewJob, OutcomeKind
 from mutirao.records import JobFilter
-from mutirao.sql import tables, views
+from mutirao.sql import keys, tables, views
 from mutirao.sql.dialects.admin import admin_of
+from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.records import matching
 from mutirao.sql.tables import attempt, live
 
@@ -45,15 +46,16 @@ _ASKED = [
 ]
 
 
-def cancel(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
+def cancel(conn: Connection, dialect: Dialect, which: JobFilter, now: datetime | None) -> list[int]:
     """Finish waiting jobs as cancelled, and flag running ones; return the ids of both."""
     held = _locked(conn, which)
     among = admin_of(conn.dialect).among
     waiting = [row.id for row in held if row.worker is None]
     running = [row.id for row in held if row.worker is not None]
     if waiting:
-        conn.execute(_tell_cancelled(among(live.c.id, waiting), now))
+        conn.execute(_tell_cancelled(among(live.c.id, waiting), dialect.moment(now)))
         conn.execute(delete(live).where(among(live.c.id, waiting)))
+        keys.let_go(conn, dialect, waiting)
     if running:
         conn.execute(update(live).where(among(live.c.id, running)).values(cancel=true()))
     return [row.id for row in held]
@@ -102,6 +104,7 @@ def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) ->
     if oldest:
         conn.execute(delete(attempt).where(among(attempt.c.job, oldest)))
         conn.execute(delete(tables.job).where(among(tables.job.c.id, oldest)))
+        keys.forget(conn, oldest)
     return len(oldest)
 
 

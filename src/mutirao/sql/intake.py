@@ -16,7 +16,7 @@ from mutirao.sql.callers.steps import Caller, Row, Steps, Work
 # What a job's row holds of what was asked, but for its times; in the order of `facts`.
 FACTS = (
     "task", "args", "queue", "priority", "max_attempts", "timeout", "key", "tags", "metadata",
-    "traceparent", "redrive_of", "on_dead_of",
+    "traceparent", "redrive_of", "on_dead_of", "fingerprint",
 )  # fmt: skip
 
 
@@ -26,7 +26,7 @@ def facts(job: NewJob) -> Row:
         job.task, job.args, job.queue, job.priority, job.max_attempts, job.timeout, job.key,
         as_json(job.tags) if job.tags else None,
         as_json(dict(job.metadata)) if job.metadata else None,
-        job.traceparent, job.redrive_of, job.on_dead_of,
+        job.traceparent, job.redrive_of, job.on_dead_of, job.fingerprint,
     )  # fmt: skip
 
 

@@ -112,6 +112,10 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
         conditions.append(admin.among(view.id, which.ids))
     if which.tag is not None:
         conditions.append(admin.has_tag(view.tags, which.tag))
+    if which.fingerprint is not None:
+        asked = tables.job.c
+        equal = select(asked.id).where(asked.fingerprint == which.fingerprint)
+        conditions.append(view.id.in_(equal))
     if which.before is not None:
         conditions.append(view.enqueued_at < which.before)
     if which.after is not None:

@@ -27,7 +27,7 @@ from mutirao.job import (
 from mutirao.ports import Attempt
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
-from mutirao.sql import commands, migrations, records, schedules, workers
+from mutirao.sql import commands, keys, migrations, records, schedules, workers
 from mutirao.sql.dialects import dialect_named
 from mutirao.sql.engines import KEPT, Engines
 from mutirao.sql.intake import SqlIntake
@@ -125,7 +125,8 @@ class SqlStore:
             return set()
         done = [s for s in settlements if s.outcome.kind.final]
         waiting = [s for s in settlements if not s.outcome.kind.final]
-        alone = self._dialect.one_statement and not (done and waiting)
+        keyed = any(s.keyed for s in done)
+        alone = self._dialect.one_statement and not (done and waiting) and not keyed
         if alone and not any(s.follow_up for s in settlements):
             if done:
                 return await self._runner.alone(self._dialect.finish, done, now)
@@ -217,7 +218,7 @@ class SqlStore:
 
     async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Cancel live jobs."""
-        return await self._runner.run(commands.cancel, which, self._dialect.moment(now))
+        return await self._runner.run(commands.cancel, self._dialect, which, now)
 
     async def hurry(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now."""
@@ -242,7 +243,7 @@ class SqlStore:
         waiting: Sequence[Settlement],
         now: datetime | None,
     ) -> set[int]:
-        settled = self._dialect.finish(conn, done, now) if done else set[int]()
+        settled = self._finish(conn, done, now) if done else set[int]()
         if waiting:
             settled |= self._dialect.resume(conn, worker, waiting, now)
         # Of two runs of one job in a batch the later one is current, the earlier one stale.
@@ -252,8 +253,16 @@ class SqlStore:
             self._intake.enqueue(follow_ups, conn)
         return settled
 
+    def _finish(
+        self, conn: Connection, done: Sequence[Settlement], now: datetime | None
+    ) -> set[int]:
+        settled = self._dialect.finish(conn, done, now)
+        if keyed := [s.id for s in done if s.keyed and s.id in settled]:
+            keys.let_go(conn, self._dialect, keyed)
+        return settled
+
     def _finish_one(self, conn: Connection, settlement: Settlement) -> bool:
-        return bool(self._dialect.finish(conn, [settlement], None))
+        return bool(self._finish(conn, [settlement], None))
 
 
 def _is_one(jobs: Iterable[NewJob]) -> bool:

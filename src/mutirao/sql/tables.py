@@ -40,6 +40,7 @@ job = Table(
     Column("traceparent", Text),
     Column("redrive_of", BigInteger),
     Column("on_dead_of", BigInteger),
+    Column("fingerprint", Text),
 )
 
 live = Table(
@@ -68,6 +69,19 @@ attempt = Table(
     Column("finished_at", Instant, nullable=False),
     Column("error_type", Text),
     Column("error", Text),
+)
+
+key = Table(
+    "mutirao_key",
+    metadata,
+    Column("scope", Text, primary_key=True),
+    Column("task", Text, primary_key=True),
+    Column("queue", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("job", BigInteger, nullable=False),
+    Column("after", BigInteger),
+    Column("since", Instant, nullable=False),
+    Column("unique_for", Double),
 )
 
 worker = Table(

@@ -105,7 +105,8 @@ class CompletingTransaction:
 
     def _settle(self, connection: Connection) -> None:
         job = self._job
-        settlement = Settlement(job.id, job.run, SUCCEEDED, self._attempt.started_ago())
+        started_ago, keyed = self._attempt.started_ago(), job.key is not None
+        settlement = Settlement(job.id, job.run, SUCCEEDED, started_ago, keyed=keyed)
         if not self._finish(connection, settlement):
             raise StaleRun(
                 f"job {job.id} ({job.task}) was taken from this attempt (run {job.run}) before"

@@ -16,8 +16,10 @@ from mutirao.middleware import AttemptMiddleware, around_attempt
 from mutirao.task import Task
 from mutirao.testing.memory import MemoryStore
 from mutirao.testing.memory.claiming import settle, take
+from mutirao.testing.memory.keys import followers
 from mutirao.testing.memory.store import Born
 from mutirao.testing.memory.transaction import SessionFactory
+from mutirao.unique import PARKED
 
 CALLER = 0  # in the place of a worker's id
 Call = Callable[[Callable[[], object]], Awaitable[object]]
@@ -85,6 +87,8 @@ class InlineStore(MemoryStore):
             live = self._tables.live.get(id)
             if live is None or live.worker is not None or live.task not in self._known:
                 return None
+            if live.run_at == PARKED:
+                return None  # it waits for another one with its key
             return take(self._tables, live, CALLER, self._clock())
 
     async def _attempt(self, claim: Claim, call: Call) -> None:
@@ -118,7 +122,9 @@ class InlineStore(MemoryStore):
             claim = running.claim
             done = Settlement(claim.id, claim.run, outcome, running.started_ago())
             with self._lock:
+                after = followers(self._tables, claim.id)
                 settle(self._tables, [done], self._clock())
+                self._let_in += after if outcome is SUCCEEDED else []
 
     def _suspends(self, claim: Claim) -> bool:
         asynchronous = map(inspect.isasyncgenfunction, self._middleware)

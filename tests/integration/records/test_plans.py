@@ -14,6 +14,8 @@ from sqlalchemy import Connection, event, literal, text
 from mutirao.job import JobState, OutcomeKind
 from mutirao.records import JobFilter
 from mutirao.sql import commands, records
+from mutirao.sql.dialects import dialect_named
+from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.engines import Engines
 from mutirao.sql.instant import Instant
 from tests.conftest import DATABASES
@@ -68,6 +70,11 @@ def engines(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[E
             yield from _filled(postgres.url(name), request.param)
 
 
+def dialect(conn: Connection) -> Dialect:
+    """Return the one of a connection."""
+    return dialect_named(conn.dialect.name)
+
+
 ASKED: dict[str, Callable[[Connection], object]] = {
     "a job": lambda conn: records.job(conn, 7),
     "jobs by id": lambda conn: records.jobs(conn, HUNDRED),
@@ -75,11 +82,12 @@ ASKED: dict[str, Callable[[Connection], object]] = {
     "the newest of a task": lambda conn: records.jobs(conn, JobFilter(task="t")),
     "dead jobs": lambda conn: records.jobs(conn, DEAD),
     "workers": records.workers,
-    "cancel by id": lambda conn: commands.cancel(conn, HUNDRED, NOW),
+    "cancel by id": lambda conn: commands.cancel(conn, dialect(conn), HUNDRED, None),
     "hurry by id": lambda conn: commands.hurry(conn, HUNDRED, NOW),
     "cancel some": lambda conn: commands.cancel(
-        conn, JobFilter(ids=(FINISHED + 1, FINISHED + 2)), NOW
+        conn, dialect(conn), JobFilter(ids=(FINISHED + 1, FINISHED + 2)), None
     ),
+    "equal jobs": lambda conn: records.jobs(conn, JobFilter(task="t", fingerprint="f")),
     "redrive": lambda conn: commands.redrive(conn, HUNDRED, lambda jobs, conn: []),
     "redrive the dead": lambda conn: commands.redrive(conn, DEAD, lambda jobs, conn: []),
     "prune": lambda conn: commands.prune(conn, OutcomeKind.SUCCEEDED, NOW, 500),

@@ -166,3 +166,19 @@ def take(jobs: Iterator[NewJob], count: int, characters: int) -> list[NewJob]:
         if characters <= 0:
             break
     return taken
+
+
+def placed(
+    jobs: Iterable[NewJob],
+    plain: Iterator[int],
+    place: Callable[[NewJob], Generator[Request, Rows, int]],
+) -> Steps:
+    """Return the ids of `jobs`, in order: `plain` has those of jobs without a unique key.
+
+    The others are placed one by one, each after what those before it have done.
+    """
+    ids: list[int] = []
+    for job in jobs:
+        id = next(plain) if job.unique is None else (yield from place(job))
+        ids.append(id)
+    return ids

@@ -14,7 +14,7 @@ import pytest
 
 for _suite in ("claiming", "commands", "concurrency", "enqueueing", "housekeeping", "kit", "lanes",
                "liveness", "notifier", "pruning", "records", "redriving", "schedules", "settling",
-               "staleness", "transactions"):  # fmt: skip
+               "staleness", "transactions", "uniqueness"):  # fmt: skip
     pytest.register_assert_rewrite(f"{__name__}.{_suite}")
 
 from mutirao.testing.conformance.notifier import NotifierContract  # noqa: E402

@@ -104,7 +104,8 @@ def ended(
     **rest: Any,
 ) -> Settlement:
     """Return the settlement of a claim, with an outcome of this kind."""
-    return Settlement(claim.id, claim.run, Outcome(kind, after, at, error_type, error), **rest)
+    outcome = Outcome(kind, after, at, error_type, error)
+    return Settlement(claim.id, claim.run, outcome, **{"keyed": claim.key is not None, **rest})
 
 
 async def finish(

@@ -20,6 +20,7 @@ from mutirao.testing.conformance.schedules import SchedulesContract
 from mutirao.testing.conformance.settling import SettlingContract
 from mutirao.testing.conformance.staleness import ReleaseContract, StalenessContract
 from mutirao.testing.conformance.transactions import TransactionContract
+from mutirao.testing.conformance.uniqueness import UniquenessContract
 
 
 @pytest.mark.asyncio
@@ -42,6 +43,7 @@ class StoreContract(
     RedriveContract,
     TransactionContract,
     SchedulesContract,
+    UniquenessContract,
     UpkeepContract,
 ):
     """Every sentence of `mutirao.ports.Store`, as tests.

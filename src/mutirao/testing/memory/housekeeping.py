@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from mutirao.job import Beat, NewWorker, OutcomeKind
+from mutirao.testing.memory.keys import forget
 from mutirao.testing.memory.tables import Duty, Tables, Worker, attempt_of
 
 
@@ -78,4 +79,5 @@ def prune(tables: Tables, outcome: OutcomeKind, before: float, limit: int, now: 
     )
     for _, id in old[:limit]:
         del tables.asked[id], tables.attempts[id]
+    forget(tables, [id for _, id in old[:limit]])
     return len(old[:limit])

@@ -122,7 +122,7 @@ def unserved(tables: Tables, known: Collection[str]) -> dict[str, int]:
 def _matching(tables: Tables, which: JobFilter, now: datetime) -> Iterator[JobRecord]:
     for asked in reversed(tables.asked.values()):
         record = _record(tables, asked, now)
-        if _means(which, record):
+        if _means(which, record) and which.fingerprint in (None, asked.new.fingerprint):
             yield record
 
 

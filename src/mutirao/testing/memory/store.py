@@ -23,7 +23,7 @@ from mutirao.job import (
 from mutirao.ports import Attempt
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
-from mutirao.testing.memory import claiming, housekeeping, people, schedules
+from mutirao.testing.memory import claiming, housekeeping, keys, people, schedules
 from mutirao.testing.memory.tables import Tables, arguments_of
 from mutirao.testing.memory.transaction import MemoryTransaction, SessionFactory
 
@@ -77,11 +77,12 @@ class MemoryStore:
                 raise _unknown(conn)
             now = self._clock()
             born = [(next(self._tables.job_ids), new) for new in news]
-            if kept_back is not None:
-                kept_back += born
-            else:
-                self._write(born, now)
-            return [job for job, _ in born]
+            keys.refuse(self._tables, born, now)
+            if kept_back is None:
+                return self._write(born, now)
+            ids = [keys.foretell(self._tables, new, now, id) for id, new in born]
+            kept_back += [each for each, id in zip(born, ids, strict=True) if each[0] == id]
+            return ids
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """As `enqueue`."""
@@ -267,9 +268,8 @@ class MemoryStore:
         with self._lock:
             return people.unserved(self._tables, known)
 
-    def _write(self, born: Born, now: datetime) -> None:
-        for job, new in born:
-            self._tables.write(new, now, job)
+    def _write(self, born: Born, now: datetime) -> list[int]:
+        return [keys.place(self._tables, new, now, id) for id, new in born]
 
     def _let_children_in(self, born: Born, now: datetime) -> None:
         self._write(born, now)

@@ -19,6 +19,7 @@ from mutirao.job import (
 )
 from mutirao.records import AttemptRecord
 from mutirao.schedule import ScheduleState
+from mutirao.unique import PARKED, KeyName
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,16 @@ class Duty:
     expires_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The job that holds a key, or held it last, and the running one that it waits for."""
+
+    job: int
+    after: int | None
+    since: datetime
+    unique_for: float | None
+
+
 @dataclass(slots=True)
 class Tables:
     """All of it. Ids only grow, so that nothing old can be taken for something new."""
@@ -99,6 +110,7 @@ class Tables:
     attempts: dict[int, list[AttemptRecord]] = field(default_factory=dict)
     workers: dict[int, Worker] = field(default_factory=dict)
     duties: dict[str, Duty] = field(default_factory=dict)
+    keys: dict[KeyName, Key] = field(default_factory=dict)
     schedules: dict[str, ScheduleState] = field(default_factory=dict)
     ticks: set[tuple[str, datetime]] = field(default_factory=set)
     job_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -115,9 +127,13 @@ class Tables:
         return id
 
     def finish(self, job: Live, attempt: AttemptRecord) -> None:
-        """Take a job out of the live ones, with its last attempt."""
+        """Take a job out of the live ones, with its last attempt; let go what waited for it."""
         self.attempts[job.id].append(attempt)
         del self.live[job.id]
+        for key in self.keys.values():
+            follower = self.live.get(key.job)
+            if key.after == job.id and follower is not None and follower.run_at == PARKED:
+                follower.run_at = self.asked[key.job].run_at
 
     def ending(self, id: int) -> AttemptRecord | None:
         """Return the attempt a job ended with; None while it is live."""

@@ -6,7 +6,7 @@ job (0.26 ms; the statement for several takes 0.5 ms where it is not prepared), 
 to about 200 jobs (3.3 ms, as COPY, which needs more round trips), COPY above.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 
@@ -17,12 +17,16 @@ from mutirao.sql.callers.steps import (
     Bracket,
     Execute,
     Load,
+    Request,
     Row,
+    Rows,
     Steps,
+    placed,
     take,
 )
 from mutirao.sql.instant import from_micros
 from mutirao.sql.intake import FACTS, DialectIntake, as_json, facts
+from mutirao.unique import Placed, Unique, duplicate
 
 AT_ONCE = 200  # jobs that one statement still writes as fast as COPY
 CHUNK = 5_000  # jobs held in memory at a time
@@ -32,8 +36,18 @@ _ONE = """SELECT mutirao_enqueue(
     task => %s::text, args => %s::text::json, queue => %s::text, priority => %s::integer,
     max_attempts => %s::integer, timeout => %s::double precision, key => %s::text,
     tags => %s::text::json, metadata => %s::text::json, traceparent => %s::text,
-    redrive_of => %s::bigint, on_dead_of => %s::bigint,
+    redrive_of => %s::bigint, on_dead_of => %s::bigint, fingerprint => %s::text,
     run_at => %s::text::timestamptz, delay => %s::double precision
+)"""
+
+_PLACE = """SELECT id, how FROM mutirao_place(
+    _task => %s::text, _args => %s::text::json, _queue => %s::text, _priority => %s::integer,
+    _max_attempts => %s::integer, _timeout => %s::double precision, _key => %s::text,
+    _tags => %s::text::json, _metadata => %s::text::json, _traceparent => %s::text,
+    _redrive_of => %s::bigint, _on_dead_of => %s::bigint, _fingerprint => %s::text,
+    _run_at => %s::text::timestamptz, _delay => %s::double precision, _on_conflict => %s::text,
+    _scope => %s::text, _unique_for => %s::double precision,
+    _debounce_limit => %s::double precision
 )"""
 
 # JSON inside the list is text, so that nothing in it can pass for a field of the job. Ids are
@@ -42,19 +56,20 @@ _SEVERAL = """WITH asked AS (
     SELECT * FROM ROWS FROM (json_to_recordset(%s::text::json) AS (
         task text, args text, queue text, priority integer, max_attempts integer,
         timeout double precision, key text, tags text, metadata text, traceparent text,
-        redrive_of bigint, on_dead_of bigint, run_at timestamptz, delay double precision
+        redrive_of bigint, on_dead_of bigint, fingerprint text, run_at timestamptz,
+        delay double precision
     )) WITH ORDINALITY AS asked (
         task, args, queue, priority, max_attempts, timeout, key, tags, metadata, traceparent,
-        redrive_of, on_dead_of, run_at, delay, place
+        redrive_of, on_dead_of, fingerprint, run_at, delay, place
     )
 ), job AS (
     INSERT INTO mutirao_job (
         task, args, queue, priority, max_attempts, timeout, key, tags, metadata, traceparent,
-        redrive_of, on_dead_of, run_at
+        redrive_of, on_dead_of, fingerprint, run_at
     )
     SELECT
         task, args::json, queue, priority, max_attempts, timeout, key, tags::json,
-        metadata::json, traceparent, redrive_of, on_dead_of,
+        metadata::json, traceparent, redrive_of, on_dead_of, fingerprint,
         coalesce(run_at, statement_timestamp() + coalesce(delay, 0) * interval '1 second')
     FROM asked ORDER BY place
     RETURNING id, queue, priority, run_at
@@ -95,6 +110,10 @@ def enqueue(jobs: Iterable[NewJob]) -> Steps:
         return (yield from _stream(chain(first, (following,), rest)))
     if not first:
         return []
+    if any(job.unique is not None for job in first):
+        if len(first) == 1:
+            return [(yield from _place(first[0]))]
+        return (yield from _stream(iter(first)))
     rows = yield _one(first[0]) if len(first) == 1 else _several(first)
     return [int(row[0]) for row in rows]
 
@@ -111,6 +130,16 @@ INTAKE = DialectIntake("PostgreSQL", enqueue, lacks_tables)
 
 def _one(job: NewJob) -> Execute:
     return Execute(_ONE, _asked(job))
+
+
+def _place(job: NewJob) -> Generator[Request, Rows, int]:
+    """Write a job with a unique key, or find the one that has it."""
+    unique = job.unique or Unique()
+    asked = (str(unique.on_conflict), unique.scope, unique.unique_for, unique.debounce_limit)
+    ((id, how),) = yield Execute(_PLACE, (*_asked(job), *asked))
+    if how == "refused":
+        raise duplicate(job.task, job.key, int(id))
+    return Placed(id, how)
 
 
 def _several(jobs: list[NewJob]) -> Execute:
@@ -134,15 +163,20 @@ def _copy(jobs: Iterator[NewJob], now: datetime) -> Steps:
     lanes: set[tuple[str, int]] = set()
     earliest = datetime.max.replace(tzinfo=UTC)
     while chunk := take(jobs, CHUNK, CHARACTERS):
-        ((reserved,),) = yield Execute(_RESERVE, (len(chunk),))
-        new = reserved.split(",")
-        alike = {id(job.checked): job for job in chunk}
-        yield _load_jobs(new, chunk, alike, now)
-        yield _load_live(new, chunk, alike, now)
-        lanes.update((job.queue, job.priority) for job in alike.values())
-        earliest = min(earliest, *(_due(job, now) for job in alike.values()))
-        ids += map(int, new)
-    yield _wake(lanes, earliest)
+        if plain := [job for job in chunk if job.unique is None]:
+            ((reserved,),) = yield Execute(_RESERVE, (len(plain),))
+            new = reserved.split(",")
+            alike = {id(job.checked): job for job in plain}
+            yield _load_jobs(new, plain, alike, now)
+            yield _load_live(new, plain, alike, now)
+            lanes.update((job.queue, job.priority) for job in alike.values())
+            earliest = min(earliest, *(_due(job, now) for job in alike.values()))
+        if len(plain) == len(chunk):
+            ids += map(int, new)
+        else:
+            ids += yield from placed(chunk, map(int, new if plain else ()), _place)
+    if lanes:
+        yield _wake(lanes, earliest)
     return ids
 
 

@@ -5,6 +5,7 @@ Times come from this process's clock, which is that of every worker on the same 
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 
 from mutirao.job import NewJob
@@ -17,9 +18,11 @@ from mutirao.sql.callers.steps import (
     Row,
     Steps,
     command,
+    placed,
     take,
 )
-from mutirao.sql.instant import to_micros
+from mutirao.sql.dialects.sqlite.keys import place
+from mutirao.sql.instant import from_micros, to_micros
 from mutirao.sql.intake import FACTS, DialectIntake, facts
 
 CHUNK = 5_000  # jobs held in memory at a time
@@ -45,10 +48,10 @@ def enqueue(jobs: Iterable[NewJob]) -> Steps:
     first, second = next(rest, None), next(rest, None)
     if first is None:
         return []
-    if second is None:
-        ((id,),) = yield Execute(_ONE, _row(first, _now()))
+    if second is None and first.unique is None:
+        ((id,),) = yield _write(first, _now())
         return [int(id)]
-    return (yield from _stream(chain((first, second), rest)))
+    return (yield from _stream(chain((first,), () if second is None else (second,), rest)))
 
 
 def lacks_tables(error: Exception) -> bool:
@@ -76,12 +79,29 @@ def _insert(jobs: Iterator[NewJob]) -> Steps:
     ids: list[int] = []
     yield command(_ENSURE_SEQUENCE)
     while chunk := take(jobs, CHUNK, CHARACTERS):
-        ((last,),) = yield Execute(_RESERVE, (len(chunk),))
-        new = range(last - len(chunk) + 1, last + 1)
-        rows = [(id, *_row(job, now)) for id, job in zip(new, chunk, strict=True)]
-        yield Load("mutirao_job", ("id", *_COLUMNS), rows)
-        ids += new
+        plain = [job for job in chunk if job.unique is None]
+        new = (yield from _load(plain, now)) if plain else []
+        if len(plain) == len(chunk):
+            ids += new
+        else:
+            ids += yield from placed(
+                chunk,
+                iter(new),
+                partial(place, now=from_micros(now), write=partial(_write, now=now)),
+            )
     return ids
+
+
+def _load(jobs: list[NewJob], now: int) -> Steps:
+    ((last,),) = yield Execute(_RESERVE, (len(jobs),))
+    new = range(last - len(jobs) + 1, last + 1)
+    rows = [(id, *_row(job, now)) for id, job in zip(new, jobs, strict=True)]
+    yield Load("mutirao_job", ("id", *_COLUMNS), rows)
+    return list(new)
+
+
+def _write(job: NewJob, now: int) -> Execute:
+    return Execute(_ONE, _row(job, now))
 
 
 def _row(job: NewJob, now: int) -> Row:

@@ -1,0 +1,231 @@
+-- A column that is NULL takes no room: the rows of most jobs have others that are.
+ALTER TABLE mutirao_job ADD COLUMN fingerprint text
+--;
+CREATE INDEX mutirao_job_fingerprint ON mutirao_job (fingerprint, id) WHERE fingerprint IS NOT NULL
+--;
+-- The job that holds a key, or held it last. A key is the task's and the queue's, or the scope's:
+-- then they are empty. Nothing is released when a job ends: whoever wants the key looks whether its
+-- job is live. So a job without a key pays nothing, and one with a key next to nothing.
+CREATE TABLE mutirao_key (
+    scope text NOT NULL CHECK (char_length(scope) <= 200),
+    task text NOT NULL,
+    queue text NOT NULL,
+    key text NOT NULL CHECK (char_length(key) BETWEEN 1 AND 200),
+    job bigint NOT NULL,
+    -- The running job that it waits for.
+    after bigint,
+    -- When the first of those was enqueued that it replaced, one after the other.
+    since timestamptz NOT NULL,
+    -- Seconds that it holds the key once it has finished.
+    unique_for double precision CHECK (unique_for > 0),
+    PRIMARY KEY (scope, task, queue, key)
+) WITH (fillfactor = 70)
+--;
+CREATE INDEX mutirao_key_job ON mutirao_key (job)
+--;
+CREATE INDEX mutirao_key_after ON mutirao_key (after) WHERE after IS NOT NULL
+--;
+-- Whether a job holds its key: it is live, or ended, not by cancelling, less than that long ago.
+CREATE FUNCTION mutirao_holds(_job bigint, _unique_for double precision)
+RETURNS boolean LANGUAGE sql VOLATILE AS $$
+    SELECT EXISTS (SELECT FROM mutirao_live WHERE id = $1) OR ($2 IS NOT NULL AND EXISTS (
+        SELECT FROM mutirao_attempt
+        WHERE job = $1 AND outcome IN ('succeeded', 'dead')
+          AND finished_at + $2 * interval '1 second' > statement_timestamp()
+    ))
+$$
+--;
+-- Enqueues a job with a unique key, and tells which job stands and how it came to: 'inserted',
+-- 'replaced', 'rerun', 'found' or 'refused'. The key's row is the lock: two transactions with one key
+-- come one after the other. No row of another job is locked before the commit, because this
+-- transaction is the caller's, may last, and must keep no worker from settling.
+CREATE FUNCTION mutirao_place(
+    _task text, _args json, _queue text, _priority integer, _run_at timestamptz,
+    _delay double precision, _max_attempts integer, _timeout double precision, _key text,
+    _tags json, _metadata json, _traceparent text, _redrive_of bigint, _on_dead_of bigint,
+    _fingerprint text, _on_conflict text, _scope text, _unique_for double precision,
+    _debounce_limit double precision
+) RETURNS TABLE (id bigint, how text) LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    parked CONSTANT timestamptz := '9999-05-31 00:00Z';
+    moment timestamptz := statement_timestamp();
+    due timestamptz := coalesce(_run_at, moment + coalesce(_delay, 0) * interval '1 second');
+    longest interval := _debounce_limit * interval '1 second';
+    steady boolean := _on_conflict IN ('keep', 'error');
+    of_task text := CASE WHEN _scope IS NULL THEN _task ELSE '' END;
+    of_queue text := CASE WHEN _scope IS NULL THEN _queue ELSE '' END;
+    held mutirao_key;
+    began timestamptz := moment;
+    waits_for bigint;
+    runs boolean;
+    planned timestamptz;
+    new_id bigint;
+    verdict text := 'inserted';
+BEGIN
+    LOOP
+        -- Without the lock first: who only finds keeps nobody waiting, and waits for nobody.
+        SELECT * INTO held FROM mutirao_key k
+        WHERE k.scope = coalesce(_scope, '') AND k.task = of_task AND k.queue = of_queue
+          AND k.key = _key;
+        IF FOUND AND steady AND mutirao_holds(held.job, held.unique_for) THEN
+            RETURN QUERY
+                SELECT held.job, CASE _on_conflict WHEN 'keep' THEN 'found' ELSE 'refused' END;
+            RETURN;
+        END IF;
+        new_id := coalesce(new_id, nextval(pg_get_serial_sequence('mutirao_job', 'id')::regclass));
+        INSERT INTO mutirao_key (scope, task, queue, key, job, since, unique_for)
+        VALUES (coalesce(_scope, ''), of_task, of_queue, _key, new_id, moment, _unique_for)
+        ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            held := NULL;
+            EXIT;
+        END IF;
+        SELECT * INTO held FROM mutirao_key k
+        WHERE k.scope = coalesce(_scope, '') AND k.task = of_task AND k.queue = of_queue
+          AND k.key = _key
+        FOR UPDATE;
+        EXIT WHEN FOUND; -- otherwise it was pruned at this moment
+    END LOOP;
+    IF held.job IS NOT NULL THEN
+        IF steady AND mutirao_holds(held.job, held.unique_for) THEN
+            RETURN QUERY
+                SELECT held.job, CASE _on_conflict WHEN 'keep' THEN 'found' ELSE 'refused' END;
+            RETURN;
+        END IF;
+        SELECT l.worker IS NOT NULL, CASE WHEN l.run_at < parked THEN l.run_at ELSE j.run_at END
+        INTO runs, planned
+        FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id WHERE l.id = held.job;
+        IF FOUND AND NOT steady THEN
+            waits_for := coalesce(
+                (SELECT l.id FROM mutirao_live l WHERE l.id = held.after), held.job
+            );
+            verdict := CASE
+                WHEN EXISTS (
+                    SELECT FROM mutirao_live l WHERE l.id = waits_for AND l.worker IS NOT NULL
+                ) THEN 'rerun' ELSE 'replaced'
+            END;
+            IF NOT runs THEN
+                began := held.since;
+                due := CASE _on_conflict WHEN 'rerun' THEN least(due, planned) ELSE due END;
+            END IF;
+        END IF;
+        UPDATE mutirao_key k
+        SET job = new_id, after = waits_for, since = began, unique_for = _unique_for
+        WHERE k.scope = coalesce(_scope, '') AND k.task = of_task AND k.queue = of_queue
+          AND k.key = _key;
+    END IF;
+    due := least(due, began + longest);
+    INSERT INTO mutirao_job (
+        id, task, args, queue, priority, run_at, max_attempts, timeout, key, tags, metadata,
+        traceparent, redrive_of, on_dead_of, fingerprint
+    ) VALUES (
+        new_id, _task, _args, _queue, _priority, due, _max_attempts, _timeout, _key, _tags,
+        _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint
+    );
+    INSERT INTO mutirao_live (id, queue, priority, run_at)
+    VALUES (new_id, _queue, _priority, CASE WHEN waits_for IS NULL THEN due ELSE parked END);
+    IF waits_for IS NULL THEN
+        PERFORM mutirao_wake(_queue, _priority, due);
+    END IF;
+    RETURN QUERY SELECT new_id, verdict;
+END
+$$
+--;
+-- At the commit of a transaction in which a key went from one live job to the next: what waits is
+-- cancelled, what runs is waited for. Rows of live jobs are locked in the order of their ids.
+CREATE FUNCTION mutirao_take_turn() RETURNS trigger LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    ahead bigint;
+    found_live mutirao_live;
+    running bigint;
+BEGIN
+    FOREACH ahead IN ARRAY ARRAY[least(NEW.after, OLD.job), greatest(NEW.after, OLD.job)] LOOP
+        SELECT * INTO found_live FROM mutirao_live WHERE id = ahead FOR UPDATE;
+        IF found_live.worker IS NOT NULL THEN
+            running := ahead;
+        ELSIF found_live.id IS NOT NULL THEN
+            INSERT INTO mutirao_attempt
+                (job, run, attempt, outcome, started_at, finished_at, error_type, error)
+            VALUES (
+                ahead, found_live.run + 1, found_live.attempt, 'cancelled', statement_timestamp(),
+                statement_timestamp(), 'Replaced', 'replaced by job ' || NEW.job
+            );
+            DELETE FROM mutirao_live WHERE id = ahead;
+        END IF;
+    END LOOP;
+    UPDATE mutirao_key SET after = running WHERE job = NEW.job;
+    IF running IS NULL THEN
+        UPDATE mutirao_live l SET run_at = j.run_at
+        FROM mutirao_job j WHERE l.id = NEW.job AND j.id = l.id;
+        PERFORM mutirao_wake(queue, priority, run_at) FROM mutirao_live WHERE id = NEW.job;
+    END IF;
+    RETURN NULL;
+END
+$$
+--;
+CREATE CONSTRAINT TRIGGER mutirao_key_moved AFTER UPDATE ON mutirao_key
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+WHEN (OLD.job <> NEW.job AND NEW.after IS NOT NULL)
+EXECUTE FUNCTION mutirao_take_turn()
+--;
+DROP FUNCTION mutirao_enqueue(
+    text, json, text, integer, timestamptz, double precision, integer, double precision, text,
+    json, json, text, bigint, bigint
+)
+--;
+-- The documented way to enqueue from any language, in that program's own transaction.
+CREATE FUNCTION mutirao_enqueue(
+    task text,
+    args json DEFAULT '{}',
+    queue text DEFAULT 'default',
+    priority integer DEFAULT 0,
+    run_at timestamptz DEFAULT NULL,
+    delay double precision DEFAULT NULL,
+    max_attempts integer DEFAULT NULL,
+    timeout double precision DEFAULT NULL,
+    key text DEFAULT NULL,
+    tags json DEFAULT NULL,
+    metadata json DEFAULT NULL,
+    traceparent text DEFAULT NULL,
+    redrive_of bigint DEFAULT NULL,
+    on_dead_of bigint DEFAULT NULL,
+    fingerprint text DEFAULT NULL,
+    on_conflict text DEFAULT NULL,
+    scope text DEFAULT NULL,
+    unique_for double precision DEFAULT NULL,
+    debounce_limit double precision DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    due timestamptz := coalesce(
+        $5, statement_timestamp() + coalesce($6, 0) * interval '1 second'
+    );
+    new_id bigint;
+    verdict text;
+BEGIN
+    IF $16 IS NOT NULL THEN
+        IF $16 NOT IN ('keep', 'replace', 'rerun', 'error') OR $9 IS NULL THEN
+            RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+                MESSAGE = 'on_conflict is ' || $16 || ', and key is ' || coalesce($9, 'not given'),
+                HINT = 'Give a key, and on_conflict as keep, replace, rerun or error.';
+        END IF;
+        SELECT p.id, p.how INTO new_id, verdict FROM mutirao_place(
+            $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19
+        ) p;
+        IF verdict = 'refused' THEN
+            RAISE EXCEPTION USING ERRCODE = 'unique_violation',
+                MESSAGE = 'job ' || new_id || ' has the key ' || $9 || ' already',
+                HINT = 'Leave this job out, or choose keep, replace or rerun.';
+        END IF;
+        RETURN new_id;
+    END IF;
+    INSERT INTO mutirao_job AS j (
+        task, args, queue, priority, run_at, max_attempts, timeout, key, tags, metadata,
+        traceparent, redrive_of, on_dead_of, fingerprint
+    ) VALUES ($1, $2, $3, $4, due, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+    RETURNING j.id INTO new_id;
+    INSERT INTO mutirao_live (id, queue, priority, run_at) VALUES (new_id, $3, $4, due);
+    PERFORM mutirao_wake($3, $4, due);
+    RETURN new_id;
+END
+$$
