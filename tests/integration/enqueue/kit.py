@@ -62,7 +62,9 @@ class Observer:
     def clear(self) -> None:
         """Forget everything that an earlier test has written on PostgreSQL."""
         with self._engine.connect() as conn:
-            conn.execute(text("TRUNCATE mutirao_job, mutirao_live, mutirao_worker, shop_order"))
+            conn.execute(
+                text("TRUNCATE mutirao_job, mutirao_live, mutirao_key, mutirao_worker, shop_order")
+            )
 
     def kill(self, pid: int) -> None:
         """End a session of PostgreSQL, and wait until it has ended."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import psycopg
+import pytest
+
 from tests.integration.enqueue.holders import (
     Aiosqlite,
     AlchemyAsyncpg,
@@ -95,3 +98,37 @@ async def test_beside_others(holder: Holder, observer: Observer) -> None:
     everyone = observer.ids()
     assert (everyone[:SEVERAL], everyone[-SEVERAL:]) == (ids, later)
     assert len(everyone) == 2 * SEVERAL + 1
+
+
+KEYED = """
+SELECT mutirao_enqueue(
+    'shop.send', args => '{{"n": {n}}}', key => 'k', on_conflict => '{mode}', scope => 'shop'
+)"""
+
+
+@kinds(Psycopg)
+async def test_unique_keys(holder: Holder, observer: Observer) -> None:
+    """The function follows the same rules, and returns the id of the job that stands."""
+    for n, mode in enumerate(("keep", "keep", "replace", "rerun")):
+        await holder.execute(KEYED.format(n=n, mode=mode))
+    await holder.commit()
+    assert [row.args for row in observer.jobs() if row.live] == [{"n": 3}]
+
+
+@kinds(Psycopg)
+async def test_a_key_that_must_be_free(holder: Holder, observer: Observer) -> None:
+    """A violation of uniqueness, as of any index."""
+    await holder.execute(KEYED.format(n=0, mode="error"))
+    await holder.commit()
+    with pytest.raises(psycopg.errors.UniqueViolation, match="has the key k already"):
+        await holder.execute(KEYED.format(n=1, mode="error"))
+    await holder.rollback()
+    assert len(observer.ids()) == 1
+
+
+@pytest.mark.parametrize("wrong", ["on_conflict => 'drop', key => 'k'", "on_conflict => 'keep'"])
+@kinds(Psycopg)
+async def test_a_wrong_conflict(holder: Holder, wrong: str) -> None:
+    """An unknown word, or no key, is told with what to give."""
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="on_conflict is"):
+        await holder.execute(f"SELECT mutirao_enqueue('shop.send', {wrong})")
