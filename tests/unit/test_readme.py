@@ -22,6 +22,7 @@ FOLLOWED = [
     "docs/guarantees.md",
     "docs/schedules.md",
     "docs/tasks.md",
+    "docs/uniqueness.md",
     "docs/worker.md",
 ]
 SELF = {"self", "function"}

@@ -8,6 +8,14 @@ import click
 from mutirao.cli.options import as_json, ask, duration, json_object, moment, option, target
 from mutirao.cli.output import print_json
 from mutirao.cli.target import AppCommand, load_app
+from mutirao.unique import How, OnConflict
+
+_SAID: dict[How, str] = {
+    "inserted": "enqueued {}",
+    "replaced": "enqueued {} in place of the one that waited,",
+    "rerun": "enqueued {} to run after the one that runs now,",
+    "found": "nothing to do: {} has the key,",
+}
 
 
 @click.command(cls=AppCommand)
@@ -20,7 +28,13 @@ from mutirao.cli.target import AppCommand, load_app
 @option("--delay", type=duration, help="Not before so long from now (90, 15m, 2h).")
 @option("--max-attempts", type=int, help="Instead of the task's.")
 @option("--timeout", type=duration, help="Instead of the task's.")
-@option("--key", help="Kept with the job.")
+@option("--key", help="At most one job has it until it has finished.")
+@option(
+    "--on-conflict", type=click.Choice([*map(str, OnConflict)]), help="If another one has the key."
+)
+@option("--unique-for", type=duration, help="Hold the key so long after the job has finished.")
+@option("--scope", help="Who shares keys, instead of the task's jobs in the queue.")
+@option("--debounce-limit", type=duration, help="The longest that replacing may put a job off.")
 @option("--tag", "tags", multiple=True, help="Added to the task's; may be repeated.")
 @option("--metadata", type=json_object, help="A JSON object kept with the job.")
 @option("--traceparent", help="W3C trace context.")
@@ -46,4 +60,5 @@ def enqueue(
     if as_json:
         print_json(handle)
     else:
-        click.echo(f"enqueued job {handle.id} ({handle.task}) in queue {handle.queue}")
+        said = _SAID[handle.how].format(f"job {handle.id} ({handle.task})")
+        click.echo(f"{said} in queue {handle.queue}")

@@ -27,12 +27,21 @@ def test_every_option(shell: Shell) -> None:
         *("--max-attempts", "3", "--timeout", "1m", "--key", "k", "--tag", "a", "--tag", "b"),
         *("--metadata", '{"by": "me"}', "--traceparent", trace),
     )
-    assert handle == {"id": 1, "task": "send", "queue": "slow"}
+    assert handle == {"id": 1, "task": "send", "queue": "slow", "how": "inserted"}
     job = shell.store(lambda store: store.job(1))
     assert (job.queue, job.priority, job.max_attempts, job.timeout) == ("slow", -5, 3, 60.0)
     assert job.run_at == datetime(2040, 1, 2, 3, 4, 5, tzinfo=UTC)
     assert (job.key, job.tags, job.metadata) == ("k", ("receipt", "a", "b"), {"by": "me"})
     assert (job.args, job.traceparent) == ({}, trace)
+
+
+def test_unique_keys(shell: Shell) -> None:
+    """It is said which job stands, and how that came to."""
+    again = ("enqueue", "shop:app", "send", "--key", "k", "--scope", "s")
+    shell.ok(*again, "--unique-for", "1h")
+    assert shell.ok(*again) == "nothing to do: job 1 (send) has the key, in queue mail\n"
+    said = shell.ok(*again, "--on-conflict", "replace", "--debounce-limit", "1m")
+    assert said == "enqueued job 2 (send) in place of the one that waited, in queue mail\n"
 
 
 def test_delay(shell: Shell) -> None:
