@@ -4,6 +4,7 @@ from mutirao.app import Mutirao
 from mutirao.job import DeadJob, Job, JobState, NewJob, Outcome, OutcomeKind
 from mutirao.records import JobFilter, JobRecord
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
+from mutirao.schedule import ScheduleRecord, ScheduleState
 from mutirao.task import Handle, Task
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "OutcomeKind",
     "Retry",
     "RetryPolicy",
+    "ScheduleRecord",
+    "ScheduleState",
     "Snooze",
     "Task",
 ]
