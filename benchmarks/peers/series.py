@@ -21,6 +21,7 @@ OF_BACKLOG = 20_000  # jobs that are drained of a backlog
 _LONGEST_PRELOAD = 60.0  # seconds; peers that would take longer are not given so many
 _PINNED_JOBS = 20_000
 _PINNED_SECONDS = 0.8  # that a round of a slower peer should last
+_PINNED_PATIENCE = 100.0  # seconds of draining; who has needed more makes no further rounds
 _SQLITE_JOBS = {"mutirao": 20_000, "huey": 5_000}
 
 
@@ -28,7 +29,7 @@ def pinned(bench: Bench, peers: Sequence[Peer], rounds: int) -> Iterator[Record]
     """Enqueue and drain, round after round, while a snapshot and a transaction id are held.
 
     All peers take turns, each in a database of its own, which its own snapshot pins. One that
-    fails leaves.
+    fails leaves, and so does one that has become very slow; both are said.
     """
     with ExitStack() as stack:
         going: dict[str, Callable[[int], Iterator[Record]]] = {}
@@ -38,12 +39,22 @@ def pinned(bench: Bench, peers: Sequence[Peer], rounds: int) -> Iterator[Record]
             jobs = min(_PINNED_JOBS, bench.jobs(peer, _PINNED_SECONDS / bench.seconds))
             jobs = _PINNED_JOBS if peer.name in OURS else jobs
             going[peer.name] = partial(_round, peer, database, jobs)
+        spent = dict.fromkeys(going, 0.0)
         for number in range(1, rounds + 1):
             for name, do in list(going.items()):
                 for found in do(number):
+                    yield found
+                    spent[name] += found.figures.get("seconds", 0.0)
                     if found.failed is not None:
                         del going[name]
-                    yield found
+                    elif spent[name] > _PINNED_PATIENCE and number < rounds:
+                        del going[name]
+                        yield _given_up(name, number, spent[name])
+
+
+def _given_up(name: str, number: int, seconds: float) -> Record:
+    reason = f"ended after round {number}: draining had taken {seconds:,.0f} s by then"
+    return Record(peer=name, work=PINNED, variant=ROUNDS, run=number, failed=reason)
 
 
 def _round(peer: Peer, database: Database, jobs: int, number: int) -> Iterator[Record]:

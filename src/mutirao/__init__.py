@@ -5,6 +5,7 @@ from mutirao.errors import DuplicateJob
 from mutirao.job import DeadJob, Job, JobState, NewJob, Outcome, OutcomeKind
 from mutirao.records import JobFilter, JobRecord
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
+from mutirao.schedule import ScheduleRecord, ScheduleState
 from mutirao.task import Handle, Task
 from mutirao.unique import OnConflict
 
@@ -25,6 +26,8 @@ __all__ = [
     "OutcomeKind",
     "Retry",
     "RetryPolicy",
+    "ScheduleRecord",
+    "ScheduleState",
     "Snooze",
     "Task",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -27,7 +26,6 @@ from mutirao.testing.conformance.kit import (
 )
 from mutirao.testing.conformance.transactions import Watched
 from tests.support.postgresql import PostgresServer
-from tests.support.waiting import until
 
 Open = Callable[[str], SqlStore]
 
@@ -107,21 +105,6 @@ class TestPsycopg(StoreContract):
             async with deadline():
                 assert await store.rescue(now=at(120)) == [(id, 2)]
         assert ids_of(await store.workers()) == [beating]
-
-    async def test_a_heartbeat_keeps_no_lock(
-        self, store: Store, postgres: PostgresServer, shared_database: str
-    ) -> None:
-        """A machine may be paused between its two statements, with its row free for a rescue."""
-        worker = await join(store)
-        with postgres.connect(shared_database) as other:
-            with other.transaction():
-                other.execute("LOCK TABLE mutirao_live IN ACCESS EXCLUSIVE MODE")
-                beating = asyncio.create_task(store.beat(worker, expiry=60.0, stuck=1, now=NOW))
-                updated = "SELECT FROM mutirao_worker WHERE stuck = 1"
-                await until(lambda: other.execute(updated).rowcount)
-                other.execute("SELECT FROM mutirao_worker FOR UPDATE NOWAIT")
-            async with deadline():
-                assert (await beating).alive
 
 
 class TestAsyncpg(StoreContract):

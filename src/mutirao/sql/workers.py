@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import Connection, and_, delete, insert, or_, select, true, update
+from sqlalchemy import Connection, and_, delete, exists, insert, or_, select, true, update
 
 from mutirao.job import Beat, NewWorker
 from mutirao.sql.dialects.base import Dialect
@@ -40,17 +40,20 @@ def beat(
     """Prolong a worker's life; read which of its jobs to cancel.
 
     Needs no transaction, and must not have one: a machine paused in it would keep the row locked.
+    One statement, unless there is something to cancel.
     """
     moment, expires = dialect.moment(now), dialect.moment(now, expiry)
+    to_cancel = and_(live.c.worker == id, live.c.cancel == true())
     alive = conn.execute(
         update(worker)
         .where(worker.c.id == id)
         .values(beat_at=moment, expires_at=expires, stuck=stuck)
-    )
-    cancelled = conn.execute(
-        select(live.c.id, live.c.run).where(live.c.worker == id, live.c.cancel == true())
-    )
-    return Beat(alive.rowcount == 1, tuple((row[0], row[1]) for row in cancelled))
+        .returning(exists().where(to_cancel))
+    ).scalar()
+    if not alive:  # None if there is no such worker, else whether there is anything to cancel
+        return Beat(alive is not None, ())
+    cancelled = conn.execute(select(live.c.id, live.c.run).where(to_cancel))
+    return Beat(True, tuple((row[0], row[1]) for row in cancelled))
 
 
 def listen(conn: Connection, id: int, listening: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -12,8 +13,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from mutirao import Mutirao
+from sqlalchemy import Engine, create_engine, text
+
+from mutirao import Mutirao, timetable
+from mutirao.sql.schedules import Amending
 from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.kit import at
 from mutirao.testing.conformance.schedules import plan, scheduled
 from tests.support.waiting import until
 
@@ -58,3 +63,29 @@ async def test_a_race(app: Mutirao, url: str) -> None:
     assert all(later - sooner >= every for sooner, later in pairwise(ticks))
     assert all((later - ticks[0]) % every == timedelta(0) for later in ticks)
     await store.close()
+
+
+async def test_who_waited_sees_the_job_that_was_made_meanwhile(pg_url: str) -> None:
+    """A tick that waits for the one before it must not miss that job, and overlap it."""
+    store, engine = SqlStore(pg_url), create_engine(pg_url)
+    await plan(store, scheduled(overlap="skip"))
+    with engine.connect() as conn:
+        first = Amending(
+            store._dialect, store._intake.enqueue, "s", timetable.tick, wait=True, now=at(10)
+        )
+        assert len(first.write(conn).jobs) == 1
+        second = asyncio.create_task(store.amend_schedule("s", timetable.tick, now=at(20)))
+        await until(lambda: _somebody_waits(engine))
+        conn.commit()
+    done = await second
+    assert done.jobs == ()
+    assert done.state is not None
+    assert (done.state.skipped, done.state.next_at) == (1, at(30))
+    engine.dispose()
+    await store.close()
+
+
+def _somebody_waits(engine: Engine) -> bool:
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    with engine.connect() as conn:
+        return bool(conn.execute(text(waiting)).scalar_one())

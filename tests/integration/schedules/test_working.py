@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, event, select
+from sqlalchemy import create_engine, event, make_url, select
 
 from mutirao import Job, Mutirao, timetable
 from mutirao.engine.scheduler import Scheduler
@@ -247,3 +247,16 @@ async def test_many_schedules(app: Mutirao) -> None:
     assert [await mine.run_once(at(10)) for _ in range(3)] == [0, 0, 5]
     assert len(await app.ajobs(limit=None)) == 150
     assert await let_tick(app.store, 10, "s149") == ()
+
+
+async def test_a_server_in_another_zone(pg_url: str) -> None:
+    """Drivers give times in the server's zone, where a day may have 23 hours; an interval not."""
+    url = make_url(pg_url).update_query_dict({"options": "-ctimezone=Europe/Berlin"})
+    store, day = SqlStore(url), 86_400
+    before = datetime(2026, 3, 27, 12, tzinfo=UTC)  # two days before the clock is put forward
+    await plan(store, scheduled(seconds=day), now=before)
+    for n in range(1, 5):
+        now = before + timedelta(seconds=n * day)
+        [id] = (await store.amend_schedule("s", timetable.tick, now=now)).jobs
+        assert (await store.job(id)).metadata["tick"] == now.isoformat()
+    await store.close()

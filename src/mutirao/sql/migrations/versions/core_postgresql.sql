@@ -85,16 +85,21 @@ CREATE TABLE mutirao_duty (
     expires_at timestamptz NOT NULL
 ) WITH (fillfactor = 50)
 --;
--- NOTIFY takes a lock on the whole database at commit, so it is spared while nobody listens.
+-- NOTIFY takes a lock on the whole database at commit, so it is spared while nobody listens. Not a
+-- function in SQL, which would be planned at every call: enqueueing a job took the server 285 µs
+-- instead of 150.
 CREATE FUNCTION mutirao_wake(queue text DEFAULT NULL, priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL)
-RETURNS void LANGUAGE sql VOLATILE AS $$
-    SELECT pg_notify(
-        'mutirao',
-        coalesce($2 || ' ' || (extract(epoch FROM $3) * 1000000)::bigint || ' ' || $1, '')
-    )
-    WHERE EXISTS (
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF EXISTS (
         SELECT FROM mutirao_worker WHERE listening AND expires_at > statement_timestamp()
-    )
+    ) THEN
+        PERFORM pg_notify(
+            'mutirao',
+            coalesce($2 || ' ' || (extract(epoch FROM $3) * 1000000)::bigint || ' ' || $1, '')
+        );
+    END IF;
+END
 $$
 --;
 -- The documented way to enqueue from any language, in that program's own transaction.

@@ -31,9 +31,9 @@ CREATE TABLE mutirao_schedule (
     CHECK ((cron IS NULL) <> (every IS NULL))
 ) WITH (fillfactor = 50)
 --;
-CREATE INDEX mutirao_schedule_next ON mutirao_schedule (next_at) WHERE next_at IS NOT NULL
+CREATE INDEX mutirao_schedule_next ON mutirao_schedule (next_at) WHERE next_at IS NOT NULL AND NOT paused
 --;
-CREATE INDEX mutirao_schedule_awaiting ON mutirao_schedule (last_job) WHERE awaiting
+CREATE INDEX mutirao_schedule_awaiting ON mutirao_schedule (last_job) WHERE awaiting AND NOT paused
 --;
 -- The latest jobs of each schedule, and never two of a tick. Those that somebody asked for have none.
 CREATE TABLE mutirao_tick (
