@@ -267,7 +267,10 @@ class Store(Intake, Protocol):
         ...
 
     async def hurry(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
-        """Make waiting jobs due now, whatever their `run_at`; return their ids."""
+        """Make waiting jobs due now, whatever their `run_at`; return their ids.
+
+        One that waits for a running job with its key is left alone.
+        """
         ...
 
     async def redrive(self, which: JobFilter) -> list[int]:

@@ -62,8 +62,13 @@ def cancel(conn: Connection, dialect: Dialect, which: JobFilter, now: datetime |
 
 
 def hurry(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
-    """Make waiting jobs due now; return their ids. One that is due already keeps its place."""
-    waiting = [row.id for row in _locked(conn, which) if row.worker is None]
+    """Make waiting jobs due now; return their ids. One that is due already keeps its place.
+
+    One that waits for a job with its key goes on waiting.
+    """
+    found = [row.id for row in _locked(conn, which) if row.worker is None]
+    behind = keys.behind(conn, found) if found else set()
+    waiting = [id for id in found if id not in behind]
     if waiting:
         conn.execute(
             update(live)

@@ -29,6 +29,16 @@ def let_go(conn: Connection, dialect: Dialect, ended: Sequence[int]) -> None:
     dialect.wake(conn)
 
 
+def behind(conn: Connection, jobs: Sequence[int]) -> set[int]:
+    """Return which of these live jobs wait for the end of another one."""
+    waits = (
+        select(key.c.job)
+        .join(live, live.c.id == key.c.after)
+        .where(admin_of(conn.dialect).among(key.c.job, jobs))
+    )
+    return set(conn.scalars(waits))
+
+
 def forget(conn: Connection, pruned: Sequence[int]) -> None:
     """Remove the keys that these jobs had last; not those that somebody is taking now."""
     held = (

@@ -41,6 +41,7 @@ FULL = NewJob(
     traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     redrive_of=2**53 + 1,
     on_dead_of=2**62,
+    fingerprint="f" * 32,
 )
 LEAST = NewJob(task="t")
 
@@ -80,6 +81,7 @@ async def test_every_field(holder: Holder, observer: Observer, companions: int) 
         "traceparent": FULL.traceparent,
         "redrive_of": 2**53 + 1,
         "on_dead_of": 2**62,
+        "fingerprint": "f" * 32,
     }
     absent = dict.fromkeys(fields(full)) | {"task": "t", "queue": "default", "priority": 0}
     assert fields(least) == absent

@@ -245,6 +245,17 @@ class UniquenessContract:
         await finish(store, worker, [running])
         assert await live_jobs(store) == [third]
 
+    async def test_nobody_can_hurry_it(self, store: Store) -> None:
+        """What waits for a running job is not made due before that has ended."""
+        worker = await join(store)
+        await placed(store, keyed("rerun"))
+        running = await take_one(store, worker)
+        second, _ = await placed(store, keyed("rerun", run_at=FAR_AHEAD))
+        assert await store.hurry(JobFilter(ids=(second,)), now=NOW) == []
+        await finish(store, worker, [running])
+        assert await store.hurry(JobFilter(ids=(second,)), now=NOW) == [second]
+        assert (await take_one(store, worker)).id == second
+
     async def test_a_cancelled_one_is_gone(self, store: Store) -> None:
         """Its key is free at once, window or not."""
         first, _ = await placed(store, keyed(unique_for=86_400.0))

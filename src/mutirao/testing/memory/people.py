@@ -88,8 +88,10 @@ def cancel(tables: Tables, which: JobFilter, now: datetime) -> list[int]:
 
 
 def hurry(tables: Tables, which: JobFilter, now: datetime) -> list[int]:
-    """Make waiting jobs due; one that is due already keeps its place."""
-    meant = [job for job in _live(tables, which, now) if job.worker is None][: which.limit]
+    """Make waiting jobs due; one that is due already, or waits for another, keeps its place."""
+    found = [job for job in _live(tables, which, now) if job.worker is None][: which.limit]
+    behind = {key.job for key in tables.keys.values() if key.after in tables.live}
+    meant = [job for job in found if job.id not in behind]
     for job in meant:
         job.run_at = min(job.run_at, now)
     return [job.id for job in meant]

@@ -27,12 +27,14 @@ CREATE INDEX mutirao_key_after ON mutirao_key (after) WHERE after IS NOT NULL
 --;
 -- Whether a job holds its key: it is live, or ended, not by cancelling, less than that long ago.
 CREATE FUNCTION mutirao_holds(_job bigint, _unique_for double precision)
-RETURNS boolean LANGUAGE sql VOLATILE AS $$
-    SELECT EXISTS (SELECT FROM mutirao_live WHERE id = $1) OR ($2 IS NOT NULL AND EXISTS (
+RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM mutirao_live WHERE id = $1) OR ($2 IS NOT NULL AND EXISTS (
         SELECT FROM mutirao_attempt
         WHERE job = $1 AND outcome IN ('succeeded', 'dead')
           AND finished_at + $2 * interval '1 second' > statement_timestamp()
-    ))
+    ));
+END
 $$
 --;
 -- Enqueues a job with a unique key, and tells which job stands and how it came to: 'inserted',
