@@ -6,7 +6,7 @@ Synchronous functions of a SQLAlchemy `Connection` in a transaction. How a key i
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, delete, exists, select, update
 
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
@@ -44,6 +44,7 @@ def forget(conn: Connection, pruned: Sequence[int]) -> None:
     held = (
         select(key.c.job)
         .where(admin_of(conn.dialect).among(key.c.job, pruned))
+        .where(~exists().where(live.c.id == key.c.after))
         .with_for_update(skip_locked=True)
     )
     conn.execute(delete(key).where(key.c.job.in_(held)))

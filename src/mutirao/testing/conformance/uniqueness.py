@@ -241,7 +241,9 @@ class UniquenessContract:
         running = await take_one(store, worker)
         second, _ = await placed(store, keyed("rerun"))
         assert await store.cancel(JobFilter(ids=(second,)), now=NOW) == [second]
-        third, _ = await placed(store, keyed("rerun"))
+        assert await placed(store, keyed("keep")) == (running.id, "found")
+        third, how = await placed(store, keyed("rerun"))
+        assert (how, await take(store, worker)) == ("rerun", [])
         await finish(store, worker, [running])
         assert await live_jobs(store) == [third]
 

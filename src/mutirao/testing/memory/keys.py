@@ -70,7 +70,7 @@ def followers(tables: Tables, job: int) -> list[int]:
 def forget(tables: Tables, pruned: Sequence[int]) -> None:
     """Remove the keys that these jobs had last."""
     for name, key in list(tables.keys.items()):
-        if key.job in pruned:
+        if key.job in pruned and key.after not in tables.live:
             del tables.keys[name]
 
 
@@ -89,8 +89,10 @@ def _holder(tables: Tables, name: KeyName) -> Holder | None:
         return None
     live = tables.live.get(key.job)
     before = None if key.after is None else tables.live.get(key.after)
+    if live is None and before is not None:  # somebody cancelled what waited for that
+        live, before = before, None
     return Holder(
-        job=key.job,
+        job=key.job if live is None else live.id,
         since=key.since,
         live=live is not None,
         runs=live is not None and live.worker is not None,

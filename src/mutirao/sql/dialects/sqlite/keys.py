@@ -21,7 +21,7 @@ from mutirao.unique import (
 )
 
 _HOLDER = """
-SELECT k.job, k.since, k.after, l.id, l.worker, l.run_at, j.run_at, p.id, p.worker, (
+SELECT k.job, k.since, p.run_at, l.id, l.worker, l.run_at, j.run_at, p.id, p.worker, (
     SELECT CAST(a.finished_at + k.unique_for * 1000000 AS integer) FROM mutirao_attempt a
     WHERE a.job = k.job AND a.outcome IN ('succeeded', 'dead')
 )
@@ -77,7 +77,9 @@ def place(job: NewJob, now: datetime, write: Write) -> Generator[Request, Rows, 
 
 
 def _holder(row: tuple[Any, ...]) -> Holder:
-    job, since, _, live, worker, run_at, asked, before, before_worker, until = row
+    job, since, before_run_at, live, worker, run_at, asked, before, before_worker, until = row
+    if live is None and before is not None:  # somebody cancelled what waited for that
+        job, live, worker, run_at, before = before, before, before_worker, before_run_at, None
     parked = run_at == to_micros(PARKED)
     due = asked if parked else run_at
     return Holder(

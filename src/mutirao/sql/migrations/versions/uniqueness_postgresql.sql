@@ -25,6 +25,16 @@ CREATE INDEX mutirao_key_job ON mutirao_key (job)
 --;
 CREATE INDEX mutirao_key_after ON mutirao_key (after) WHERE after IS NOT NULL
 --;
+-- The job that stands for a key: the one before it, if somebody cancelled what waited for that.
+CREATE FUNCTION mutirao_standing(_job bigint, _after bigint)
+RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN coalesce(
+        (SELECT id FROM mutirao_live WHERE id = $1), (SELECT id FROM mutirao_live WHERE id = $2), $1
+    );
+END
+$$
+--;
 -- Whether a job holds its key: it is live, or ended, not by cancelling, less than that long ago.
 CREATE FUNCTION mutirao_holds(_job bigint, _unique_for double precision)
 RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
@@ -70,6 +80,7 @@ BEGIN
         SELECT * INTO held FROM mutirao_key k
         WHERE k.scope = coalesce(_scope, '') AND k.task = of_task AND k.queue = of_queue
           AND k.key = _key;
+        held.job := mutirao_standing(held.job, held.after);
         IF FOUND AND steady AND mutirao_holds(held.job, held.unique_for) THEN
             RETURN QUERY
                 SELECT held.job, CASE _on_conflict WHEN 'keep' THEN 'found' ELSE 'refused' END;
@@ -90,6 +101,7 @@ BEGIN
         EXIT WHEN FOUND; -- otherwise it was pruned at this moment
     END LOOP;
     IF held.job IS NOT NULL THEN
+        held.job := mutirao_standing(held.job, held.after);
         IF steady AND mutirao_holds(held.job, held.unique_for) THEN
             RETURN QUERY
                 SELECT held.job, CASE _on_conflict WHEN 'keep' THEN 'found' ELSE 'refused' END;
