@@ -1,4 +1,4 @@
-"""The promises about speed, and whether a session kept them."""
+"""The promises about speed, and whether a run of the benchmark kept them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Target:
 
     @property
     def verdict(self) -> str:
-        """Met, not met, or not measured in this session."""
+        """Met, not met, or not measured in this run."""
         if self.found is None:
             return "not measured"
         kept = self.found <= self.bound if self.at_most else self.found >= self.bound

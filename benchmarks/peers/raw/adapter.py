@@ -32,8 +32,8 @@ _CLAIM = """SELECT * FROM mutirao_claim(
     NULL, NULL
 )"""
 _FINISH = """SELECT mutirao_finish(
-    %s::text::bigint[], %s::text::integer[], NULL, %s::text::double precision[],
-    %s::text::double precision[], NULL, NULL, NULL
+    %s::text::bigint[], %s::text::integer[], NULL, %s::text::bigint[], %s::text::bigint[],
+    NULL, NULL, NULL
 )"""
 
 

@@ -62,6 +62,8 @@ class SqlStore:
         """Write jobs through `conn`, or in a short transaction of their own."""
         if conn is not None:
             return self._intake.enqueue(jobs, conn)
+        if _is_one(jobs) and self.engines.apart:
+            return self._runner.lend_sync(lambda own: self._intake.enqueue(jobs, own))
         run = self._runner.alone_sync if _is_one(jobs) else self._runner.run_sync
         with _own_errors(jobs) as theirs:
             return run(lambda own: self._intake.enqueue(theirs, own))
@@ -70,6 +72,11 @@ class SqlStore:
         """Write jobs through an asynchronous `conn`, or in a short transaction of their own."""
         if conn is not None:
             return await self._intake.aenqueue(jobs, conn)
+        if _is_one(jobs) and self.engines.apart:
+            return await self._runner.lend(
+                lambda own: self._intake.aenqueue(jobs, own),
+                lambda own: self._intake.enqueue(jobs, own),
+            )
         run = self._runner.alone if _is_one(jobs) else self._runner.run
         with _own_errors(jobs) as theirs:
             return await run(lambda own: self._intake.enqueue(theirs, own))

@@ -48,7 +48,7 @@ IN_YOUR_TRANSACTION = {
 # settlements are what full batches need. How full they are depends a little on which loop's turn
 # comes first, hence room for some more; asyncpg also asks about types on each new connection.
 DRAINING = {
-    "psycopg": (Cost(52, 40, 60), Cost(44, 45, 45)),
+    "psycopg": (Cost(52, 44, 60), Cost(44, 45, 45)),
     "asyncpg": (Cost(84, 80, 106), Cost(58, 52, 58)),
     "sqlite": (Cost(64, 11), Cost(198, 42)),
 }

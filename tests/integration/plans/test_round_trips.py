@@ -95,7 +95,7 @@ COSTS: dict[str, tuple[Cost, Prepare]] = {
     "release": (Cost(4, 1), _release),
     "held": (Cost(1, 1), _plainly(lambda bench: bench.store.held(bench.worker))),
     "beat": (Cost(1, 1), _plainly(lambda bench: bench.store.beat(bench.worker, expiry=60.0))),
-    "rescue nobody": (Cost(3, 1), _plainly(lambda bench: bench.store.rescue())),
+    "rescue nobody": (Cost(1, 1), _plainly(lambda bench: bench.store.rescue())),
     "enqueue one": (Cost(1, 1), _plainly(lambda bench: bench.store.aenqueue([A_JOB]))),
     "enqueue a few": (Cost(3, 1), _plainly(lambda bench: bench.store.aenqueue([A_JOB] * 50))),
 }

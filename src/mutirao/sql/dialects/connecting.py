@@ -22,12 +22,14 @@ class Connecting:
     """What one database says about connecting to it.
 
     `in_thread`: workers use the synchronous driver in a thread, though there may be another.
+    `apart`: statements that stand for themselves have connections of their own.
     `refuse` returns why a URL cannot be used, or None.
     """
 
     database: str
     schemes: Mapping[str, Drivers]
     in_thread: bool = False
+    apart: bool = True
     arguments: Mapping[str, Any] = field(default_factory=dict)
     refuse: Callable[[URL], str | None] = lambda url: None
     prepare: Callable[[Engine], None] = lambda engine: None

@@ -112,15 +112,15 @@ def _columns(settlements: Sequence[Settlement]) -> dict[str, Any]:
     return {
         "ids": _array(s.id for s in settlements),
         "runs": _array(s.run for s in settlements),
-        "started": _array(s.started_ago for s in settlements),
-        "finished": _array(s.finished_ago for s in settlements),
+        "started": _array(int(s.started_ago * 1e6) for s in settlements),
+        "finished": _array(int(s.finished_ago * 1e6) for s in settlements),
         "outcomes": None if plain else [str(o.kind) for o in outcomes],
         "error_types": None if plain else [o.error_type for o in outcomes],
         "errors": None if plain else [o.error for o in outcomes],
     }
 
 
-def _array(numbers: Iterable[float]) -> str:
+def _array(numbers: Iterable[int]) -> str:
     """Return numbers as the text of an SQL array."""
     return f"{{{','.join(map(str, numbers))}}}"
 

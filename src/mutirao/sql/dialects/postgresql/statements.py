@@ -21,8 +21,8 @@ SELECT * FROM mutirao_claim(
 
 _ENDED = """
     CAST(CAST(:ids AS text) AS bigint[]), CAST(CAST(:runs AS text) AS integer[]),
-    CAST(:outcomes AS text[]), CAST(CAST(:started AS text) AS double precision[]),
-    CAST(CAST(:finished AS text) AS double precision[]), CAST(:error_types AS text[]),
+    CAST(:outcomes AS text[]), CAST(CAST(:started AS text) AS bigint[]),
+    CAST(CAST(:finished AS text) AS bigint[]), CAST(:error_types AS text[]),
     CAST(:errors AS text[])
 """
 FINISH = text(f"SELECT mutirao_finish({_ENDED}, CAST(:now AS timestamptz))")

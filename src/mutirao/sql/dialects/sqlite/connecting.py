@@ -44,6 +44,7 @@ CONNECTING = Connecting(
     database="sqlite",
     schemes={"sqlite": _DRIVERS, "sqlite+pysqlite": _DRIVERS, "sqlite+aiosqlite": _DRIVERS},
     in_thread=True,
+    apart=False,
     arguments={"timeout": BUSY_TIMEOUT},
     refuse=_refuse,
     prepare=_prepare,

@@ -200,17 +200,17 @@ $$
 -- for each id, which is quadratic in the batch; `claimed_at`, in no index, tells that the job is
 -- still held: a run that was given back may not settle any more. Where all succeeded, which is the
 -- rule, the arrays of outcomes and errors are NULL and do not travel; nor do the settled ids, where
--- none was stale.
+-- none was stale. Times are so many microseconds ago; multiplying intervals would cost more.
 -- The ids are looked up first, then joined by hash. A nested loop that was planned while the table
 -- was nearly empty walks all of it, and its plan is kept after the table has grown.
 CREATE FUNCTION mutirao_finish(
-    _ids bigint[], _runs integer[], _outcomes text[], _started double precision[],
-    _finished double precision[], _error_types text[], _errors text[], _now timestamptz
+    _ids bigint[], _runs integer[], _outcomes text[], _started bigint[],
+    _finished bigint[], _error_types text[], _errors text[], _now timestamptz
 ) RETURNS bigint[] LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off
 SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    moment timestamptz := coalesce(_now, statement_timestamp());
+    micros bigint := extract(epoch FROM coalesce(_now, statement_timestamp())) * 1000000;
     settled bigint[];
 BEGIN
     WITH done AS (
@@ -224,8 +224,8 @@ BEGIN
         INSERT INTO mutirao_attempt
             (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
         SELECT id, run, attempt, worker, coalesce(outcome, 'succeeded'),
-               moment - started * interval '1 second',
-               moment - finished * interval '1 second', error_type, error
+               to_timestamp((micros - started) / 1e6::float8),
+               to_timestamp((micros - finished) / 1e6::float8), error_type, error
         FROM done RETURNING job
     )
     SELECT coalesce(array_agg(job), '{}') INTO settled FROM told;
@@ -235,7 +235,7 @@ $$
 --;
 CREATE FUNCTION mutirao_resume(
     _worker bigint, _ids bigint[], _runs integer[], _outcomes text[],
-    _started double precision[], _finished double precision[], _error_types text[],
+    _started bigint[], _finished bigint[], _error_types text[],
     _errors text[], _back integer[], _ats timestamptz[], _afters double precision[],
     _now timestamptz
 ) RETURNS SETOF bigint LANGUAGE plpgsql VOLATILE
@@ -243,6 +243,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off
 SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
+    micros bigint := extract(epoch FROM moment) * 1000000;
 BEGIN
     RETURN QUERY
     WITH waiting AS (
@@ -262,8 +263,8 @@ BEGIN
     )
     INSERT INTO mutirao_attempt
         (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
-    SELECT id, run, attempt, _worker, outcome, moment - started * interval '1 second',
-           moment - finished * interval '1 second', error_type, error
+    SELECT id, run, attempt, _worker, outcome, to_timestamp((micros - started) / 1e6::float8),
+           to_timestamp((micros - finished) / 1e6::float8), error_type, error
     FROM waiting RETURNING job;
 END
 $$
