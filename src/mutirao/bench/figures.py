@@ -28,7 +28,8 @@ class Cost:
         rate: jobs a second.
         client_cpu: microseconds of processor time of producers and workers.
         server_cpu: likewise of the database's server.
-        statements: sent; COPY, BEGIN and COMMIT not counted.
+        statements: sent; COPY, BEGIN and COMMIT not counted. None where none went through
+            SQLAlchemy, as when one job is enqueued.
         wal_bytes, commits, dead_tuples: as in `Gauges`.
     """
 
@@ -37,7 +38,7 @@ class Cost:
     rate: float
     client_cpu: float
     server_cpu: float | None
-    statements: float
+    statements: float | None
     wal_bytes: float | None
     commits: float | None
     dead_tuples: float | None
@@ -52,7 +53,7 @@ class Cost:
             rate=jobs / spent.seconds,
             client_cpu=(spent.client_cpu + workers.cpu) / jobs * 1e6,
             server_cpu=_each(spent.server_cpu, jobs / 1e6),
-            statements=(spent.statements + workers.statements) / jobs,
+            statements=(spent.statements + workers.statements) / jobs or None,
             wal_bytes=_each(spent.wal_bytes, jobs),
             commits=_each(spent.commits, jobs),
             dead_tuples=_each(spent.dead_tuples, jobs),
