@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from sqlalchemy import Connection, Engine, PoolProxiedConnection
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.util import greenlet_spawn
 
 from mutirao.errors import StoreUnavailable
 from mutirao.sql.engines import Engines
@@ -74,6 +75,11 @@ def _unavailable_when_broken(engine: Engine, lent: PoolProxiedConnection) -> Ite
         raise
 
 
+def _connected(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    with engine.connect() as connection:
+        return body(connection, *args, **kwargs)
+
+
 def _unfit(error: BaseException) -> bool:
     """Whether a connection is not to be used again: it is lost, or was left in mid-sentence."""
     return isinstance(error, StoreUnavailable) or not isinstance(error, Exception)
@@ -113,8 +119,9 @@ class Runner:
         with unavailable_when_lost():
             if self._engines.in_thread:
                 return await self._in_thread(lambda: self.alone_sync(body, *args, **kwargs))
-            async with self._engines.asynchronous(alone=True).connect() as connection:
-                return await connection.run_sync(body, *args, **kwargs)
+            engine = self._engines.asynchronous(alone=True).sync_engine
+            # One greenlet for all of it: AsyncEngine takes three, 0.2 ms more for an idle process.
+            return await greenlet_spawn(lambda: _connected(engine, body, *args, **kwargs))
 
     def run_sync(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """As `run`, for synchronous callers."""

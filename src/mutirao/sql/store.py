@@ -143,6 +143,8 @@ class SqlStore:
         """Give back jobs that were never started."""
         if not jobs:
             return set()
+        if self._dialect.one_statement:
+            return await self._runner.alone(self._dialect.release, jobs)
         return await self._runner.run(_then_wake, self._dialect, self._dialect.release, jobs)
 
     async def held(self, worker: int) -> list[tuple[int, int]]:
