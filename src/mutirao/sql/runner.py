@@ -87,9 +87,13 @@ def _unfit(error: BaseException) -> bool:
 
 def _passes(error: Exception) -> bool:
     cause = error.orig if isinstance(error, DBAPIError) else error
-    # asyncpg's words for a connection that the server has ended: while it was idle, and while
-    # SQLAlchemy was setting it up, where nobody wraps what is raised.
-    confused = type(cause).__name__ in ("InternalClientError", "InterfaceError")
+    # asyncpg's word for a connection that the server has ended while it was idle, and the words of
+    # all drivers while SQLAlchemy sets a connection up, where nobody wraps what is raised.
+    confused = type(cause).__name__ in (
+        "InternalClientError",
+        "InterfaceError",
+        "OperationalError",
+    )
     return confused or str(getattr(cause, "sqlstate", None)).startswith(PASSING)
 
 
