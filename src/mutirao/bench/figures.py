@@ -52,11 +52,11 @@ class Cost:
             seconds=spent.seconds,
             rate=jobs / spent.seconds,
             client_cpu=(spent.client_cpu + workers.cpu) / jobs * 1e6,
-            server_cpu=_each(spent.server_cpu, jobs / 1e6),
+            server_cpu=share_of(spent.server_cpu, jobs / 1e6),
             statements=(spent.statements + workers.statements) / jobs or None,
-            wal_bytes=_each(spent.wal_bytes, jobs),
-            commits=_each(spent.commits, jobs),
-            dead_tuples=_each(spent.dead_tuples, jobs),
+            wal_bytes=share_of(spent.wal_bytes, jobs),
+            commits=share_of(spent.commits, jobs),
+            dead_tuples=share_of(spent.dead_tuples, jobs),
         )
 
     def figures(self) -> Figures:
@@ -110,5 +110,6 @@ def quantile(values: list[float], share: float) -> float:
     return ordered[max(0, ceil(len(ordered) * share) - 1)]
 
 
-def _each(total: float | None, jobs: float) -> float | None:
-    return None if total is None else total / jobs
+def share_of(total: float | None, parts: float) -> float | None:
+    """Return one of so many parts of a figure, where there is a figure."""
+    return None if total is None else total / parts

@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 import pytest
-from sqlalchemy import bindparam, create_engine, text
+from sqlalchemy import URL, bindparam, create_engine, text
 
 from mutirao import Job, JobState, Mutirao
 from mutirao.engine import dispatcher
@@ -38,10 +38,10 @@ async def take_for_gone(app: Mutirao) -> set[int]:
     return gone
 
 
-def _let_expire(url: str, workers: set[int]) -> None:
-    past = "0" if url.startswith("sqlite") else "now() - interval '1 hour'"
-    expire = text(f"UPDATE mutirao_worker SET expires_at = {past} WHERE id IN :ids")  # noqa: S608
+def _let_expire(url: str | URL, workers: set[int]) -> None:
     engine = create_engine(url)
+    past = "0" if engine.dialect.name == "sqlite" else "now() - interval '1 hour'"
+    expire = text(f"UPDATE mutirao_worker SET expires_at = {past} WHERE id IN :ids")  # noqa: S608
     with engine.begin() as connection:
         connection.execute(expire.bindparams(bindparam("ids", [*workers], expanding=True)))
     engine.dispose()

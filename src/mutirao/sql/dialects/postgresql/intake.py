@@ -142,14 +142,17 @@ def _copy(jobs: Iterator[NewJob], now: datetime) -> Steps:
     ids: list[int] = []
     lanes: set[tuple[str, int]] = set()
     earliest = datetime.max.replace(tzinfo=UTC)
+    stamp = now.isoformat()
     while chunk := take(jobs, CHUNK, CHARACTERS):
         ((reserved,),) = yield Execute(_RESERVE, (len(chunk),))
         new = reserved.split(",")
         alike = {id(job.checked): job for job in chunk}
-        yield _load_jobs(new, chunk, alike, now)
-        yield _load_live(new, chunk, alike, now)
+        due = {kind: _due(job, now) for kind, job in alike.items()}
+        stamps = {kind: stamp if at is now else at.isoformat() for kind, at in due.items()}
+        yield _load_jobs(new, chunk, alike, stamps, stamp)
+        yield _load_live(new, chunk, alike, stamps)
         lanes.update((job.queue, job.priority) for job in alike.values())
-        earliest = min(earliest, *(_due(job, now) for job in alike.values()))
+        earliest = min(earliest, *due.values())
         ids += map(int, new)
     yield _wake(lanes, earliest)
     return ids
@@ -158,19 +161,19 @@ def _copy(jobs: Iterator[NewJob], now: datetime) -> Steps:
 # Jobs that share what was checked differ in arguments only: the rest of their rows is made once,
 # and columns that none of them fills do not travel. That halves what a row costs its sender.
 _Alike = dict[int, NewJob]
+_Stamps = dict[int, str]  # when each kind is due
 
 
-def _load_jobs(ids: list[str], jobs: list[NewJob], alike: _Alike, now: datetime) -> Load:
+def _load_jobs(
+    ids: list[str], jobs: list[NewJob], alike: _Alike, due: _Stamps, enqueued: str
+) -> Load:
     asked = {kind: facts(job) for kind, job in alike.items()}
     filled = [
         n
         for n, name in enumerate(FACTS)
         if name != "args" and any(row[n] is not None for row in asked.values())
     ]
-    rest = {
-        kind: (_due(alike[kind], now).isoformat(), now.isoformat(), *(row[n] for n in filled))
-        for kind, row in asked.items()
-    }
+    rest = {kind: (due[kind], enqueued, *(row[n] for n in filled)) for kind, row in asked.items()}
     columns = ("id", "args", "run_at", "enqueued_at", *(FACTS[n] for n in filled))
     rows = zip(ids, jobs, strict=True)
     return Load(
@@ -178,10 +181,8 @@ def _load_jobs(ids: list[str], jobs: list[NewJob], alike: _Alike, now: datetime)
     )
 
 
-def _load_live(ids: list[str], jobs: list[NewJob], alike: _Alike, now: datetime) -> Load:
-    rest = {
-        kind: (_due(job, now).isoformat(), job.queue, job.priority) for kind, job in alike.items()
-    }
+def _load_live(ids: list[str], jobs: list[NewJob], alike: _Alike, due: _Stamps) -> Load:
+    rest = {kind: (due[kind], job.queue, job.priority) for kind, job in alike.items()}
     rows = zip(ids, jobs, strict=True)
     return Load("mutirao_live", _LIVE, ((id_, *rest[id(job.checked)]) for id_, job in rows))
 
