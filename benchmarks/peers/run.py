@@ -34,7 +34,7 @@ def main() -> None:
     path = options.out / f"{datetime.now(UTC):%Y-%m-%d}.json"
     with PostgresServer() as server:
         bench = Bench(
-            server, 0.7 if options.quick else 1.5, 30_000 if options.quick else 100_000, _tell
+            server, 0.5 if options.quick else 1.0, 30_000 if options.quick else 100_000, _tell
         )
         results.machine.update(_machine(server))
         peers = _install(bench, options.only, results)

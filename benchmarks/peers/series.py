@@ -21,7 +21,7 @@ OF_BACKLOG = 20_000  # jobs that are drained of a backlog
 _LONGEST_PRELOAD = 60.0  # seconds; peers that would take longer are not given so many
 _PINNED_JOBS = 20_000
 _PINNED_SECONDS = 0.8  # that a round of a slower peer should last
-_PINNED_PATIENCE = 100.0  # seconds of draining; who has needed more makes no further rounds
+_PINNED_PATIENCE = 60.0  # seconds of draining; who has needed more makes no further rounds
 _SQLITE_JOBS = {"mutirao": 20_000, "huey": 5_000}
 
 

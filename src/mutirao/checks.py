@@ -39,6 +39,7 @@ def check_job(job: NewJob, max_payload: int) -> None:
     if job.checked.max_payload != max_payload:
         _check_options(job, max_payload)
         job.checked.max_payload = max_payload
+    # In UTF-8 a character takes four bytes at the most: short arguments need no counting.
     if len(job.args) > max_payload // 4 or "\\u0000" in job.args:
         check_payload(f"the arguments of task {job.task!r}", job.args, max_payload)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "common"))
 
 import psycopg
-from adapting import EnqueueOne, Peer, main
+from adapting import EnqueueOne, main
+from ours import OnOurTables
 
 from mutirao import Mutirao, Task
-from mutirao.sql import migrations
 
 DAY = 86_400.0
 
@@ -36,16 +36,11 @@ def _application(url: str, count: Callable[[], None], sync: bool = False) -> tup
     return app, anothing
 
 
-class Ours(Peer):
+class Ours(OnOurTables):
     name, package = "mutirao", "mutirao"
-    history, retries, threads = True, True, True
+    retries, threads = True, True
     tuned_by = "its defaults: concurrency 20, batches of 500, prefetch by measured duration"
     connections = "at most 6 while handlers need none"
-    unsettled = "SELECT count(*) FROM (SELECT 1 FROM mutirao_live LIMIT 1) one"
-    settled = "SELECT count(*) FROM mutirao_attempt WHERE outcome = 'succeeded'"
-
-    def setup(self, url: str) -> None:
-        migrations.upgrade(url)
 
     def enqueue(self, url: str, jobs: int, data: str) -> float:
         app, task = _application(url, lambda: None)

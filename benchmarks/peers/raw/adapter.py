@@ -9,9 +9,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "common"))
 
 import psycopg
-from adapting import EnqueueOne, Peer, main
-
-from mutirao.sql import migrations
+from adapting import EnqueueOne, main
+from ours import OnOurTables
 
 BATCH = 500
 COPY_CHUNK = 5_000
@@ -37,16 +36,11 @@ _FINISH = """SELECT mutirao_finish(
 )"""
 
 
-class Raw(Peer):
+class Raw(OnOurTables):
     name, package = "raw", "psycopg"
-    history, retries, threads = True, False, False
+    retries, threads = False, False
     tuned_by = "batches of 500, COPY in chunks of 5,000, prepared statements"
     connections = "1"
-    unsettled = "SELECT count(*) FROM (SELECT FROM mutirao_live LIMIT 1) one"
-    settled = "SELECT count(*) FROM mutirao_attempt WHERE outcome = 'succeeded'"
-
-    def setup(self, url: str) -> None:
-        migrations.upgrade(url)
 
     def enqueue(self, url: str, jobs: int, data: str) -> float:
         with psycopg.connect(url) as conn:

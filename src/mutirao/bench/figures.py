@@ -28,7 +28,8 @@ class Cost:
         rate: jobs a second.
         client_cpu: microseconds of processor time of producers and workers.
         server_cpu: likewise of the database's server.
-        statements: sent; COPY, BEGIN and COMMIT not counted.
+        statements: sent; COPY, BEGIN and COMMIT not counted. None where none went through
+            SQLAlchemy, as when one job is enqueued.
         wal_bytes, commits, dead_tuples: as in `Gauges`.
     """
 
@@ -37,7 +38,7 @@ class Cost:
     rate: float
     client_cpu: float
     server_cpu: float | None
-    statements: float
+    statements: float | None
     wal_bytes: float | None
     commits: float | None
     dead_tuples: float | None
@@ -51,11 +52,11 @@ class Cost:
             seconds=spent.seconds,
             rate=jobs / spent.seconds,
             client_cpu=(spent.client_cpu + workers.cpu) / jobs * 1e6,
-            server_cpu=_each(spent.server_cpu, jobs / 1e6),
-            statements=(spent.statements + workers.statements) / jobs,
-            wal_bytes=_each(spent.wal_bytes, jobs),
-            commits=_each(spent.commits, jobs),
-            dead_tuples=_each(spent.dead_tuples, jobs),
+            server_cpu=share_of(spent.server_cpu, jobs / 1e6),
+            statements=(spent.statements + workers.statements) / jobs or None,
+            wal_bytes=share_of(spent.wal_bytes, jobs),
+            commits=share_of(spent.commits, jobs),
+            dead_tuples=share_of(spent.dead_tuples, jobs),
         )
 
     def figures(self) -> Figures:
@@ -109,5 +110,6 @@ def quantile(values: list[float], share: float) -> float:
     return ordered[max(0, ceil(len(ordered) * share) - 1)]
 
 
-def _each(total: float | None, jobs: float) -> float | None:
-    return None if total is None else total / jobs
+def share_of(total: float | None, parts: float) -> float | None:
+    """Return one of so many parts of a figure, where there is a figure."""
+    return None if total is None else total / parts

@@ -58,7 +58,7 @@ class Ground:
         """Enqueue jobs, some at a time, and return the seconds of that.
 
         Brings the planner's statistics up to date, too. Workers would do so every ten minutes, the
-        first time as they start: in the midst of what is measured.
+        first time soon after they start: in the midst of what is measured.
         """
         load, rest, started = Load(self.url), iter(jobs), perf_counter()
         while some := list(islice(rest, _AT_ONCE)):

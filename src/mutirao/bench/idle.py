@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from mutirao.bench.crew import Crew
-from mutirao.bench.figures import Figures
+from mutirao.bench.figures import Figures, share_of
 from mutirao.bench.ground import ground
 from mutirao.bench.spent import measured
 
@@ -66,11 +66,7 @@ async def idle(url: str, *, seconds: float = 60.0, settling: float = 5.0) -> Idl
         seconds=spent.seconds,
         statements=(after.statements - before.statements) / minutes,
         client_cpu=(after.cpu - before.cpu) / minutes,
-        server_cpu=_a_minute(spent.server_cpu, minutes),
-        commits=_a_minute(spent.commits, minutes),
-        wal_bytes=_a_minute(spent.wal_bytes, minutes),
+        server_cpu=share_of(spent.server_cpu, minutes),
+        commits=share_of(spent.commits, minutes),
+        wal_bytes=share_of(spent.wal_bytes, minutes),
     )
-
-
-def _a_minute(total: float | None, minutes: float) -> float | None:
-    return None if total is None else total / minutes

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Container
 from contextlib import suppress
 from datetime import UTC, datetime
+from math import inf
 from time import monotonic
 
 from mutirao.engine.attention import GLANCE, Attention
@@ -155,12 +156,14 @@ class Producer:
     async def _read_heads(self) -> None:
         started = monotonic()
         self._lanes.asking()
+        self._refresh_at = inf  # a wake-up that names no lane may lower it while the store is asked
         heads = await self._store.lanes(self._settings.queues)
         now = monotonic()
         self._lanes.refresh(heads, now)
         self._guessing = False
         self._may_refresh_at = now + REFRESH_SHARE * (now - started)
-        self._refresh_at = max(now + self._settings.poll, self._may_refresh_at)
+        again_at = max(now + self._settings.poll, self._may_refresh_at)
+        self._refresh_at = min(self._refresh_at, again_at)
 
     async def _only_known(self, claims: list[Claim]) -> list[Claim]:
         """Give back jobs of tasks this worker does not have; others' workers may know them."""

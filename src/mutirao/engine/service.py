@@ -17,7 +17,7 @@ from mutirao.errors import WrongState
 
 log = logging.getLogger("mutirao")
 
-LAST_WORDS = 2.0  # seconds a hurried stop may take before the process ends anyway
+LAST_WORDS = 5.0  # seconds a hurried stop may take before the process ends anyway
 
 
 class EmbeddedWorker:
@@ -144,7 +144,7 @@ async def serve(make: Callable[[], Worker]) -> int:
     """Run a worker until SIGTERM or SIGINT; return the process's exit status.
 
     The first signal stops gracefully. The second one interrupts running handlers, gives their
-    jobs back and ends, within two seconds whatever the database and the handlers do.
+    jobs back and ends, within five seconds whatever the database and the handlers do.
     """
     worker = make()
     stopping = asyncio.Event()

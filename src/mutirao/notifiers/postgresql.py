@@ -73,7 +73,12 @@ async def _asyncpg(url: URL) -> AsyncGenerator[str, None]:
                 yield payload
         finally:
             connection.terminate()
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as gone:
+    except (
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,  # the server ended the connection between two statements
+        OSError,
+    ) as gone:
         raise StoreUnavailable(f"the listening connection is lost: {gone}") from gone
     raise StoreUnavailable("the listening connection was closed")
 

@@ -53,10 +53,10 @@ class Pauses:
 
     def __init__(self, watch: Watch | None) -> None:
         self._watch = watch
-        self._left = [*AFTER]
+        self.again()
 
     def again(self) -> None:
-        """Note that a look found something: another commit may be on its way to the disk."""
+        """Begin with the short pauses again: another commit may be on its way to the disk."""
         self._left = [*AFTER]
 
     async def next(self) -> None:
@@ -72,7 +72,7 @@ class Pauses:
                     await self._watch.written.wait()
         if self._watch.written.is_set():
             self._watch.forget()
-            self._left = [*AFTER]
+            self.again()
 
 
 def _version(connection: sqlite3.Connection) -> int:

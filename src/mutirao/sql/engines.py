@@ -138,7 +138,11 @@ class Engines:
 
     def _create(self, factory: Any, driver: str, alone: bool) -> Any:
         # What stands for itself leaves nothing to roll back when its connection is returned.
-        standing = {"isolation_level": "AUTOCOMMIT", "pool_reset_on_return": None} if alone else {}
+        standing: dict[str, Any] = (
+            {"isolation_level": "AUTOCOMMIT", "pool_reset_on_return": None, **self._drivers.alone}
+            if alone
+            else {}
+        )
         try:
             return factory(
                 self.url.set(drivername=driver),

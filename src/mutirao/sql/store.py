@@ -62,24 +62,22 @@ class SqlStore:
         """Write jobs through `conn`, or in a short transaction of their own."""
         if conn is not None:
             return self._intake.enqueue(jobs, conn)
-        if _is_one(jobs) and self.engines.apart:
+        if _is_one(jobs):
             return self._runner.lend_sync(lambda own: self._intake.enqueue(jobs, own))
-        run = self._runner.alone_sync if _is_one(jobs) else self._runner.run_sync
         with _own_errors(jobs) as theirs:
-            return run(lambda own: self._intake.enqueue(theirs, own))
+            return self._runner.run_sync(lambda own: self._intake.enqueue(theirs, own))
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Write jobs through an asynchronous `conn`, or in a short transaction of their own."""
         if conn is not None:
             return await self._intake.aenqueue(jobs, conn)
-        if _is_one(jobs) and self.engines.apart:
+        if _is_one(jobs):
             return await self._runner.lend(
                 lambda own: self._intake.aenqueue(jobs, own),
                 lambda own: self._intake.enqueue(jobs, own),
             )
-        run = self._runner.alone if _is_one(jobs) else self._runner.run
         with _own_errors(jobs) as theirs:
-            return await run(lambda own: self._intake.enqueue(theirs, own))
+            return await self._runner.run(lambda own: self._intake.enqueue(theirs, own))
 
     # Workers.
 
@@ -144,7 +142,8 @@ class SqlStore:
         """Give back jobs that were never started."""
         if not jobs:
             return set()
-        return await self._runner.run(_then_wake, self._dialect, self._dialect.release, jobs)
+        run = self._runner.alone if self._dialect.one_statement else self._runner.run
+        return await run(self._dialect.release, jobs)
 
     async def held(self, worker: int) -> list[tuple[int, int]]:
         """Return (id, run) of every job a worker holds."""

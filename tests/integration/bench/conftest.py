@@ -75,7 +75,7 @@ class Bench:
         assert cost["jobs"] == jobs
         assert cost["rate"] == pytest.approx(jobs / cost["seconds"])
         assert cost["client_cpu"] > 0
-        assert cost["statements"] > 0
+        assert cost["statements"] is None or cost["statements"] > 0
         for counter in COUNTERS:
             assert (cost[counter] is None) == self.url.startswith("sqlite"), counter
 

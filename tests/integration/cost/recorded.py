@@ -55,9 +55,9 @@ DRAINING = {
 # A minute of an idle worker, at the most: looks at the lanes, heartbeats, looks for vanished
 # workers, and at what to prune. Room for a few more, where the minute's ends fall.
 IDLE_MINUTE = {
-    "psycopg": Cost(118, 113, 120),
-    "asyncpg": Cost(118, 113, 120),
-    "sqlite": Cost(260, 43),
+    "psycopg": Cost(124, 119, 126),
+    "asyncpg": Cost(124, 119, 126),
+    "sqlite": Cost(275, 43),
 }
 # And on SQLite so many looks whether the file has changed, by the worker's own writes; where the
 # system does not tell of writes, one every 20 ms.

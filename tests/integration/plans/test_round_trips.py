@@ -92,7 +92,7 @@ COSTS: dict[str, tuple[Cost, Prepare]] = {
     "resume": (Cost(1, 1), _settle(RETRIED)),
     "finish some and resume others": (Cost(4, 1), _settle(SUCCEEDED, RETRIED)),
     "finish with a follow-up": (Cost(4, 1), _settle(SUCCEEDED, follow_up=A_JOB)),
-    "release": (Cost(4, 1), _release),
+    "release": (Cost(1, 1), _release),
     "held": (Cost(1, 1), _plainly(lambda bench: bench.store.held(bench.worker))),
     "beat": (Cost(1, 1), _plainly(lambda bench: bench.store.beat(bench.worker, expiry=60.0))),
     "rescue nobody": (Cost(1, 1), _plainly(lambda bench: bench.store.rescue())),

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, event, make_url, select
+from sqlalchemy import Engine, create_engine, event, make_url, select
 
 from mutirao import Job, Mutirao, timetable
 from mutirao.engine.scheduler import Scheduler
@@ -216,18 +216,17 @@ async def test_a_database_that_is_away(url: str, caplog: pytest.LogCaptureFixtur
     await store.close()
 
 
-async def test_what_an_idle_worker_asks(url: str) -> None:
+async def test_what_an_idle_worker_asks(url: str, request: pytest.FixtureRequest) -> None:
     """One statement a look, and nothing is written, with schedules or without."""
     store = SqlStore(url)
     await plan(store, scheduled(seconds=1_000))
     statements: list[str] = []
-    engine = store.engines.sync() if store.engines.in_thread else None
-    target = engine or store.engines.asynchronous().sync_engine
 
-    @event.listens_for(target, "before_cursor_execute")
     def note(conn: Any, cursor: Any, statement: str, *rest: Any) -> None:
         statements.append(statement)
 
+    request.addfinalizer(lambda: event.remove(Engine, "before_cursor_execute", note))
+    event.listen(Engine, "before_cursor_execute", note)
     mine = scheduler(store, await join(store), scheduled(seconds=1_000))
     statements.clear()
     for second in range(0, 60, 5):

@@ -107,7 +107,7 @@ def program(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.communicate()
+        sys.stdout.write("\n".join(process.communicate()))  # shown with a test that fails
 
 
 def ran(name: str, *arguments: str) -> str:

@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import URL, bindparam, create_engine, text
 
 from mutirao import Job, JobState, Mutirao
 from mutirao.engine import dispatcher
@@ -27,13 +27,24 @@ BEATING = {"heartbeat": 0.1, "expiry": 60}
 async def take_for_gone(app: Mutirao) -> set[int]:
     """Do to all workers what happens to those whose heart has stopped; return their ids."""
     gone = {worker.id for worker in await app.store.workers()}
-    engine = create_engine(app.url)
-    with engine.begin() as connection:
-        past = "0" if engine.dialect.name == "sqlite" else "now() - interval '1 hour'"
-        connection.execute(text(f"UPDATE mutirao_worker SET expires_at = {past}"))  # noqa: S608
-    engine.dispose()
-    await app.store.rescue()
+
+    async def taken() -> bool:
+        """One that beats between the two steps is not gone: hence again."""
+        await asyncio.to_thread(_let_expire, app.url, gone)
+        await app.store.rescue()
+        return gone.isdisjoint({worker.id for worker in await app.store.workers()})
+
+    await until(taken)
     return gone
+
+
+def _let_expire(url: str | URL, workers: set[int]) -> None:
+    engine = create_engine(url)
+    past = "0" if engine.dialect.name == "sqlite" else "now() - interval '1 hour'"
+    expire = text(f"UPDATE mutirao_worker SET expires_at = {past} WHERE id IN :ids")  # noqa: S608
+    with engine.begin() as connection:
+        connection.execute(expire.bindparams(bindparam("ids", [*workers], expanding=True)))
+    engine.dispose()
 
 
 async def reborn(app: Mutirao, gone: set[int]) -> set[int]:
@@ -99,18 +110,19 @@ async def test_a_coroutine_that_does_not_end(app: Mutirao, monkeypatch: pytest.M
     async def none_stuck() -> bool:
         return await stuck() == [0]
 
+    async def one_stuck() -> bool:
+        return await stuck() == [1]
+
     async with working(app, concurrency=3, **BEATING):
-        id = hold.enqueue().id
-        await soon(began.wait())
-        await reborn(app, await take_for_gone(app))
-        await soon(again.wait())
-
-        async def one_stuck() -> bool:
-            return await stuck() == [1]
-
-        await until(one_stuck)
-        assert outcomes(await ended(app, other.enqueue().id)) == ["succeeded"]
-        enough.set()
+        try:
+            id = hold.enqueue().id
+            await soon(began.wait())
+            await reborn(app, await take_for_gone(app))
+            await soon(again.wait())
+            await until(one_stuck)
+            assert outcomes(await ended(app, other.enqueue().id)) == ["succeeded"]
+        finally:
+            enough.set()
         job = await ended(app, id)
         await until(none_stuck)
     assert set(outcomes(job)[:-1]) == {"lost"}
@@ -179,9 +191,11 @@ async def test_a_claim_on_its_way(url: str) -> None:
     async def send(job: Job) -> None:
         holders.append((await app.ajob(job.id)).worker)
 
-    ids = app.enqueue_many([send.job()] * 3)
-    async with working(app, **BEATING):
-        jobs = [await ended(app, id) for id in ids]
-    await app.aclose()
+    try:
+        ids = app.enqueue_many([send.job()] * 3)
+        async with working(app, **BEATING):
+            jobs = [await ended(app, id) for id in ids]
+    finally:
+        await app.aclose()
     assert [job.state for job in jobs] == [JobState.SUCCEEDED] * 3
     assert holders == [2, 2, 2]

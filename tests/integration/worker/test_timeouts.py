@@ -141,11 +141,13 @@ async def test_a_coroutine_that_ignores_cancellation(
         pass
 
     async with working(app, concurrency=1, heartbeat=0.05, expiry=60):
-        first, second = deaf.enqueue().id, other.enqueue().id
-        await until_attempts(app, first, 1)
-        await until_stuck(app, 1)
-        assert (await app.ajob(second)).state is not JobState.SUCCEEDED
-        enough.set()
+        try:
+            first, second = deaf.enqueue().id, other.enqueue().id
+            await until_attempts(app, first, 1)
+            await until_stuck(app, 1)
+            assert (await app.ajob(second)).state is not JobState.SUCCEEDED
+        finally:
+            enough.set()
         assert outcomes(await ended(app, first)) == ["retried", "succeeded"]
         await ended(app, second)
         await soon(returned.wait())

@@ -29,8 +29,7 @@ class AsyncpgCaller:
                 request.table,
                 columns=request.columns,
                 source=_pieces(request),
-                format="text",
-                encoding="UTF8",
+                format="binary",
             )
             return []
         sql = self.native(request.sql)

@@ -37,13 +37,13 @@ def command(sql: str) -> Execute:
 class Load:
     """Many rows for one table, by the fastest way the driver has. Answered with no rows.
 
-    Values are None, text or numbers; the database converts text to the type of the column. Rows
-    may be made while they are sent, but not by what uses the connection.
+    A row is what the database's own way takes: on SQLite a tuple, on PostgreSQL the bytes of COPY's
+    binary format. Rows may be made while they are sent, but not by what uses the connection.
     """
 
     table: str
     columns: tuple[str, ...]
-    rows: Iterable[Row]
+    rows: Iterable[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def release(self, conn: Connection, jobs: Sequence[tuple[int, int]]) -> set[int]:
-        """Give back jobs that were never started. A single statement."""
+        """Give back jobs that were never started, and wake idle workers. A single statement."""
 
     @abstractmethod
     def rescue(self, conn: Connection, now: datetime | None) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sqlalchemy import URL, Engine
@@ -10,11 +11,15 @@ ALONE = "mutirao_alone"  # execution option: a single statement, which needs no 
 
 
 class Drivers(NamedTuple):
-    """The SQLAlchemy drivers behind a URL scheme, and the extra that installs them."""
+    """The SQLAlchemy drivers behind a URL scheme, and the extra that installs them.
+
+    `alone`: options of the engines for statements that stand for themselves.
+    """
 
     sync: str | None
     asynchronous: str | None
     extra: str = ""
+    alone: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from mutirao.sql.callers.steps import (
     Autocommits,
     Bracket,
     Execute,
-    Load,
     Request,
     Row,
     Rows,
@@ -25,8 +24,9 @@ from mutirao.sql.callers.steps import (
     placed,
     take,
 )
+from mutirao.sql.dialects.postgresql.rows import job_rows, live_rows
 from mutirao.sql.instant import from_micros
-from mutirao.sql.intake import FACTS, DialectIntake, as_json, facts
+from mutirao.sql.intake import DialectIntake, as_json, facts
 from mutirao.unique import Placed, Unique, duplicate
 
 AT_ONCE = 200  # jobs that one statement still writes as fast as COPY
@@ -84,7 +84,9 @@ SELECT id, (
     END FROM job
 ) FROM job ORDER BY id"""
 
-_NOW = "SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
+_NOW = """SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint,
+    current_setting('client_encoding')"""
+_ENCODING = "SELECT set_config('client_encoding', %s::text, true)"
 # In a subquery the sequence is looked up once, not for each of the rows. As one text the numbers
 # take a fifth of the time that as many rows take to read.
 _RESERVE = """SELECT string_agg(id::text, ',') FROM (
@@ -96,8 +98,6 @@ _WAKE_ALL = "SELECT mutirao_wake()"
 
 _TRANSACTION = Bracket("BEGIN", "COMMIT", ("ROLLBACK",))
 _UNDEFINED = {"42P01", "42883"}  # a table, a function
-
-_LIVE = ("id", "run_at", "queue", "priority")
 
 
 def enqueue(jobs: Iterable[NewJob]) -> Steps:
@@ -159,10 +159,24 @@ def _asked(job: NewJob) -> Row:
 
 
 def _stream(jobs: Iterator[NewJob]) -> Steps:
-    ((now,),) = yield Execute(_NOW)
+    ((now, encoding),) = yield Execute(_NOW)
     ((autocommits,),) = yield Autocommits()
     bracket = _TRANSACTION if autocommits else SAVEPOINT
-    return (yield from bracket.around(_copy(jobs, from_micros(int(now)))))
+    copied = _copy(jobs, from_micros(int(now)))
+    return (yield from bracket.around(_in_utf8(copied, encoding)))
+
+
+def _in_utf8(steps: Steps, encoding: str) -> Steps:
+    """Copy in UTF-8, whatever the client has set: COPY in binary has no option for it.
+
+    Like what is written, the setting is undone with the savepoint or the transaction.
+    """
+    if encoding == "UTF8":
+        return (yield from steps)
+    yield Execute(_ENCODING, ("UTF8",))
+    ids = yield from steps
+    yield Execute(_ENCODING, (encoding,))
+    return ids
 
 
 def _copy(jobs: Iterator[NewJob], now: datetime) -> Steps:
@@ -172,50 +186,20 @@ def _copy(jobs: Iterator[NewJob], now: datetime) -> Steps:
     while chunk := take(jobs, CHUNK, CHARACTERS):
         if plain := [job for job in chunk if job.unique is None]:
             ((reserved,),) = yield Execute(_RESERVE, (len(plain),))
-            new = reserved.split(",")
+            new = [*map(int, reserved.split(","))]
             alike = {id(job.checked): job for job in plain}
-            yield _load_jobs(new, plain, alike, now)
-            yield _load_live(new, plain, alike, now)
+            due = {kind: _due(job, now) for kind, job in alike.items()}
+            yield job_rows(new, plain, alike, due, now)
+            yield live_rows(new, plain, alike, due)
             lanes.update((job.queue, job.priority) for job in alike.values())
-            earliest = min(earliest, *(_due(job, now) for job in alike.values()))
+            earliest = min(earliest, *due.values())
         if len(plain) == len(chunk):
-            ids += map(int, new)
+            ids += new
         else:
-            ids += yield from placed(chunk, map(int, new if plain else ()), _place)
+            ids += yield from placed(chunk, iter(new if plain else ()), _place)
     if lanes:
         yield _wake(lanes, earliest)
     return ids
-
-
-# Jobs that share what was checked differ in arguments only: the rest of their rows is made once,
-# and columns that none of them fills do not travel. That halves what a row costs its sender.
-_Alike = dict[int, NewJob]
-
-
-def _load_jobs(ids: list[str], jobs: list[NewJob], alike: _Alike, now: datetime) -> Load:
-    asked = {kind: facts(job) for kind, job in alike.items()}
-    filled = [
-        n
-        for n, name in enumerate(FACTS)
-        if name != "args" and any(row[n] is not None for row in asked.values())
-    ]
-    rest = {
-        kind: (_due(alike[kind], now).isoformat(), now.isoformat(), *(row[n] for n in filled))
-        for kind, row in asked.items()
-    }
-    columns = ("id", "args", "run_at", "enqueued_at", *(FACTS[n] for n in filled))
-    rows = zip(ids, jobs, strict=True)
-    return Load(
-        "mutirao_job", columns, ((id_, job.args, *rest[id(job.checked)]) for id_, job in rows)
-    )
-
-
-def _load_live(ids: list[str], jobs: list[NewJob], alike: _Alike, now: datetime) -> Load:
-    rest = {
-        kind: (_due(job, now).isoformat(), job.queue, job.priority) for kind, job in alike.items()
-    }
-    rows = zip(ids, jobs, strict=True)
-    return Load("mutirao_live", _LIVE, ((id_, *rest[id(job.checked)]) for id_, job in rows))
 
 
 def _wake(lanes: set[tuple[str, int]], earliest: datetime) -> Execute:

@@ -279,6 +279,9 @@ BEGIN
     FROM unnest(_ids, _runs) AS s (id, run)
     WHERE l.id = ANY(_ids) AND l.id = s.id AND l.run = s.run AND l.claimed_at IS NOT NULL
     RETURNING l.id;
+    IF FOUND THEN
+        PERFORM mutirao_wake();
+    END IF;
 END
 $$
 --;
