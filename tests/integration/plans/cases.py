@@ -136,8 +136,9 @@ CASES = {
     "held": Case({RUNNING}, _held),
     "beat": Case({RUNNING}, _beat),
     "retire": Case({RUNNING}, _retire),
-    "prune the succeeded": Case({OUTCOME, ATTEMPT, JOB}, _prune(OutcomeKind.SUCCEEDED)),
-    "prune the dead": Case({OUTCOME, ATTEMPT, JOB}, _prune(OutcomeKind.DEAD)),
+    # Live jobs for the sake of keys: one that somebody waits to take is not forgotten.
+    "prune the succeeded": Case({OUTCOME, ATTEMPT, JOB, LIVE}, _prune(OutcomeKind.SUCCEEDED)),
+    "prune the dead": Case({OUTCOME, ATTEMPT, JOB, LIVE}, _prune(OutcomeKind.DEAD)),
     "enqueue one": Case(set(), _enqueue(NewJob(task="t"))),
     "enqueue a few": Case(set(), _enqueue(*[NewJob(task="t")] * 50)),
     "enqueue many": Case(set(), _enqueue(*[NewJob(task="t")] * 500)),
