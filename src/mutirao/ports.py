@@ -171,13 +171,18 @@ class Store(Intake, Protocol):
         """
         ...
 
-    async def rescue(self, *, now: datetime | None = None) -> list[tuple[int, int]]:
+    async def rescue(
+        self, *, orphans: bool = True, now: datetime | None = None
+    ) -> list[tuple[int, int]]:
         """Remove workers whose heartbeat expired and make their jobs wait again.
 
         Each of their jobs gets an attempt with outcome `lost` and a new run, so that the vanished
         worker, should it come back, can settle nothing. The attempt stays counted; the job keeps
         its place in the lane and is ready at once, out of attempts or not: whoever claims it
         next decides about that. Returns (job id, new run). Idle workers are woken.
+
+        Orphans are jobs held under an id that is not registered (any more). They may be left alone
+        where `orphans` is False.
         """
         ...
 
