@@ -143,7 +143,8 @@ def _failures(results: Results) -> str:
         for name, about in results.peers.items()
         if "failed" in about
     ]
-    rows += [[r.peer, f"{r.work}, {r.variant}", r.failed] for r in results.records if r.failed]
+    failed = [(r.peer, f"{r.work}, {r.variant}", r.failed) for r in results.records if r.failed]
+    rows += [[*each] for each in dict.fromkeys(failed)]
     if not rows:
         return ""
     return "## Not measured\n\n" + markdown(["system", "what", "why"], rows)
