@@ -4,8 +4,9 @@ BIN      := $(VENV)/bin
 SOURCES  := src tests $(wildcard benchmarks examples)
 ARGS     :=
 DATABASE :=
-# A file's tests stay together: some share a large database.
-PYTEST   := -q -n auto --dist loadfile
+# A file's tests stay together: some share a large database. A process that hung or crashed is not
+# replaced: where no test is left for the new one, xdist waits for ever.
+PYTEST   := -q -n auto --dist loadfile --max-worker-restart=0
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test check format demo chaos bench clean

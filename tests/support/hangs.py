@@ -1,35 +1,42 @@
-"""A pytest plugin: a test that hangs ends its process, with the stacks of all threads.
+"""A pytest plugin: a test that hangs ends its process, with the stacks of all threads and tasks.
 
 Nothing milder is sure. An exception out of a signal may be raised in a callback of the event loop,
 which logs it and goes on; and pytest-timeout, like pytest's own `faulthandler_timeout`, forgets a
 test as soon as it has failed, though its fixtures may then wait for ever for what it left behind.
-Under xdist the other processes go on, and the report names the test.
+Under xdist the other processes go on, and the report names the test; the one that ended is not to
+be replaced (`--max-worker-restart=0`), or xdist 3.8 waits for ever where no test is left for it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
+import gc
 import os
+import threading
 from collections.abc import Iterator
 
 import pytest
 
-A_TEST = 300.0  # seconds, its fixtures included
-
 
 class Watch:
-    """Ends the process when a test takes too long."""
+    """Ends the process when a test takes too long, in seconds."""
 
-    def __init__(self, stderr: int) -> None:
+    def __init__(self, too_long: float, stderr: int) -> None:
+        self._too_long = too_long
         self._stderr = stderr
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Iterator[None]:
         """Watch a test and its fixtures."""
+        tell = threading.Timer(self._too_long, self._tell_tasks)
+        tell.daemon = True
+        tell.start()
         self._alarm()
         try:
             return (yield)
         finally:
+            tell.cancel()
             faulthandler.cancel_dump_traceback_later()
 
     @pytest.hookimpl(trylast=True)
@@ -38,7 +45,20 @@ class Watch:
         self._alarm()
 
     def _alarm(self) -> None:
-        faulthandler.dump_traceback_later(A_TEST, exit=True, file=self._stderr)
+        # The tasks are told first, where the interpreter can still run.
+        faulthandler.dump_traceback_later(self._too_long + 5, exit=True, file=self._stderr)
+
+    def _tell_tasks(self) -> None:
+        """Say where each coroutine waits, of all event loops: no thread's stack shows that."""
+        with open(os.dup(self._stderr), "w") as out:
+            for one in gc.get_objects():
+                if isinstance(one, asyncio.Task) and not one.done():
+                    one.print_stack(file=out)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the setting that tests of this plugin shorten."""
+    parser.addini("too_long", "seconds for a test with its fixtures", default="300")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,4 +66,4 @@ def pytest_configure(config: pytest.Config) -> None:
     capture = config.pluginmanager.getplugin("capturemanager")
     assert capture is not None
     with capture.global_and_fixture_disabled():
-        config.pluginmanager.register(Watch(os.dup(2)))
+        config.pluginmanager.register(Watch(float(config.getini("too_long")), os.dup(2)))

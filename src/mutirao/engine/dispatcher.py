@@ -101,7 +101,11 @@ class Dispatcher:
     def holds(self) -> set[tuple[int, int]]:
         """Return (id, run) of every job this worker knows of: waiting, running or unsettled."""
         claims = [*self._buffer, *(running.claim for running in self._running)]
-        return {(claim.id, claim.run) for claim in claims} | self._completer.pending()
+        return {(claim.id, claim.run) for claim in claims} | self.unsettled()
+
+    def unsettled(self) -> set[tuple[int, int]]:
+        """Return (id, run) of every job that has ended and whose outcome is not written yet."""
+        return self._completer.pending()
 
     def _next(self) -> Claim | None:
         # Another thread may take the last one between a look and the taking.

@@ -51,6 +51,7 @@ class Producer:
         self._listening = True  # as registered
         self._attention = Attention(monotonic())
         self._unsure = False  # whether a claim's answer was lost
+        self._former: list[int] = []  # ids of this worker that are gone
         self._stopping = False
 
     async def run(self) -> None:
@@ -108,13 +109,15 @@ class Producer:
         else:
             self.wake(Wake(claim.queue, claim.priority, outcome.at))
 
-    def reborn(self) -> None:
+    def reborn(self, former: int) -> None:
         """Start afresh under a new worker id, which is registered as listening."""
+        self._former.append(former)
         self._listening, self._refresh_at = True, 0.0
         self._woken.set()
+        self._dispatcher.changed.set()
 
     async def _turn(self) -> None:
-        if self._unsure:
+        if self._unsure or self._former:
             await self._give_back_unknown()
         await self._give_back_stalled()
         wanted = self._dispatcher.wanted()
@@ -189,15 +192,24 @@ class Producer:
     async def _give_back_unknown(self) -> None:
         """Release what the tables say we hold and we do not know of.
 
-        A claim's commit may have happened though its answer never came.
+        A claim's commit may have happened though its answer never came, or under an id that was
+        gone: whoever rescued that worker's jobs could not see those.
         """
-        held = await self._store.held(self._worker())
-        known = self._dispatcher.holds()
-        lost = [job for job in held if job not in known]
-        if lost:
+        self._unsure = False
+        try:
+            await self._give_back_of(self._worker(), self._dispatcher.holds)
+            while self._former:
+                await self._give_back_of(self._former[-1], self._dispatcher.unsettled)
+                self._former.pop()
+        except StoreUnavailable:
+            self._unsure = True
+            raise
+
+    async def _give_back_of(self, worker: int, known: Callable[[], set[tuple[int, int]]]) -> None:
+        held = await self._store.held(worker)
+        if lost := [job for job in held if job not in known()]:
             log.warning("giving back %s jobs whose claim was cut off", len(lost))
             await self._store.release(lost)
-        self._unsure = False
 
     async def _rest(self) -> None:
         """Sleep until something may be due, asking for notifications first."""
@@ -216,7 +228,7 @@ class Producer:
 
     async def _wait_for_room(self) -> None:
         self._dispatcher.changed.clear()
-        if not self._dispatcher.wanted() and not self._stopping:
+        if not (self._dispatcher.wanted() or self._former or self._stopping):
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._dispatcher.patience()):
                     await self._dispatcher.changed.wait()

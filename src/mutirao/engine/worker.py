@@ -239,10 +239,10 @@ class Worker:
 
     def _reborn(self, id: int) -> None:
         """Others have our jobs: what runs here could only be done twice."""
-        self._id = id
+        former, self._id = self._id, id
         self._dispatcher.drop_unstarted()
         self._dispatcher.interrupt_all(outcomes.LOST)
-        self._producer.reborn()
+        self._producer.reborn(former)
 
     def _expect(self, claim: Claim, outcome: Outcome) -> None:
         self._producer.expect(claim, outcome)
