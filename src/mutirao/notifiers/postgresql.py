@@ -5,8 +5,8 @@ poll.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -53,8 +53,14 @@ async def _psycopg(url: URL) -> AsyncGenerator[str, None]:
         async with connection:
             await connection.execute(f"LISTEN {CHANNEL}")
             yield ""
-            async for notification in connection.notifies():
-                yield notification.payload
+            # Not `connection.notifies()`, which wakes up ten times a second to look for signals:
+            # 0.15 s of processor time a minute, half of what an idle worker took.
+            with _readable(connection.fileno()) as readable:
+                while await readable.wait():
+                    readable.clear()
+                    connection.pgconn.consume_input()
+                    while (notification := connection.pgconn.notifies()) is not None:
+                        yield notification.extra.decode()
     except (psycopg.OperationalError, OSError) as gone:
         raise StoreUnavailable(f"the listening connection is lost: {gone}") from gone
 
@@ -86,25 +92,31 @@ async def _asyncpg(url: URL) -> AsyncGenerator[str, None]:
 async def _psycopg2(url: URL) -> AsyncGenerator[str, None]:
     import psycopg2
 
-    loop, readable = asyncio.get_running_loop(), asyncio.Event()
     try:
         connection = await asyncio.to_thread(psycopg2.connect, **_arguments(url))
         with closing(connection):
             connection.autocommit = True
             connection.cursor().execute(f"LISTEN {CHANNEL}")
-            socket = connection.fileno()
-            loop.add_reader(socket, readable.set)
-            try:
-                yield ""
+            yield ""
+            with _readable(connection.fileno()) as readable:
                 while await readable.wait():
                     readable.clear()
                     connection.poll()
                     while connection.notifies:
                         yield connection.notifies.pop(0).payload
-            finally:
-                loop.remove_reader(socket)
     except (psycopg2.OperationalError, OSError) as gone:
         raise StoreUnavailable(f"the listening connection is lost: {gone}") from gone
+
+
+@contextmanager
+def _readable(socket: int) -> Iterator[asyncio.Event]:
+    """Return an event that is set whenever there is something to read, its end too."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(socket, readable.set)
+    try:
+        yield readable
+    finally:
+        loop.remove_reader(socket)
 
 
 def _arguments(url: URL) -> dict[str, Any]:
