@@ -38,12 +38,12 @@ def check(output: str) -> None:
 
 def test_on_sqlite() -> None:
     """Without an argument it works in a file of its own."""
-    check(run_demo("shop", timeout=120))
+    check(run_demo("shop", timeout=250))
 
 
 def test_on_postgresql(postgres: PostgresServer, postgresql_url: str) -> None:
     """On a server it works in a schema of its own, and nothing of it is left."""
-    check(run_demo("shop", postgresql_url, timeout=120))
+    check(run_demo("shop", postgresql_url, timeout=250))
     with psycopg.connect(postgresql_url.replace("+psycopg", "")) as connection:
         schemas = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'mutirao%'"
         tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"

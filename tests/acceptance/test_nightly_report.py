@@ -11,7 +11,7 @@ from tests.support.examples import demo_module, run_demo
 
 def test_every_night_has_its_report() -> None:
     """Though the worker at the clock is killed, and all of them for some nights."""
-    said = run_demo("nightly_report", timeout=200)
+    said = run_demo("nightly_report", timeout=250)
     assert "is killed with SIGKILL" in said
     assert "All workers are killed" in said
     assert "nights has exactly one report" in said

@@ -9,7 +9,7 @@ from tests.support.examples import demo_module, run_demo
 
 def test_every_document_is_indexed() -> None:
     """As it is now, never twice at once, though a worker is killed while it indexes."""
-    said = run_demo("search_index", timeout=200)
+    said = run_demo("search_index", timeout=250)
     assert "is killed with SIGKILL" in said
     assert "never twice at once" in said
 

@@ -173,7 +173,7 @@ class PostgresServer:
     def connect(self, database: str = "postgres", **options: Any) -> psycopg.Connection:
         """Return a psycopg connection to `database`, in autocommit mode."""
         url = self.url(database, driver=None)
-        return psycopg.connect(url, autocommit=True, connect_timeout=5, **options)
+        return psycopg.connect(url, autocommit=True, connect_timeout=60, **options)
 
     def _administer(self, statement: sql.Composed) -> None:
         with self.connect() as connection:

@@ -102,7 +102,7 @@ def test_the_server_does_not_outlive_its_owner(how: signal.Signals) -> None:
     directory, url = owner.stdout.readline().split()
     with psycopg.connect(url) as connection:
         owner.send_signal(how)
-        owner.wait(60)
+        owner.wait(100)
         # The watchdog holds the pipe open until it has cleaned up.
         owner.stdout.read()
         with pytest.raises(psycopg.OperationalError):

@@ -18,7 +18,7 @@ def test_threads_that_come_together(database_url: str, monkeypatch: pytest.Monke
     make = engines._create
 
     def slowly(*args: Any) -> Any:
-        together.wait(30)
+        together.wait(100)
         return make(*args)
 
     monkeypatch.setattr(engines, "_create", slowly)

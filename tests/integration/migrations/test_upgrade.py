@@ -60,7 +60,7 @@ def test_many_processes_migrate_at_once(database_url: str, connection: Connectio
     """One of them works while the others wait; none fails."""
     program = "import sys; from mutirao.sql import migrations; migrations.upgrade(sys.argv[1])"
     running = [subprocess.Popen([sys.executable, "-c", program, database_url]) for _ in range(5)]
-    assert [process.wait(60) for process in running] == [0] * 5
+    assert [process.wait(100) for process in running] == [0] * 5
     assert names(connection) == TABLES
     found = connection.execute(text("SELECT version_num FROM mutirao_version")).scalars().all()
     assert found == [migrations.head()]

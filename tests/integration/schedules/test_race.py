@@ -56,7 +56,7 @@ async def test_a_race(app: Mutirao, url: str) -> None:
         victim.kill()
         with racer(url) as late:
             await until(lambda: ticked(TICKS))
-            assert [process.wait(30) for process in (first, second, late)] == [0, 0, 0]
+            assert [process.wait(100) for process in (first, second, late)] == [0, 0, 0]
     jobs = await app.ajobs(limit=None)
     ticks = sorted(datetime.fromisoformat(job.metadata["tick"]) for job in jobs)
     assert len(ticks) == TICKS

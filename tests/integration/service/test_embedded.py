@@ -211,7 +211,7 @@ def test_reloading(url: str, tables: Tables) -> None:
             wait_for_all(tables, 1)
             new.stdin.close()
             assert line(new) == "stopped"
-            assert (old.wait(30), new.wait(30)) == (0, 0)
+            assert (old.wait(100), new.wait(100)) == (0, 0)
             old.stdin = new.stdin = None
     assert tables.outcomes() == {"released", "succeeded"}
     assert tables.workers() == set()

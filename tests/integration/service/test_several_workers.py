@@ -64,7 +64,7 @@ def test_each_job_runs_once_in_processes(pg_url: str, tmp_path: Path) -> None:
         wait_for_all(tables, MANY)
         for worker in workers:
             worker.terminate()
-        assert [worker.wait(30) for worker in workers] == [0, 0, 0]
+        assert [worker.wait(100) for worker in workers] == [0, 0, 0]
     assert len(tables.workers_of_attempts()) == 3
     assert tables.outcomes() == {"succeeded"}
     app.close()
@@ -161,7 +161,7 @@ def test_behind_a_blocked_loop(url: str, concurrency: int) -> None:
         @apps[name].task(name="block")
         async def block() -> None:
             blocked.set()
-            assert unblock.wait(60)
+            assert unblock.wait(100)
 
         @apps[name].task(name="step")
         async def step() -> None:
@@ -174,7 +174,7 @@ def test_behind_a_blocked_loop(url: str, concurrency: int) -> None:
     first.enqueue_many(jobs)
     quick = {"heartbeat": 0.1, "expiry": 5.0, "concurrency": concurrency}
     with working(first, **quick):
-        assert blocked.wait(30)
+        assert blocked.wait(100)
         with working(apps["second"], **quick):
             # Those that have a slot are not given back, though Python 3.11 has not begun them.
             wait_until(lambda: sum(done.values()) >= 2 * concurrency + 1 - concurrency)

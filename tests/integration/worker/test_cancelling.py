@@ -64,7 +64,7 @@ async def test_a_running_thread(app: Mutirao) -> None:
     @app.task
     def send() -> None:
         began.set()
-        enough.wait(60)
+        enough.wait(100)
 
     async with working(app, **BEATING):
         id = send.enqueue().id
@@ -173,7 +173,7 @@ async def test_a_job_that_succeeds_instead(app: Mutirao, kind: str) -> None:
     @app.task
     def plain() -> None:
         began.set()
-        enough.wait(60)
+        enough.wait(100)
 
     async with working(app, heartbeat=3600, expiry=7200):
         id = {"coroutine": coroutine, "plain": plain}[kind].enqueue().id

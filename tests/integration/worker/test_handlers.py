@@ -89,7 +89,7 @@ async def test_plain_functions_run_beside_each_other(app: Mutirao) -> None:
 
     @app.task
     def meet() -> None:
-        together.wait(30)
+        together.wait(100)
 
     async with working(app, concurrency=5):
         ids = app.enqueue_many(meet.job() for _ in range(5))

@@ -139,7 +139,7 @@ async def test_a_thread(app: Mutirao) -> None:
         if job.run > 1:
             return
         began.set()
-        enough.wait(60)
+        enough.wait(100)
         try:
             with job.transaction():
                 pass

@@ -172,7 +172,7 @@ async def test_a_thread_is_given_up(app: Mutirao, caplog: pytest.LogCaptureFixtu
     @app.task(retry=AGAIN, timeout=0.1)
     def slow(job: Job) -> None:
         if job.attempt == 1:
-            enough.wait(60)
+            enough.wait(100)
             returned.set()
 
     @app.task
@@ -202,7 +202,7 @@ async def test_other_slots_go_on_beside_a_stuck_one(app: Mutirao) -> None:
     @app.task(retry=AGAIN, timeout=0.1)
     def slow(job: Job) -> None:
         if job.attempt == 1:
-            enough.wait(60)
+            enough.wait(100)
 
     async with working(app, concurrency=2):
         job = await ended(app, slow.enqueue().id)
@@ -218,7 +218,7 @@ async def test_a_late_result_of_a_thread(app: Mutirao, late: str) -> None:
     @app.task(retry=Retry.fixed(3, interval=0))
     def slow(job: Job) -> None:
         if job.attempt == 1:
-            enough.wait(60)
+            enough.wait(100)
             if late == "error":
                 raise ValueError("late")
             return
@@ -250,7 +250,7 @@ async def test_a_late_transaction_of_a_thread(app: Mutirao, before: str) -> None
         if job.attempt > 1:
             asyncio.run_coroutine_threadsafe(hold(), loop).result(60)
             return
-        enough.wait(60)
+        enough.wait(100)
         try:
             with job.transaction() as session:
                 session.execute(text("INSERT INTO receipt VALUES (1)"))

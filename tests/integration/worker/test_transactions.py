@@ -107,7 +107,7 @@ async def test_one_commit(shop: Shop, kind: str, gives: str) -> None:
             child.using(conn=given, delay=3600).enqueue(1)
             app.enqueue_many([child.using(delay=3600).job(2)], conn=given)
             inside.set()
-            go.wait(60)
+            go.wait(100)
 
     async with working(app):
         id = {"coroutine": coroutine, "plain": plain}[kind].enqueue().id

@@ -44,7 +44,7 @@ async def test_as_many_threads_as_calls(threads: Threads) -> None:
 
     def call() -> None:
         used.add(threading.get_ident())
-        together.wait(30)
+        together.wait(100)
 
     for _ in range(3):
         await soon(asyncio.gather(*(threads.run(call) for _ in range(4))))
@@ -79,7 +79,7 @@ async def test_a_cancelled_call_is_stuck_until_it_returns() -> None:
 
     def work() -> None:
         began.set()
-        enough.wait(30)
+        enough.wait(100)
 
     call = asyncio.create_task(pool.run(work))
     await until(began.is_set)
@@ -110,12 +110,12 @@ async def test_cancelled_in_the_round_in_which_it_returns(threads: Threads) -> N
     both = threading.Barrier(3)
 
     def work() -> int:
-        both.wait(30)
+        both.wait(100)
         return 7
 
     first, second = (asyncio.create_task(threads.run(work)) for _ in range(2))
     await asyncio.sleep(0)
-    both.wait(30)
+    both.wait(100)
     wait_until(lambda: len(threads._returned) == 2)  # while the loop does not run
     first.cancel()
     assert await soon(second) == 7

@@ -126,7 +126,7 @@ class TestInMemory:
         meeting = threading.Barrier(3)
 
         def meet() -> None:
-            meeting.wait(30)
+            meeting.wait(100)
 
         task = shop.task(meet, retry=Retry.never())
         with capture(shop.app):
@@ -138,7 +138,7 @@ class TestInMemory:
         release = threading.Event()
 
         def hang() -> None:
-            release.wait(30)
+            release.wait(100)
 
         task = shop.task(hang, timeout=0.01, retry=Retry.never())
         with capture(shop.app) as jobs:

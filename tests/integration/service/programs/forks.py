@@ -41,14 +41,14 @@ def child() -> None:
         return
     with app.worker(queues=["child"], poll=60):
         of_child.enqueue()
-        assert children.wait(30)
+        assert children.wait(100)
     of_parent.enqueue("from the child")
 
 
 worker = app.worker(queues=["parent"], poll=60)
 worker.start()
 of_parent.enqueue("before")
-assert parents.wait(30)
+assert parents.wait(100)
 assert app.counts()
 parents.clear()
 
@@ -59,11 +59,11 @@ if pid == 0:
 _, status = os.waitpid(pid, 0)
 assert os.waitstatus_to_exitcode(status) == 0, status
 if not idle:
-    assert parents.wait(30)
+    assert parents.wait(100)
     parents.clear()
 assert worker.running
 of_parent.enqueue("after")
-assert parents.wait(30)
+assert parents.wait(100)
 jobs = 2 if idle else 4
 wait_until(lambda: sum(count.jobs for count in app.counts() if count.state == "succeeded") == jobs)
 worker.stop()
