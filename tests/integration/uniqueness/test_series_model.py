@@ -132,7 +132,6 @@ class Played:
             self.line.pop(0)
         else:
             first.runs, first.due = False, self.now + after
-            first.tried = kind is not OutcomeKind.SNOOZED or self.claims[first.id].attempt > 1
 
     async def succeed(self, _: int) -> None:
         await self.settle(OutcomeKind.SUCCEEDED)

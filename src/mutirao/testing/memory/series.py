@@ -33,7 +33,7 @@ def join(tables: Tables, new: NewJob, unique: Unique, now: datetime, id: int) ->
     """Write a job as the last of its key, as the rule says; return its id."""
     older, (how, args) = _last(tables, new, unique), decision(tables, new, unique)
     if older is not None and args is not None:
-        due = tables.asked[older.id].run_at
+        due = min(tables.asked[older.id].run_at, older.run_at)
         new = replace(new, args=args, run_at=due, delay=None, fingerprint=None)
     tables.write(new, now, id)
     tables.series[unique.name(new.task, new.queue, new.key or "")] = id

@@ -20,7 +20,7 @@ from mutirao.unique import PARKED, Placed, Unique
 
 # The last live job of a key: the last one of all, or the one that it waited for.
 _LAST = """
-SELECT l.id, j.task, j.args, l.worker IS NULL AND l.attempt = 0, j.run_at, t.after
+SELECT l.id, j.task, j.args, l.worker IS NULL AND l.attempt = 0, min(j.run_at, l.run_at), t.after
 FROM mutirao_series s
 LEFT JOIN mutirao_turn w ON w.job = s.last
 JOIN mutirao_live l ON l.id IN (s.last, w.after)

@@ -77,7 +77,9 @@ BEGIN
             ELSIF turn.how = 'merged' THEN
                 UPDATE mutirao_job
                 SET args = turn.args, fingerprint = NULL,
-                    run_at = (SELECT j.run_at FROM mutirao_job j WHERE j.id = older.id)
+                    run_at = (
+                        SELECT least(j.run_at, older.run_at) FROM mutirao_job j WHERE j.id = older.id
+                    )
                 WHERE id = _job;
             END IF;
         ELSIF older.id IS NOT NULL THEN
