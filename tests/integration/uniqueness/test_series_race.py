@@ -54,9 +54,9 @@ async def work(store: SqlStore, done: asyncio.Event, ran: list[tuple[str | None,
         for claim in claims:
             again = claim.attempt == 1 and claim.id % 5 == 0
             kind = OutcomeKind.RETRIED if again else OutcomeKind.SUCCEEDED
+            ran.extend([] if again else [(claim.key, claim.id)])
             settled = await store.settle(worker, [ended(claim, kind, after=0.0)])
             assert settled == {claim.id}
-            ran.extend([] if again else [(claim.key, claim.id)])
         if over and not claims and not await store.lanes(None):
             return
         await asyncio.sleep(0)
