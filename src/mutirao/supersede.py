@@ -61,6 +61,13 @@ class Supersede:
     merge: Merge | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.by, str) or not isinstance(self.rules, Mapping):
+            raise InvalidTask(
+                f"supersede was given {self.by!r} and {self.rules!r}; give the name of a parameter"
+                " and a dict of rules"
+            )
+        if self.merge is not None and not callable(self.merge):
+            raise InvalidTask(f"merge is {self.merge!r}; give a function of two dicts of arguments")
         checked = {pair: _redundancy(pair, word) for pair, word in self.rules.items()}
         object.__setattr__(self, "rules", MappingProxyType(checked))
 

@@ -16,6 +16,7 @@ from mutirao.arguments import Signature
 from mutirao.errors import InvalidArguments, InvalidJob, InvalidTask
 from mutirao.job import DEFAULT_QUEUE, DeadJob, NewJob
 from mutirao.retry import Retry, RetryPolicy, seconds
+from mutirao.supersede import Supersede
 from mutirao.unique import How, OnConflict, Unique
 
 Conflict = OnConflict | Literal["keep", "replace", "rerun", "error"]
@@ -99,6 +100,7 @@ class Task(Generic[P, R]):
         self.signature = Signature(function, name, unannotated)
         rule = options.unique.supersede
         if rule is not None:
+            _check_rule(rule, name)
             self.signature.require(rule.by, "supersede's by, which tells the kinds of jobs apart")
         self.is_coroutine = inspect.iscoroutinefunction(function)
         self.most_attempts = options.retry.most_attempts
@@ -295,6 +297,11 @@ def several_tags(tags: Iterable[str]) -> tuple[str, ...]:
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise InvalidJob(f"tags are {tags!r}; give a list, such as [{tags!r}]")
     return tuple(tags)
+
+
+def _check_rule(rule: object, name: str) -> None:
+    if not isinstance(rule, Supersede):
+        raise InvalidTask(f"supersede of task {name!r} is {rule!r}; give Supersede(by, rules)")
 
 
 def _check_function(function: object, name: str) -> None:

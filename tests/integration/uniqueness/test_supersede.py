@@ -83,12 +83,21 @@ def test_a_table_of_ones_own(app: Mutirao) -> None:
     [
         (lambda: Supersede("type", {("a", "b"): "drop"}), "'drop'; give one of keep, newer, merge"),  # type: ignore[dict-item]
         (lambda: Supersede("type", {"ab": "keep"}), r"for 'ab'; give \(older kind, newer kind\)"),  # type: ignore[dict-item]
+        (lambda: Supersede(5, {}), "given 5 and .*; give the name of a parameter and a dict"),  # type: ignore[arg-type]
+        (lambda: Supersede("type", [("a", "b")]), "give the name of a parameter and a dict"),  # type: ignore[arg-type]
+        (lambda: Supersede("type", {}, "x"), "merge is 'x'; give a function"),  # type: ignore[arg-type]
     ],
 )
 def test_a_table_that_cannot_be(make: Any, told: str) -> None:
     """It is refused where it is written."""
     with pytest.raises(InvalidTask, match=told):
         make()
+
+
+def test_what_is_no_rule(app: Mutirao) -> None:
+    """A table alone does not say which argument is the kind."""
+    with pytest.raises(InvalidTask, match=r"is {}; give Supersede\(by, rules\)"):
+        app.task(supersede={})(send)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("by", ["kind", "note"])
