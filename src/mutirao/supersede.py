@@ -78,10 +78,10 @@ class Supersede:
 
     def judge(self, older: Arguments, newer: Arguments) -> Redundancy:
         """Return what is left of two jobs with these arguments."""
-        kinds = older.get(self.by), newer.get(self.by)
-        if not all(isinstance(kind, str) for kind in kinds):
+        before, now = older.get(self.by), newer.get(self.by)
+        if not isinstance(before, str) or not isinstance(now, str):
             return Redundancy.KEEP
-        return Redundancy(self.rules.get(kinds, Redundancy.KEEP))  # type: ignore[arg-type]
+        return Redundancy(self.rules.get((before, now), Redundancy.KEEP))
 
     def merged(self, older: Arguments, newer: Arguments) -> Arguments:
         """Return the arguments of the one that is left where they are merged.

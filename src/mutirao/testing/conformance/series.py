@@ -32,7 +32,6 @@ from mutirao.testing.conformance.uniqueness import aside, live_jobs, placed, sta
 from mutirao.unique import How, Placed, Unique
 
 RULE = Supersede.activities()
-BOTH = ("older", "newer")
 # What is left of two jobs, of which nobody has tried the older one: the kind, and whose object.
 TABLE: list[tuple[str, str, How, list[tuple[str, str]]]] = [
     ("Create", "Update", "merged", [("Create", "newer")]),
@@ -149,7 +148,7 @@ class SeriesContract:
         kinds = [f"Kind{n}" for n in range(5)]
         hows = [(await placed(store, activity(kind), face))[1] for kind in kinds]
         assert hows == ["inserted", *["follows"] * 4]
-        worker, ran = await join(store), []
+        worker, ran = await join(store), list[str]()
         for kind in kinds:
             failed = ended(await take_one(store, worker), OutcomeKind.RETRIED, after=0.0)
             await store.settle(worker, [failed], now=NOW)
