@@ -61,7 +61,8 @@ class Supersede:
     merge: Merge | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.by, str) or not isinstance(self.rules, Mapping):
+        given: tuple[object, object] = (self.by, self.rules)
+        if not isinstance(given[0], str) or not isinstance(given[1], Mapping):
             raise InvalidTask(
                 f"supersede was given {self.by!r} and {self.rules!r}; give the name of a parameter"
                 " and a dict of rules"

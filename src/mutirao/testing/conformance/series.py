@@ -176,7 +176,7 @@ class SeriesContract:
         expected = [("Delete", "1"), ("Create", "5"), ("Like", "6"), ("Update", "8")]
         assert await run_all(store, worker, claim) == expected
 
-    async def test_after_the_end(self, store: Store) -> None:
+    async def test_nothing_is_left_of_the_key(self, store: Store) -> None:
         """Nothing is left of the key."""
         worker = await join(store)
         for kind in (OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED):
@@ -325,7 +325,7 @@ class SeriesContract:
         assert len(await run_all(store, worker)) == (1 if kind == "Update" else 16)
         assert len(await store.jobs(JobFilter())) == 16
 
-    async def test_many_at_once(self, store: Store, face: Face) -> None:
+    async def test_many_in_one_call(self, store: Store, face: Face) -> None:
         """With jobs without keys, in one call: ids in order."""
         jobs = [*(due() for _ in range(300)), *(activity(f"Kind{n}") for n in range(20))]
         ids = await enqueue(store, face, iter(jobs))
