@@ -160,13 +160,10 @@ class Mutirao(Orders):
             timeout: seconds (or a `timedelta`) an attempt may take; None for no limit.
             process: run in a child process, which a timeout can kill. Plain functions only.
             tags: given to every job of this task.
-            on_conflict: what happens to a job whose key another one has, "keep" unless given; as
-                the next three, see `Task.using`.
-            unique_for: seconds (or a `timedelta`) that a job holds its key after it has finished.
-            scope: who shares keys; the jobs of the task in the queue unless given.
-            debounce_limit: the longest that replacing may put off what was asked first.
-            supersede: instead of `on_conflict`: which waiting jobs of a key a newer one makes
-                redundant. The others run one after another, in the order they were enqueued.
+            on_conflict, unique_for, scope, debounce_limit: what a key means, for calls with one;
+                see `Task.using`.
+            supersede: instead: which waiting jobs of a key a newer one makes redundant. The others
+                run one after another, in the order they were enqueued.
             findable: keep a fingerprint of the arguments, for `find`.
 
         Raises:

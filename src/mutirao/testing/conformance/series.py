@@ -228,7 +228,7 @@ class SeriesContract:
         assert await live_jobs(store) == [first]
         assert len(await store.jobs(JobFilter())) == 1
 
-    async def test_after_a_rescue(self, store: Store) -> None:
+    async def test_a_vanished_one_comes_first(self, store: Store) -> None:
         """A vanished worker's job runs again first."""
         lost = await store.register(newcomer(), expiry=1.0, now=NOW)
         first, _ = await placed(store, activity("Create", "1"))
@@ -268,7 +268,7 @@ class SeriesContract:
         assert await store.cancel(JobFilter(ids=(first,)), now=NOW) == [first]
         assert await run_all(store, await join(store)) == [("B", "")]
 
-    async def test_nobody_can_hurry_it(self, store: Store) -> None:
+    async def test_its_turn_cannot_be_hurried(self, store: Store) -> None:
         """What waits for its turn is not made due before."""
         await placed(store, activity("A", run_at=FAR_AHEAD))
         second, _ = await placed(store, activity("B", run_at=FAR_AHEAD))
