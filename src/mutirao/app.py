@@ -162,8 +162,7 @@ class Mutirao(Orders):
             tags: given to every job of this task.
             on_conflict, unique_for, scope, debounce_limit: what a key means, for calls with one;
                 see `Task.using`.
-            supersede: instead: which waiting jobs of a key a newer one makes redundant. The others
-                run one after another, in the order they were enqueued.
+            supersede: instead: what a newer job of a key makes redundant; see `Supersede`.
             findable: keep a fingerprint of the arguments, for `find`.
 
         Raises:
