@@ -4,7 +4,7 @@ from alembic.operations import Operations
 
 from mutirao.sql.migrations.script import run_sql
 
-revision = "0006"
+revision = "0004"
 down_revision = "0003"
 
 
