@@ -28,6 +28,7 @@ from mutirao.ports import Notifier, Store
 from mutirao.retry import Retry, RetryPolicy
 from mutirao.schedules import Schedules
 from mutirao.sql.store import SqlStore
+from mutirao.supersede import Supersede
 from mutirao.task import (
     Conflict,
     Handle,
@@ -118,10 +119,11 @@ class Mutirao(Orders):
         timeout: float | timedelta | None = None,
         process: bool = False,
         tags: Iterable[str] = (),
-        on_conflict: Conflict = "keep",
+        on_conflict: Conflict | None = None,
         unique_for: float | timedelta | None = None,
         scope: str | None = None,
         debounce_limit: float | timedelta | None = None,
+        supersede: Supersede | None = None,
         findable: bool = False,
     ) -> _Decorator: ...
     def task(
@@ -137,10 +139,11 @@ class Mutirao(Orders):
         timeout: float | timedelta | None = None,
         process: bool = False,
         tags: Iterable[str] = (),
-        on_conflict: Conflict = "keep",
+        on_conflict: Conflict | None = None,
         unique_for: float | timedelta | None = None,
         scope: str | None = None,
         debounce_limit: float | timedelta | None = None,
+        supersede: Supersede | None = None,
         findable: bool = False,
     ) -> Task[..., Any] | _Decorator:
         """Register a function as a task: `@app.task` or `@app.task(queue="mail", ...)`.
@@ -157,11 +160,9 @@ class Mutirao(Orders):
             timeout: seconds (or a `timedelta`) an attempt may take; None for no limit.
             process: run in a child process, which a timeout can kill. Plain functions only.
             tags: given to every job of this task.
-            on_conflict: what happens to a job whose key another one has; as the next three, see
-                `Task.using`.
-            unique_for: seconds (or a `timedelta`) that a job holds its key after it has finished.
-            scope: who shares keys; the jobs of the task in the queue unless given.
-            debounce_limit: the longest that replacing may put off what was asked first.
+            on_conflict, unique_for, scope, debounce_limit: what a key means, for calls with one;
+                see `Task.using`.
+            supersede: instead: what a newer job of a key makes redundant; see `Supersede`.
             findable: keep a fingerprint of the arguments, for `find`.
 
         Raises:
@@ -178,7 +179,9 @@ class Mutirao(Orders):
             timeout=length_of_time("timeout", timeout),
             process=process,
             tags=several_tags(tags),
-            unique=uniqueness(Unique(), on_conflict, unique_for, scope, debounce_limit),
+            unique=uniqueness(
+                Unique(supersede=supersede), on_conflict, unique_for, scope, debounce_limit
+            ),
             findable=findable,
         )
         decorator = _Decorator(self, name, options)
