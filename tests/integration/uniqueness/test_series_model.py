@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +21,7 @@ from mutirao.records import JobFilter
 from mutirao.supersede import Supersede
 from mutirao.testing.conformance.kit import at, ended, newcomer
 from mutirao.unique import PARKED, Placed, Unique
-from tests.integration.uniqueness.test_model import open_stores
-
-__all__ = ["open_stores"]
+from tests.integration.worker.conftest import OpenStores
 
 _queues = (f"s{n}" for n in itertools.count())
 EXPIRY = 5.0
@@ -203,9 +200,7 @@ ACTIONS = st.lists(st.tuples(st.sampled_from(WORDS), AMOUNTS), min_size=5, max_s
 @pytest.mark.parametrize(
     ("kind", "examples"), [("memory", 400), ("sqlite", 60), ("postgresql", 60)]
 )
-def test_whatever_happens(
-    kind: str, examples: int, open_stores: Callable[[str], Callable[[], list[Store]]]
-) -> None:
+def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores) -> None:
     """The store agrees with the model after every single step."""
     opened = open_stores(kind)
 
