@@ -1,10 +1,11 @@
-"""A pytest plugin: a test that hangs ends its process, with the stacks of all threads and tasks.
+"""A pytest plugin: a run of the tests ends whatever hangs, and tells at once what failed.
 
-Nothing milder is sure. An exception out of a signal may be raised in a callback of the event loop,
-which logs it and goes on; and pytest-timeout, like pytest's own `faulthandler_timeout`, forgets a
-test as soon as it has failed, though its fixtures may then wait for ever for what it left behind.
-Under xdist the other processes go on, and the report names the test; the one that ended is not to
-be replaced (`--max-worker-restart=0`), or xdist 3.8 waits for ever where no test is left for it.
+A test that hangs ends its process, with the stacks of all threads and tasks. Nothing milder is sure:
+an exception out of a signal may be raised in a callback of the event loop, which logs it and goes
+on; and pytest-timeout, like pytest's own `faulthandler_timeout`, forgets a test as soon as it has
+failed, though its fixtures may then wait for ever for what it left behind. Under xdist the other
+processes go on, and the report names the test; the one that ended is not to be replaced
+(`--max-worker-restart=0`), or xdist 3.8 waits for ever where no test is left for it.
 """
 
 from __future__ import annotations
@@ -56,6 +57,20 @@ class Watch:
                     one.print_stack(file=out)
 
 
+class Teller:
+    """Names each failure when it happens: a run that is cut off has told something by then."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Name a test that failed, and its last words."""
+        terminal = self._config.pluginmanager.getplugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.ensure_newline()
+            terminal.write_line(f"{report.nodeid} ({report.when}): {report.longreprtext[-300:]}")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the setting that tests of this plugin shorten."""
     parser.addini("too_long", "seconds for a test with its fixtures", default="300")
@@ -63,6 +78,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the way to the terminal that pytest has from everybody else."""
+    if not hasattr(config, "workerinput"):  # as xdist's processes have it
+        config.pluginmanager.register(Teller(config))
     capture = config.pluginmanager.getplugin("capturemanager")
     assert capture is not None
     with capture.global_and_fixture_disabled():

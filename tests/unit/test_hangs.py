@@ -44,6 +44,7 @@ def test_a_test_that_hangs_in_its_fixtures(tmp_path: Path) -> None:
     assert ran.returncode != 0
     told = ran.stdout + ran.stderr
     assert "test_that_fails_and_leaves_what_does_not_end" in told
+    assert "what_does_not_end (call): " in told  # at once
     assert "await asyncio.sleep(60)" in told
     assert "in _cancel_all_tasks" in told
     assert "2 failed, 1 passed" in told  # it failed, and its process crashed
