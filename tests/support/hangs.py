@@ -1,10 +1,10 @@
 """A pytest plugin: a run of the tests ends whatever hangs, and tells at once what failed.
 
-A test that hangs ends its process, with the stacks of all threads and tasks. Nothing milder is sure:
-an exception out of a signal may be raised in a callback of the event loop, which logs it and goes
-on; and pytest-timeout, like pytest's own `faulthandler_timeout`, forgets a test as soon as it has
-failed, though its fixtures may then wait for ever for what it left behind. Under xdist the other
-processes go on, and the report names the test; the one that ended is not to be replaced
+A test that hangs ends its process, with the stacks of all threads and tasks. Nothing milder will
+do: an exception out of a signal may be raised in a callback of the event loop, which logs it and
+goes on; and pytest-timeout, like pytest's own `faulthandler_timeout`, forgets a test as soon as it
+has failed, though its fixtures may then wait for ever for what it left behind. Under xdist the
+other processes go on, and the report names the test; the one that ended is not to be replaced
 (`--max-worker-restart=0`), or xdist 3.8 waits for ever where no test is left for it.
 """
 
