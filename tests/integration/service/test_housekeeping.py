@@ -171,6 +171,7 @@ def suspended(pid: int, url: str) -> bool:
     Such a file belongs to one writer at a time, and nothing but its end takes it away from it.
     """
     os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED)  # until then it may still begin to write
     if not url.startswith("sqlite"):
         return True
     with closing(sqlite3.connect(make_url(url).database or "", timeout=0.1)) as file:

@@ -9,7 +9,7 @@ import pytest
 
 from mutirao import Cancel, Dead, Job, JobRecord, JobState, Mutirao, Retry, RetryPolicy, Snooze
 from mutirao.records import AttemptRecord
-from tests.integration.worker.kit import ended, outcomes, until_attempts, working
+from tests.integration.worker.kit import ended, never_polling, outcomes, until_attempts
 
 SLACK = 20.0  # seconds that a slow machine may take to write an outcome
 
@@ -57,7 +57,7 @@ async def test_policies(app: Mutirao, name: str) -> None:
     async def failing() -> None:
         raise Transient("1234")
 
-    async with working(app):
+    async with never_polling(app):
         id = failing.enqueue().id
         for number, (least, most) in enumerate(waits, 1):
             job = await until_attempts(app, id, number)
@@ -75,7 +75,7 @@ async def test_the_next_attempt_is_due_by_itself(app: Mutirao) -> None:
         attempts.append(job.attempt)
         raise Transient
 
-    async with working(app):
+    async with never_polling(app):
         job = await ended(app, failing.enqueue().id)
     assert outcomes(job) == ["retried", "retried", "retried", "dead"]
     assert attempts == [1, 2, 3, 4]
@@ -113,7 +113,7 @@ async def test_max_attempts(
         raise Transient
 
     limits: list[int] = []
-    async with working(pg_app):
+    async with never_polling(pg_app):
         job = await ended(pg_app, failing.using(max_attempts=of_job).enqueue().id)
     assert outcomes(job) == ["retried"] * (expected - 1) + ["dead"]
     assert limits == [expected] * expected
@@ -140,7 +140,7 @@ async def test_by_exception(pg_app: Mutirao, policy: RetryPolicy, expected: list
     async def failing() -> None:
         raise Hopeless("why")
 
-    async with working(pg_app):
+    async with never_polling(pg_app):
         job = await ended(pg_app, failing.enqueue().id)
     assert outcomes(job) == expected
     assert (job.state, job.error_type) == (JobState.DEAD, f"{__name__}.Hopeless")
@@ -168,7 +168,7 @@ async def test_a_policy_that_fails_itself(app: Mutirao, policy: RetryPolicy) -> 
     async def failing() -> None:
         raise Transient("no route")
 
-    async with working(app):
+    async with never_polling(app):
         job = await until_attempts(app, failing.enqueue().id, 1)
     assert job.state is JobState.SCHEDULED
     assert 60 <= waited(job) <= 60 + SLACK
@@ -199,7 +199,7 @@ async def test_retry_raised(
     def plain() -> None:
         raise signal()
 
-    async with working(app):
+    async with never_polling(app):
         task = {"coroutine": coroutine, "plain": plain}[kind]
         job = await until_attempts(app, task.enqueue().id, 1)
     assert (job.state, job.attempt, outcomes(job)) == (JobState.SCHEDULED, 1, ["retried"])
@@ -217,7 +217,7 @@ async def test_retry_raised_for_a_moment(app: Mutirao) -> None:
         for ahead in moments:
             raise Retry(at=datetime.now(UTC) + ahead)
 
-    async with working(app):
+    async with never_polling(app):
         job = await ended(app, failing.enqueue().id)
     assert outcomes(job) == ["retried", "retried", "succeeded"]
 
@@ -229,7 +229,7 @@ async def test_retry_raised_in_the_last_attempt(app: Mutirao) -> None:
     async def failing() -> None:
         raise Retry(after=0, reason="once more, please")
 
-    async with working(app):
+    async with never_polling(app):
         job = await ended(app, failing.enqueue().id)
     assert (job.state, outcomes(job)) == (JobState.DEAD, ["dead"])
     assert job.error == "once more, please"
@@ -253,7 +253,7 @@ async def test_snooze(app: Mutirao, kind: str) -> None:
         for signal in signals:
             raise signal
 
-    async with working(app):
+    async with never_polling(app):
         task = {"coroutine": coroutine, "plain": plain}[kind]
         job = await ended(app, task.enqueue().id)
     assert outcomes(job) == ["snoozed", "snoozed", "snoozed", "succeeded"]
@@ -268,7 +268,7 @@ async def test_snoozing_for_long(app: Mutirao) -> None:
     async def later() -> None:
         raise Snooze(500, reason="full moon")
 
-    async with working(app):
+    async with never_polling(app):
         job = await until_attempts(app, later.enqueue().id, 1)
     assert (job.state, job.attempt) == (JobState.SCHEDULED, 0)
     assert 500 <= waited(job) <= 500 + SLACK
@@ -289,7 +289,7 @@ async def test_no_further_attempts(
     def plain() -> None:
         raise signal("the order was withdrawn")
 
-    async with working(app):
+    async with never_polling(app):
         task = {"coroutine": coroutine, "plain": plain}[kind]
         job = await ended(app, task.enqueue().id)
     assert (job.state, outcomes(job)) == (state, [str(state)])
@@ -304,7 +304,7 @@ async def test_reasons_are_made_to_fit(app: Mutirao, reason: str) -> None:
     async def refusing() -> None:
         raise Dead(reason)
 
-    async with working(app):
+    async with never_polling(app):
         job = await ended(app, refusing.enqueue().id)
     assert job.state is JobState.DEAD
     assert 10 < len(job.error or "") <= 8_000
@@ -319,7 +319,7 @@ async def test_dead_jobs_are_kept_and_can_be_redriven(app: Mutirao) -> None:
         if broken:
             raise Transient("no route")
 
-    async with working(app):
+    async with never_polling(app):
         first = await ended(app, fickle.enqueue(7).id)
         [second] = await app.aredrive(first.id)
         assert (await ended(app, second)).state is JobState.DEAD

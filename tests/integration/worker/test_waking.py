@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import make_url
 
 from mutirao import Mutirao, NewJob
-from tests.integration.worker.kit import ended, working
+from tests.integration.worker.kit import ended, never_polling
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import DEADLINE, soon, until
 
@@ -47,7 +47,7 @@ async def test_an_idle_worker_is_woken(app: Mutirao) -> None:
     async def send() -> None:
         pass
 
-    async with working(app):
+    async with never_polling(app):
         for _ in range(20):
             await idle(app)
             job = await soon(ended(app, send.enqueue().id))
@@ -61,7 +61,7 @@ async def test_in_any_lane(app: Mutirao) -> None:
     async def send() -> None:
         pass
 
-    async with working(app):
+    async with never_polling(app):
         for n in range(5):
             call = send.using(queue=f"q{n}", priority=n - 2)
             await soon(ended(app, call.enqueue().id))
@@ -74,7 +74,7 @@ async def test_by_a_transaction_of_the_caller(app: Mutirao) -> None:
     async def send() -> None:
         pass
 
-    async with working(app):
+    async with never_polling(app):
         await idle(app)
         engine = app.store.engines.sync()  # type: ignore[attr-defined]
         with engine.begin() as connection:
@@ -92,7 +92,7 @@ async def test_by_plain_sql(pg_app: Mutirao, driver: str) -> None:
 
     url = make_url(pg_app.url).set(drivername="postgresql").render_as_string(hide_password=False)
     statement = """SELECT mutirao_enqueue('send', '{"order_id": 7}')"""
-    async with working(pg_app):
+    async with never_polling(pg_app):
         for _ in range(3):
             await idle(pg_app)
             if driver == "psycopg":
@@ -119,7 +119,7 @@ async def test_with_each_driver(driven: Callable[[str], Mutirao], driver: str) -
     def plain(n: int) -> None:
         done.append(n)
 
-    async with working(app):
+    async with never_polling(app):
         for n in range(3):
             await idle(app)
             for task in (coroutine, plain):
@@ -137,7 +137,7 @@ async def test_scheduled_jobs_start_on_time(app: Mutirao) -> None:
     async def send(n: int) -> None:
         started[n] = datetime.now(UTC)
 
-    async with working(app):
+    async with never_polling(app):
         now = datetime.now(UTC)
         due = [now + timedelta(seconds=0.3 + 0.15 * n) for n in range(6)]
         ids = [send.using(run_at=at).enqueue(n).id for n, at in enumerate(due)]
@@ -157,7 +157,7 @@ async def test_scheduled_jobs_of_one_batch(app: Mutirao) -> None:
     async def send(n: int) -> None:
         started[n] = datetime.now(UTC)
 
-    async with working(app):
+    async with never_polling(app):
         await idle(app)
         due = [datetime.now(UTC) + timedelta(seconds=0.3 + 0.2 * n) for n in range(5)]
         ids = app.enqueue_many(send.using(run_at=at).job(n) for n, at in enumerate(due))
@@ -177,7 +177,7 @@ async def test_scheduled_before_the_worker_starts(app: Mutirao) -> None:
     ids = app.enqueue_many(
         send.using(run_at=now + timedelta(seconds=0.5 + 0.3 * n)).job() for n in range(4)
     )
-    async with working(app):
+    async with never_polling(app):
         for id in ids:
             await soon(ended(app, id))
 
@@ -189,7 +189,7 @@ async def test_an_earlier_job_in_a_lane_that_sleeps(app: Mutirao) -> None:
     async def send() -> None:
         pass
 
-    async with working(app):
+    async with never_polling(app):
         send.using(delay=3600).enqueue()
         await idle(app)
         await soon(ended(app, send.enqueue().id))
@@ -203,7 +203,7 @@ async def test_back_dated_jobs(app: Mutirao) -> None:
     async def send() -> None:
         pass
 
-    async with working(app):
+    async with never_polling(app):
         await ended(app, send.enqueue().id)
         await idle(app)
         past = datetime.now(UTC) - timedelta(days=400)
@@ -217,7 +217,7 @@ async def test_retrying_by_hand(app: Mutirao) -> None:
     async def send() -> None:
         pass
 
-    async with working(app):
+    async with never_polling(app):
         id = send.using(delay=3600).enqueue().id
         await idle(app)
         assert await app.aretry(id) == [id]
@@ -233,7 +233,7 @@ async def test_redriving_by_hand(app: Mutirao) -> None:
         if broken:
             raise ValueError
 
-    async with working(app):
+    async with never_polling(app):
         id = send.enqueue().id
         await ended(app, id)
         broken = False
@@ -271,7 +271,7 @@ async def test_a_worker_that_slept_through(app: Mutirao) -> None:
     async def send() -> None:
         pass
 
-    async with working(app, concurrency=1):
+    async with never_polling(app, concurrency=1):
         first = hold.enqueue().id
         await soon(began.wait())
         ids = app.enqueue_many(
