@@ -21,6 +21,8 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker import Worker
 from mutirao.errors import ConfigurationError, InvalidTask, UnknownTask
 from mutirao.job import DEFAULT_QUEUE, MAX_PAYLOAD, Job, NewJob
+from mutirao.limit import Limit
+from mutirao.limits import Limits
 from mutirao.middleware import AttemptMiddleware, Enqueueing, EnqueueMiddleware
 from mutirao.notifiers import notifier_for
 from mutirao.orders import Orders
@@ -34,6 +36,7 @@ from mutirao.task import (
     Task,
     TaskOptions,
     length_of_time,
+    several_limits,
     several_tags,
     uniqueness,
 )
@@ -68,7 +71,8 @@ class _Decorator:
 class Mutirao(Orders):
     """An application's background jobs.
 
-    `schedules` are those of the database; `@app.schedule(…)` declares one in the code.
+    `schedules` are those of the database; `@app.schedule(…)` declares one in the code. Likewise
+    `limits`, and `limit(…)`; `pause(…)` and `resume(…)` order them about.
 
     Parameters:
         url: the database that holds them: any SQLAlchemy URL of PostgreSQL or SQLite.
@@ -98,6 +102,10 @@ class Mutirao(Orders):
         self._portal = Portal()
         self.schedules = Schedules(self, self.task, self._portal, max_payload)
         self.schedule = self.schedules.declare
+        self.limits = Limits(self, lambda: tuple(self._tasks.values()), self._portal)
+        self.limit = self.limits.declare
+        self.pause, self.apause = self.limits.pause, self.limits.apause
+        self.resume, self.aresume = self.limits.resume, self.limits.aresume
 
     # Tasks.
 
@@ -123,6 +131,7 @@ class Mutirao(Orders):
         scope: str | None = None,
         debounce_limit: float | timedelta | None = None,
         findable: bool = False,
+        limit: Limit | Iterable[Limit] = (),
     ) -> _Decorator: ...
     def task(
         self,
@@ -142,6 +151,7 @@ class Mutirao(Orders):
         scope: str | None = None,
         debounce_limit: float | timedelta | None = None,
         findable: bool = False,
+        limit: Limit | Iterable[Limit] = (),
     ) -> Task[..., Any] | _Decorator:
         """Register a function as a task: `@app.task` or `@app.task(queue="mail", ...)`.
 
@@ -163,10 +173,12 @@ class Mutirao(Orders):
             scope: who shares keys; the jobs of the task in the queue unless given.
             debounce_limit: the longest that replacing may put off what was asked first.
             findable: keep a fingerprint of the arguments, for `find`.
+            limit: how many may run at once, or start in a time: a `Limit`, or several.
 
         Raises:
             InvalidTask: the name is taken, or the function cannot be a task.
             InvalidJob: an option is out of its range.
+            InvalidLimit: likewise a limit.
         """
         policy = Retry.exponential() if retry is None else retry
         if max_attempts is not None:
@@ -180,6 +192,7 @@ class Mutirao(Orders):
             tags=several_tags(tags),
             unique=uniqueness(Unique(), on_conflict, unique_for, scope, debounce_limit),
             findable=findable,
+            limits=several_limits(limit),
         )
         decorator = _Decorator(self, name, options)
         return decorator if function is None else decorator(function)
@@ -310,6 +323,7 @@ class Mutirao(Orders):
             settings,
             version("mutirao"),
             self.schedules.declared,
+            self.limits.declared,
         )
 
     def _open(self, job: NewJob) -> Enqueueing:

@@ -13,11 +13,15 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Insert, Table, literal
 from sqlalchemy.dialects.sqlite import insert
 
-from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind, Settlement
+from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind, Settlement, Wake
+from mutirao.limit import Claimed, Rule, Settled, lowered
 from mutirao.sql.dialects.base import Dialect, by_id, in_lane_order
+from mutirao.sql.dialects.sqlite import limits
 from mutirao.sql.instant import Instant, from_micros, to_micros
 
 SECOND = 1_000_000
+LOOK = 500  # jobs that are looked at together, once some were found that cannot run
+MOST_PARKED = 10_000  # in one transaction, which keeps other writers waiting
 
 # In two steps, because SQLite begins `(queue, priority) > (?, ?)` at the first equal row and would
 # walk the whole lane.
@@ -126,26 +130,61 @@ class SQLite(Dialect):
     ) -> list[Claim]:
         """Take due jobs."""
         moment, ids = _micros(now), list[int]()
+        if rules := limits.rules(conn):
+            return self._claim_within(conn, worker, lanes, limit, without, moment, rules)
         for lane in lanes:
             if len(ids) >= limit:
                 break
             ids += _due(conn, lane, limit - len(ids), without, moment)
         if not ids:
             return []
-        chosen = json.dumps(ids)
-        conn.exec_driver_sql(_TAKE, (worker, moment, chosen))
-        rows = conn.exec_driver_sql(_TAKEN, (chosen,)).all()
-        return in_lane_order([_to_claim(row) for row in rows], lanes)
+        _take(conn, worker, ids, moment)
+        return in_lane_order(_taken(conn, ids), lanes)
+
+    def _claim_within(
+        self,
+        conn: Connection,
+        worker: int,
+        lanes: Sequence[Lane],
+        limit: int,
+        without: Collection[str],
+        moment: int,
+        rules: Sequence[Rule],
+    ) -> Claimed:
+        """Take due jobs that the limits have room for; park the others that are met."""
+        woken = limits.pace(conn, moment)
+        stopped = {rule.queue for rule in rules if rule.stops_a_queue}
+        served = [lane for lane in lowered(lanes, woken) if lane.queue not in stopped]
+        ids, parked = list[int](), 0
+        for lane in served:
+            look = 0
+            while len(ids) < limit and parked < MOST_PARKED:
+                wanted = limit - len(ids)
+                due = _due(conn, lane, max(look, wanted), without, moment)
+                fit, unfit = limits.let_in(conn, rules, due, wanted, moment) if due else ([], 0)
+                if not fit and not unfit:
+                    break
+                _take(conn, worker, fit, moment)
+                ids, parked, look = ids + fit, parked + unfit, LOOK if unfit else 0
+        claims = in_lane_order(Claimed(_taken(conn, ids)), lanes)
+        if parked >= MOST_PARKED:
+            woken += tuple(Wake(lane.queue, lane.priority, lane.run_at) for lane in served)
+        claims.woken = woken
+        return claims
 
     def finish(
-        self, conn: Connection, settlements: Sequence[Settlement], now: datetime | None
+        self,
+        conn: Connection,
+        settlements: Sequence[Settlement],
+        now: datetime | None,
+        beside: Sequence[Settlement] = (),
     ) -> set[int]:
         """Write final outcomes."""
         held = _told(conn, settlements, now)
         ids = [(s.id,) for s in settlements if s.id in held]
         if ids:
             conn.exec_driver_sql("DELETE FROM mutirao_live WHERE id = ?", ids)
-        return set(held)
+        return self._let_go(conn, set(held), now)
 
     def resume(
         self,
@@ -167,13 +206,14 @@ class SQLite(Dialect):
         ]
         if rows:
             conn.exec_driver_sql(_WAIT, rows)
-        return set(held)
+        return self._let_go(conn, set(held), now)
 
     def release(self, conn: Connection, jobs: Sequence[tuple[int, int]]) -> set[int]:
         """Give back jobs that were never started."""
-        return {
+        given = {
             job[0] for job in sorted(jobs) if conn.exec_driver_sql(_GIVE_BACK, job).rowcount == 1
         }
+        return self._let_go(conn, given, None)
 
     def someone_is_gone(self, conn: Connection, now: datetime | None) -> bool:
         """Tell whether `rescue` has anything to do; a reader keeps no writer waiting."""
@@ -191,10 +231,37 @@ class SQLite(Dialect):
                 [(row.id,) for row in lost],
             )
         conn.exec_driver_sql("DELETE FROM mutirao_worker WHERE expires_at < ?", (moment,))
+        self._let_go(conn, {row.id for row in lost}, now)
         return [(row.id, row.run + 1) for row in lost]
 
     def wake(self, conn: Connection) -> None:
         """Nothing to say: whoever waits sees that the database file has changed."""
+
+    def let_go(self, conn: Connection, jobs: Sequence[int], now: datetime | None) -> None:
+        """Give back what jobs hold that do not run any more."""
+        self._let_go(conn, set(jobs), now)
+
+    def open_limit(self, conn: Connection, name: str, now: datetime | None) -> None:
+        """Count what a new limit covers and runs already."""
+        rule = next(rule for rule in limits.rules(conn) if rule.name == name)
+        limits.count_running(conn, rule, _micros(now))
+
+    def close_limit(self, conn: Connection, name: str, now: datetime | None) -> None:
+        """Forget what a limit counted, and let go what waited for it."""
+        limits.forget(conn, name)
+
+    def mend_limits(self, conn: Connection, now: datetime | None) -> None:
+        """Call whoever there is room for."""
+        if limits.in_use(conn):
+            limits.mend(conn, _micros(now))
+
+    def _let_go(self, conn: Connection, jobs: set[int], now: datetime | None) -> set[int]:
+        """Give back what these hold that have ended; tell where others came back in their place."""
+        if not jobs or not limits.in_use(conn):
+            return jobs
+        settled = Settled(jobs)
+        settled.woken = limits.let_go(conn, jobs, _micros(now))
+        return settled
 
     def refresh_statistics(self, conn: Connection) -> None:
         """Let SQLite decide which tables need to be analysed again."""
@@ -213,6 +280,14 @@ def _due(
         values.append(json.dumps(list(without)))
     statement = _DUE.format(_WITHOUT if without else "")
     return list(conn.exec_driver_sql(statement, (*values, limit)).scalars())
+
+
+def _take(conn: Connection, worker: int, ids: Sequence[int], moment: int) -> None:
+    conn.exec_driver_sql(_TAKE, (worker, moment, json.dumps(ids)))
+
+
+def _taken(conn: Connection, ids: Sequence[int]) -> list[Claim]:
+    return [_to_claim(row) for row in conn.exec_driver_sql(_TAKEN, (json.dumps(ids),))]
 
 
 def _to_claim(row: Any) -> Claim:
