@@ -12,6 +12,11 @@ from mutirao.testing.conformance.concurrency import ConcurrencyContract
 from mutirao.testing.conformance.enqueueing import EnqueueingContract
 from mutirao.testing.conformance.housekeeping import LeaseContract, UpkeepContract
 from mutirao.testing.conformance.lanes import LanesContract
+from mutirao.testing.conformance.limits import (
+    ChangingLimitsContract,
+    LimitsContract,
+    RatesContract,
+)
 from mutirao.testing.conformance.liveness import RescueContract, WorkersContract
 from mutirao.testing.conformance.pruning import PruningContract
 from mutirao.testing.conformance.records import CountsContract, RecordsContract
@@ -44,6 +49,9 @@ class StoreContract(
     TransactionContract,
     SchedulesContract,
     UniquenessContract,
+    LimitsContract,
+    ChangingLimitsContract,
+    RatesContract,
     UpkeepContract,
 ):
     """Every sentence of `mutirao.ports.Store`, as tests.

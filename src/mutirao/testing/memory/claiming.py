@@ -89,7 +89,7 @@ def _claim_of(asked: Asked, job: Live) -> Claim:
     )
 
 
-def settle(tables: Tables, settlements: Sequence[Settlement], now: datetime) -> set[int]:
+def settle(tables: Tables, settlements: Sequence[Settlement], now: datetime) -> Settled:
     """Write the outcomes that are not stale, and their follow-ups."""
     for settlement in settlements:
         if settlement.follow_up is not None:

@@ -339,9 +339,12 @@ class _Completion:
         with store._lock:
             self.require()
             now = store._clock()
-            claiming.settle(store._tables, [done], now)
+            woken = claiming.settle(store._tables, [done], now).woken
             store._let_children_in(self._kept_back, now)
-        self._attempt.mark_settled()
+        if woken:
+            self._attempt.mark_settled(woken)
+        else:
+            self._attempt.mark_settled()
 
 
 def _unknown(conn: object) -> UnsupportedConnection:
