@@ -8,13 +8,14 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
 from mutirao.errors import InvalidLimit
 from mutirao.job import MAX_QUEUE_NAME, MAX_TASK_NAME, Claim, Lane, Wake
 
+BEGINNING = datetime(1, 1, 2, tzinfo=UTC)  # before any job's time
 MAX_LIMIT_NAME = 200
 MAX_VALUE = 200  # characters of an argument that are compared
 MOST = 1_000_000_000

@@ -4,8 +4,8 @@ import json
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, Outcome, Settlement
-from mutirao.limit import Claimed, Settled, lowered
+from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, Outcome, Settlement, Wake
+from mutirao.limit import BEGINNING, Claimed, Settled, lowered
 from mutirao.testing.memory import limits
 from mutirao.testing.memory.tables import Asked, Live, Tables, arguments_of, attempt_of
 
@@ -34,13 +34,18 @@ def claim(
     """Take due jobs for a worker; an unregistered one gets none, nobody could rescue them."""
     if worker not in tables.workers:
         return []
-    woken = limits.pace(tables, now)
-    claims = Claimed()
-    claims.woken = woken
-    for lane in limits.unblocked(tables, lowered(lanes, woken)):
-        due = _due(tables, lane, without, now)
-        fit, _ = limits.let_in(tables, due, limit - len(claims), now)
-        claims += [take(tables, job, worker, now) for job in fit]
+    lanes, claims = limits.unblocked(tables, lowered(lanes, limits.pace(tables, now))), Claimed()
+    called = True
+    while called:
+        called = False
+        for lane in lanes:
+            due = _due(tables, lane, without, now)
+            fit, more = limits.let_in(tables, due, limit - len(claims), now)
+            claims += [take(tables, job, worker, now) for job in fit]
+            called = called or more
+        lanes = [lane._replace(run_at=BEGINNING, id=0) for lane in lanes]
+    if tables.limits.written and len(claims) >= limit:
+        claims.woken = tuple(Wake(lane.queue, lane.priority, BEGINNING) for lane in lanes)
     return claims
 
 

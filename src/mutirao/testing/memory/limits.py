@@ -125,8 +125,11 @@ def listed(tables: "Tables", now: datetime) -> list[LimitRecord]:
 
 def let_in(
     tables: "Tables", jobs: Sequence["Live"], most: int, now: datetime
-) -> tuple[list["Live"], int]:
-    """Return up to `most` of these due jobs that may run, counted, and how many were parked."""
+) -> tuple[list["Live"], bool]:
+    """Return up to `most` of these due jobs that may run, counted; and whether others came back.
+
+    They do where a job had room in one limit and is parked behind another.
+    """
     limits, rules = tables.limits, {rule.name: rule for rule in tables.limits.rules()}
     asked = [_candidate(tables, job.id, rules.values()) for job in jobs]
     for name in {name for job in asked for name in job.counters}:
@@ -143,7 +146,15 @@ def let_in(
         counter = limits.counters[name]
         if rules[name.limit].per is not None and counter.probe_at is None:
             _send_ahead(tables, counter, rules[name.limit], now)
-    return [tables.live[job.id] for job in admission.taken], len(admission.parked)
+    spare = [
+        name
+        for job in asked
+        if job.id in admission.parked
+        for name in job.counters
+        if rules[name.limit].per is None and limits.counters[name].room(rules[name.limit], now)
+    ]
+    called = _call(tables, dict.fromkeys(spare), now)
+    return [tables.live[job.id] for job in admission.taken], bool(called)
 
 
 def pace(tables: "Tables", now: datetime) -> tuple[Wake, ...]:

@@ -14,6 +14,7 @@ from mutirao.sql.dialects.postgresql import statements
 from mutirao.sql.instant import from_micros
 
 SEPARATOR = "\x1e"
+MOST_ROUNDS = 1_000  # of a claim
 LOOK = 1_000  # jobs that are looked at together, to park those that cannot run
 
 
@@ -35,13 +36,13 @@ def claim_on(
 
     Each statement is a transaction of its own: so it locks what it counts in order.
     """
-    found, wanted = Claimed(), values["limit"]
+    found, wanted, rounds = Claimed(), values["limit"], 0
     while asks_again(rows):
         found.extend(Claim._make(row) for row in rows[:-1])
-        wakes, left = _parse(rows[-1].task), "*" in rows[-1].task
-        if len(found) >= wanted:
+        wakes, left, rounds = _parse(rows[-1].task), "*" in rows[-1].task, rounds + 1
+        if len(found) >= wanted or rounds == MOST_ROUNDS:
             asked = [Wake(lane.queue, lane.priority, lane.run_at) for lane in lanes]
-            found.woken = (*wakes, *(asked if left else ()))
+            found.woken = (*wakes, *(asked if left or rounds == MOST_ROUNDS else ()))
             return found
         lanes = lowered(lanes, wakes)
         look = values | columns(lanes) | {"look": LOOK}

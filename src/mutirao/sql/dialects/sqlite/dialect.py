@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Insert, Table, literal
 from sqlalchemy.dialects.sqlite import insert
 
 from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind, Settlement, Wake
-from mutirao.limit import Claimed, Rule, Settled, lowered
+from mutirao.limit import BEGINNING, Claimed, Rule, Settled
 from mutirao.sql.dialects.base import Dialect, by_id, in_lane_order
 from mutirao.sql.dialects.sqlite import limits
 from mutirao.sql.instant import Instant, from_micros, to_micros
@@ -152,24 +152,28 @@ class SQLite(Dialect):
         rules: Sequence[Rule],
     ) -> Claimed:
         """Take due jobs that the limits have room for; park the others that are met."""
-        woken = limits.pace(conn, moment)
+        limits.pace(conn, moment)
         stopped = {rule.queue for rule in rules if rule.stops_a_queue}
-        served = [lane for lane in lowered(lanes, woken) if lane.queue not in stopped]
-        ids, parked = list[int](), 0
-        for lane in served:
-            look = 0
-            while len(ids) < limit and parked < MOST_PARKED:
-                wanted = limit - len(ids)
-                due = _due(conn, lane, max(look, wanted), without, moment)
-                fit, unfit = limits.let_in(conn, rules, due, wanted, moment) if due else ([], 0)
-                if not fit and not unfit:
-                    break
-                _take(conn, worker, fit, moment)
-                ids, parked, look = ids + fit, parked + unfit, LOOK if unfit else 0
+        served = [
+            lane._replace(run_at=BEGINNING, id=0) for lane in lanes if lane.queue not in stopped
+        ]
+        ids, parked, called = list[int](), 0, True
+        while called:
+            called, look = False, 0
+            for lane in served:
+                while len(ids) < limit and parked < MOST_PARKED:
+                    wanted = limit - len(ids)
+                    due = _due(conn, lane, max(look, wanted), without, moment)
+                    if not due:
+                        break
+                    fit, unfit, more = limits.let_in(conn, rules, due, wanted, moment)
+                    _take(conn, worker, fit, moment)
+                    ids, parked, called = ids + fit, parked + unfit, called or more
+                    look = LOOK if unfit else 0
+            called = called and len(ids) < limit and parked < MOST_PARKED
         claims = in_lane_order(Claimed(_taken(conn, ids)), lanes)
-        if parked >= MOST_PARKED:
-            woken += tuple(Wake(lane.queue, lane.priority, lane.run_at) for lane in served)
-        claims.woken = woken
+        if len(ids) >= limit or parked >= MOST_PARKED:
+            claims.woken = tuple(Wake(lane.queue, lane.priority, BEGINNING) for lane in served)
         return claims
 
     def finish(

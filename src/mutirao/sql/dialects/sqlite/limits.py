@@ -87,8 +87,12 @@ def rules(conn: Connection) -> list[Rule]:
 
 def let_in(
     conn: Connection, rules: Sequence[Rule], ids: Sequence[int], most: int, moment: int
-) -> tuple[list[int], int]:
-    """Return up to `most` of these due jobs that may run, counted, and how many were parked."""
+) -> tuple[list[int], int, bool]:
+    """Return up to `most` of these due jobs that may run, counted, and how many were parked.
+
+    The last says whether others came back to their lanes, because a job that one limit had room
+    for is parked behind another.
+    """
     rows = {row.id: row for row in conn.exec_driver_sql(_ASKED, (json.dumps(ids),))}
     asked = (rows[id] for id in ids)
     candidates = [candidate(row.id, row.queue, row.task, row.args, rules) for row in asked]
@@ -113,7 +117,15 @@ def let_in(
     for name in set(admission.parked.values()):
         if by_name[name.limit].per is not None and counters[name].probe_at is None:
             _send_ahead(conn, counters[name], by_name[name.limit], moment)
-    return taken, len(admission.parked)
+    spare = [
+        counters[name]
+        for job in candidates
+        if job.id in admission.parked
+        for name in job.counters
+        if by_name[name.limit].per is None and counters[name].room(by_name[name.limit], moment)
+    ]
+    called = call(conn, {each.id: each for each in spare}.values(), moment) if spare else ()
+    return taken, len(admission.parked), bool(called)
 
 
 def let_go(conn: Connection, jobs: Iterable[int], moment: int) -> tuple[Wake, ...]:

@@ -69,10 +69,11 @@ RETURNS double precision LANGUAGE sql IMMUTABLE AS $$
     END
 $$
 --;
--- Brings parked jobs back to their lanes, as many as there is room, and tells which lanes these are.
+-- Brings parked jobs back to their lanes, as many as there is room (`_least`, where there is any), and
+-- tells which lanes these are.
 -- The caller holds the counters. Whoever cancels a job holds its live row first: that one is passed
 -- over, never waited for. A parked row without a live one was left by something that knows no limits.
-CREATE FUNCTION mutirao_call(_counters bigint[], _now timestamptz)
+CREATE FUNCTION mutirao_call(_counters bigint[], _now timestamptz, _least integer DEFAULT 0)
 RETURNS text[] LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
@@ -94,7 +95,7 @@ BEGIN
             ) r
             CROSS JOIN LATERAL (
                 SELECT w.job FROM mutirao_parked w WHERE w.counter = c.id
-                ORDER BY w.counter, w.priority, w.run_at, w.job LIMIT greatest(r.room, 0)::bigint
+                ORDER BY w.counter, w.priority, w.run_at, w.job LIMIT CASE WHEN r.room >= 1 THEN greatest(r.room, _least)::bigint ELSE 0 END
             ) p
         );
         EXIT WHEN cardinality(next) = 0;
@@ -244,6 +245,7 @@ DECLARE
     took_counters bigint[];
     held_jobs bigint[];
     held_counters bigint[];
+    spare_counters bigint[];
     left_out boolean;
     lanes text[];
 BEGIN
@@ -345,9 +347,11 @@ BEGIN
            array_agg(v.counter) FILTER (WHERE v.behind = v.place),
            array_agg(v.job) FILTER (WHERE v.fits), array_agg(v.counter) FILTER (WHERE v.fits),
            array_agg(v.job) FILTER (WHERE v.fits AND v.held),
-           array_agg(v.counter) FILTER (WHERE v.fits AND v.held)
+           array_agg(v.counter) FILTER (WHERE v.fits AND v.held),
+           array_agg(DISTINCT v.counter)
+               FILTER (WHERE v.held AND v.spare >= 1 AND v.behind IS NOT NULL)
     INTO unfit, left_out, full_jobs, full_counters, took_jobs, took_counters, held_jobs,
-         held_counters
+         held_counters, spare_counters
     FROM verdict v;
     INSERT INTO mutirao_slot (job, counter)
     SELECT * FROM unnest(held_jobs, held_counters);
@@ -377,6 +381,10 @@ BEGIN
         UPDATE mutirao_live l SET run_at = never WHERE l.id = ANY(full_jobs);
     END IF;
     lanes := mutirao_pace(counters, _now);
+    -- Whoever was called for a place, and waits for another limit now, leaves it to the next ones.
+    IF spare_counters IS NOT NULL THEN
+        lanes := lanes || mutirao_call(spare_counters, _now, 50);
+    END IF;
     IF left_out THEN
         lanes := lanes || '*'::text;
     END IF;
