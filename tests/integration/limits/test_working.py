@@ -9,6 +9,7 @@ import pytest
 
 from mutirao import Job, JobState, Limit, Mutirao
 from mutirao.errors import InvalidLimit, InvalidTask, UnknownLimit
+from mutirao.testing.conformance.kit import NOW
 from tests.integration.worker.kit import NEVER, ended, until_state, working
 from tests.support.waiting import until
 
@@ -164,14 +165,15 @@ async def test_what_is_in_the_code(app: Mutirao, caplog: pytest.LogCaptureFixtur
     }
     other = Mutirao(app.url)
 
-    @other.task(limit=Limit(6))
-    async def call(tenant: str) -> None: ...  # type: ignore[no-redef]
+    @other.task(name="call", limit=Limit(6))
+    async def call_again(tenant: str) -> None: ...
 
-    await app.store.vouch_limits(["task call by tenant"], "w", every=-1e9)
+    await app.store.vouch_limits(["task call by tenant"], "w", every=-1e9, now=NOW)
     with caplog.at_level(logging.WARNING):
         async with working(other, poll=NEVER):
             pass
     assert {r.name: r.most for r in await app.limits.alist()}["task call"] == 6
+    assert "limit task call by tenant was in the code of worker w until 2024-02-29" in caplog.text
     await other.aclose()
 
 
