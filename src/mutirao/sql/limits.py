@@ -9,13 +9,14 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, or_, select, update
 
 from mutirao.limit import LimitRecord, Origin, Rule
 from mutirao.sql import views
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.tables import limit, live, parked
+from mutirao.unique import PARKED
 
 _TERMS = ("queue", "task", "by", "key", "most", "per", "burst")
 
@@ -117,8 +118,9 @@ def _change(
 ) -> None:
     same_counters = before.covers == after.covers
     if not same_counters:
-        running = select(live.c.id).where(live.c.worker.is_not(None)).order_by(live.c.id)
-        conn.execute(running.with_for_update()).all()
+        touched = or_(live.c.worker.is_not(None), live.c.run_at == PARKED)
+        held = select(live.c.id).where(touched).order_by(live.c.id)
+        conn.execute(held.with_for_update()).all()
         dialect.close_limit(conn, after.name, now)
     conn.execute(update(limit).where(limit.c.name == after.name).values(**values))
     if same_counters:

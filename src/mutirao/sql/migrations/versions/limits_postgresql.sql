@@ -76,7 +76,8 @@ $$
 CREATE FUNCTION mutirao_call(_counters bigint[], _now timestamptz, _least integer DEFAULT 0)
 RETURNS text[] LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     next bigint[];
     ready bigint[];
@@ -132,7 +133,8 @@ $$
 CREATE FUNCTION mutirao_pace(_counters bigint[], _now timestamptz)
 RETURNS text[] LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     paced bigint[];
     lanes text[] := '{}';
@@ -193,7 +195,8 @@ $$
 CREATE FUNCTION mutirao_let_go(_jobs bigint[], _now timestamptz)
 RETURNS void LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
     held bigint[];
@@ -228,7 +231,8 @@ CREATE FUNCTION mutirao_admit(
     _look integer, _without text[], _now timestamptz, OUT found bigint[], OUT again text
 ) LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     never CONSTANT timestamptz := '9999-05-31 00:00Z';
     paused text[];
@@ -320,13 +324,13 @@ BEGIN
     -- it is known who of those before it does not fit either: it is left where it is, for the next
     -- look; but the first one either fits or is behind a limit that is really full.
     WITH need AS (
-        SELECT u.place, u.job, u.early, c.id AS counter, m.per IS NULL AS held,
-               floor(mutirao_room(c, m, _now)) AS room
+        SELECT u.place, u.job, u.early, c.id AS counter, c.held, c.room
         FROM unnest(jobs, names, keys, early) WITH ORDINALITY AS u (job, name, key, early, place)
         LEFT JOIN LATERAL (
-            SELECT * FROM mutirao_counter k WHERE k.name = u.name AND k.key = u.key OFFSET 0
+            SELECT k.id, m.per IS NULL AS held, floor(mutirao_room(k, m, _now)) AS room
+            FROM mutirao_counter k, mutirao_limit m
+            WHERE k.name = u.name AND k.key = u.key AND m.name = u.name OFFSET 0
         ) c ON true
-        LEFT JOIN LATERAL (SELECT * FROM mutirao_limit k WHERE k.name = u.name OFFSET 0) m ON true
     ), ranked AS (
         SELECT n.*, n.early AND coalesce(
             row_number() OVER (PARTITION BY n.counter ORDER BY n.place) <= n.room, false
@@ -412,7 +416,8 @@ $$
 CREATE FUNCTION mutirao_hold(_jobs bigint[])
 RETURNS void LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     IF EXISTS (SELECT FROM mutirao_counter) THEN
         PERFORM FROM mutirao_live WHERE id = ANY(_jobs) ORDER BY id FOR UPDATE;
@@ -427,7 +432,10 @@ $$
 -- Counts what a new limit covers and runs already, so that it holds from its first moment. The caller
 -- keeps claims out; the live rows are locked first, so that no run ends unseen meanwhile.
 CREATE FUNCTION mutirao_open_limit(_name text, _now timestamptz)
-RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
     bound mutirao_limit;
@@ -457,20 +465,25 @@ BEGIN
 END
 $$
 --;
--- Forgets a limit's counters: what runs holds them no more, and what is parked behind them may go.
+-- Forgets a limit's counters: what runs holds them no more, and what is parked behind them may go. The
+-- caller keeps claims out, so nothing else is parked meanwhile.
 CREATE FUNCTION mutirao_close_limit(_name text, _now timestamptz)
-RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     closing bigint[];
     ready bigint[];
 BEGIN
-    closing := ARRAY(SELECT id FROM mutirao_counter WHERE name = _name ORDER BY id FOR UPDATE);
     ready := ARRAY(
-        SELECT l.id FROM mutirao_live l
-        WHERE l.id = ANY(ARRAY(SELECT job FROM mutirao_parked WHERE counter = ANY(closing)))
-          AND l.worker IS NULL
-        FOR UPDATE SKIP LOCKED
+        SELECT l.id FROM mutirao_live l WHERE l.worker IS NULL AND l.id = ANY(ARRAY(
+            SELECT p.job FROM mutirao_parked p JOIN mutirao_counter c ON c.id = p.counter
+            WHERE c.name = _name
+        ))
+        ORDER BY l.id FOR UPDATE
     );
+    closing := ARRAY(SELECT id FROM mutirao_counter WHERE name = _name ORDER BY id FOR UPDATE);
     WITH called AS (
         DELETE FROM mutirao_parked WHERE counter = ANY(closing) RETURNING job, run_at
     )
@@ -486,7 +499,10 @@ $$
 -- forgets counters of which nothing was heard for an hour. Needed after parked jobs were cancelled,
 -- after a limit changed, and where somebody changed the tables by hand.
 CREATE FUNCTION mutirao_mend(_now timestamptz)
-RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
     idle bigint[];
