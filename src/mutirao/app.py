@@ -160,16 +160,14 @@ class Mutirao(Orders):
 
         Parameters:
             name: what jobs are stored under; the function's name unless given.
-            queue: the lane jobs go to.
-            priority: smaller runs first; -32768 to 32767.
-            retry: when a failed job runs again; ten attempts with exponential waits by default.
-            max_attempts: instead of the one in `retry`.
+            queue, priority: the lane jobs go to; the smaller priority runs first.
+            retry, max_attempts: when a failed job runs again, and how often; ten times at most.
             timeout: seconds (or a `timedelta`) an attempt may take; None for no limit.
             process: run in a child process, which a timeout can kill. Plain functions only.
             tags: given to every job of this task.
             on_conflict: what happens to a job whose key another one has; as the next three, see
                 `Task.using`.
-            unique_for: seconds (or a `timedelta`) that a job holds its key after it has finished.
+            unique_for: seconds (or a `timedelta`) that a finished job holds its key.
             scope: who shares keys; the jobs of the task in the queue unless given.
             debounce_limit: the longest that replacing may put off what was asked first.
             findable: keep a fingerprint of the arguments, for `find`.
@@ -177,8 +175,7 @@ class Mutirao(Orders):
 
         Raises:
             InvalidTask: the name is taken, or the function cannot be a task.
-            InvalidJob: an option is out of its range.
-            InvalidLimit: likewise a limit.
+            InvalidJob, InvalidLimit: an option is out of its range.
         """
         policy = Retry.exponential() if retry is None else retry
         if max_attempts is not None:

@@ -96,7 +96,8 @@ BEGIN
             ) r
             CROSS JOIN LATERAL (
                 SELECT w.job FROM mutirao_parked w WHERE w.counter = c.id
-                ORDER BY w.counter, w.priority, w.run_at, w.job LIMIT CASE WHEN r.room >= 1 THEN greatest(r.room, _least)::bigint ELSE 0 END
+                ORDER BY w.counter, w.priority, w.run_at, w.job
+                LIMIT CASE WHEN r.room >= 1 THEN greatest(r.room, _least)::bigint ELSE 0 END
             ) p
         );
         EXIT WHEN cardinality(next) = 0;
@@ -224,8 +225,9 @@ $$
 -- Of the first waiting jobs of these lanes, up to `_most` that all their limits have room for, which
 -- take it; those behind a limit that is full are parked. `again` is not NULL when it is worth asking
 -- once more, because jobs behind the parked ones were not looked at; it names the lanes that others
--- were called back to, with * where one was left that may fit. With `_most` 0 it only looks at `_look` jobs, for some to park. One look a
--- statement: were it to look again, it would lock counters out of their order.
+-- were called back to, with * where one was left that may fit. With `_most` 0 it only looks at
+-- `_look` jobs, for some to park. One look a statement: were it to look again, it would lock
+-- counters out of their order.
 CREATE FUNCTION mutirao_admit(
     _queues text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[], _most integer,
     _look integer, _without text[], _now timestamptz, OUT found bigint[], OUT again text
@@ -531,7 +533,6 @@ BEGIN
         WHERE c.running = 0 AND c.touched_at < moment - interval '1 hour'
           AND (m.per IS NULL OR mutirao_room(c, m, moment) >= m.burst)
           AND NOT EXISTS (SELECT FROM mutirao_parked p WHERE p.counter = c.id)
-          AND NOT EXISTS (SELECT FROM mutirao_slot s WHERE s.counter = c.id)
         LIMIT 1000 FOR UPDATE OF c SKIP LOCKED
     ));
 END
