@@ -180,6 +180,8 @@ class Store(Intake, Protocol):
         worker, should it come back, can settle nothing. The attempt stays counted; the job keeps
         its place in the lane and is ready at once, out of attempts or not: whoever claims it
         next decides about that. Returns (job id, new run). Idle workers are woken.
+
+        Blocked jobs are called that there is room for, should anything have kept them.
         """
         ...
 
@@ -270,10 +272,6 @@ class Store(Intake, Protocol):
 
     async def limits(self) -> list[LimitRecord]:
         """List the limits by name and key, with how full they are."""
-        ...
-
-    async def mend_limits(self, *, now: datetime | None = None) -> None:
-        """Let blocked jobs go that there is room for, should something have kept them."""
         ...
 
     # What handlers, people and dashboards ask for.

@@ -69,7 +69,6 @@ class Housekeeping:
         if rescued:
             ids = ", ".join(str(id) for id, _ in rescued[:MOST_TOLD])
             log.warning("rescued %s jobs of vanished workers: %s", len(rescued), ids)
-        await self._store.mend_limits(now=now)
 
     async def prune(self, now: datetime | None = None) -> None:
         """Delete finished jobs that are older than their retention, in small transactions."""

@@ -228,11 +228,6 @@ class SqlStore:
         """List the limits."""
         return await self._runner.alone(limits.listed)
 
-    async def mend_limits(self, *, now: datetime | None = None) -> None:
-        """Call whoever there is room for."""
-        run = self._runner.alone if self._dialect.one_statement else self._runner.run
-        await run(self._dialect.mend_limits, now)
-
     # Handlers, people and dashboards.
 
     def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:

@@ -103,7 +103,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def mend_limits(self, conn: Connection, now: datetime | None) -> None:
-        """Call whoever there is room for; see `Store.mend_limits`. A single statement."""
+        """Call whoever there is room for, and give back what nobody holds. A single statement."""
 
     @abstractmethod
     def refresh_statistics(self, conn: Connection) -> None:

@@ -239,11 +239,6 @@ class MemoryStore:
         with self._lock:
             return limits.listed(self._tables, self._clock())
 
-    async def mend_limits(self, *, now: datetime | None = None) -> None:
-        """Let blocked jobs go that there is room for."""
-        with self._lock:
-            limits.mend(self._tables, now or self._clock())
-
     def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:
         """Enter what `session_factory` makes; complete the job afterwards.
 

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Insert, Table, literal
 from sqlalchemy.dialects.sqlite import insert
 
 from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind, Settlement, Wake
-from mutirao.limit import BEGINNING, Claimed, Rule, Settled
+from mutirao.limit import BEGINNING, Claimed, Settled
 from mutirao.sql.dialects.base import Dialect, by_id, in_lane_order
 from mutirao.sql.dialects.sqlite import limits
 from mutirao.sql.instant import Instant, from_micros, to_micros
@@ -39,8 +39,9 @@ SELECT * FROM (
 )
 ORDER BY queue, priority LIMIT 1
 """
+# Whether there are limits is told with the jobs they may concern, not asked.
 _DUE = """
-SELECT id FROM mutirao_live
+SELECT id, EXISTS (SELECT 1 FROM mutirao_limit) FROM mutirao_live
 WHERE worker IS NULL AND queue = ? AND priority = ? AND (run_at, id) >= (?, ?) AND run_at <= ?{}
 ORDER BY run_at, id LIMIT ?
 """
@@ -61,7 +62,8 @@ FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
 WHERE l.id IN (SELECT value FROM json_each(?))
 """
 _HELD = """
-SELECT id, run, attempt, worker, cancel FROM mutirao_live
+SELECT id, run, attempt, worker, cancel, EXISTS (SELECT 1 FROM mutirao_counter) AS counted
+FROM mutirao_live
 WHERE id IN (SELECT value FROM json_each(?)) AND claimed_at IS NOT NULL
 """
 _TELL = """
@@ -88,7 +90,7 @@ _GONE = """
 SELECT EXISTS (SELECT 1 FROM mutirao_worker WHERE expires_at < ?) OR EXISTS (
     SELECT 1 FROM mutirao_live l INDEXED BY mutirao_live_running
     WHERE l.worker IS NOT NULL AND l.worker NOT IN (SELECT id FROM mutirao_worker)
-)
+) OR EXISTS (SELECT 1 FROM mutirao_counter)
 """
 
 
@@ -130,12 +132,13 @@ class SQLite(Dialect):
     ) -> list[Claim]:
         """Take due jobs."""
         moment, ids = _micros(now), list[int]()
-        if rules := limits.rules(conn):
-            return self._claim_within(conn, worker, lanes, limit, without, moment, rules)
         for lane in lanes:
             if len(ids) >= limit:
                 break
-            ids += _due(conn, lane, limit - len(ids), without, moment)
+            due, limited = _due(conn, lane, limit - len(ids), without, moment)
+            if limited:
+                return self._claim_within(conn, worker, lanes, limit, without, moment)
+            ids += due
         if not ids:
             return []
         _take(conn, worker, ids, moment)
@@ -149,9 +152,9 @@ class SQLite(Dialect):
         limit: int,
         without: Collection[str],
         moment: int,
-        rules: Sequence[Rule],
     ) -> Claimed:
         """Take due jobs that the limits have room for; park the others that are met."""
+        rules = limits.rules(conn)
         limits.pace(conn, moment)
         stopped = {rule.queue for rule in rules if rule.stops_a_queue}
         served = [
@@ -163,7 +166,7 @@ class SQLite(Dialect):
             for lane in served:
                 while len(ids) < limit and parked < MOST_PARKED:
                     wanted = limit - len(ids)
-                    due = _due(conn, lane, max(look, wanted), without, moment)
+                    due, _ = _due(conn, lane, max(look, wanted), without, moment)
                     if not due:
                         break
                     fit, unfit, more = limits.let_in(conn, rules, due, wanted, moment)
@@ -188,7 +191,7 @@ class SQLite(Dialect):
         ids = [(s.id,) for s in settlements if s.id in held]
         if ids:
             conn.exec_driver_sql("DELETE FROM mutirao_live WHERE id = ?", ids)
-        return self._let_go(conn, set(held), now)
+        return _counted_down(conn, held, now)
 
     def resume(
         self,
@@ -210,14 +213,15 @@ class SQLite(Dialect):
         ]
         if rows:
             conn.exec_driver_sql(_WAIT, rows)
-        return self._let_go(conn, set(held), now)
+        return _counted_down(conn, held, now)
 
     def release(self, conn: Connection, jobs: Sequence[tuple[int, int]]) -> set[int]:
         """Give back jobs that were never started."""
         given = {
             job[0] for job in sorted(jobs) if conn.exec_driver_sql(_GIVE_BACK, job).rowcount == 1
         }
-        return self._let_go(conn, given, None)
+        self.let_go(conn, list(given), None)
+        return given
 
     def someone_is_gone(self, conn: Connection, now: datetime | None) -> bool:
         """Tell whether `rescue` has anything to do; a reader keeps no writer waiting."""
@@ -235,7 +239,7 @@ class SQLite(Dialect):
                 [(row.id,) for row in lost],
             )
         conn.exec_driver_sql("DELETE FROM mutirao_worker WHERE expires_at < ?", (moment,))
-        self._let_go(conn, {row.id for row in lost}, now)
+        self.mend_limits(conn, now)
         return [(row.id, row.run + 1) for row in lost]
 
     def wake(self, conn: Connection) -> None:
@@ -243,7 +247,8 @@ class SQLite(Dialect):
 
     def let_go(self, conn: Connection, jobs: Sequence[int], now: datetime | None) -> None:
         """Give back what jobs hold that do not run any more."""
-        self._let_go(conn, set(jobs), now)
+        if jobs and limits.in_use(conn):
+            limits.let_go(conn, jobs, _micros(now))
 
     def open_limit(self, conn: Connection, name: str, now: datetime | None) -> None:
         """Count what a new limit covers and runs already."""
@@ -259,14 +264,6 @@ class SQLite(Dialect):
         if limits.in_use(conn):
             limits.mend(conn, _micros(now))
 
-    def _let_go(self, conn: Connection, jobs: set[int], now: datetime | None) -> set[int]:
-        """Give back what these hold that have ended; tell where others came back in their place."""
-        if not jobs or not limits.in_use(conn):
-            return jobs
-        settled = Settled(jobs)
-        settled.woken = limits.let_go(conn, jobs, _micros(now))
-        return settled
-
     def refresh_statistics(self, conn: Connection) -> None:
         """Let SQLite decide which tables need to be analysed again."""
         conn.exec_driver_sql("PRAGMA optimize")
@@ -278,12 +275,14 @@ def _micros(now: datetime | None) -> int:
 
 def _due(
     conn: Connection, lane: Lane, limit: int, without: Collection[str], moment: int
-) -> list[int]:
+) -> tuple[list[int], bool]:
+    """Return the first due jobs of a lane, and whether there are limits that may concern them."""
     values = [lane.queue, lane.priority, to_micros(lane.run_at), lane.id, moment]
     if without:
         values.append(json.dumps(list(without)))
     statement = _DUE.format(_WITHOUT if without else "")
-    return list(conn.exec_driver_sql(statement, (*values, limit)).scalars())
+    rows = conn.exec_driver_sql(statement, (*values, limit)).all()
+    return [row[0] for row in rows], bool(rows) and bool(rows[0][1])
 
 
 def _take(conn: Connection, worker: int, ids: Sequence[int], moment: int) -> None:
@@ -315,6 +314,15 @@ def _told(
         rows = [_attempt_row(s, found[id], moment) for id, s in current.items()]
         conn.exec_driver_sql(_TELL, rows)
     return {id: found[id] for id in current}
+
+
+def _counted_down(conn: Connection, ended: dict[int, Any], now: datetime | None) -> set[int]:
+    """Give back what these held whose runs ended; tell where others came back in their place."""
+    if not any(row.counted for row in ended.values()):
+        return set(ended)
+    settled = Settled(ended)
+    settled.woken = limits.let_go(conn, ended, _micros(now))
+    return settled
 
 
 def _attempt_row(s: Settlement, row: Any, moment: int) -> tuple[Any, ...]:

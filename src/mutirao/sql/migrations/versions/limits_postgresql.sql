@@ -730,7 +730,9 @@ BEGIN
     SELECT id, run FROM lost ORDER BY id;
     IF FOUND THEN
         PERFORM mutirao_wake();
-        PERFORM mutirao_mend(moment) WHERE EXISTS (SELECT FROM mutirao_counter); -- limits
+    END IF;
+    IF EXISTS (SELECT FROM mutirao_counter) THEN -- limits
+        PERFORM mutirao_mend(moment);
     END IF;
 END
 $$
