@@ -292,8 +292,9 @@ BEGIN
         );
     END IF;
     found := looked[1:_most];
-    SELECT array_agg(n.job ORDER BY n.place), array_agg(n.name ORDER BY n.place),
-           array_agg(n.key ORDER BY n.place), array_agg(n.place <= _most ORDER BY n.place)
+    SELECT array_agg(n.job ORDER BY n.place, n.name), array_agg(n.name ORDER BY n.place, n.name),
+           array_agg(n.key ORDER BY n.place, n.name),
+           array_agg(n.place <= _most ORDER BY n.place, n.name)
     INTO jobs, names, keys, early
     FROM (
         SELECT c.place, c.id AS job, m.name,
