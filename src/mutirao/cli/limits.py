@@ -135,7 +135,8 @@ def _say(facts: dict[str, Any], line: str, as_json: bool) -> None:
 
 
 def _named(which: dict[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in which.items() if value is not None}
+    order = ("queue", "task", "by", "key")
+    return {name: value for name in order if (value := which[name]) is not None}
 
 
 def _told(which: dict[str, str | None]) -> str:
