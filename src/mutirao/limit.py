@@ -242,11 +242,11 @@ def filled(rule: Rule, tokens: float, since: datetime, now: datetime) -> float:
 
 
 def next_look(rule: Rule, tokens: float) -> float:
-    """Return the seconds after which there is a token, or several where they come fast."""
+    """Return the seconds after which there is another token, or several where they come fast."""
     if rule.per is None or rule.burst is None:
         return 0.0
     each = rule.per / rule.most
-    return max((1 - tokens) * each, min(LOOK, rule.burst * each / 2))
+    return max((1 - tokens % 1) * each, min(LOOK, rule.burst * each / 2))
 
 
 def value_of(args: str, by: str) -> str:

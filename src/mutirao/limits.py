@@ -199,7 +199,7 @@ class Limits:
 
     async def _counted_by(self, where: Rule) -> str:
         """Return the one argument by which limits count there."""
-        known = [*self.declared(), *await self._app.store.limits()]
+        known: list[Rule | LimitRecord] = [*self.declared(), *await self._app.store.limits()]
         found = {
             each.by
             for each in known

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 
-from mutirao import Mutirao
+from mutirao import Mutirao, Retry
 
 app = Mutirao(os.environ.get("RACE_DATABASE", "sqlite:///race.db"))
 
 
-@app.task
+@app.task(retry=Retry.fixed(3, interval=0.05))
 async def call(tenant: str, n: int) -> None:
     """Take a moment."""
     await asyncio.sleep(0.002 * (n % 5))

@@ -14,7 +14,6 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from mutirao import JobState, Limit, Mutirao
-from mutirao.retry import Retry
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[3]
@@ -68,7 +67,7 @@ async def watch(look: Callable[[], list[tuple[str, int]]], seen: list[int]) -> N
 async def test_a_race(app: Mutirao, url: str) -> None:
     """Workers are killed and replaced; nobody overshoots, everything is done, no place is lost."""
 
-    @app.task(retry=Retry.fixed(0.01, max_attempts=3))
+    @app.task
     async def call(tenant: str, n: int) -> None: ...
 
     @app.task

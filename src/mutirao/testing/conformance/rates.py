@@ -22,7 +22,7 @@ class RatesContract:
         assert [round(head.due_in, 2) for head in heads] == [0.5]
         assert ids_of(await take(store, worker, now=at(1.01))) == [ids[2]]
         assert await take(store, worker, now=at(1.5)) == []
-        assert ids_of(await take(store, worker, now=at(9))) == ids[3:5]
+        assert sorted(ids_of(await take(store, worker, now=at(9)))) == ids[3:5]
         assert ids_of(await take(store, worker, now=at(10.1))) == [ids[5]]
         record = await full(store, rule.name)
         assert (record.running, record.parked) == (0, 0)
@@ -53,7 +53,11 @@ class RatesContract:
         ids = await put(store, due(), due(), due(), *(due("other") for _ in range(50)))
         worker = await join(store)
         assert ids_of(await take(store, worker, 2)) == [ids[0], ids[3]]
-        assert ids_of(await take(store, worker, 2, now=at(10.1))) == [ids[1], ids[4]]
+        later = [
+            *await take(store, worker, 2, now=at(10.1)),
+            *await take(store, worker, 2, now=at(10.1)),
+        ]
+        assert sorted(ids_of(later)) == [ids[1], *ids[4:7]]
 
     async def test_both(self, store: Store) -> None:
         """A rate and a number at once: a start takes of both."""

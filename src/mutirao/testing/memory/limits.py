@@ -186,7 +186,7 @@ def unblocked(tables: "Tables", lanes: Sequence[Lane]) -> list[Lane]:
 
 def _records(tables: "Tables", written: Written, now: datetime) -> list[LimitRecord]:
     rule = written.rule
-    found = {
+    found: dict[str | None, Counter] = {
         name.key: counter
         for name, counter in sorted(tables.limits.counters.items())
         if name.limit == rule.name

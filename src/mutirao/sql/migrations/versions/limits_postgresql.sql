@@ -156,7 +156,8 @@ BEGIN
     UPDATE mutirao_counter SET probe_at = NULL WHERE id = ANY(paced);
     FOR each IN
         SELECT c.id, p.job, _now + interval '1 second' * greatest(
-            (1 - mutirao_room(k, m, _now)) * m.per / m.most,
+            -- Whole tokens are for those that were called.
+            (1 - (mutirao_room(k, m, _now) - floor(mutirao_room(k, m, _now)))) * m.per / m.most,
             least(0.02, m.burst * m.per / m.most / 2)
         ) AS at
         FROM unnest(paced) AS u (id)
@@ -230,7 +231,7 @@ $$
 -- counters out of their order.
 CREATE FUNCTION mutirao_admit(
     _queues text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[], _most integer,
-    _look integer, _without text[], _now timestamptz, OUT found bigint[], OUT again text
+    _look integer, _without text[], _now timestamptz, OUT taken bigint[], OUT again text
 ) LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
@@ -291,7 +292,7 @@ BEGIN
             WHERE lane.queue <> ALL(paused) LIMIT _look
         );
     END IF;
-    found := looked[1:_most];
+    taken := looked[1:_most];
     SELECT array_agg(n.job ORDER BY n.place, n.name), array_agg(n.name ORDER BY n.place, n.name),
            array_agg(n.key ORDER BY n.place, n.name),
            array_agg(n.place <= _most ORDER BY n.place, n.name)
@@ -370,7 +371,7 @@ BEGIN
         mutirao_limit m
     WHERE c.id = n.counter AND m.name = c.name;
     DELETE FROM mutirao_parked p WHERE p.job = ANY(took_jobs);
-    found := ARRAY(SELECT u.id FROM unnest(found) AS u (id) EXCEPT SELECT unnest(unfit));
+    taken := ARRAY(SELECT u.id FROM unnest(taken) AS u (id) EXCEPT SELECT unnest(unfit));
     IF full_jobs IS NOT NULL THEN
         WITH kept AS (
             INSERT INTO mutirao_parked AS p (job, counter, priority, run_at)
@@ -454,10 +455,10 @@ BEGIN
         ORDER BY l.id FOR UPDATE OF l
     );
     WITH each AS (
-        SELECT j.id, CASE WHEN bound.by IS NULL THEN ''
-            ELSE left(coalesce(j.args ->> bound.by, ''), 200) END AS key
-        FROM mutirao_job j JOIN mutirao_live l ON l.id = j.id
-        WHERE j.id = ANY(running) AND l.worker IS NOT NULL
+        SELECT j.id, CASE WHEN m.by IS NULL THEN ''
+            ELSE left(coalesce(j.args ->> m.by, ''), 200) END AS key
+        FROM mutirao_job j JOIN mutirao_live l ON l.id = j.id CROSS JOIN mutirao_limit m
+        WHERE j.id = ANY(running) AND l.worker IS NOT NULL AND m.name = _name
     ), counted AS (
         INSERT INTO mutirao_counter (name, key, running, touched_at)
         SELECT _name, e.key, count(*), moment FROM each e GROUP BY e.key ORDER BY e.key
@@ -559,7 +560,7 @@ BEGIN
     -- Limits: whoever makes or changes one waits until no claim goes on that does not know it.
     PERFORM pg_advisory_xact_lock_shared(hashtext('mutirao limits'));
     IF EXISTS (SELECT FROM mutirao_limit) THEN
-        SELECT a.found, a.again INTO found, again
+        SELECT a.taken, a.again INTO found, again
         FROM mutirao_admit(_queues, _priorities, _run_ats, _ids, _most, _most, _without, moment) a;
     ELSIF _without IS NULL THEN
         found := ARRAY(
