@@ -76,7 +76,7 @@ $$
 CREATE FUNCTION mutirao_call(_counters bigint[], _now timestamptz, _least integer DEFAULT 0)
 RETURNS text[] LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     next bigint[];
@@ -134,7 +134,7 @@ $$
 CREATE FUNCTION mutirao_pace(_counters bigint[], _now timestamptz)
 RETURNS text[] LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     paced bigint[];
@@ -197,7 +197,7 @@ $$
 CREATE FUNCTION mutirao_let_go(_jobs bigint[], _now timestamptz)
 RETURNS void LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
@@ -234,7 +234,7 @@ CREATE FUNCTION mutirao_admit(
     _look integer, _without text[], _now timestamptz, OUT taken bigint[], OUT again text
 ) LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     never CONSTANT timestamptz := '9999-05-31 00:00Z';
@@ -420,7 +420,7 @@ $$
 CREATE FUNCTION mutirao_hold(_jobs bigint[])
 RETURNS void LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     IF EXISTS (SELECT FROM mutirao_counter) THEN
@@ -438,7 +438,7 @@ $$
 CREATE FUNCTION mutirao_open_limit(_name text, _now timestamptz)
 RETURNS void LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
@@ -474,7 +474,7 @@ $$
 CREATE FUNCTION mutirao_close_limit(_name text, _now timestamptz)
 RETURNS void LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     closing bigint[];
@@ -505,7 +505,7 @@ $$
 CREATE FUNCTION mutirao_mend(_now timestamptz)
 RETURNS void LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
