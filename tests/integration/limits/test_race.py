@@ -42,15 +42,19 @@ def worker(url: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def looker(url: str) -> Callable[[], list[tuple[str, int]]]:
-    """Return what counts the running jobs by arguments."""
+@contextmanager
+def looker(url: str) -> Iterator[Callable[[], list[tuple[str, int]]]]:
+    """Give what counts the running jobs by arguments."""
     engine = create_engine(url)
 
     def look() -> list[tuple[str, int]]:
         with engine.begin() as conn:
             return [(str(row[0]), int(row[1])) for row in conn.execute(text(RUNNING))]
 
-    return look
+    try:
+        yield look
+    finally:
+        engine.dispose()
 
 
 async def watch(look: Callable[[], list[tuple[str, int]]], seen: list[int]) -> None:
@@ -80,7 +84,8 @@ async def test_a_race(app: Mutirao, url: str) -> None:
     )
     seen: list[int] = []
     with ExitStack() as stack:
-        watching = asyncio.create_task(watch(looker(url), seen))
+        look = stack.enter_context(looker(url))
+        watching = asyncio.create_task(watch(look, seen))
         crew = [stack.enter_context(worker(url)) for _ in range(WORKERS)]
         for n in range(KILLS):
             done = JOBS * (n + 1) // (KILLS + 2)
