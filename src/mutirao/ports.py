@@ -173,7 +173,9 @@ class Store(Intake, Protocol):
         """
         ...
 
-    async def rescue(self, *, now: datetime | None = None) -> list[tuple[int, int]]:
+    async def rescue(
+        self, *, orphans: bool = True, now: datetime | None = None
+    ) -> list[tuple[int, int]]:
         """Remove workers whose heartbeat expired and make their jobs wait again.
 
         Each of their jobs gets an attempt with outcome `lost` and a new run, so that the vanished
@@ -182,6 +184,9 @@ class Store(Intake, Protocol):
         next decides about that. Returns (job id, new run). Idle workers are woken.
 
         Blocked jobs are called that there is room for, should anything have kept them.
+
+        Orphans are jobs held under an id that is not registered (any more). They may be left alone
+        where `orphans` is False.
         """
         ...
 

@@ -698,7 +698,7 @@ BEGIN
 END
 $$
 --;
-CREATE OR REPLACE FUNCTION mutirao_rescue(_now timestamptz)
+CREATE OR REPLACE FUNCTION mutirao_rescue(_orphans boolean, _now timestamptz)
 RETURNS TABLE (id bigint, run integer) LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_indexscan = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
@@ -717,7 +717,8 @@ BEGIN
             SELECT id FROM gone
             UNION ALL
             SELECT worker FROM mutirao_live
-            WHERE worker IS NOT NULL AND worker NOT IN (SELECT id FROM mutirao_worker)
+            WHERE _orphans AND worker IS NOT NULL
+              AND worker NOT IN (SELECT id FROM mutirao_worker)
         )) FOR UPDATE SKIP LOCKED
     ), told AS (
         INSERT INTO mutirao_attempt
