@@ -271,7 +271,7 @@ def open_stores(request: pytest.FixtureRequest) -> Callable[[str], Callable[[], 
 
 
 @pytest.mark.parametrize(
-    ("kind", "examples"), [("memory", 300), ("sqlite", 50), ("postgresql", 50)]
+    ("kind", "examples"), [("memory", 300), ("sqlite", 50), ("postgresql", 25)]
 )
 def test_whatever_happens(
     kind: str, examples: int, open_stores: Callable[[str], Callable[[], list[Store]]]
