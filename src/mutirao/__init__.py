@@ -7,6 +7,7 @@ from mutirao.limit import Limit, LimitRecord
 from mutirao.records import JobFilter, JobRecord
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 from mutirao.schedule import ScheduleRecord, ScheduleState
+from mutirao.supersede import Redundancy, Supersede
 from mutirao.task import Handle, Task
 from mutirao.unique import OnConflict
 
@@ -27,10 +28,12 @@ __all__ = [
     "OnConflict",
     "Outcome",
     "OutcomeKind",
+    "Redundancy",
     "Retry",
     "RetryPolicy",
     "ScheduleRecord",
     "ScheduleState",
     "Snooze",
+    "Supersede",
     "Task",
 ]

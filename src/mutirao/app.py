@@ -30,6 +30,7 @@ from mutirao.ports import Notifier, Store
 from mutirao.retry import Retry, RetryPolicy
 from mutirao.schedules import Schedules
 from mutirao.sql.store import SqlStore
+from mutirao.supersede import Supersede
 from mutirao.task import (
     Conflict,
     Handle,
@@ -126,10 +127,11 @@ class Mutirao(Orders):
         timeout: float | timedelta | None = None,
         process: bool = False,
         tags: Iterable[str] = (),
-        on_conflict: Conflict = "keep",
+        on_conflict: Conflict | None = None,
         unique_for: float | timedelta | None = None,
         scope: str | None = None,
         debounce_limit: float | timedelta | None = None,
+        supersede: Supersede | None = None,
         findable: bool = False,
         limit: Limit | Iterable[Limit] = (),
     ) -> _Decorator: ...
@@ -146,10 +148,11 @@ class Mutirao(Orders):
         timeout: float | timedelta | None = None,
         process: bool = False,
         tags: Iterable[str] = (),
-        on_conflict: Conflict = "keep",
+        on_conflict: Conflict | None = None,
         unique_for: float | timedelta | None = None,
         scope: str | None = None,
         debounce_limit: float | timedelta | None = None,
+        supersede: Supersede | None = None,
         findable: bool = False,
         limit: Limit | Iterable[Limit] = (),
     ) -> Task[..., Any] | _Decorator:
@@ -165,11 +168,9 @@ class Mutirao(Orders):
             timeout: seconds (or a `timedelta`) an attempt may take; None for no limit.
             process: run in a child process, which a timeout can kill. Plain functions only.
             tags: given to every job of this task.
-            on_conflict: what happens to a job whose key another one has; as the next three, see
-                `Task.using`.
-            unique_for: seconds (or a `timedelta`) that a finished job holds its key.
-            scope: who shares keys; the jobs of the task in the queue unless given.
-            debounce_limit: the longest that replacing may put off what was asked first.
+            on_conflict, unique_for, scope, debounce_limit: what a key means, for calls with one;
+                see `Task.using`.
+            supersede: instead: what a newer job of a key makes redundant; see `Supersede`.
             findable: keep a fingerprint of the arguments, for `find`.
             limit: how many may run at once, or start in a time: a `Limit`, or several.
 
@@ -177,17 +178,16 @@ class Mutirao(Orders):
             InvalidTask: the name is taken, or the function cannot be a task.
             InvalidJob, InvalidLimit: an option is out of its range.
         """
-        policy = Retry.exponential() if retry is None else retry
-        if max_attempts is not None:
-            policy = replace(policy, max_attempts=max_attempts)
         options = TaskOptions(
             queue=queue,
             priority=priority,
-            retry=policy,
+            retry=_policy(retry, max_attempts),
             timeout=length_of_time("timeout", timeout),
             process=process,
             tags=several_tags(tags),
-            unique=uniqueness(Unique(), on_conflict, unique_for, scope, debounce_limit),
+            unique=uniqueness(
+                Unique(supersede=supersede), on_conflict, unique_for, scope, debounce_limit
+            ),
             findable=findable,
             limits=several_limits(limit),
         )
@@ -341,6 +341,11 @@ class Mutirao(Orders):
         for job in jobs:
             opened.append(self._open(job))
             yield opened[-1].job
+
+
+def _policy(retry: RetryPolicy | None, max_attempts: int | None) -> RetryPolicy:
+    policy = Retry.exponential() if retry is None else retry
+    return policy if max_attempts is None else replace(policy, max_attempts=max_attempts)
 
 
 def _settings(given: dict[str, Any]) -> WorkerSettings:

@@ -44,6 +44,10 @@ class Intake(Protocol):
         waits for the end of the first. What is replaced is cancelled when the transaction
         commits, and what runs by then is waited for: the new job is due once that one has left
         the live table. Until then no job of others is held, so nobody waits to settle one.
+        With `Unique.supersede` the job is held against the last live one of its key, and
+        `mutirao.supersede.decide` says what is left of the two; what it drops is cancelled at the
+        commit, if nobody has tried it by then. What is kept of a key runs one after another, in
+        the order of the enqueues.
 
         Raises:
             DuplicateJob: another job has the key, and this one was to be the only one.

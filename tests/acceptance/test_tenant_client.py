@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import subprocess
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
-DEMO = Path(__file__).parents[2] / "examples" / "tenant_client" / "demo.py"
+from tests.support.examples import demo_module, run_demo
 
 
 def test_nobody_has_too_many_calls() -> None:
     """Though a worker is killed while it calls; and no place is lost."""
-    done = subprocess.run(
-        [sys.executable, DEMO], capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "is killed with SIGKILL" in done.stdout
-    assert "never more than 2 at once for one" in done.stdout
+    said = run_demo("tenant_client", timeout=200)
+    assert "is killed with SIGKILL" in said
+    assert "never more than 2 at once for one" in said
 
 
 ONE_EACH = [("globex", 0, 0.0, 1.0), ("initech", 0, 0.0, 1.0)]
@@ -41,14 +32,5 @@ def test_a_broken_promise_is_told(
     calls: list[tuple[str, int, float, float]], held: int, told: list[str]
 ) -> None:
     """The verdict sees too many at once, calls that were not made, and places that were lost."""
-    demo = _demo()
+    demo = demo_module("tenant_client")
     assert list(demo.flaws([demo.Call(*call) for call in calls], held, 1)) == told
-
-
-def _demo() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tenant_client_demo", DEMO)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -122,13 +122,12 @@ async function drain(peer) {
   const started = process.hrtime.bigint();
   const before = workers.cpu();
   await workers.waitFor(jobs);
-  const untilStarted = seconds(started);
+  const last = seconds(started);
   while (!moreWait && (await ask())) {
     workers.check();
     await sleep(LOOK);
   }
-  const whole = seconds(started);
-  const took = options.values["until-started"] ? untilStarted : whole;
+  const took = options.values["until-started"] ? last : seconds(started);
   const answer = { seconds: took, cpu: workers.cpu() - before };
   await sleep(2 * LOOK); // the last tallies may still be under way
   workers.stop();

@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from mutirao.job import JobState, NewJob, OutcomeKind
 from mutirao.records import JobFilter
-from mutirao.sql import keys, limits, tables, views
+from mutirao.sql import keys, limits, series, tables, views
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.records import matching
@@ -111,6 +111,7 @@ def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) ->
         conn.execute(delete(attempt).where(among(attempt.c.job, oldest)))
         conn.execute(delete(tables.job).where(among(tables.job.c.id, oldest)))
         keys.forget(conn, oldest)
+        series.forget(conn, oldest)
     return len(oldest)
 
 

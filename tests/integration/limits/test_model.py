@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
@@ -22,9 +22,8 @@ from mutirao.job import Claim, JobState, NewJob, OutcomeKind
 from mutirao.limit import Limit, Rule, pause_of
 from mutirao.ports import Store
 from mutirao.records import JobFilter
-from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.kit import at, ended, newcomer, take
-from mutirao.testing.memory import MemoryStore
+from tests.integration.worker.conftest import OpenStores
 
 _numbers = itertools.count()
 EXPIRY = 5.0
@@ -257,25 +256,10 @@ WORDS = (
 ACTIONS = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(0, 100)), min_size=8, max_size=40)
 
 
-@pytest.fixture
-def open_stores(request: pytest.FixtureRequest) -> Callable[[str], Callable[[], list[Store]]]:
-    """Return what opens two handles on the same data, of a kind."""
-
-    def opener(kind: str) -> Callable[[], list[Store]]:
-        if kind == "memory":
-            return lambda: [MemoryStore()] * 2
-        url = request.getfixturevalue({"sqlite": "lite_url", "postgresql": "pg_url"}[kind])
-        return lambda: [SqlStore(url), SqlStore(url)]
-
-    return opener
-
-
 @pytest.mark.parametrize(
     ("kind", "examples"), [("memory", 300), ("sqlite", 50), ("postgresql", 25)]
 )
-def test_whatever_happens(
-    kind: str, examples: int, open_stores: Callable[[str], Callable[[], list[Store]]]
-) -> None:
+def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores) -> None:
     """The store agrees with the model after every single step, and gets everything done."""
     opened = open_stores(kind)
 

@@ -14,7 +14,8 @@ import pytest
 
 for _suite in ("claiming", "commands", "concurrency", "enqueueing", "housekeeping", "kit", "lanes",
                "limits", "liveness", "notifier", "pruning", "rates", "records", "redriving",
-               "schedules", "settling", "staleness", "transactions", "uniqueness"):  # fmt: skip
+               "schedules", "series", "settling", "staleness", "transactions",
+               "uniqueness"):  # fmt: skip
     pytest.register_assert_rewrite(f"{__name__}.{_suite}")
 
 from mutirao.testing.conformance.notifier import NotifierContract  # noqa: E402

@@ -19,6 +19,7 @@ from mutirao.testing.conformance.rates import RatesContract
 from mutirao.testing.conformance.records import CountsContract, RecordsContract
 from mutirao.testing.conformance.redriving import RedriveContract
 from mutirao.testing.conformance.schedules import SchedulesContract
+from mutirao.testing.conformance.series import SeriesContract
 from mutirao.testing.conformance.settling import SettlingContract
 from mutirao.testing.conformance.staleness import ReleaseContract, StalenessContract
 from mutirao.testing.conformance.transactions import TransactionContract
@@ -49,6 +50,7 @@ class StoreContract(
     LimitsContract,
     ChangingLimitsContract,
     RatesContract,
+    SeriesContract,
     UpkeepContract,
 ):
     """Every sentence of `mutirao.ports.Store`, as tests.

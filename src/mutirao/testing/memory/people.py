@@ -94,6 +94,7 @@ def hurry(tables: Tables, which: JobFilter, now: datetime) -> list[int]:
     """Make waiting jobs due; one that is due already, or waits for another, keeps its place."""
     found = [job for job in _live(tables, which, now) if job.worker is None][: which.limit]
     behind = {key.job for key in tables.keys.values() if key.after in tables.live}
+    behind |= tables.turns.keys()
     behind |= {job.id for job in found if tables.limits.parked_at(job.id) is not None}
     meant = [job for job in found if job.id not in behind]
     for job in meant:
