@@ -202,6 +202,36 @@ BEGIN
 END
 $$
 --;
+-- Counts more or fewer running jobs, one for each time that a counter is named. The caller holds them.
+-- A function of its own, and the next as well, for the join: by loops it took the product of both.
+CREATE FUNCTION mutirao_count(_counters bigint[], _by integer, _now timestamptz)
+RETURNS void LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on
+SET enable_mergejoin = off SET enable_nestloop = off SET enable_indexscan = on SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    UPDATE mutirao_counter c
+    SET running = c.running + _by * n.jobs, touched_at = greatest(c.touched_at, _now)
+    FROM (SELECT u.id, count(*) AS jobs FROM unnest(_counters) AS u (id) GROUP BY u.id) n
+    WHERE c.id = ANY(_counters) AND c.id = n.id;
+END
+$$
+--;
+-- Uses tokens of rates up, likewise.
+CREATE FUNCTION mutirao_spend(_counters bigint[], _now timestamptz)
+RETURNS void LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on
+SET enable_mergejoin = off SET enable_nestloop = off SET enable_indexscan = on SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    UPDATE mutirao_counter c
+    SET tokens = mutirao_room(c, m, _now) - n.jobs, touched_at = greatest(c.touched_at, _now)
+    FROM (SELECT u.id, count(*) AS jobs FROM unnest(_counters) AS u (id) GROUP BY u.id) n,
+        mutirao_limit m
+    WHERE c.id = ANY(_counters) AND c.id = n.id AND m.name = c.name;
+END
+$$
+--;
 -- Gives back what those of these jobs hold that do not run any more, and calls others in their place.
 CREATE FUNCTION mutirao_let_go(_jobs bigint[], _now timestamptz)
 RETURNS void LANGUAGE plpgsql VOLATILE
@@ -211,6 +241,8 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
     held bigint[];
+    ended bigint[];
+    freed bigint[];
 BEGIN
     held := ARRAY(
         SELECT DISTINCT s.counter FROM unnest(_jobs) AS u (job)
@@ -220,14 +252,16 @@ BEGIN
         RETURN;
     END IF;
     PERFORM FROM mutirao_counter WHERE id = ANY(held) ORDER BY id FOR UPDATE;
+    ended := ARRAY(
+        SELECT u.job FROM unnest(_jobs) AS u (job)
+        LEFT JOIN LATERAL (SELECT worker FROM mutirao_live WHERE id = u.job OFFSET 0) l ON true
+        WHERE l.worker IS NULL
+    );
     WITH gone AS (
-        DELETE FROM mutirao_slot s
-        WHERE s.job = ANY(_jobs)
-          AND NOT EXISTS (SELECT FROM mutirao_live l WHERE l.id = s.job AND l.worker IS NOT NULL)
-        RETURNING s.counter
+        DELETE FROM mutirao_slot s WHERE s.job = ANY(ended) RETURNING s.counter
     )
-    UPDATE mutirao_counter c SET running = c.running - n.jobs
-    FROM (SELECT counter, count(*) AS jobs FROM gone GROUP BY counter) n WHERE c.id = n.counter;
+    SELECT array_agg(g.counter) INTO freed FROM gone g;
+    PERFORM mutirao_count(freed, -1, NULL);
     PERFORM mutirao_note(mutirao_call(held, moment));
 END
 $$
@@ -402,29 +436,14 @@ BEGIN
     INSERT INTO mutirao_slot (job, counter)
     SELECT u.job, u.counter FROM unnest(took_jobs, took_counters, took_held) AS u (job, counter, held)
     WHERE u.held;
-    UPDATE mutirao_counter c
-    SET running = c.running + n.jobs, touched_at = greatest(c.touched_at, _now)
-    FROM (
-        SELECT u.counter, count(*) AS jobs FROM unnest(took_counters, took_held) AS u (counter, held)
-        WHERE u.held GROUP BY u.counter
-    ) n
-    WHERE c.id = n.counter;
+    PERFORM mutirao_count(ARRAY(
+        SELECT u.counter FROM unnest(took_counters, took_held) AS u (counter, held) WHERE u.held
+    ), 1, _now);
     IF paced THEN
-        UPDATE mutirao_counter c
-        SET tokens = mutirao_room(c, n.bound, _now) - n.jobs,
-            touched_at = greatest(c.touched_at, _now)
-        FROM (
-            SELECT s.counter, s.jobs, m AS bound
-            FROM (
-                SELECT u.counter, count(*) AS jobs
-                FROM unnest(took_counters, took_held) AS u (counter, held)
-                WHERE NOT u.held GROUP BY u.counter
-            ) s
-            CROSS JOIN LATERAL (SELECT k.name FROM mutirao_counter k WHERE k.id = s.counter OFFSET 0) k
-            JOIN mutirao_limit m ON m.name = k.name
-            OFFSET 0
-        ) n
-        WHERE c.id = n.counter;
+        PERFORM mutirao_spend(ARRAY(
+            SELECT u.counter FROM unnest(took_counters, took_held) AS u (counter, held)
+            WHERE NOT u.held
+        ), _now);
         -- Those that were sent ahead.
         DELETE FROM mutirao_parked p WHERE p.job = ANY(took_jobs);
     END IF;
