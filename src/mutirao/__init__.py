@@ -3,6 +3,7 @@
 from mutirao.app import Mutirao
 from mutirao.errors import DuplicateJob
 from mutirao.job import DeadJob, Job, JobState, NewJob, Outcome, OutcomeKind
+from mutirao.limit import Limit, LimitRecord
 from mutirao.records import JobFilter, JobRecord
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 from mutirao.schedule import ScheduleRecord, ScheduleState
@@ -20,6 +21,8 @@ __all__ = [
     "JobFilter",
     "JobRecord",
     "JobState",
+    "Limit",
+    "LimitRecord",
     "Mutirao",
     "NewJob",
     "OnConflict",

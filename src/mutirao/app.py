@@ -21,6 +21,8 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker import Worker
 from mutirao.errors import ConfigurationError, InvalidTask, UnknownTask
 from mutirao.job import DEFAULT_QUEUE, MAX_PAYLOAD, Job, NewJob
+from mutirao.limit import Limit
+from mutirao.limits import Limits
 from mutirao.middleware import AttemptMiddleware, Enqueueing, EnqueueMiddleware
 from mutirao.notifiers import notifier_for
 from mutirao.orders import Orders
@@ -35,6 +37,7 @@ from mutirao.task import (
     Task,
     TaskOptions,
     length_of_time,
+    several_limits,
     several_tags,
     uniqueness,
 )
@@ -69,7 +72,8 @@ class _Decorator:
 class Mutirao(Orders):
     """An application's background jobs.
 
-    `schedules` are those of the database; `@app.schedule(…)` declares one in the code.
+    `schedules` are those of the database; `@app.schedule(…)` declares one in the code. Likewise
+    `limits`, and `limit(…)`; `pause(…)` and `resume(…)` order them about.
 
     Parameters:
         url: the database that holds them: any SQLAlchemy URL of PostgreSQL or SQLite.
@@ -99,6 +103,10 @@ class Mutirao(Orders):
         self._portal = Portal()
         self.schedules = Schedules(self, self.task, self._portal, max_payload)
         self.schedule = self.schedules.declare
+        self.limits = Limits(self, lambda: tuple(self._tasks.values()), self._portal)
+        self.limit = self.limits.declare
+        self.pause, self.apause = self.limits.pause, self.limits.apause
+        self.resume, self.aresume = self.limits.resume, self.limits.aresume
 
     # Tasks.
 
@@ -125,6 +133,7 @@ class Mutirao(Orders):
         debounce_limit: float | timedelta | None = None,
         supersede: Supersede | None = None,
         findable: bool = False,
+        limit: Limit | Iterable[Limit] = (),
     ) -> _Decorator: ...
     def task(
         self,
@@ -145,6 +154,7 @@ class Mutirao(Orders):
         debounce_limit: float | timedelta | None = None,
         supersede: Supersede | None = None,
         findable: bool = False,
+        limit: Limit | Iterable[Limit] = (),
     ) -> Task[..., Any] | _Decorator:
         """Register a function as a task: `@app.task` or `@app.task(queue="mail", ...)`.
 
@@ -153,10 +163,8 @@ class Mutirao(Orders):
 
         Parameters:
             name: what jobs are stored under; the function's name unless given.
-            queue: the lane jobs go to.
-            priority: smaller runs first; -32768 to 32767.
-            retry: when a failed job runs again; ten attempts with exponential waits by default.
-            max_attempts: instead of the one in `retry`.
+            queue, priority: the lane jobs go to; the smaller priority runs first.
+            retry, max_attempts: when a failed job runs again, and how often; ten times at most.
             timeout: seconds (or a `timedelta`) an attempt may take; None for no limit.
             process: run in a child process, which a timeout can kill. Plain functions only.
             tags: given to every job of this task.
@@ -164,18 +172,16 @@ class Mutirao(Orders):
                 see `Task.using`.
             supersede: instead: what a newer job of a key makes redundant; see `Supersede`.
             findable: keep a fingerprint of the arguments, for `find`.
+            limit: how many may run at once, or start in a time: a `Limit`, or several.
 
         Raises:
             InvalidTask: the name is taken, or the function cannot be a task.
-            InvalidJob: an option is out of its range.
+            InvalidJob, InvalidLimit: an option is out of its range.
         """
-        policy = Retry.exponential() if retry is None else retry
-        if max_attempts is not None:
-            policy = replace(policy, max_attempts=max_attempts)
         options = TaskOptions(
             queue=queue,
             priority=priority,
-            retry=policy,
+            retry=_policy(retry, max_attempts),
             timeout=length_of_time("timeout", timeout),
             process=process,
             tags=several_tags(tags),
@@ -183,6 +189,7 @@ class Mutirao(Orders):
                 Unique(supersede=supersede), on_conflict, unique_for, scope, debounce_limit
             ),
             findable=findable,
+            limits=several_limits(limit),
         )
         decorator = _Decorator(self, name, options)
         return decorator if function is None else decorator(function)
@@ -313,6 +320,7 @@ class Mutirao(Orders):
             settings,
             version("mutirao"),
             self.schedules.declared,
+            self.limits.declared,
         )
 
     def _open(self, job: NewJob) -> Enqueueing:
@@ -333,6 +341,11 @@ class Mutirao(Orders):
         for job in jobs:
             opened.append(self._open(job))
             yield opened[-1].job
+
+
+def _policy(retry: RetryPolicy | None, max_attempts: int | None) -> RetryPolicy:
+    policy = Retry.exponential() if retry is None else retry
+    return policy if max_attempts is None else replace(policy, max_attempts=max_attempts)
 
 
 def _settings(given: dict[str, Any]) -> WorkerSettings:

@@ -38,6 +38,7 @@ class JobState(StrEnum):
 
     SCHEDULED = "scheduled"
     READY = "ready"
+    BLOCKED = "blocked"  # due, but a limit is full or something is paused
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     DEAD = "dead"

@@ -22,6 +22,7 @@ from mutirao.job import (
     Transaction,
     Wake,
 )
+from mutirao.limit import LimitRecord, Origin, Rule
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
 
@@ -144,7 +145,8 @@ class Store(Intake, Protocol):
         make it wait again until `outcome.at`, or `after` seconds from now; the last two give the
         attempt back. One that somebody asked to cancel meanwhile is due at once instead, and its
         next claim says so (`Claim.cancel`). Where a job that is `keyed` ends, the one that waits
-        for it gets its own time. All in one transaction.
+        for it gets its own time. All in one transaction. What is returned may be a
+        `mutirao.limit.Settled`, which tells the lanes that blocked jobs came back to.
         """
         ...
 
@@ -184,6 +186,8 @@ class Store(Intake, Protocol):
         worker, should it come back, can settle nothing. The attempt stays counted; the job keeps
         its place in the lane and is ready at once, out of attempts or not: whoever claims it
         next decides about that. Returns (job id, new run). Idle workers are woken.
+
+        Blocked jobs are called that there is room for, should anything have kept them.
 
         Orphans are jobs held under an id that is not registered (any more). They may be left alone
         where `orphans` is False.
@@ -245,6 +249,40 @@ class Store(Intake, Protocol):
         """List the schedules by name, with their next ticks and how their last jobs went."""
         ...
 
+    # Limits; see `mutirao.limit`. Of any queue, task or value of an argument that is limited, at no
+    # moment do more jobs run than may, whoever claims them; a rate never lets start more than its
+    # burst and what has come since. A job that all its limits have no room for is not claimed: it
+    # is `blocked`, and costs nothing until there is room. What is held by a run ends with the run.
+
+    async def put_limit(
+        self,
+        rule: Rule,
+        *,
+        origin: Origin = Origin.COMMAND,
+        worker: str | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Make a limit, or give the one of that name other terms; in force when this returns.
+
+        What runs already is counted. With `origin` CODE, a worker says what its code has: that
+        changes a limit that is there only if the code says something new.
+        """
+        ...
+
+    async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
+        """Remove a limit, and let go what waited for it; tell whether there was one."""
+        ...
+
+    async def vouch_limits(
+        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
+    ) -> None:
+        """Note that a worker has limits of these names in its code; as `vouch` of schedules."""
+        ...
+
+    async def limits(self) -> list[LimitRecord]:
+        """List the limits by name and key, with how full they are."""
+        ...
+
     # What handlers, people and dashboards ask for.
 
     def transaction(self, job: Job, attempt: "Attempt", *, session: bool) -> Transaction[Any, Any]:
@@ -278,7 +316,7 @@ class Store(Intake, Protocol):
     async def hurry(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now, whatever their `run_at`; return their ids.
 
-        One that waits for a running job with its key is left alone.
+        One that waits for a running job with its key, or for a limit, is left alone.
         """
         ...
 
@@ -302,8 +340,11 @@ class Attempt(Protocol):
         """Return the seconds since the handler was started."""
         ...
 
-    def mark_settled(self) -> None:
-        """Called once, after the commit succeeded: nobody has to settle the job any more."""
+    def mark_settled(self, woken: Sequence[Wake] = ()) -> None:
+        """Called once, after the commit succeeded: nobody has to settle the job any more.
+
+        `woken`: the lanes that blocked jobs came back to, if there are any.
+        """
         ...
 
 

@@ -200,6 +200,7 @@ class Dispatcher:
         finished = monotonic()
         self._pace.took(finished - running.started)
         if running.settled or outcome.kind is OutcomeKind.LOST:
+            self._completer.tell_woken(running.woken)
             return
         claim = running.claim
         follow_up = self._executor.follow_up(claim, outcome)

@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from mutirao.job import JobState, NewJob, OutcomeKind
 from mutirao.records import JobFilter
-from mutirao.sql import keys, series, tables, views
+from mutirao.sql import keys, limits, series, tables, views
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.records import matching
@@ -56,6 +56,7 @@ def cancel(conn: Connection, dialect: Dialect, which: JobFilter, now: datetime |
         conn.execute(_tell_cancelled(among(live.c.id, waiting), dialect.moment(now)))
         conn.execute(delete(live).where(among(live.c.id, waiting)))
         keys.let_go(conn, dialect, waiting)
+        limits.cancelled(conn, dialect, waiting, now)
     if running:
         conn.execute(update(live).where(among(live.c.id, running)).values(cancel=true()))
     return [row.id for row in held]
@@ -64,10 +65,10 @@ def cancel(conn: Connection, dialect: Dialect, which: JobFilter, now: datetime |
 def hurry(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
     """Make waiting jobs due now; return their ids. One that is due already keeps its place.
 
-    One that waits for a job with its key goes on waiting.
+    One that waits for a job with its key, or for a limit, goes on waiting.
     """
     found = [row.id for row in _locked(conn, which) if row.worker is None]
-    behind = keys.behind(conn, found) if found else set()
+    behind = keys.behind(conn, found) | limits.blocked(conn, found) if found else set()
     waiting = [id for id in found if id not in behind]
     if waiting:
         conn.execute(

@@ -24,10 +24,11 @@ from mutirao.job import (
     Settlement,
     Transaction,
 )
+from mutirao.limit import LimitRecord, Origin, Rule, both
 from mutirao.ports import Attempt
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
-from mutirao.sql import commands, keys, migrations, records, schedules, workers
+from mutirao.sql import commands, keys, limits, migrations, records, schedules, workers
 from mutirao.sql.dialects import dialect_named
 from mutirao.sql.engines import KEPT, Engines
 from mutirao.sql.intake import SqlIntake
@@ -99,7 +100,7 @@ class SqlStore:
 
     async def retire(self, worker: int) -> None:
         """Remove a worker that has ended."""
-        await self._runner.run(_then_wake, self._dialect, workers.retire, worker)
+        await self._runner.run(_then_wake, self._dialect, workers.retire, self._dialect, worker)
 
     # Jobs on their way through a worker.
 
@@ -202,6 +203,33 @@ class SqlStore:
         """List the schedules."""
         return await self._runner.alone(schedules.listed)
 
+    # Limits.
+
+    async def put_limit(
+        self,
+        rule: Rule,
+        *,
+        origin: Origin = Origin.COMMAND,
+        worker: str | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Make a limit, or give the one of that name other terms."""
+        await self._runner.run(limits.put, self._dialect, rule, origin, worker, now)
+
+    async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
+        """Remove a limit."""
+        return await self._runner.run(limits.remove, self._dialect, name, now)
+
+    async def vouch_limits(
+        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
+    ) -> None:
+        """Note that limits are in a worker's code."""
+        await self._runner.alone(limits.vouch, self._dialect, names, worker, every, now)
+
+    async def limits(self) -> list[LimitRecord]:
+        """List the limits."""
+        return await self._runner.alone(limits.listed)
+
     # Handlers, people and dashboards.
 
     def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:
@@ -251,9 +279,9 @@ class SqlStore:
         waiting: Sequence[Settlement],
         now: datetime | None,
     ) -> set[int]:
-        settled = self._finish(conn, done, now) if done else set[int]()
+        settled = self._finish(conn, done, now, waiting) if done else set[int]()
         if waiting:
-            settled |= self._dialect.resume(conn, worker, waiting, now)
+            settled = both(settled, self._dialect.resume(conn, worker, waiting, now))
         # Of two runs of one job in a batch the later one is current, the earlier one stale.
         latest = {s.id: s for s in sorted((*done, *waiting), key=lambda s: s.run)}
         follow_ups = [s.follow_up for s in latest.values() if s.follow_up and s.id in settled]
@@ -262,15 +290,19 @@ class SqlStore:
         return settled
 
     def _finish(
-        self, conn: Connection, done: Sequence[Settlement], now: datetime | None
+        self,
+        conn: Connection,
+        done: Sequence[Settlement],
+        now: datetime | None,
+        beside: Sequence[Settlement] = (),
     ) -> set[int]:
-        settled = self._dialect.finish(conn, done, now)
+        settled = self._dialect.finish(conn, done, now, beside)
         if keyed := [s.id for s in done if s.keyed and s.id in settled]:
             keys.let_go(conn, self._dialect, keyed)
         return settled
 
-    def _finish_one(self, conn: Connection, settlement: Settlement) -> bool:
-        return bool(self._finish(conn, [settlement], None))
+    def _finish_one(self, conn: Connection, settlement: Settlement) -> set[int]:
+        return self._finish(conn, [settlement], None)
 
 
 def _is_one(jobs: Iterable[NewJob]) -> bool:

@@ -8,7 +8,9 @@ from typing import TypedDict
 from mutirao.errors import UnknownJob
 from mutirao.job import JobState, OutcomeKind
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
+from mutirao.testing.memory import limits
 from mutirao.testing.memory.tables import Asked, Live, Tables, attempt_of
+from mutirao.unique import PARKED
 
 
 class _Standing(TypedDict):
@@ -84,6 +86,7 @@ def cancel(tables: Tables, which: JobFilter, now: datetime) -> list[int]:
         else:
             job.run += 1  # its last run may have a row in history already
             tables.finish(job, attempt_of(job, OutcomeKind.CANCELLED, now))
+    limits.mend(tables, now)
     return [job.id for job in meant]
 
 
@@ -92,6 +95,7 @@ def hurry(tables: Tables, which: JobFilter, now: datetime) -> list[int]:
     found = [job for job in _live(tables, which, now) if job.worker is None][: which.limit]
     behind = {key.job for key in tables.keys.values() if key.after in tables.live}
     behind |= tables.turns.keys()
+    behind |= {job.id for job in found if tables.limits.parked_at(job.id) is not None}
     meant = [job for job in found if job.id not in behind]
     for job in meant:
         job.run_at = min(job.run_at, now)
@@ -184,23 +188,27 @@ def _standing(tables: Tables, asked: Asked, now: datetime) -> _Standing:
     if live is None:
         return standing | {"state": JobState(history[-1].outcome.value)}
     return standing | {
-        "state": _state(live, now),
+        "state": _state(tables, live, now),
         "attempt": live.attempt,
-        "run_at": live.run_at,
+        "run_at": (live.run_at == PARKED and tables.limits.parked_at(live.id)) or live.run_at,
         "started_at": live.claimed_at or standing["started_at"],
         "finished_at": None,
         "worker": live.worker,
     }
 
 
-def _state(live: Live, now: datetime) -> JobState:
+def _state(tables: Tables, live: Live, now: datetime) -> JobState:
     if live.worker is not None:
         return JobState.RUNNING
-    return JobState.READY if live.run_at <= now else JobState.SCHEDULED
+    if live.run_at == PARKED and tables.limits.parked_at(live.id) is not None:
+        return JobState.BLOCKED
+    if live.run_at > now:
+        return JobState.SCHEDULED
+    return JobState.BLOCKED if tables.limits.stops(live.queue) else JobState.READY
 
 
 def _in_state_since(record: JobRecord) -> datetime:
-    if record.state == JobState.READY:
+    if record.state in (JobState.READY, JobState.BLOCKED):
         return max(record.run_at, record.enqueued_at)
     if record.state == JobState.SCHEDULED:
         return record.enqueued_at

@@ -20,10 +20,11 @@ from mutirao.job import (
     Settlement,
     Transaction,
 )
+from mutirao.limit import LimitRecord, Origin, Rule
 from mutirao.ports import Attempt
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
-from mutirao.testing.memory import claiming, housekeeping, keys, people, schedules
+from mutirao.testing.memory import claiming, housekeeping, keys, limits, people, schedules
 from mutirao.testing.memory.tables import Tables, arguments_of
 from mutirao.testing.memory.transaction import MemoryTransaction, SessionFactory
 
@@ -122,7 +123,7 @@ class MemoryStore:
     async def retire(self, worker: int) -> None:
         """Remove a worker and give its jobs back, unattempted."""
         with self._lock:
-            housekeeping.retire(self._tables, worker)
+            housekeeping.retire(self._tables, worker, self._clock())
 
     async def lanes(
         self, queues: Collection[str] | None, *, now: datetime | None = None
@@ -155,7 +156,7 @@ class MemoryStore:
     async def release(self, jobs: Sequence[tuple[int, int]]) -> set[int]:
         """Give back (id, run) pairs that were never started; return the ids given back."""
         with self._lock:
-            return claiming.release(self._tables, jobs)
+            return claiming.release(self._tables, jobs, self._clock())
 
     async def held(self, worker: int) -> list[tuple[int, int]]:
         """Return (id, run) of every job a worker holds."""
@@ -210,6 +211,35 @@ class MemoryStore:
         """List the schedules, by name."""
         with self._lock:
             return schedules.listed(self._tables, self._clock())
+
+    async def put_limit(
+        self,
+        rule: Rule,
+        *,
+        origin: Origin = Origin.COMMAND,
+        worker: str | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Make a limit, or give the one of that name other terms."""
+        with self._lock:
+            limits.put(self._tables, rule, origin, worker, now or self._clock())
+
+    async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
+        """Remove a limit; tell whether there was one."""
+        with self._lock:
+            return limits.remove(self._tables, name)
+
+    async def vouch_limits(
+        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
+    ) -> None:
+        """Note that limits are in a worker's code."""
+        with self._lock:
+            limits.vouch(self._tables, names, worker, every, now or self._clock())
+
+    async def limits(self) -> list[LimitRecord]:
+        """List the limits, by name and key."""
+        with self._lock:
+            return limits.listed(self._tables, self._clock())
 
     def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:
         """Enter what `session_factory` makes; complete the job afterwards.
@@ -306,9 +336,12 @@ class _Completion:
         with store._lock:
             self.require()
             now = store._clock()
-            claiming.settle(store._tables, [done], now)
+            woken = claiming.settle(store._tables, [done], now).woken
             store._let_children_in(self._kept_back, now)
-        self._attempt.mark_settled()
+        if woken:
+            self._attempt.mark_settled(woken)
+        else:
+            self._attempt.mark_settled()
 
 
 def _unknown(conn: object) -> UnsupportedConnection:

@@ -19,6 +19,7 @@ from mutirao.job import (
 )
 from mutirao.records import AttemptRecord
 from mutirao.schedule import ScheduleState
+from mutirao.testing.memory.limits import Limits
 from mutirao.unique import PARKED, KeyName
 
 
@@ -115,6 +116,7 @@ class Tables:
     turns: dict[int, int] = field(default_factory=dict)  # who waits for whom, that one being live
     schedules: dict[str, ScheduleState] = field(default_factory=dict)
     ticks: set[tuple[str, datetime]] = field(default_factory=set)
+    limits: Limits = field(default_factory=Limits)
     job_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     worker_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
