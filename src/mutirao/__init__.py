@@ -1,33 +1,48 @@
 """Mutirão: background jobs that live in the SQL database an application already has."""
 
 from mutirao.app import Mutirao
-from mutirao.errors import DuplicateJob
-from mutirao.job import DeadJob, Job, JobState, NewJob, Outcome, OutcomeKind
-from mutirao.records import JobFilter, JobRecord
+from mutirao.errors import DuplicateJob, JobCancelled, JobDied, ResultMissing, ResultTimeout
+from mutirao.graph import PREVIOUS, Graph, OnDead, chain, group, step
+from mutirao.graphs import GraphHandle
+from mutirao.job import Job, JobState, NewJob, Outcome, OutcomeKind
+from mutirao.records import DeadJob, GraphRecord, GraphState, JobFilter, JobRecord
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 from mutirao.schedule import ScheduleRecord, ScheduleState
 from mutirao.task import Handle, Task
 from mutirao.unique import OnConflict
 
 __all__ = [
+    "PREVIOUS",
     "Cancel",
     "Dead",
     "DeadJob",
     "DuplicateJob",
+    "Graph",
+    "GraphHandle",
+    "GraphRecord",
+    "GraphState",
     "Handle",
     "Job",
+    "JobCancelled",
+    "JobDied",
     "JobFilter",
     "JobRecord",
     "JobState",
     "Mutirao",
     "NewJob",
     "OnConflict",
+    "OnDead",
     "Outcome",
     "OutcomeKind",
+    "ResultMissing",
+    "ResultTimeout",
     "Retry",
     "RetryPolicy",
     "ScheduleRecord",
     "ScheduleState",
     "Snooze",
     "Task",
+    "chain",
+    "group",
+    "step",
 ]

@@ -26,6 +26,7 @@ from mutirao.notifiers import notifier_for
 from mutirao.orders import Orders
 from mutirao.ports import Notifier, Store
 from mutirao.retry import Retry, RetryPolicy
+from mutirao.results import keeping
 from mutirao.schedules import Schedules
 from mutirao.sql.store import SqlStore
 from mutirao.task import (
@@ -123,6 +124,7 @@ class Mutirao(Orders):
         scope: str | None = None,
         debounce_limit: float | timedelta | None = None,
         findable: bool = False,
+        keep_result: bool | float | timedelta = False,
     ) -> _Decorator: ...
     def task(
         self,
@@ -142,6 +144,7 @@ class Mutirao(Orders):
         scope: str | None = None,
         debounce_limit: float | timedelta | None = None,
         findable: bool = False,
+        keep_result: bool | float | timedelta = False,
     ) -> Task[..., Any] | _Decorator:
         """Register a function as a task: `@app.task` or `@app.task(queue="mail", ...)`.
 
@@ -163,6 +166,8 @@ class Mutirao(Orders):
             scope: who shares keys; the jobs of the task in the queue unless given.
             debounce_limit: the longest that replacing may put off what was asked first.
             findable: keep a fingerprint of the arguments, for `find`.
+            keep_result: keep what the handler returns, for `Handle.result`: True for as long as the
+                job's history, or for so many seconds (or a `timedelta`) after the end.
 
         Raises:
             InvalidTask: the name is taken, or the function cannot be a task.
@@ -180,6 +185,7 @@ class Mutirao(Orders):
             tags=several_tags(tags),
             unique=uniqueness(Unique(), on_conflict, unique_for, scope, debounce_limit),
             findable=findable,
+            keep_result=keeping(keep_result),
         )
         decorator = _Decorator(self, name, options)
         return decorator if function is None else decorator(function)

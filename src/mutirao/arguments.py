@@ -67,15 +67,20 @@ class Signature:
                 return payload.decode()
             except UNFIT:  # told below, by what the signature says to it
                 pass
+        return self._encoded(self._bound(args, kwargs), decoder)
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            return self._signature.bind(*args, **kwargs).arguments
         except TypeError as mismatch:
             raise InvalidArguments(
                 f"task {self._task!r} was called with arguments that do not fit it: {mismatch};"
                 f" its signature is {self._task}{self._signature}"
             ) from None
+
+    def _encoded(self, arguments: dict[str, Any], decoder: msgspec.json.Decoder[Any]) -> str:
         try:
-            payload = _ENCODER.encode(bound.arguments)
+            payload = _ENCODER.encode(arguments)
             decoder.decode(payload)
         except UNFIT as unfit:
             raise InvalidArguments(
@@ -83,6 +88,30 @@ class Signature:
                 f" {self._task}{self._signature}"
             ) from None
         return payload.decode()
+
+    def encode_around(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        stands_for: Callable[[object], Any],
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the arguments but for those that stand for something else, and what these do.
+
+        `stands_for` tells what an argument stands for; `...` if it is one like any other.
+
+        Raises:
+            InvalidArguments: the others do not fit the signature or its types, or are not JSON.
+        """
+        given = self._bound(args, kwargs)
+        aside = {name: stands_for(value) for name, value in given.items()}
+        aside = {name: what for name, what in aside.items() if what is not ...}
+        plain = {name: value for name, value in given.items() if name not in aside}
+        return self._encoded(plain, self._partial_decoder), aside
+
+    def decode_result(self, payload: str) -> Any:
+        """Return a result, converted to the type that the handler says it returns."""
+        kind = self._hints.get("return", Any)
+        return msgspec.json.decode(payload, type=kind, dec_hook=_from_json)
 
     def decode(self, payload: str) -> Arguments:
         """Return the arguments to call the handler with, converted to its types.
@@ -133,7 +162,17 @@ class Signature:
 
     @cached_property
     def _decoder(self) -> msgspec.json.Decoder[Any]:
-        fields = [self._field(parameter) for parameter in self._signature.parameters.values()]
+        return self._decoder_of(
+            [self._field(parameter) for parameter in self._signature.parameters.values()]
+        )
+
+    @cached_property
+    def _partial_decoder(self) -> msgspec.json.Decoder[Any]:
+        """A decoder to which any argument may be missing."""
+        fields = map(self._field, self._signature.parameters.values())
+        return self._decoder_of([(name, kind, msgspec.field(default=None)) for name, kind, _ in fields])
+
+    def _decoder_of(self, fields: list[tuple[str, Any, Any]]) -> msgspec.json.Decoder[Any]:
         try:
             struct = msgspec.defstruct(
                 f"{self._task}_arguments", fields, forbid_unknown_fields=True, kw_only=True

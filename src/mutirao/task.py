@@ -13,8 +13,10 @@ from functools import cached_property
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from mutirao.arguments import Signature
-from mutirao.errors import InvalidArguments, InvalidJob, InvalidTask
-from mutirao.job import DEFAULT_QUEUE, DeadJob, NewJob
+from mutirao.errors import InvalidArguments, InvalidJob, InvalidTask, WrongState
+from mutirao.graph import Reference
+from mutirao.job import DEFAULT_QUEUE, NewJob
+from mutirao.records import DeadJob
 from mutirao.retry import Retry, RetryPolicy, seconds
 from mutirao.unique import How, OnConflict, Unique
 
@@ -36,6 +38,31 @@ class Handle:
     task: str
     queue: str
     how: How = "inserted"
+    desk: "Desk | None" = field(default=None, compare=False, repr=False)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait until the job has finished, and return what its handler returned.
+
+        Parameters:
+            timeout: seconds to wait at most; None for as long as it takes.
+
+        Raises:
+            JobDied, JobCancelled: it has, without a result.
+            ResultTimeout: it has not finished in time.
+            ResultMissing: its result was not kept: `@app.task(keep_result=True)`.
+            UnknownJob: it was not committed (yet), or was pruned.
+        """
+        return self._desk.result(self.id, timeout)
+
+    async def aresult(self, timeout: float | None = None) -> Any:
+        """As `result`, from a coroutine."""
+        return await self._desk.aresult(self.id, timeout)
+
+    @property
+    def _desk(self) -> "Desk":
+        if self.desk is None:
+            raise WrongState("this handle was made by hand; ask app.result(id) instead")
+        return self.desk
 
     @property
     def created(self) -> bool:
@@ -52,6 +79,14 @@ class Desk(Protocol):
 
     async def asubmit(self, job: NewJob, conn: object | None) -> Handle:
         """As `submit`, for asynchronous connections."""
+        ...
+
+    def result(self, id: int, timeout: float | None = None) -> Any:
+        """Wait for a job's end, and return its result."""
+        ...
+
+    async def aresult(self, id: int, timeout: float | None = None) -> Any:
+        """As `result`, from a coroutine."""
         ...
 
     def register(self, task: "Task[..., Any]") -> None:
@@ -71,6 +106,7 @@ class TaskOptions:
     tags: tuple[str, ...] = ()
     unique: Unique = field(default_factory=Unique)
     findable: bool = False
+    keep_result: float | None = None  # seconds, inf: as long as the job's history
 
     def __post_init__(self) -> None:
         if not isinstance(self.retry, RetryPolicy):
@@ -219,8 +255,9 @@ class Task(Generic[P, R]):
         if self.dead_handler is not None:
             raise InvalidTask(f"task {self.name!r} has an on_dead handler already; give it one")
         options = replace(
-            self.options, process=False, retry=Retry.exponential(), unique=Unique(), findable=False
-        )
+            self.options, process=False, retry=Retry.exponential(), unique=Unique(),
+            findable=False, keep_result=None,
+        )  # fmt: skip
         name = f"{self.name}.on_dead"
         task: Task[..., Any] = Task(self._desk, handler, name, options, unannotated=DeadJob)
         self._desk.register(task)
@@ -300,6 +337,16 @@ def _check_function(function: object, name: str) -> None:
     raise InvalidTask(f"the task {name!r} is {found}")
 
 
+def _referred(value: object) -> Any:
+    """Return what results an argument stands for, as a tree; `...` if it stands for none."""
+    if isinstance(value, Reference):
+        return value.of
+    if isinstance(value, list | tuple) and value:
+        trees = tuple(_referred(each) for each in value)
+        return ... if ... in trees else trees
+    return ...
+
+
 @dataclass(frozen=True, slots=True)
 class Call(Generic[P]):
     """A task with the options of one call; made by `task.using(...)`."""
@@ -326,7 +373,13 @@ class Call(Generic[P]):
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Return the call as a value, for `app.enqueue_many`."""
-        payload = self.signature.encode(args, kwargs)
+        try:
+            payload = self.signature.encode(args, kwargs)
+        except InvalidArguments:
+            payload, refers = self.signature.encode_around(args, kwargs, _referred)
+            if not refers:
+                raise
+            return replace(self.template, args=payload, refers=refers)
         if self.findable:
             fingerprint = self.signature.fingerprint(payload)
             return replace(self.template, args=payload, fingerprint=fingerprint)
