@@ -25,8 +25,8 @@ from mutirao.middleware import AttemptMiddleware, Enqueueing, EnqueueMiddleware
 from mutirao.notifiers import notifier_for
 from mutirao.orders import Orders
 from mutirao.ports import Notifier, Store
-from mutirao.retry import Retry, RetryPolicy
 from mutirao.results import keeping
+from mutirao.retry import Retry, RetryPolicy
 from mutirao.schedules import Schedules
 from mutirao.sql.store import SqlStore
 from mutirao.task import (

@@ -22,7 +22,17 @@ from mutirao.job import (
     Transaction,
     Wake,
 )
-from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
+from mutirao.planning import Plan
+from mutirao.records import (
+    Ending,
+    GraphRecord,
+    GraphState,
+    JobFilter,
+    JobRecord,
+    Progress,
+    QueueCount,
+    WorkerRecord,
+)
 from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
 
 
@@ -52,6 +62,25 @@ class Intake(Protocol):
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """As `enqueue`, for asynchronous connections and sessions."""
+        ...
+
+    def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """Write a graph and return the ids of its jobs, in the order of the plan's steps.
+
+        As `enqueue`: all or none, in the caller's transaction or one of its own. The first id is
+        the graph's. A step that waits at a gate is blocked: it is due, at its own time, from the
+        moment that all steps which lead to the gate have ended, in the transaction that settles
+        or cancels the last of them; idle workers are woken by that. It is released exactly once,
+        whoever settles at the same time. A step that dies or is cancelled counts as ended where
+        its `on_dead` is "continue". With "stop" it does not; redriving it, if it is dead, makes
+        the new job take its place. With "compensate" what waits of the graph is cancelled, what
+        runs goes on, and once nothing does, in that transaction, the compensating jobs of the
+        steps that have succeeded are enqueued, to run one after the other, the last step's first.
+        """
+        ...
+
+    async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """As `enqueue_graph`, for asynchronous connections and sessions."""
         ...
 
 
@@ -125,7 +154,8 @@ class Store(Intake, Protocol):
         Reads the lanes in the order given, each from its lower bound, in (run_at, id) order;
         jobs that another claim is taking at this moment are passed over, never waited for.
         Jobs of tasks named in `without` are left alone. Each claim adds one to the job's `run`
-        and `attempt`. Returned in the order of the lanes, then (run_at, id).
+        and `attempt`. Returned in the order of the lanes, then (run_at, id). Arguments that are
+        the results of other steps are filled in; null for one that has none.
         """
         ...
 
@@ -140,7 +170,9 @@ class Store(Intake, Protocol):
         make it wait again until `outcome.at`, or `after` seconds from now; the last two give the
         attempt back. One that somebody asked to cancel meanwhile is due at once instead, and its
         next claim says so (`Claim.cancel`). Where a job that is `keyed` ends, the one that waits
-        for it gets its own time. All in one transaction.
+        for it gets its own time. Where one that is `linked` ends, its result is kept, if it has
+        one, the steps behind it are released (see `enqueue_graph`), and those who wait for its end
+        are told. All in one transaction.
         """
         ...
 
@@ -186,8 +218,10 @@ class Store(Intake, Protocol):
     ) -> int:
         """Delete jobs that ended with `outcome` more than `before` seconds ago, all attempts too.
 
-        At most `limit` jobs, oldest first; returns how many. Live jobs are never touched. A job
-        whose last attempt was `lost` on the way to being dead has its own `dead` row.
+        At most `limit` jobs, oldest first; returns how many. Live jobs are never touched, nor the
+        steps of a graph of which some are live. A job whose last attempt was `lost` on the way to
+        being dead has its own `dead` row. Results and progress go with their jobs, a graph with
+        its last one; results whose time is over go when `outcome` is succeeded.
         """
         ...
 
@@ -269,7 +303,7 @@ class Store(Intake, Protocol):
     async def hurry(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now, whatever their `run_at`; return their ids.
 
-        One that waits for a running job with its key is left alone.
+        One that is blocked, by a job with its key or by earlier steps, is left alone.
         """
         ...
 
@@ -279,6 +313,33 @@ class Store(Intake, Protocol):
         The dead job stays in history. One that was redriven already is passed over, unless it is
         named in `which.ids`.
         """
+        ...
+
+    # Graphs, results, progress.
+
+    async def graphs(
+        self, state: GraphState | None = None, limit: int | None = 100
+    ) -> list[GraphRecord]:
+        """List graphs, newest first, without their steps."""
+        ...
+
+    async def graph(self, id: int) -> GraphRecord:
+        """Return a graph with its steps, in the order of the plan. Raises UnknownGraph."""
+        ...
+
+    async def endings(self, jobs: Collection[int]) -> list[Ending]:
+        """Tell how jobs stand, with their results; unknown ones are left out."""
+        ...
+
+    async def await_ends(self, jobs: Collection[int]) -> None:
+        """Ask to be told, by the notifier of ends, when one of these jobs ends.
+
+        Only of jobs that keep results or are steps is it told at once.
+        """
+        ...
+
+    async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:
+        """Write how far attempts have come; what a later run of a job told stays."""
         ...
 
     async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:

@@ -24,10 +24,21 @@ from mutirao.job import (
     Settlement,
     Transaction,
 )
+from mutirao.marks import TAKES, marks
+from mutirao.planning import Plan
 from mutirao.ports import Attempt
-from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
+from mutirao.records import (
+    Ending,
+    GraphRecord,
+    GraphState,
+    JobFilter,
+    JobRecord,
+    Progress,
+    QueueCount,
+    WorkerRecord,
+)
 from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
-from mutirao.sql import commands, keys, migrations, records, schedules, workers
+from mutirao.sql import commands, graphs, keys, migrations, records, results, schedules, workers
 from mutirao.sql.dialects import dialect_named
 from mutirao.sql.engines import KEPT, Engines
 from mutirao.sql.intake import SqlIntake
@@ -79,6 +90,18 @@ class SqlStore:
         with _own_errors(jobs) as theirs:
             return await self._runner.run(lambda own: self._intake.enqueue(theirs, own))
 
+    def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """Write a graph through `conn`, or in a short transaction of its own."""
+        if conn is not None:
+            return self._intake.enqueue_graph(plan, conn)
+        return self._runner.run_sync(lambda own: self._intake.enqueue_graph(plan, own))
+
+    async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """Write a graph through an asynchronous `conn`, or in a short transaction of its own."""
+        if conn is not None:
+            return await self._intake.aenqueue_graph(plan, conn)
+        return await self._runner.run(lambda own: self._intake.enqueue_graph(plan, own))
+
     # Workers.
 
     async def register(
@@ -120,7 +143,10 @@ class SqlStore:
     ) -> list[Claim]:
         """Take due jobs."""
         run = self._runner.alone if self._dialect.one_statement else self._runner.run
-        return await run(self._dialect.claim, worker, lanes, limit, without, now)
+        claims = await run(self._dialect.claim, worker, lanes, limit, without, now)
+        if any(claim.linked and TAKES in marks(claim.metadata) for claim in claims):
+            return await self._runner.alone(graphs.with_results, claims)
+        return claims
 
     async def settle(
         self, worker: int, settlements: Sequence[Settlement], *, now: datetime | None = None
@@ -131,7 +157,8 @@ class SqlStore:
         done = [s for s in settlements if s.outcome.kind.final]
         waiting = [s for s in settlements if not s.outcome.kind.final]
         keyed = any(s.keyed for s in done)
-        alone = self._dialect.one_statement and not (done and waiting) and not keyed
+        linked = any(s.linked for s in done)
+        alone = self._dialect.one_statement and not ((done and waiting) or keyed or linked)
         if alone and not any(s.follow_up for s in settlements):
             if done:
                 return await self._runner.alone(self._dialect.finish, done, now)
@@ -169,6 +196,8 @@ class SqlStore:
         self, outcome: OutcomeKind, before: float, limit: int, *, now: datetime | None = None
     ) -> int:
         """Delete a batch of old history."""
+        if outcome is OutcomeKind.SUCCEEDED:
+            await self._runner.alone(results.expire, self._dialect.moment(now))
         return await self._runner.run(
             commands.prune, outcome, self._dialect.moment(now, -before), limit
         )
@@ -224,7 +253,8 @@ class SqlStore:
 
     async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Cancel live jobs."""
-        return await self._runner.run(commands.cancel, self._dialect, which, now)
+        enqueue = self._intake.enqueue
+        return await self._runner.run(commands.cancel, self._dialect, enqueue, which, now)
 
     async def hurry(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now."""
@@ -238,6 +268,31 @@ class SqlStore:
     async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
         """Count waiting jobs of unknown tasks."""
         return await self._runner.alone(records.unserved_tasks, known)
+
+    # Graphs, results, progress.
+
+    async def graphs(
+        self, state: GraphState | None = None, limit: int | None = 100
+    ) -> list[GraphRecord]:
+        """List graphs."""
+        return await self._runner.alone(records.graphs, state, limit)
+
+    async def graph(self, id: int) -> GraphRecord:
+        """Return one graph with its steps."""
+        return await self._runner.alone(records.graph, id)
+
+    async def endings(self, jobs: Collection[int]) -> list[Ending]:
+        """Tell how jobs stand."""
+        return await self._runner.alone(results.endings, list(jobs))
+
+    async def await_ends(self, jobs: Collection[int]) -> None:
+        """Have it told when one of these jobs ends."""
+        if self._dialect.tells_ends:
+            await self._runner.alone(results.await_ends, self._dialect, list(jobs))
+
+    async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:
+        """Write how far attempts have come."""
+        await self._runner.run(results.report, self._dialect, list(told), now)
 
     # What travels together.
 
@@ -262,7 +317,15 @@ class SqlStore:
     def _finish(
         self, conn: Connection, done: Sequence[Settlement], now: datetime | None
     ) -> set[int]:
+        linked = {s.id: s for s in sorted(done, key=lambda s: s.run) if s.linked}
+        if linked:
+            graphs.hold(conn, list(linked))
         settled = self._dialect.finish(conn, done, now)
+        if ended := [s for s in linked.values() if s.id in settled]:
+            results.keep(conn, self._dialect, ended, now)
+            kinds = {s.id: s.outcome.kind for s in ended}
+            graphs.ended(conn, self._dialect, self._intake.enqueue, kinds, now)
+            self._dialect.tell_ended(conn, list(kinds))
         if keyed := [s.id for s in done if s.keyed and s.id in settled]:
             keys.let_go(conn, self._dialect, keyed)
         return settled

@@ -80,6 +80,15 @@ class Dialect(ABC):
     def wake(self, conn: Connection) -> None:
         """Wake idle workers that listen, when this transaction commits. A single statement."""
 
+    @property
+    @abstractmethod
+    def tells_ends(self) -> bool:
+        """Whether ends are told to those who asked only; otherwise everybody sees every change."""
+
+    @abstractmethod
+    def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:
+        """Tell those who wait for the end of these jobs, when this transaction commits."""
+
     @abstractmethod
     def refresh_statistics(self, conn: Connection) -> None:
         """Update the planner's statistics. Outside a transaction."""

@@ -100,6 +100,12 @@ class PostgreSQL(Dialect):
         """Wake idle workers that listen, when this transaction commits."""
         conn.execute(statements.WAKE)
 
+    tells_ends = True
+
+    def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:
+        """Notify, if somebody asked for one of them."""
+        conn.execute(statements.TELL_ENDED, {"jobs": _array(jobs)})
+
     def refresh_statistics(self, conn: Connection) -> None:
         """Analyse the tables whose size changes with the load."""
         for table in ("mutirao_job", "mutirao_live", "mutirao_attempt"):

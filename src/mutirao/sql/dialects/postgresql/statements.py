@@ -41,3 +41,5 @@ SELECT mutirao_release(CAST(CAST(:ids AS text) AS bigint[]), CAST(CAST(:runs AS 
 RESCUE = text("SELECT * FROM mutirao_rescue(CAST(:now AS timestamptz))")
 
 WAKE = text("SELECT mutirao_wake()")
+
+TELL_ENDED = text("SELECT mutirao_tell_waiters(CAST(CAST(:jobs AS text) AS bigint[]))")

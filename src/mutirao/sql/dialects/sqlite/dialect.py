@@ -196,6 +196,11 @@ class SQLite(Dialect):
     def wake(self, conn: Connection) -> None:
         """Nothing to say: whoever waits sees that the database file has changed."""
 
+    tells_ends = False
+
+    def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:
+        """Nothing to say: whoever waits sees that the database file has changed."""
+
     def refresh_statistics(self, conn: Connection) -> None:
         """Let SQLite decide which tables need to be analysed again."""
         conn.exec_driver_sql("PRAGMA optimize")

@@ -8,6 +8,7 @@ CREATE TABLE mutirao_graph (
     -- Nothing more is started, because a step that asks for compensation has failed.
     undoing integer NOT NULL DEFAULT 0,
     created_at integer NOT NULL
+        DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000)
 )
 --;
 -- A job's place in a graph. `id` is that of the job that had the place first, `job` the one that has it
