@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from mutirao.errors import InvalidArguments, InvalidTask
+from mutirao.errors import InvalidArguments, InvalidResult, InvalidTask
 from mutirao.job import Job
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -48,9 +48,11 @@ class Signature:
             )
         return True
 
-    def check(self) -> None:
+    def check(self, *, with_result: bool = False) -> None:
         """Raise InvalidTask if the annotations cannot be resolved or carried by JSON."""
         _ = self._decoder
+        if with_result:
+            _ = self._result_decoder
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Return a call's arguments as a JSON object by parameter name.
@@ -109,9 +111,18 @@ class Signature:
         return self._encoded(plain, self._partial_decoder), aside
 
     def decode_result(self, payload: str) -> Any:
-        """Return a result, converted to the type that the handler says it returns."""
-        kind = self._hints.get("return", Any)
-        return msgspec.json.decode(payload, type=kind, dec_hook=_from_json)
+        """Return a result, converted to the type that the handler says it returns.
+
+        Raises:
+            InvalidResult: it does not fit that type (any more).
+        """
+        decoder = self._result_decoder
+        try:
+            return decoder.decode(payload)
+        except UNFIT as unfit:
+            raise InvalidResult(
+                f"the stored result does not fit what task {self._task!r} says it returns: {unfit}"
+            ) from None
 
     def decode(self, payload: str) -> Arguments:
         """Return the arguments to call the handler with, converted to its types.
@@ -167,10 +178,22 @@ class Signature:
         )
 
     @cached_property
+    def _result_decoder(self) -> msgspec.json.Decoder[Any]:
+        try:
+            return msgspec.json.Decoder(self._hints.get("return", Any), dec_hook=_from_json)
+        except TypeError as unsupported:
+            raise InvalidTask(
+                f"the result of task {self._task!r} is kept, and JSON cannot carry its type:"
+                f" {unsupported}"
+            ) from unsupported
+
+    @cached_property
     def _partial_decoder(self) -> msgspec.json.Decoder[Any]:
         """A decoder to which any argument may be missing."""
         fields = map(self._field, self._signature.parameters.values())
-        return self._decoder_of([(name, kind, msgspec.field(default=None)) for name, kind, _ in fields])
+        return self._decoder_of(
+            [(name, kind, msgspec.field(default=None)) for name, kind, _ in fields]
+        )
 
     def _decoder_of(self, fields: list[tuple[str, Any, Any]]) -> msgspec.json.Decoder[Any]:
         try:

@@ -88,6 +88,7 @@ class Ending(NamedTuple):
     """How a job stands, for whoever waits for its end. `result` is JSON, where one was kept."""
 
     id: int
+    task: str
     state: JobState | None  # None while it is live
     result: str | None
     error_type: str | None

@@ -10,13 +10,16 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
+from math import inf
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from mutirao.arguments import Signature
 from mutirao.errors import InvalidArguments, InvalidJob, InvalidTask, WrongState
 from mutirao.graph import Reference
-from mutirao.job import DEFAULT_QUEUE, NewJob
+from mutirao.job import DEFAULT_QUEUE, Kept, NewJob
+from mutirao.marks import KEEPS, marks
 from mutirao.records import DeadJob
+from mutirao.results import kept
 from mutirao.retry import Retry, RetryPolicy, seconds
 from mutirao.unique import How, OnConflict, Unique
 
@@ -264,12 +267,20 @@ class Task(Generic[P, R]):
         self.dead_handler = task
         return handler
 
+    def keeper(self, metadata: str | None) -> Callable[[Any], Kept] | None:
+        """Return what turns a result into what is stored, if this task or a later step wants it.
+
+        What a later step needs is kept as long as the graph.
+        """
+        keep_for = inf if KEEPS in marks(metadata) else self.options.keep_result
+        return None if keep_for is None else lambda value: kept(self.name, value, keep_for)
+
     def check(self) -> None:
         """Raise InvalidTask if this task's jobs, or the job of its `on_dead`, could not run.
 
         Not sooner than this can annotations name what is defined further down.
         """
-        self.signature.check()
+        self.signature.check(with_result=self.options.keep_result is not None)
         try:
             self.announce_death(DeadJob(0, self.name, self.options.queue, {}, 1, None, None))
         except InvalidArguments as unfit:

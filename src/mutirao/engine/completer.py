@@ -33,6 +33,7 @@ class Finished(NamedTuple):
     started: float
     finished: float
     follow_up: NewJob | None
+    linked: bool = False
 
 
 class Completer:
@@ -46,10 +47,13 @@ class Completer:
         linger: float,
         on_waiting: Callable[[Claim, Outcome], None],
         on_written: Callable[[], None],
+        on_released: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_released`: jobs may be due that waited for the end of others."""
         self._store, self._worker = store, worker
         self._batch, self._linger = batch, linger
         self._on_waiting, self._on_written = on_waiting, on_written
+        self.released = on_released
         self._gathered: list[Finished] = []
         self._writing: list[Finished] = []
         self._something = asyncio.Event()
@@ -128,6 +132,7 @@ class Completer:
                     now - f.finished,
                     f.follow_up,
                     f.claim.key is not None,
+                    f.linked,
                 )
                 for f in batch
             ],
@@ -142,6 +147,8 @@ class Completer:
         await self._settle([batch[0]._replace(outcome=UNWRITABLE, follow_up=None)])
 
     def _tell(self, batch: list[Finished], settled: set[int], unsure: bool = False) -> None:
+        if any(each.linked and each.outcome.kind.final for each in batch):
+            self.released()
         for claim, outcome, *_ in batch:
             if claim.id in settled or unsure:
                 if not outcome.kind.final:

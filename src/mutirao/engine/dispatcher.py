@@ -195,11 +195,14 @@ class Dispatcher:
         self._running.discard(running)
         finished = monotonic()
         self._pace.took(finished - running.started)
+        claim = running.claim
+        linked = self._executor.linked(claim)
+        if running.settled and linked:
+            self._completer.released()
         if running.settled or outcome.kind is OutcomeKind.LOST:
             return
-        claim = running.claim
         follow_up = self._executor.follow_up(claim, outcome)
-        self._completer.add(Finished(claim, outcome, running.started, finished, follow_up))
+        self._completer.add(Finished(claim, outcome, running.started, finished, follow_up, linked))
 
     def _after(self) -> None:
         if self._buffer:

@@ -21,12 +21,13 @@ from mutirao.engine.heartbeat import Heartbeat
 from mutirao.engine.maintenance import Housekeeping, keep
 from mutirao.engine.processes import Processes, find_task
 from mutirao.engine.producer import Producer
+from mutirao.engine.progress import Board
 from mutirao.engine.running import Running
 from mutirao.engine.scheduler import Scheduler
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.errors import ConfigurationError, StoreUnavailable
-from mutirao.job import Beat, Claim, Job, NewWorker, Outcome, Transaction
+from mutirao.job import Beat, Claim, Job, NewWorker, Outcome, Transaction, Wake
 from mutirao.middleware import AttemptMiddleware
 from mutirao.ports import Notifier, Store
 from mutirao.schedule import Schedule
@@ -60,7 +61,8 @@ class Worker:
         self._id = 0
         self._threads = Threads(self._slot_came_back)
         self._processes = Processes(self._threads)
-        executor = Executor(tasks, middleware, self._threads, self._processes)
+        self._board = Board(store)
+        executor = Executor(tasks, middleware, self._threads, self._processes, self._board.tell)
         self._completer = Completer(
             store,
             lambda: self._id,
@@ -68,6 +70,7 @@ class Worker:
             settings.linger,
             on_waiting=self._expect,
             on_written=self._look_again,
+            on_released=lambda: self._producer.wake(Wake()),
         )
         self._dispatcher = Dispatcher(
             settings, executor, self._completer, self._threads, self._begin
@@ -113,6 +116,7 @@ class Worker:
         self._spawn("producer", self._producer.run())
         self._spawn("listener", self._producer.listen())
         self._spawn("schedules", scheduler.run())
+        self._spawn("progress", self._board.run())
         for duty in house.duties():
             self._spawn(duty.name, keep(self._store, duty, lambda: self._id))
         log.info("worker %s (%s) started", self._id, self._identity.name)
@@ -173,6 +177,7 @@ class Worker:
             # Again and again: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a
             # cancellation that comes in the moment its result does.
             _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN)
+        await self._board.write()
         self._loops.clear()
         self._threads.close()
         self._processes.close()

@@ -72,9 +72,7 @@ def hurry(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
 
     One that waits for other jobs goes on waiting.
     """
-    found = [
-        row.id for row in _locked(conn, which) if row.worker is None and row.run_at != PARKED
-    ]
+    found = [row.id for row in _locked(conn, which) if row.worker is None and row.run_at != PARKED]
     behind = keys.behind(conn, found) if found else set()
     waiting = [id for id in found if id not in behind]
     if waiting:

@@ -129,9 +129,7 @@ def unprunable(conn: Connection, jobs: Sequence[int]) -> set[int]:
 
 def is_unfinished(of: Any) -> Any:
     """Return whether a job is a step of a graph that is not over, as a condition."""
-    return exists().where(
-        step.c.job == of, graph.c.id == step.c.graph, graph.c.unfinished > 0
-    )
+    return exists().where(step.c.job == of, graph.c.id == step.c.graph, graph.c.unfinished > 0)
 
 
 def forget(conn: Connection, pruned: Sequence[int]) -> None:

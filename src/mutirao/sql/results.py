@@ -48,15 +48,18 @@ def endings(conn: Connection, jobs: Sequence[int]) -> list[Ending]:
     final = and_(attempt.c.job == job.c.id, attempt.c.outcome.in_(_FINAL))
     rows = conn.execute(
         select(
-            job.c.id, attempt.c.outcome, result.c.value, attempt.c.error_type, attempt.c.error
+            job.c.id,
+            job.c.task,
+            attempt.c.outcome,
+            result.c.value,
+            attempt.c.error_type,
+            attempt.c.error,
         )
         .outerjoin_from(job, attempt, final)
         .outerjoin(result, result.c.job == job.c.id)
         .where(admin_of(conn.dialect).among(job.c.id, jobs))
     )
-    return [
-        Ending(row[0], None if row[1] is None else JobState(row[1]), *row[2:]) for row in rows
-    ]
+    return [Ending(row[0], None if row[1] is None else JobState(row[1]), *row[2:]) for row in rows]
 
 
 def await_ends(conn: Connection, dialect: Dialect, jobs: Sequence[int]) -> None:

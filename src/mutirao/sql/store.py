@@ -144,7 +144,8 @@ class SqlStore:
         """Take due jobs."""
         run = self._runner.alone if self._dialect.one_statement else self._runner.run
         claims = await run(self._dialect.claim, worker, lanes, limit, without, now)
-        if any(claim.linked and TAKES in marks(claim.metadata) for claim in claims):
+        # Most have no metadata, and then there is nothing to find in them.
+        if any(claim.metadata is not None and TAKES in marks(claim.metadata) for claim in claims):
             return await self._runner.alone(graphs.with_results, claims)
         return claims
 
