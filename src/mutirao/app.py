@@ -14,15 +14,17 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from sqlalchemy import URL
 
 from mutirao.checks import check_job, check_unique
+from mutirao.engine.endings import Endings
 from mutirao.engine.logs import log_attempts
 from mutirao.engine.portal import Portal
 from mutirao.engine.service import EmbeddedWorker, serve
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker import Worker
 from mutirao.errors import ConfigurationError, InvalidTask, UnknownTask
+from mutirao.graphs import Graphs
 from mutirao.job import DEFAULT_QUEUE, MAX_PAYLOAD, Job, NewJob
 from mutirao.middleware import AttemptMiddleware, Enqueueing, EnqueueMiddleware
-from mutirao.notifiers import notifier_for
+from mutirao.notifiers import ends_notifier_for, notifier_for
 from mutirao.orders import Orders
 from mutirao.ports import Notifier, Store
 from mutirao.results import keeping
@@ -66,7 +68,7 @@ class _Decorator:
         return task
 
 
-class Mutirao(Orders):
+class Mutirao(Orders, Graphs):
     """An application's background jobs.
 
     `schedules` are those of the database; `@app.schedule(…)` declares one in the code.
@@ -86,9 +88,11 @@ class Mutirao(Orders):
         store: Store | None = None,
         notifier: Notifier | None = None,
     ) -> None:
+        ends: Notifier | None = None
         if store is None:
             store = SqlStore(url)
             notifier = notifier or notifier_for(store.engines.database, store.engines.url)
+            ends = ends_notifier_for(store.engines.database, store.engines.url)
         self.store: Store = store
         self.url = url
         self._notifier = notifier
@@ -97,6 +101,7 @@ class Mutirao(Orders):
         self._around_enqueue: list[EnqueueMiddleware] = []
         self._around_attempt: list[AttemptMiddleware] = [log_attempts]
         self._portal = Portal()
+        self._endings = Endings(lambda: self.store, ends)
         self.schedules = Schedules(self, self.task, self._portal, max_payload)
         self.schedule = self.schedules.declare
 
@@ -237,7 +242,7 @@ class Mutirao(Orders):
         except BaseException as error:
             opened.failed(error)
             raise
-        return _handed_in(opened, id)
+        return self._handed_in(opened, id)
 
     async def asubmit(self, job: NewJob, conn: object | None = None) -> Handle:
         """As `submit`, for asynchronous connections and sessions."""
@@ -247,7 +252,7 @@ class Mutirao(Orders):
         except BaseException as error:
             opened.failed(error)
             raise
-        return _handed_in(opened, id)
+        return self._handed_in(opened, id)
 
     def enqueue_many(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Enqueue many jobs at once, all or none, and return their ids in order.
@@ -266,7 +271,7 @@ class Mutirao(Orders):
         except BaseException as error:
             _all_failed(opened, error)
             raise
-        return _all_handed_in(opened, ids)
+        return self._all_handed_in(opened, ids)
 
     async def aenqueue_many(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """As `enqueue_many`, for asynchronous connections and sessions."""
@@ -276,7 +281,7 @@ class Mutirao(Orders):
         except BaseException as error:
             _all_failed(opened, error)
             raise
-        return _all_handed_in(opened, ids)
+        return self._all_handed_in(opened, ids)
 
     # Working.
 
@@ -327,6 +332,17 @@ class Mutirao(Orders):
             raise
         return opened
 
+    def _handed_in(self, opened: Enqueueing, id: int) -> Handle:
+        how = id.how if isinstance(id, Placed) else "inserted"
+        handle = Handle(int(id), opened.job.task, opened.job.queue, how, self)
+        opened.done(handle)
+        return handle
+
+    def _all_handed_in(self, opened: list[Enqueueing], ids: list[int]) -> list[int]:
+        for each, id in zip(opened, ids, strict=False):  # empty without middleware
+            self._handed_in(each, id)
+        return ids
+
     def _open_all(self, jobs: Iterable[NewJob], opened: list[Enqueueing]) -> Iterator[NewJob]:
         if not self._around_enqueue:
             for job in jobs:
@@ -343,19 +359,6 @@ def _settings(given: dict[str, Any]) -> WorkerSettings:
     if isinstance(queues, str):
         raise ConfigurationError(f"queues are {queues!r}; give a list, such as [{queues!r}]")
     return WorkerSettings(**given | {"queues": None if queues is None else tuple(queues)})
-
-
-def _handed_in(opened: Enqueueing, id: int) -> Handle:
-    how = id.how if isinstance(id, Placed) else "inserted"
-    handle = Handle(int(id), opened.job.task, opened.job.queue, how)
-    opened.done(handle)
-    return handle
-
-
-def _all_handed_in(opened: list[Enqueueing], ids: list[int]) -> list[int]:
-    for each, id in zip(opened, ids, strict=False):  # empty without middleware
-        _handed_in(each, id)
-    return ids
 
 
 def _all_failed(opened: list[Enqueueing], error: BaseException) -> None:

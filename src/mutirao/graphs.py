@@ -109,12 +109,9 @@ class Graphs:
         """
         ending = await self._endings.wait(id, timeout)
         if ending.state is JobState.SUCCEEDED and ending.result is not None:
-            task = self._tasks.get(ending.task)
-            return (
-                msgspec.json.decode(ending.result)
-                if task is None
-                else task.signature.decode_result(ending.result)
-            )
+            if (task := self._tasks.get(ending.task)) is None:
+                return msgspec.json.decode(ending.result)
+            return task.signature.decode_result(ending.result)
         raise _without_result(ending)
 
     def graph(self, id: int) -> GraphRecord:

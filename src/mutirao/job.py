@@ -181,7 +181,7 @@ class Job:
     every attempt. `max_attempts` and `timeout` (seconds) are the ones in force.
     """
 
-    __slots__ = ("_begin", "_claim", "_keep", "_report", "_result", "max_attempts", "timeout")
+    __slots__ = ("_begin", "_claim", "_report", "_result", "keep", "max_attempts", "timeout")
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class Job:
         keep: "Callable[[Any], Kept] | None" = None,
     ) -> None:
         """`report` takes progress; `keep` turns the result into what is stored, if it is."""
-        self._claim, self._begin, self._report, self._keep = claim, begin, report, keep
+        self._claim, self._begin, self._report, self.keep = claim, begin, report, keep
         self._result: Kept | None = None
         self.max_attempts = max_attempts
         self.timeout = timeout
@@ -290,17 +290,17 @@ class Job:
 
         Elsewhere what the handler returns is the result. Raises InvalidResult, as that does.
         """
-        if self._keep is not None:
-            self._result = self._keep(value)
+        if self.keep is not None:
+            self._result = self.keep(value)
 
     def settlement(self, started_ago: float) -> "Settlement":
         """Return the success of this job. Raises WrongState if its result was not given."""
-        if self._keep is not None and self._result is None:
+        if self.keep is not None and self._result is None:
             raise WrongState(
                 f"the result of job {self.id} ({self.task}) is kept, and its transaction completes"
                 " it before the handler returns; give it inside: job.returns(…)"
             )
-        kept, linked = self._result, self._keep is not None or self._claim.linked
+        kept, linked = self._result, self.keep is not None or self._claim.linked
         done = Outcome(OutcomeKind.SUCCEEDED, result=kept) if kept else SUCCEEDED
         keyed = self.key is not None
         return Settlement(self.id, self.run, done, started_ago, keyed=keyed, linked=linked)

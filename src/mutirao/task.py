@@ -272,6 +272,8 @@ class Task(Generic[P, R]):
 
         What a later step needs is kept as long as the graph.
         """
+        if metadata is None and self.options.keep_result is None:
+            return None
         keep_for = inf if KEEPS in marks(metadata) else self.options.keep_result
         return None if keep_for is None else lambda value: kept(self.name, value, keep_for)
 

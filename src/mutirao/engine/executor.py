@@ -113,7 +113,7 @@ class Executor:
             value = await self._call(task, job, arguments)
             if running.settled:
                 return SUCCEEDED
-            return outcomes.success(value, task.keeper(claim.metadata))
+            return outcomes.success(value, job.keep)
         except BaseException as error:
             return self._raised(running, error)
 

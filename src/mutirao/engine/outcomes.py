@@ -45,7 +45,7 @@ def of_error(
 
 
 def success(value: object, keep: Callable[[object], Kept] | None) -> Outcome:
-    """Return the outcome of a handler that returned. Raises InvalidResult, if that is to be kept."""
+    """Return the outcome of a handler that returned a value. Raises InvalidResult."""
     return SUCCEEDED if keep is None else Outcome(OutcomeKind.SUCCEEDED, result=keep(value))
 
 

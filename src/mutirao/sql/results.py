@@ -59,7 +59,10 @@ def endings(conn: Connection, jobs: Sequence[int]) -> list[Ending]:
         .outerjoin(result, result.c.job == job.c.id)
         .where(admin_of(conn.dialect).among(job.c.id, jobs))
     )
-    return [Ending(row[0], None if row[1] is None else JobState(row[1]), *row[2:]) for row in rows]
+    return [
+        Ending(id, task, None if state is None else JobState(state), *rest)
+        for id, task, state, *rest in rows
+    ]
 
 
 def await_ends(conn: Connection, dialect: Dialect, jobs: Sequence[int]) -> None:
