@@ -4,11 +4,12 @@ from mutirao.app import Mutirao
 from mutirao.errors import DuplicateJob, JobCancelled, JobDied, ResultMissing, ResultTimeout
 from mutirao.graph import PREVIOUS, Graph, OnDead, chain, group, step
 from mutirao.graphs import GraphHandle
+from mutirao.handle import Handle
 from mutirao.job import Job, JobState, NewJob, Outcome, OutcomeKind
 from mutirao.records import DeadJob, GraphRecord, GraphState, JobFilter, JobRecord
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 from mutirao.schedule import ScheduleRecord, ScheduleState
-from mutirao.task import Handle, Task
+from mutirao.task import Task
 from mutirao.unique import OnConflict
 
 __all__ = [

@@ -22,6 +22,7 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker import Worker
 from mutirao.errors import ConfigurationError, InvalidTask, UnknownTask
 from mutirao.graphs import Graphs
+from mutirao.handle import Handle
 from mutirao.job import DEFAULT_QUEUE, MAX_PAYLOAD, Job, NewJob
 from mutirao.middleware import AttemptMiddleware, Enqueueing, EnqueueMiddleware
 from mutirao.notifiers import ends_notifier_for, notifier_for
@@ -33,7 +34,6 @@ from mutirao.schedules import Schedules
 from mutirao.sql.store import SqlStore
 from mutirao.task import (
     Conflict,
-    Handle,
     Task,
     TaskOptions,
     length_of_time,

@@ -14,12 +14,13 @@ from mutirao.engine.endings import Endings
 from mutirao.engine.portal import Portal
 from mutirao.errors import InvalidGraph, JobCancelled, JobDied, JobFailed, ResultMissing
 from mutirao.graph import Chain, Graph, Group, OnDead, Step, as_part
+from mutirao.handle import Handle
 from mutirao.job import JobState, NewJob
 from mutirao.middleware import Enqueueing
 from mutirao.planning import Plan, plan
 from mutirao.ports import Store
 from mutirao.records import Ending, GraphRecord, GraphState, JobFilter
-from mutirao.task import Handle, Task
+from mutirao.task import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class Graphs:
 
     def _handles(self, planned: Plan, ids: list[int]) -> GraphHandle:
         pairs = zip(ids, planned.steps, strict=True)
-        jobs = (Handle(id, each.job.task, each.job.queue, desk=self) for id, each in pairs)
+        jobs = (Handle(id, each.job.task, each.job.queue, results=self) for id, each in pairs)
         return GraphHandle(ids[0], tuple(jobs), planned.parts)
 
 

@@ -14,63 +14,20 @@ from math import inf
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from mutirao.arguments import Signature
-from mutirao.errors import InvalidArguments, InvalidJob, InvalidTask, WrongState
+from mutirao.errors import InvalidArguments, InvalidJob, InvalidTask
 from mutirao.graph import Reference
+from mutirao.handle import Handle
 from mutirao.job import DEFAULT_QUEUE, Kept, NewJob
 from mutirao.marks import KEEPS, marks
 from mutirao.records import DeadJob
 from mutirao.results import kept
 from mutirao.retry import Retry, RetryPolicy, seconds
-from mutirao.unique import How, OnConflict, Unique
+from mutirao.unique import OnConflict, Unique
 
 Conflict = OnConflict | Literal["keep", "replace", "rerun", "error"]
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 DeadHandler = TypeVar("DeadHandler", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True)
-class Handle:
-    """A job that was enqueued, or the one that stands for it.
-
-    `how` says how that came to: "inserted"; with a unique key also "replaced" (one that waited),
-    "rerun" (it waits for one that runs) or "found" (nothing was written).
-    """
-
-    id: int
-    task: str
-    queue: str
-    how: How = "inserted"
-    desk: "Desk | None" = field(default=None, compare=False, repr=False)
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Wait until the job has finished, and return what its handler returned.
-
-        Parameters:
-            timeout: seconds to wait at most; None for as long as it takes.
-
-        Raises:
-            JobDied, JobCancelled: it has, without a result.
-            ResultTimeout: it has not finished in time.
-            ResultMissing: its result was not kept: `@app.task(keep_result=True)`.
-            UnknownJob: it was not committed (yet), or was pruned.
-        """
-        return self._desk.result(self.id, timeout)
-
-    async def aresult(self, timeout: float | None = None) -> Any:
-        """As `result`, from a coroutine."""
-        return await self._desk.aresult(self.id, timeout)
-
-    @property
-    def _desk(self) -> "Desk":
-        if self.desk is None:
-            raise WrongState("this handle was made by hand; ask app.result(id) instead")
-        return self.desk
-
-    @property
-    def created(self) -> bool:
-        """Whether a job was written."""
-        return self.how != "found"
 
 
 class Desk(Protocol):
@@ -82,14 +39,6 @@ class Desk(Protocol):
 
     async def asubmit(self, job: NewJob, conn: object | None) -> Handle:
         """As `submit`, for asynchronous connections."""
-        ...
-
-    def result(self, id: int, timeout: float | None = None) -> Any:
-        """Wait for a job's end, and return its result."""
-        ...
-
-    async def aresult(self, id: int, timeout: float | None = None) -> Any:
-        """As `result`, from a coroutine."""
         ...
 
     def register(self, task: "Task[..., Any]") -> None:

@@ -43,13 +43,14 @@ def list_(target: str, ids: tuple[int, ...], as_json: bool, **given: Any) -> Non
         print_json(found)
         return
     print_table(
-        ("id", "task", "queue", "state", "attempt", "due", "finished", "error"),
+        ("id", "task", "queue", "state", "attempt", "due", "finished", "progress", "error"),
         [
-            (j.id, j.task, j.queue, j.state, j.attempt, j.run_at, j.finished_at, _error(j))
+            (j.id, j.task, j.queue, j.state, j.attempt, None if _is_blocked(j) else j.run_at,
+             j.finished_at, _progress(j), _error(j))
             for j in found
         ],
         empty="no such jobs",
-    )
+    )  # fmt: skip
 
 
 @click.command(cls=AppCommand)
@@ -175,6 +176,17 @@ def _refusal(order: Order, id: int, job: JobRecord | None, reached: list[int]) -
     if order is RETRY and job.state is JobState.DEAD:
         return f"job {id} is dead; `mutirao redrive` enqueues it again as a new job"
     return f"job {id} is {job.state}: there is nothing to {order.verb}"
+
+
+def _is_blocked(job: JobRecord) -> bool:
+    return job.state is JobState.BLOCKED
+
+
+def _progress(job: JobRecord) -> str:
+    if job.progress is None:
+        return ""
+    of = "" if job.progress_of is None else f"/{job.progress_of:g}"
+    return first_line(f"{job.progress:g}{of} {job.progress_note or ''}", 30)
 
 
 def _error(job: JobRecord) -> str:

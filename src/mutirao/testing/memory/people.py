@@ -8,7 +8,9 @@ from typing import TypedDict
 from mutirao.errors import UnknownJob
 from mutirao.job import JobState, OutcomeKind
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
+from mutirao.testing.memory import graphs
 from mutirao.testing.memory.tables import Asked, Live, Tables, attempt_of
+from mutirao.unique import PARKED
 
 
 class _Standing(TypedDict):
@@ -81,17 +83,16 @@ def cancel(tables: Tables, which: JobFilter, now: datetime) -> list[int]:
     for job in meant:
         if job.worker is not None:
             job.cancel = True
-        else:
+        elif job.id in tables.live:  # not undone with its graph already
             job.run += 1  # its last run may have a row in history already
-            tables.finish(job, attempt_of(job, OutcomeKind.CANCELLED, now))
+            graphs.finish(tables, job, attempt_of(job, OutcomeKind.CANCELLED, now), now)
     return [job.id for job in meant]
 
 
 def hurry(tables: Tables, which: JobFilter, now: datetime) -> list[int]:
     """Make waiting jobs due; one that is due already, or waits for another, keeps its place."""
     found = [job for job in _live(tables, which, now) if job.worker is None][: which.limit]
-    behind = {key.job for key in tables.keys.values() if key.after in tables.live}
-    meant = [job for job in found if job.id not in behind]
+    meant = [job for job in found if job.run_at != PARKED]
     for job in meant:
         job.run_at = min(job.run_at, now)
     return [job.id for job in meant]
@@ -109,7 +110,10 @@ def redrive(tables: Tables, which: JobFilter, now: datetime) -> list[int]:
         replace(tables.asked[id].new, run_at=None, delay=None, redrive_of=id)
         for id in meant[: which.limit]
     ]
-    return [tables.write(new, now) for new in again]
+    ids = [tables.write(new, now) for new in again]
+    for new, id in zip(again, ids, strict=True):
+        graphs.redriven(tables, new.redrive_of or 0, id)
+    return ids
 
 
 def unserved(tables: Tables, known: Collection[str]) -> dict[str, int]:
@@ -137,6 +141,7 @@ def _means(which: JobFilter, record: JobRecord) -> bool:
     return (
         (which.ids is None or record.id in which.ids)
         and which.state in (None, record.state)
+        and which.graph in (None, record.graph)
         and which.queue in (None, record.queue)
         and which.task in (None, record.task)
         and (which.tag is None or which.tag in record.tags)
@@ -164,6 +169,7 @@ def _record(tables: Tables, asked: Asked, now: datetime) -> JobRecord:
         redrive_of=new.redrive_of,
         on_dead_of=new.on_dead_of,
         **_standing(tables, asked, now),
+        **graphs.progress_of(tables, asked.id),
     )
 
 
@@ -183,7 +189,7 @@ def _standing(tables: Tables, asked: Asked, now: datetime) -> _Standing:
     if live is None:
         return standing | {"state": JobState(history[-1].outcome.value)}
     return standing | {
-        "state": _state(live, now),
+        "state": graphs.state_of(live, now),
         "attempt": live.attempt,
         "run_at": live.run_at,
         "started_at": live.claimed_at or standing["started_at"],
@@ -192,15 +198,9 @@ def _standing(tables: Tables, asked: Asked, now: datetime) -> _Standing:
     }
 
 
-def _state(live: Live, now: datetime) -> JobState:
-    if live.worker is not None:
-        return JobState.RUNNING
-    return JobState.READY if live.run_at <= now else JobState.SCHEDULED
-
-
 def _in_state_since(record: JobRecord) -> datetime:
     if record.state == JobState.READY:
         return max(record.run_at, record.enqueued_at)
-    if record.state == JobState.SCHEDULED:
+    if record.state in (JobState.SCHEDULED, JobState.BLOCKED):
         return record.enqueued_at
     return record.finished_at or record.started_at or record.enqueued_at

@@ -8,7 +8,6 @@ from typing import Any
 
 from mutirao.errors import StaleRun, UnsupportedConnection, WrongState
 from mutirao.job import (
-    SUCCEEDED,
     Beat,
     Claim,
     Job,
@@ -20,14 +19,32 @@ from mutirao.job import (
     Settlement,
     Transaction,
 )
+from mutirao.planning import Plan
 from mutirao.ports import Attempt
-from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
+from mutirao.records import (
+    Ending,
+    GraphRecord,
+    GraphState,
+    JobFilter,
+    JobRecord,
+    Progress,
+    QueueCount,
+    WorkerRecord,
+)
 from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
-from mutirao.testing.memory import claiming, housekeeping, keys, people, schedules
+from mutirao.testing.memory import claiming, graphs, housekeeping, keys, people, schedules
 from mutirao.testing.memory.tables import Tables, arguments_of
 from mutirao.testing.memory.transaction import MemoryTransaction, SessionFactory
 
 Born = list[tuple[int, NewJob]]
+
+
+class KeptBack(Born):
+    """What lands with an open transaction: jobs, and graphs with the ids of theirs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.graphs: list[tuple[Plan, list[int]]] = []
 
 
 def _utc_now() -> datetime:
@@ -64,7 +81,9 @@ class MemoryStore:
         self._session_factory = session_factory
         self._lock = Lock()
         self._tables = Tables()
-        self._children: dict[int, Born] = {}  # by the identity of the open transactions' sessions
+        self._children: dict[
+            int, KeptBack
+        ] = {}  # by the identity of the open transactions' sessions
 
     def enqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Add jobs; return their ids, in order."""
@@ -87,6 +106,25 @@ class MemoryStore:
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """As `enqueue`."""
         return self.enqueue(jobs, conn)
+
+    def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """Add a graph; return the ids of its jobs, in order."""
+        for each in plan.steps:
+            arguments_of(each.job)
+        with self._lock:
+            kept_back = self._children.get(id(conn))
+            if conn is not None and kept_back is None and not self._accept_any_connection:
+                raise _unknown(conn)
+            ids = [next(self._tables.job_ids) for _ in plan.steps]
+            if kept_back is None:
+                graphs.plant(self._tables, plan, ids, self._clock())
+            else:
+                kept_back.graphs.append((plan, ids))
+            return ids
+
+    async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """As `enqueue_graph`."""
+        return self.enqueue_graph(plan, conn)
 
     async def check(self) -> None:
         """Nothing can be missing."""
@@ -268,11 +306,45 @@ class MemoryStore:
         with self._lock:
             return people.unserved(self._tables, known)
 
+    async def graphs(
+        self, state: GraphState | None = None, limit: int | None = 100
+    ) -> list[GraphRecord]:
+        """List graphs, newest first."""
+        with self._lock:
+            return graphs.listed(self._tables, state, limit, self._clock())
+
+    async def graph(self, id: int) -> GraphRecord:
+        """Return a graph with its steps, or raise UnknownGraph."""
+        with self._lock:
+            return graphs.one(self._tables, id, self._clock())
+
+    async def endings(self, jobs: Collection[int]) -> list[Ending]:
+        """Tell how jobs stand."""
+        with self._lock:
+            return graphs.endings(self._tables, jobs)
+
+    async def await_ends(self, jobs: Collection[int]) -> None:
+        """Nothing to ask for: whoever waits looks again."""
+
+    async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:
+        """Note how far attempts have come."""
+        with self._lock:
+            self.note(told)
+
+    def note(self, told: Collection[Progress]) -> None:
+        """As `report`, for who holds the lock."""
+        for each in told:
+            last = self._tables.progress.get(each.job)
+            if each.job in self._tables.asked and (last is None or last.run <= each.run):
+                self._tables.progress[each.job] = each
+
     def _write(self, born: Born, now: datetime) -> list[int]:
         return [keys.place(self._tables, new, now, id) for id, new in born]
 
-    def _let_children_in(self, born: Born, now: datetime) -> None:
+    def _let_children_in(self, born: KeptBack, now: datetime) -> None:
         self._write(born, now)
+        for plan, ids in born.graphs:
+            graphs.plant(self._tables, plan, ids, now)
 
 
 class _Completion:
@@ -280,7 +352,7 @@ class _Completion:
 
     def __init__(self, store: MemoryStore, job: Job, attempt: Attempt) -> None:
         self._store, self._job, self._attempt = store, job, attempt
-        self._kept_back: Born = []
+        self._kept_back = KeptBack()
 
     @contextmanager
     def adopt(self, session: object) -> Iterator[None]:
@@ -300,7 +372,7 @@ class _Completion:
 
     def complete(self) -> None:
         store = self._store
-        done = Settlement(self._job.id, self._job.run, SUCCEEDED, self._attempt.started_ago())
+        done = self._job.settlement(self._attempt.started_ago())
         with store._lock:
             self.require()
             now = store._clock()
