@@ -16,9 +16,11 @@ from mutirao.testing.conformance.liveness import RescueContract, WorkersContract
 from mutirao.testing.conformance.pruning import PruningContract
 from mutirao.testing.conformance.records import CountsContract, RecordsContract
 from mutirao.testing.conformance.redriving import RedriveContract
+from mutirao.testing.conformance.results import ResultsContract
 from mutirao.testing.conformance.schedules import SchedulesContract
 from mutirao.testing.conformance.settling import SettlingContract
 from mutirao.testing.conformance.staleness import ReleaseContract, StalenessContract
+from mutirao.testing.conformance.steps import StepsContract
 from mutirao.testing.conformance.transactions import TransactionContract
 from mutirao.testing.conformance.uniqueness import UniquenessContract
 
@@ -44,6 +46,8 @@ class StoreContract(
     TransactionContract,
     SchedulesContract,
     UniquenessContract,
+    StepsContract,
+    ResultsContract,
     UpkeepContract,
 ):
     """Every sentence of `mutirao.ports.Store`, as tests.
