@@ -221,7 +221,8 @@ def _undo(conn: Connection, enqueue: Enqueue, graphs: Sequence[int]) -> None:
             .order_by(step.c.depth.desc(), step.c.id.desc())
         ).all()
         if rows:
-            conn.execute(update(step).where(step.c.graph == id).values(compensate=None))
+            undone = admin_of(conn.dialect).among(step.c.id, [row.id for row in rows])
+            conn.execute(update(step).where(undone).values(compensate=None))
             _plant_undoing(conn, enqueue, rows)
 
 

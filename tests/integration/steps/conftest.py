@@ -1,0 +1,7 @@
+"""The applications of the tests of workers, closed for plain callers, too."""
+
+from __future__ import annotations
+
+from tests.integration.uniqueness.conftest import app, lite_url, pg_url, shared_database, url
+
+__all__ = ["app", "lite_url", "pg_url", "shared_database", "url"]
