@@ -20,6 +20,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FOLLOWED = [
     "README.md",
     "docs/guarantees.md",
+    "docs/pipelines.md",
     "docs/schedules.md",
     "docs/tasks.md",
     "docs/uniqueness.md",

@@ -1,12 +1,13 @@
-"""What a child process finds: an application whose tasks tell of their progress."""
+"""A task that runs in child processes, which must be able to import it.
+
+Its application has no database of its own: tests register it with theirs.
+"""
 
 from __future__ import annotations
 
-import os
-
 from mutirao import Job, Mutirao
 
-app = Mutirao(os.environ.get("STEPS_DATABASE", "sqlite:///unused.db"))
+app = Mutirao("sqlite:///never-opened.db")
 
 
 @app.task(process=True, keep_result=True)

@@ -151,7 +151,7 @@ async def test_what_ended_otherwise(app: Mutirao) -> None:
     later = await fail.using(delay=3_600).aenqueue("dead")
     waiting = asyncio.create_task(later.aresult())
     await app.acancel(later.id)
-    with pytest.raises(JobCancelled, match="was cancelled$"):
+    with pytest.raises(JobCancelled, match=r"was cancelled$"):
         await soon(waiting, deadline=2 * QUICK)
 
 
@@ -159,7 +159,7 @@ async def test_what_is_not_there(app: Mutirao) -> None:
     """Waiting for it would be for ever."""
     with pytest.raises(UnknownJob, match="not committed yet, or it was pruned"):
         await app.aresult(999, timeout=QUICK)
-    with pytest.raises(WrongState, match="ask app.result"):
+    with pytest.raises(WrongState, match=r"ask app\.result"):
         await Handle(1, "t", "q").aresult()
 
 
@@ -209,19 +209,14 @@ async def test_results_that_json_cannot_carry(app: Mutirao) -> None:
         await app.worker().__aenter__()
 
 
-async def test_from_another_process(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_from_another_process(app: Mutirao) -> None:
     """A child's result and its progress cross over."""
-    monkeypatch.setenv("STEPS_DATABASE", url)
-    store = Mutirao(url).store
-    monkeypatch.setattr(shop.app, "store", store)
-    monkeypatch.setattr(shop.app, "_notifier", None)
-    handle = await shop.work.aenqueue(many=1_000)
-    async with shop.app.worker(poll=0.2):
+    app.register(shop.work)
+    handle = await app.asubmit(shop.work.job(many=1_000))
+    async with working(app):
         assert await handle.aresult(timeout=60.0) == {"many": 1_000}
-    job = await shop.app.ajob(handle.id)
+    job = await app.ajob(handle.id)
     assert (job.progress, job.progress_of, job.progress_note) == (1_000, 1_000, "working")
-    await shop.app.aclose()
-    await store.close()
 
 
 async def test_progress_is_seen_while_it_runs(app: Mutirao) -> None:
