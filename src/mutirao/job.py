@@ -165,6 +165,7 @@ class Claim(NamedTuple):
         return self.metadata is not None and MARK in self.metadata
 
 
+Keep = Callable[[Any], "Kept"]  # turns a result into what is stored
 Report = Callable[[Claim, float, float | None, str | None], None]  # done, of, note
 
 
@@ -181,7 +182,7 @@ class Job:
     every attempt. `max_attempts` and `timeout` (seconds) are the ones in force.
     """
 
-    __slots__ = ("_begin", "_claim", "_report", "_result", "keep", "max_attempts", "timeout")
+    __slots__ = ("_begin", "_claim", "_keep", "_report", "_result", "max_attempts", "timeout")
 
     def __init__(
         self,
@@ -190,10 +191,10 @@ class Job:
         timeout: float | None,
         begin: Callable[["Job", bool], "Transaction[Any, Any]"],
         report: "Report | None" = None,
-        keep: "Callable[[Any], Kept] | None" = None,
+        keep: "Keep | None" = None,
     ) -> None:
         """`report` takes progress; `keep` turns the result into what is stored, if it is."""
-        self._claim, self._begin, self._report, self.keep = claim, begin, report, keep
+        self._claim, self._begin, self._report, self._keep = claim, begin, report, keep
         self._result: Kept | None = None
         self.max_attempts = max_attempts
         self.timeout = timeout
@@ -290,20 +291,8 @@ class Job:
 
         Elsewhere what the handler returns is the result. Raises InvalidResult, as that does.
         """
-        if self.keep is not None:
-            self._result = self.keep(value)
-
-    def settlement(self, started_ago: float) -> "Settlement":
-        """Return the success of this job. Raises WrongState if its result was not given."""
-        if self.keep is not None and self._result is None:
-            raise WrongState(
-                f"the result of job {self.id} ({self.task}) is kept, and its transaction completes"
-                " it before the handler returns; give it inside: job.returns(…)"
-            )
-        kept, linked = self._result, self.keep is not None or self._claim.linked
-        done = Outcome(OutcomeKind.SUCCEEDED, result=kept) if kept else SUCCEEDED
-        keyed = self.key is not None
-        return Settlement(self.id, self.run, done, started_ago, keyed=keyed, linked=linked)
+        if self._keep is not None:
+            self._result = self._keep(value)
 
     @overload
     def transaction(
@@ -370,6 +359,19 @@ class Settlement(NamedTuple):
     follow_up: NewJob | None = None
     keyed: bool = False
     linked: bool = False
+
+
+def completion(job: Job, started_ago: float) -> Settlement:
+    """Return the success of a job inside its handler. Raises WrongState without its result."""
+    if job._keep is not None and job._result is None:
+        raise WrongState(
+            f"the result of job {job.id} ({job.task}) is kept, and its transaction completes it"
+            " before the handler returns; give it inside: job.returns(…)"
+        )
+    kept, linked = job._result, job._keep is not None or job._claim.linked
+    done = Outcome(OutcomeKind.SUCCEEDED, result=kept) if kept else SUCCEEDED
+    keyed = job.key is not None
+    return Settlement(job.id, job.run, done, started_ago, keyed=keyed, linked=linked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

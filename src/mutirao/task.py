@@ -17,7 +17,7 @@ from mutirao.arguments import Signature
 from mutirao.errors import InvalidArguments, InvalidJob, InvalidTask
 from mutirao.graph import Reference
 from mutirao.handle import Handle
-from mutirao.job import DEFAULT_QUEUE, Kept, NewJob
+from mutirao.job import DEFAULT_QUEUE, Keep, NewJob
 from mutirao.marks import KEEPS, marks
 from mutirao.records import DeadJob
 from mutirao.results import kept
@@ -216,7 +216,7 @@ class Task(Generic[P, R]):
         self.dead_handler = task
         return handler
 
-    def keeper(self, metadata: str | None) -> Callable[[Any], Kept] | None:
+    def keeper(self, metadata: str | None) -> Keep | None:
         """Return what turns a result into what is stored, if this task or a later step wants it.
 
         What a later step needs is kept as long as the graph.

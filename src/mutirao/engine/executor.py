@@ -17,7 +17,7 @@ from mutirao.engine.processes import STARTING, Processes
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
 from mutirao.errors import InvalidArguments, StoreUnavailable
-from mutirao.job import SUCCEEDED, Claim, Job, NewJob, Outcome, OutcomeKind, Report
+from mutirao.job import SUCCEEDED, Claim, Job, Keep, NewJob, Outcome, OutcomeKind, Report
 from mutirao.middleware import AttemptMiddleware, around_attempt
 from mutirao.records import DeadJob
 from mutirao.task import Task
@@ -94,10 +94,12 @@ class Executor:
         limit = self._most_attempts(claim)
         keep = task.keeper(claim.metadata)
         job = Job(claim, limit, self.timeout(claim), running.begin, self._report, keep)
-        perform = partial(self._perform, task, job, running)
+        perform = partial(self._perform, task, job, running, keep)
         return await around_attempt(self._middleware, job, perform, partial(self._raised, running))
 
-    async def _perform(self, task: Task[..., Any], job: Job, running: Running) -> Outcome:
+    async def _perform(
+        self, task: Task[..., Any], job: Job, running: Running, keep: Keep | None
+    ) -> Outcome:
         claim = running.claim
         if (refused := self._refuse(claim)) is not None:
             return refused
@@ -113,7 +115,7 @@ class Executor:
             value = await self._call(task, job, arguments)
             if running.settled:
                 return SUCCEEDED
-            return outcomes.success(value, job.keep)
+            return outcomes.success(value, keep)
         except BaseException as error:
             return self._raised(running, error)
 

@@ -2,10 +2,9 @@
 
 import logging
 import traceback
-from collections.abc import Callable
 
 from mutirao.errors import StaleRun
-from mutirao.job import MAX_ERROR_TEXT, SUCCEEDED, Kept, Outcome, OutcomeKind
+from mutirao.job import MAX_ERROR_TEXT, SUCCEEDED, Keep, Outcome, OutcomeKind
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 
 log = logging.getLogger("mutirao")
@@ -44,7 +43,7 @@ def of_error(
         return _outcome(OutcomeKind.RETRIED, error, after=POLICY_FAILED_DELAY)
 
 
-def success(value: object, keep: Callable[[object], Kept] | None) -> Outcome:
+def success(value: object, keep: Keep | None) -> Outcome:
     """Return the outcome of a handler that returned a value. Raises InvalidResult."""
     return SUCCEEDED if keep is None else Outcome(OutcomeKind.SUCCEEDED, result=keep(value))
 

@@ -5,6 +5,7 @@ Handlers tell as often as they like, from any thread; only the last word of each
 
 import asyncio
 import logging
+from contextlib import suppress
 from threading import Lock
 
 from mutirao.errors import StoreUnavailable
@@ -35,7 +36,8 @@ class Board:
             first = not self._told
             self._told[claim.id] = Progress(claim.id, claim.run, done, of, short)
         if first and self._loop is not None and self._something is not None:
-            self._loop.call_soon_threadsafe(self._something.set)
+            with suppress(RuntimeError):  # the loop is over, and a thread has not heard of it
+                self._loop.call_soon_threadsafe(self._something.set)
 
     async def run(self) -> None:
         """Write what is told, at once and then at most once a pace; for ever."""

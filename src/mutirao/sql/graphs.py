@@ -230,7 +230,8 @@ def _plant_undoing(conn: Connection, enqueue: Enqueue, rows: Sequence[Any]) -> N
     """Enqueue the jobs that undo these steps, as steps of the graph, one after the other."""
     undoing = [from_text(row.compensate) for row in rows]
     ids = enqueue([new for new, _ in undoing], conn)
-    deepest = max(row.depth for row in rows)
+    whole = select(func.max(step.c.depth)).where(step.c.graph == rows[0].graph)
+    deepest = conn.scalars(whole).one()
     conn.execute(
         insert(step),
         [

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from mutirao.errors import StaleRun, WrongState
-from mutirao.job import Job, Settlement
+from mutirao.job import Job, Settlement, completion
 from mutirao.ports import Attempt
 from mutirao.sql.engines import Engines
 from mutirao.sql.runner import unavailable_when_cut_off, unavailable_when_lost
@@ -105,7 +105,7 @@ class CompletingTransaction:
 
     def _settle(self, connection: Connection) -> None:
         job = self._job
-        settlement = job.settlement(self._attempt.started_ago())
+        settlement = completion(job, self._attempt.started_ago())
         if not self._finish(connection, settlement):
             raise StaleRun(
                 f"job {job.id} ({job.task}) was taken from this attempt (run {job.run}) before"

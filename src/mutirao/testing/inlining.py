@@ -131,7 +131,7 @@ class InlineStore(MemoryStore):
         async def perform() -> Outcome:
             try:
                 value = await _perform(task, job, claim, call)
-                return SUCCEEDED if running.settled else outcomes.success(value, job.keep)
+                return SUCCEEDED if running.settled else outcomes.success(value, keep)
             except Exception as error:  # noqa: BLE001 (raised below, when middleware has seen it)
                 return judge(error)
 

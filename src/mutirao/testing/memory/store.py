@@ -18,6 +18,7 @@ from mutirao.job import (
     OutcomeKind,
     Settlement,
     Transaction,
+    completion,
 )
 from mutirao.planning import Plan
 from mutirao.ports import Attempt
@@ -372,7 +373,7 @@ class _Completion:
 
     def complete(self) -> None:
         store = self._store
-        done = self._job.settlement(self._attempt.started_ago())
+        done = completion(self._job, self._attempt.started_ago())
         with store._lock:
             self.require()
             now = store._clock()
