@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar, overload
 
 from mutirao.errors import WrongState
 from mutirao.marks import MARK
+from mutirao.states import FINAL_OUTCOMES as FINAL_OUTCOMES
+from mutirao.states import UNCOUNTED_OUTCOMES as UNCOUNTED_OUTCOMES
+from mutirao.states import JobState as JobState
+from mutirao.states import OutcomeKind as OutcomeKind
 from mutirao.unique import Unique
 
 if TYPE_CHECKING:
@@ -33,39 +36,6 @@ MAX_KEY = 200
 MAX_ERROR_TEXT = 8_000  # characters kept of an error, the head and the tail of it
 MAX_PAYLOAD = 1 << 20  # bytes of JSON
 MIN_PRIORITY, MAX_PRIORITY = -32_768, 32_767  # a 16-bit integer in every database
-
-
-class JobState(StrEnum):
-    """The state of a job as people see it; told from the tables and the clock, never stored."""
-
-    SCHEDULED = "scheduled"
-    BLOCKED = "blocked"  # waits for other jobs
-    READY = "ready"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    DEAD = "dead"
-    CANCELLED = "cancelled"
-
-
-class OutcomeKind(StrEnum):
-    """How an attempt ended; the word stored in `mutirao_attempt.outcome`."""
-
-    SUCCEEDED = "succeeded"
-    RETRIED = "retried"  # failed, and waits for its next attempt
-    SNOOZED = "snoozed"  # asked to be called later; not counted as an attempt
-    DEAD = "dead"
-    CANCELLED = "cancelled"
-    LOST = "lost"  # its worker vanished
-    RELEASED = "released"  # interrupted by a shutdown; not counted as an attempt
-
-    @property
-    def final(self) -> bool:
-        """Whether the job leaves the live table with this outcome."""
-        return self in FINAL_OUTCOMES
-
-
-FINAL_OUTCOMES = frozenset({OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED})
-UNCOUNTED_OUTCOMES = frozenset({OutcomeKind.SNOOZED, OutcomeKind.RELEASED})
 
 
 class Checked:
