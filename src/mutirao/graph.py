@@ -5,7 +5,6 @@ of `mutirao.ports.Intake.enqueue_graph`.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -24,7 +23,7 @@ class OnDead(StrEnum):
     COMPENSATE = "compensate"  # nothing more is started, and what has succeeded is undone
 
 
-@dataclass(frozen=True, eq=False)
+# None of these is a dataclass: JSON would carry those, and take a step for an argument.
 class Reference:
     """Stands for the result of a step, or for several as a list, until the job runs.
 
@@ -32,21 +31,29 @@ class Reference:
     compensating job, the step that it undoes.
     """
 
-    of: Any
+    __slots__ = ("of",)
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
 
 
 PREVIOUS: Any = Reference(None)
 """In a chain: the result of what comes before; of a group, the list of its members' results."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Step:
     """A job in its place in a graph; made by `step` or `Graph.add`."""
 
-    job: NewJob
-    stage: str | None = None
-    on_dead: OnDead | None = None
-    compensate: NewJob | None = None
+    __slots__ = ("compensate", "job", "on_dead", "stage")
+
+    def __init__(
+        self,
+        job: NewJob,
+        stage: str | None = None,
+        on_dead: OnDead | None = None,
+        compensate: NewJob | None = None,
+    ) -> None:
+        self.job, self.stage, self.on_dead, self.compensate = job, stage, on_dead, compensate
 
     @property
     def result(self) -> Any:
@@ -54,11 +61,13 @@ class Step:
         return Reference(self)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Group:
     """Parts that do not wait for each other; made by `group`."""
 
-    parts: "tuple[Part, ...]"
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: "tuple[Part, ...]") -> None:
+        self.parts = parts
 
     @property
     def result(self) -> Any:
@@ -66,11 +75,13 @@ class Group:
         return Reference(tree_of(self))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Chain:
     """Parts that run one after the other; made by `chain`."""
 
-    parts: "tuple[Part, ...]"
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: "tuple[Part, ...]") -> None:
+        self.parts = parts
 
     @property
     def result(self) -> Any:

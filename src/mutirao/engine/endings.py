@@ -18,6 +18,7 @@ from mutirao.records import Ending
 log = logging.getLogger("mutirao")
 
 REGARDLESS = 5.0  # seconds between looks where ends are told
+CANCEL_AGAIN = 0.5  # seconds
 SOONEST, LATEST = 0.01, 1.0  # seconds between looks elsewhere
 
 
@@ -77,16 +78,16 @@ class _Watch:
         try:
             return await future
         finally:
-            self._leave(id, future)
+            await self._leave(id, future)
 
-    def _leave(self, id: int, future: asyncio.Future[Ending]) -> None:
+    async def _leave(self, id: int, future: asyncio.Future[Ending]) -> None:
         others = self._waiting.get(id, set())
         others.discard(future)
         if not others:
             self._waiting.pop(id, None)
         if not self._waiting and self._task is not None:
-            self._task.cancel()
-            self._task = None
+            task, self._task = self._task, None
+            await _end(task)
 
     async def _run(self) -> None:
         listening = asyncio.create_task(self._listen())
@@ -98,8 +99,7 @@ class _Watch:
         except Exception as error:  # noqa: BLE001 (raised where somebody waits)
             self._fail(error)
         finally:
-            listening.cancel()
-            looking.cancel()
+            await _end(listening, looking)
 
     def _fail(self, error: Exception) -> None:
         self._task = None
@@ -128,7 +128,7 @@ class _Watch:
             with suppress(StoreUnavailable):  # the listener tells of it, and we look again
                 if new:
                     await self._store().await_ends(new)
-                    asked = set(self._waiting)
+                    asked = (asked | new) & self._waiting.keys()
                     pause = SOONEST
                 for ending in await self._store().endings(list(self._waiting)):
                     self._tell(ending)
@@ -142,3 +142,16 @@ class _Watch:
             for future in self._waiting.get(ending.id, ()):
                 if not future.done():
                     future.set_result(ending)
+
+
+async def _end(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks and wait until they are over, their connections closed.
+
+    Again and again: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a cancellation
+    that comes in the moment its result does.
+    """
+    running = {task for task in tasks if not task.done()}
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN)

@@ -82,6 +82,22 @@ def test_types_are_checked_at_the_caller(app: Mutirao, tasks: Any) -> None:
     assert app.jobs() == []
 
 
+def test_steps_are_no_arguments(app: Mutirao, tasks: Any) -> None:
+    """Where anything fits, a result still stands for one, and a step is refused."""
+    one, _ = tasks
+
+    @app.task
+    def show(what, more=None):  # type: ignore[no-untyped-def]
+        assert what == 4
+
+    first = step(one.job(2))
+    with pytest.raises(InvalidArguments, match="Step has no form in JSON"):
+        show.job(first)
+    handle = app.enqueue_graph(chain(first, show.job(PREVIOUS)))
+    drain(app)
+    assert app.job(handle.jobs[1].id).state is JobState.SUCCEEDED
+
+
 def test_a_result_of_another_type(app: Mutirao, tasks: Any) -> None:
     """It is converted when the step runs; what does not fit makes the job dead, and says why."""
     one, all_of = tasks
