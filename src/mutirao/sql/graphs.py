@@ -18,6 +18,7 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    or_,
     select,
     true,
     update,
@@ -70,9 +71,10 @@ def ended(
     bad = [row for each in by_kind.values() for row in each]
     if undone := {row.graph for row in bad if row.on_dead == OnDead.COMPENSATE}:
         _give_up(conn, dialect, sorted(undone), now)
-    passed = [*good, *(row for row in bad if row.on_dead == OnDead.CONTINUE)]
+    skipped = [row.id for row in bad if row.on_dead == OnDead.CONTINUE]
+    passed = [row.id for row in good] + _in_turn(conn, skipped)
     if passed:
-        _open_gates(conn, dialect, [row.id for row in passed])
+        _open_gates(conn, dialect, passed)
     _undo(conn, enqueue, sorted({row.graph for row in rows}))
 
 
@@ -159,6 +161,18 @@ def _count(conn: Connection, graphs: Mapping[int, int], sign: int) -> None:
         conn.execute(update(graph).where(graph.c.id == id).values(unfinished=left))
 
 
+def _in_turn(conn: Connection, steps: Sequence[int]) -> list[int]:
+    """Return those of these steps that were not blocked: the others have to wait for their turn.
+
+    What comes after a step that was skipped is not to run before what came before it.
+    """
+    if not steps:
+        return []
+    open_gate = or_(step.c.gate.is_(None), gate.c.unfinished == 0)
+    turn = select(step.c.id).outerjoin(gate, gate.c.id == step.c.gate).where(open_gate)
+    return list(conn.scalars(turn.where(admin_of(conn.dialect).among(step.c.id, steps))))
+
+
 def _open_gates(conn: Connection, dialect: Dialect, passed: Sequence[int]) -> None:
     """Count steps at the gates that they lead to, and let go what waits at those that open."""
     among = admin_of(conn.dialect).among
@@ -174,17 +188,20 @@ def _open_gates(conn: Connection, dialect: Dialect, passed: Sequence[int]) -> No
         counted.values(unfinished=gate.c.unfinished - bindparam("number")),
         [{"its_id": row.gate, "number": row.number} for row in reached],
     )
-    gates = [row.gate for row in reached]
-    behind = conn.scalars(
-        select(step.c.job)
+    behind = conn.execute(
+        select(step)
         .join(gate, gate.c.id == step.c.gate)
-        .where(among(step.c.gate, gates), gate.c.unfinished == 0, step.c.outcome.is_(None))
+        .where(among(step.c.gate, [row.gate for row in reached]), gate.c.unfinished == 0)
     ).all()
-    if behind:
+    if waiting := [row.job for row in behind if row.outcome is None]:
         own = select(job.c.run_at).where(job.c.id == live.c.id).scalar_subquery()
-        released = update(live).where(among(live.c.id, behind), live.c.run_at == PARKED)
+        released = update(live).where(among(live.c.id, waiting), live.c.run_at == PARKED)
         conn.execute(released.values(run_at=own))
         dialect.wake(conn)
+    # Their turn has come, too, of those that were cancelled while they were blocked.
+    over = [row.id for row in behind if row.outcome and row.on_dead == OnDead.CONTINUE]
+    if over:
+        _open_gates(conn, dialect, over)
 
 
 def _give_up(

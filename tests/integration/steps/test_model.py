@@ -47,8 +47,8 @@ class Place:
     first: int = 0  # the job that had the place first
 
     @property
-    def passed(self) -> bool:
-        """Whether those after it need not wait for it."""
+    def well_ended(self) -> bool:
+        """Whether it has ended, and not so that those after it stay blocked."""
         return self.state is JobState.SUCCEEDED or (
             self.state in BAD and self.on_dead == "continue"
         )
@@ -83,8 +83,13 @@ class Model:
         """Block what has to wait, and let go what has not."""
         for step in self.steps:
             if step.state in (JobState.BLOCKED, JobState.READY):
-                free = all(self.steps[each].passed for each in step.after)
+                free = all(map(self.passed, step.after))
                 step.state = JobState.READY if free else JobState.BLOCKED
+
+    def passed(self, place: int) -> bool:
+        """Whether those after a step need not wait for it, nor for what came before it."""
+        step = self.steps[place]
+        return step.well_ended and all(map(self.passed, step.after))
 
     def begin_undoing(self) -> None:
         """Add the steps that undo others, the last one's first."""
@@ -106,7 +111,7 @@ class Model:
             return GraphState.RUNNING
         if JobState.BLOCKED in states:
             return GraphState.STOPPED
-        failed = {each.state for each in self.steps if not each.passed}
+        failed = {each.state for each in self.steps if not each.well_ended}
         if JobState.DEAD in failed:
             return GraphState.DEAD
         return GraphState.CANCELLED if failed else GraphState.SUCCEEDED
@@ -162,7 +167,7 @@ class Played:
         assert len(claims) == min(len(due), 1 + amount % 4)
         for claim in claims:
             step = due[claim.id]
-            assert all(self.model.steps[each].passed for each in step.after)
+            assert all(map(self.model.passed, step.after))
             step.state = JobState.RUNNING
 
     async def _settle(self, amount: int, kind: OutcomeKind, becomes: JobState) -> None:

@@ -33,8 +33,8 @@ class Step:
     outcome: OutcomeKind | None = None
 
     @property
-    def passed(self) -> bool:
-        """Whether those after it need not wait for it."""
+    def well_ended(self) -> bool:
+        """Whether it has ended, and not so that those after it stay blocked."""
         if self.outcome is None:
             return False
         return self.outcome is OutcomeKind.SUCCEEDED or self.on_dead is OnDead.CONTINUE
@@ -84,11 +84,10 @@ def finish(
         return
     step.outcome = attempt.outcome
     graph = tables.graphs[step.graph]
-    if not step.passed and step.on_dead is OnDead.COMPENSATE:
+    if not step.well_ended and step.on_dead is OnDead.COMPENSATE:
         graph.undoing = True
         _give_up(tables, graph, now)
-    if step.passed:
-        _release(tables, graph)
+    _release(tables, graph)
     if graph.undoing and not graph.unfinished:
         _undo(tables, graph, now)
 
@@ -174,10 +173,13 @@ def state_of(live: Live, now: datetime) -> JobState:
 
 
 def _release(tables: Tables, graph: Graph) -> None:
-    passed = {step.id for step in graph.steps if step.passed}
+    passed: set[int] = set()  # a step that was skipped has to wait for its turn, too
     for step in graph.steps:
+        free = passed.issuperset(step.after)
+        if free and step.well_ended:
+            passed.add(step.id)
         live = tables.live.get(step.job)
-        if live is not None and live.run_at == PARKED and passed.issuperset(step.after):
+        if free and live is not None and live.run_at == PARKED:
             live.run_at = tables.asked[step.job].run_at
 
 
@@ -222,7 +224,7 @@ def _record(tables: Tables, id: int, now: datetime, *, with_steps: bool = False)
     states = [_state_of_step(tables, step, now) for step in graph.steps]
     count = states.count
     waiting = count(JobState.READY) + count(JobState.SCHEDULED)
-    open_steps = sorted((s.depth, s.id, s.stage) for s in graph.steps if not s.passed)
+    open_steps = sorted((s.depth, s.id, s.stage) for s in graph.steps if not s.well_ended)
     return GraphRecord(
         id=id,
         name=graph.name,
@@ -245,7 +247,7 @@ def _state(graph: Graph, going: int, blocked: int) -> GraphState:
         return GraphState.RUNNING
     if blocked:
         return GraphState.STOPPED
-    failed = {step.outcome for step in graph.steps if not step.passed}
+    failed = {step.outcome for step in graph.steps if not step.well_ended}
     if OutcomeKind.DEAD in failed:
         return GraphState.DEAD
     return GraphState.CANCELLED if failed else GraphState.SUCCEEDED
