@@ -72,10 +72,11 @@ class Intake(Protocol):
         moment that all steps which lead to the gate have ended, in the transaction that settles
         or cancels the last of them; idle workers are woken by that. It is released exactly once,
         whoever settles at the same time. A step that dies or is cancelled counts as ended where
-        its `on_dead` is "continue", though not before those that it waits for. With "stop" it does not; redriving it, if it is dead, makes
-        the new job take its place. With "compensate" what waits of the graph is cancelled, what
-        runs goes on, and once nothing does, in that transaction, the compensating jobs of the
-        steps that have succeeded are enqueued, to run one after the other, the last step's first.
+        its `on_dead` is "continue", though not before those that it waits for. With "stop" it
+        does not; redriving it, if it is dead, makes the new job take its place. With "compensate"
+        what waits of the graph is cancelled, what runs goes on, and once nothing does, in that
+        transaction, the compensating jobs of the steps that have succeeded are enqueued, to run
+        one after the other, the last step's first.
         """
         ...
 

@@ -73,8 +73,8 @@ def ended(
         _give_up(conn, dialect, sorted(undone), now)
     skipped = [row.id for row in bad if row.on_dead == OnDead.CONTINUE]
     passed = [row.id for row in good] + _in_turn(conn, skipped)
-    if passed:
-        _open_gates(conn, dialect, passed)
+    while passed:
+        passed = _open_gates(conn, dialect, passed)
     _undo(conn, enqueue, sorted({row.graph for row in rows}))
 
 
@@ -173,8 +173,11 @@ def _in_turn(conn: Connection, steps: Sequence[int]) -> list[int]:
     return list(conn.scalars(turn.where(admin_of(conn.dialect).among(step.c.id, steps))))
 
 
-def _open_gates(conn: Connection, dialect: Dialect, passed: Sequence[int]) -> None:
-    """Count steps at the gates that they lead to, and let go what waits at those that open."""
+def _open_gates(conn: Connection, dialect: Dialect, passed: Sequence[int]) -> list[int]:
+    """Count steps at the gates that they lead to, and let go what waits at those that open.
+
+    Returns the steps there that were skipped while they were blocked: their turn has come.
+    """
     among = admin_of(conn.dialect).among
     reached = conn.execute(
         select(edge.c.gate, func.count().label("number"))
@@ -182,7 +185,7 @@ def _open_gates(conn: Connection, dialect: Dialect, passed: Sequence[int]) -> No
         .group_by(edge.c.gate)
     ).all()
     if not reached:
-        return
+        return []
     counted = update(gate).where(gate.c.id == bindparam("its_id"))
     conn.execute(
         counted.values(unfinished=gate.c.unfinished - bindparam("number")),
@@ -198,10 +201,7 @@ def _open_gates(conn: Connection, dialect: Dialect, passed: Sequence[int]) -> No
         released = update(live).where(among(live.c.id, waiting), live.c.run_at == PARKED)
         conn.execute(released.values(run_at=own))
         dialect.wake(conn)
-    # Their turn has come, too, of those that were cancelled while they were blocked.
-    over = [row.id for row in behind if row.outcome and row.on_dead == OnDead.CONTINUE]
-    if over:
-        _open_gates(conn, dialect, over)
+    return [row.id for row in behind if row.outcome and row.on_dead == OnDead.CONTINUE]
 
 
 def _give_up(
