@@ -202,8 +202,8 @@ async def test_results_that_json_cannot_carry(app: Mutirao) -> None:
             await other.aresult(timeout=QUICK)
 
     @app.task(keep_result=True)
-    async def lock() -> threading.Event:
-        return threading.Event()
+    async def lock() -> asyncio.Event | int:
+        return 1
 
     with pytest.raises(InvalidTask, match="the result of task 'lock' is kept, and JSON cannot"):
         await app.worker().__aenter__()

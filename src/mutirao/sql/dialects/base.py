@@ -21,6 +21,7 @@ class Dialect(ABC):
 
     name: ClassVar[str]
     one_statement: ClassVar[bool]  # whether claim, finish and resume are a single statement each
+    tells_ends: ClassVar[bool]  # whether those who wait for an end have to ask to be told of it
 
     @abstractmethod
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
@@ -79,11 +80,6 @@ class Dialect(ABC):
     @abstractmethod
     def wake(self, conn: Connection) -> None:
         """Wake idle workers that listen, when this transaction commits. A single statement."""
-
-    @property
-    @abstractmethod
-    def tells_ends(self) -> bool:
-        """Whether ends are told to those who asked only; otherwise everybody sees every change."""
 
     @abstractmethod
     def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:

@@ -63,7 +63,7 @@ def plant(tables: Tables, plan: Plan, ids: list[int], now: datetime) -> None:
         after = () if each.gate is None else tuple(ids[place] for place in plan.gates[each.gate])
         if after:
             tables.live[id].run_at = PARKED
-        undo = each.compensate and numbered(each.compensate_needs, ids)
+        undo = numbered(each.compensate_needs, ids)
         steps.append(
             Step(id, id, ids[0], each.depth, each.stage, each.on_dead, after,
                  numbered(each.needs, ids), each.compensate, undo)

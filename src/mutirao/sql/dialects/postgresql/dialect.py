@@ -17,6 +17,7 @@ class PostgreSQL(Dialect):
 
     name = "postgresql"
     one_statement = True
+    tells_ends = True
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the server's clock) plus some seconds, as an expression."""
@@ -99,8 +100,6 @@ class PostgreSQL(Dialect):
     def wake(self, conn: Connection) -> None:
         """Wake idle workers that listen, when this transaction commits."""
         conn.execute(statements.WAKE)
-
-    tells_ends = True
 
     def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:
         """Notify, if somebody asked for one of them."""

@@ -93,6 +93,7 @@ class SQLite(Dialect):
 
     name = "sqlite"
     one_statement = False
+    tells_ends = False
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: this machine's clock) plus some seconds, as a value."""
@@ -195,8 +196,6 @@ class SQLite(Dialect):
 
     def wake(self, conn: Connection) -> None:
         """Nothing to say: whoever waits sees that the database file has changed."""
-
-    tells_ends = False
 
     def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:
         """Nothing to say: whoever waits sees that the database file has changed."""
