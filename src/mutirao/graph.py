@@ -226,6 +226,6 @@ def _on_dead(given: OnDead | str) -> OnDead:
 
 
 def _checked_name(what: str, name: str | None) -> str | None:
-    if name is not None and (not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME):
+    if name is not None and not 1 <= len(name) <= MAX_NAME:
         raise InvalidGraph(f"the {what} is {name!r}; give text of 1 to {MAX_NAME} characters")
     return name

@@ -41,7 +41,8 @@ def keeping(given: bool | float | timedelta) -> float | None:
     """Return the seconds for which `keep_result` asks: None for not at all, inf for True."""
     if isinstance(given, bool):
         return inf if given else None
-    if not isinstance(given, int | float | timedelta) or not 0 < seconds(given) <= LONGEST_WAIT:
+    number = isinstance(given, int | float | timedelta)
+    if not number or not 0 < seconds(given) <= LONGEST_WAIT:
         raise InvalidTask(
             f"keep_result is {given!r}; give True (as long as the job's history), or more than 0"
             " seconds, as a number or a timedelta"

@@ -100,7 +100,7 @@ def redrive(conn: Connection, which: JobFilter, enqueue: Enqueue) -> list[int]:
     )
     again = [_again(row) for row in rows]
     ids = enqueue(again, conn) if again else []
-    graphs.redriven(conn, {new.redrive_of or 0: id for new, id in zip(again, ids, strict=True)})
+    graphs.redriven(conn, {new.redrive_of or 0: id for new, id in zip(again, ids, strict=False)})
     return ids
 
 

@@ -274,9 +274,7 @@ def _plant_undoing(conn: Connection, enqueue: Enqueue, rows: Sequence[Any]) -> N
     _count(conn, {rows[0].graph: len(ids)}, +1)
 
 
-def _with_results(
-    claim: Claim, needs: Mapping[str, Any], results: Mapping[int, msgspec.Raw]
-) -> Claim:
+def _with_results(claim: Claim, needs: dict[str, Any], results: Mapping[int, msgspec.Raw]) -> Claim:
     if not needs:
         return claim
     args = msgspec.json.decode(claim.args, type=dict[str, msgspec.Raw])

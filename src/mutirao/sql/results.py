@@ -15,6 +15,7 @@ from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.tables import attempt, job, live, progress, result, waiter
 
+_TOLD = ("run", "done", "total", "note")
 _FINAL = sorted(str(kind) for kind in FINAL_OUTCOMES)
 
 
@@ -76,7 +77,7 @@ def report(
 ) -> None:
     """Write how far attempts have come; what a later run told stays."""
     for each in sorted(told):
-        values = {
+        values: dict[str, Any] = {
             "run": each.run,
             "done": each.done,
             "total": each.of,
@@ -87,8 +88,6 @@ def report(
         if conn.execute(update(progress).where(mine).values(values)).rowcount:
             continue
         known = select(job.c.id).where(job.c.id == each.job)
-        row = known.add_columns(
-            *(value if name == "told_at" else literal(value, progress.c[name].type)
-              for name, value in values.items())
-        )  # fmt: skip
+        bound = {name: literal(values[name], progress.c[name].type) for name in _TOLD}
+        row = known.add_columns(*bound.values(), values["told_at"])
         conn.execute(dialect.insert_unless_exists(progress).from_select(["job", *values], row))

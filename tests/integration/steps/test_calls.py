@@ -214,7 +214,7 @@ def test_in_the_callers_transaction(app: Mutirao, tasks: Any, url: str) -> None:
     engine.dispose()
     assert [graph.id for graph in app.graphs()] == [kept.id]
     drain(app)
-    assert kept.jobs[-1].result() == 2 * sum(range(300))
+    assert kept.jobs[-1].result(timeout=9) == 2 * sum(range(300))
 
 
 async def test_through_plain_drivers(app: Mutirao, tasks: Any, pg_url: str) -> None:

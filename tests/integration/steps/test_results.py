@@ -88,11 +88,12 @@ async def test_many_wait_by_one_listener(app: Mutirao, monkeypatch: pytest.Monke
     listeners: list[None] = []
     there = ends_notifier_for(app.store.engines.database, app.store.engines.url)  # type: ignore[attr-defined]
     assert there is not None
+    listen = there.listen
 
     class Counting:
         async def listen(self) -> AsyncIterator[Wake]:
             listeners.append(None)
-            async for wake in there.listen():
+            async for wake in listen():
                 yield wake
 
     monkeypatch.setattr(app._endings, "_notifier", Counting())

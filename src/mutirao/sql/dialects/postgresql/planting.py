@@ -21,5 +21,7 @@ INSERT INTO mutirao_edge (step, gate)
 SELECT step, gate FROM json_to_recordset(%s::text::json) AS edge (step bigint, gate bigint)""",
     park="""
 UPDATE mutirao_live SET run_at = '9999-05-31 00:00Z'
-WHERE id = ANY(ARRAY(SELECT id::bigint FROM json_array_elements_text(%s::text::json) AS id))""",
+WHERE id = ANY(ARRAY(
+    SELECT blocked.id::bigint FROM json_array_elements_text(%s::text::json) AS blocked (id)
+))""",
 )
