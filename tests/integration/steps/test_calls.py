@@ -200,7 +200,7 @@ def test_bad_keep_result(app: Mutirao, keep: Any) -> None:
 def test_in_the_callers_transaction(app: Mutirao, tasks: Any, url: str) -> None:
     """All of it or nothing, savepoints included; the connection is left as it was found."""
     one, all_of = tasks
-    composed = chain(group(one.job(n) for n in range(300)), all_of.job(PREVIOUS))
+    composed = chain(group(one.job(n) for n in range(210)), all_of.job(PREVIOUS))
     engine = create_engine(url)
     with engine.connect() as conn:
         app.enqueue_graph(composed, conn=conn)
@@ -213,8 +213,8 @@ def test_in_the_callers_transaction(app: Mutirao, tasks: Any, url: str) -> None:
             kept = app.enqueue_graph(composed, conn=conn)
     engine.dispose()
     assert [graph.id for graph in app.graphs()] == [kept.id]
-    drain(app)
-    assert kept.jobs[-1].result(timeout=9) == 2 * sum(range(300))
+    drain(app, concurrency=50)
+    assert kept.jobs[-1].result(timeout=9) == 2 * sum(range(210))
 
 
 async def test_through_plain_drivers(app: Mutirao, tasks: Any, pg_url: str) -> None:
