@@ -153,26 +153,23 @@ class Mutirao(Orders, Graphs):
     ) -> Task[..., Any] | _Decorator:
         """Register a function as a task: `@app.task` or `@app.task(queue="mail", ...)`.
 
-        Coroutines run in the worker's event loop, plain functions in threads. If the first
-        parameter is annotated `Job`, the job is given there and callers leave it out.
+        Coroutines run in the worker's event loop, plain functions in threads. A first parameter
+        annotated `Job` is given the job; callers leave it out.
 
         Parameters:
-            name: what jobs are stored under; the function's name unless given.
-            queue: the lane jobs go to.
+            name: what jobs are stored under, unless the function's name; queue: their lane.
             priority: smaller runs first; -32768 to 32767.
             retry: when a failed job runs again; ten attempts with exponential waits by default.
             max_attempts: instead of the one in `retry`.
             timeout: seconds (or a `timedelta`) an attempt may take; None for no limit.
-            process: run in a child process, which a timeout can kill. Plain functions only.
+            process: run in a child process, which a timeout can kill.
             tags: given to every job of this task.
-            on_conflict: what happens to a job whose key another one has; as the next three, see
-                `Task.using`.
+            on_conflict: if another job has the key; as the next three, see `Task.using`.
             unique_for: seconds (or a `timedelta`) that a job holds its key after it has finished.
             scope: who shares keys; the jobs of the task in the queue unless given.
             debounce_limit: the longest that replacing may put off what was asked first.
             findable: keep a fingerprint of the arguments, for `find`.
-            keep_result: keep what the handler returns, for `Handle.result`: True for as long as the
-                job's history, or for so many seconds (or a `timedelta`) after the end.
+            keep_result: keep what is returned: True as long as the history, or for so many seconds.
 
         Raises:
             InvalidTask: the name is taken, or the function cannot be a task.
@@ -192,8 +189,8 @@ class Mutirao(Orders, Graphs):
             findable=findable,
             keep_result=keeping(keep_result),
         )
-        decorator = _Decorator(self, name, options)
-        return decorator if function is None else decorator(function)
+        made = _Decorator(self, name, options)
+        return made if function is None else made(function)
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
