@@ -68,10 +68,11 @@ def call_measured(
 def _arguments(options: dict[str, object]) -> list[str]:
     arguments: list[str] = []
     for key, value in options.items():
+        flag = f"--{key.replace('_', '-')}"
         if value is True:
-            arguments.append(f"--{key}")
+            arguments.append(flag)
         elif value not in (None, False):
-            arguments += [f"--{key}", str(value)]
+            arguments += [flag, str(value)]
     return arguments
 
 

@@ -1,12 +1,14 @@
 """The plots of `pinned` and of `backlog`, all systems in each."""
 
+from itertools import zip_longest
 from pathlib import Path
+from statistics import median
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.peers import series
-from benchmarks.peers.records import Record, Results, rate
+from benchmarks.peers import series, targets
+from benchmarks.peers.records import Results, rate
 
 _SIZE = (9.0, 5.0)  # inches
 
@@ -16,16 +18,15 @@ def draw(results: Results, folder: Path) -> None:
     if names := results.names(series.PINNED):
         axes = _axes("round, while a snapshot and a transaction id are held")
         for name in names:
-            rounds = results.of(name, series.PINNED, series.ROUNDS)
-            _line(axes, name, [(record.run, record) for record in rounds])
+            _line(axes, name, _over_the_series(results, name))
         _save(axes, folder / "pinned.svg")
     if names := results.names(series.BACKLOG):
         axes = _axes("jobs waiting")
         axes.set_xscale("log")
         sizes = results.variants(series.BACKLOG)
         for name in names:
-            found = [(int(s), r) for s in sizes for r in results.of(name, series.BACKLOG, s)]
-            _line(axes, name, found)
+            found = [(int(s), results.median(name, series.BACKLOG, s, rate)) for s in sizes]
+            _line(axes, name, [(size, jobs) for size, jobs in found if jobs is not None])
         _save(axes, folder / "backlog.svg")
 
 
@@ -38,8 +39,16 @@ def _axes(below: str) -> Axes:
     return axes
 
 
-def _line(axes: Axes, name: str, records: list[tuple[int, Record]]) -> None:
-    points = [(x, found) for x, record in records if (found := rate(record)) is not None]
+def _over_the_series(results: Results, name: str) -> list[tuple[int, float]]:
+    """Return each round with its median rate; of slow systems not every series has them all."""
+    made = zip_longest(*targets.rounds(results, name))
+    return [
+        (number, median(found for found in rates if found is not None))
+        for number, rates in enumerate(made, 1)
+    ]
+
+
+def _line(axes: Axes, name: str, points: list[tuple[int, float]]) -> None:
     if points:
         axes.plot(*zip(*points, strict=True), marker=".", label=name)
 

@@ -123,16 +123,12 @@ def _latency(results: Results) -> str:
 def _pinned(results: Results) -> str:
     rows = []
     for name in results.names(series.PINNED):
-        ends = targets.ends(results, name)
-        rounds = results.of(name, series.PINNED, series.ROUNDS)
-        if ends is None:
-            rows.append([name, str(len(rounds)), "", "", "", "too few rounds"])
+        made = " / ".join(str(len(one)) for one in targets.rounds(results, name))
+        if (ends := targets.ends(results, name)) is None:
+            rows.append([name, made, "", "", "", "too few rounds"])
             continue
-        first, last = ends
-        rows.append(
-            [name, str(len(rounds)), f"{rounds[0].jobs:,}", number(first), number(last),
-             number(last / first)]
-        )  # fmt: skip
+        jobs = results.of(name, series.PINNED, results.variants(series.PINNED)[0])[0].jobs
+        rows.append([name, made, f"{jobs:,}", *map(number, ends)])
     if not rows:
         return ""
     head = ["system", "rounds", "jobs in a round", "first five, jobs/s", "last five, jobs/s",
@@ -147,7 +143,8 @@ def _failures(results: Results) -> str:
         for name, about in results.peers.items()
         if "failed" in about
     ]
-    rows += [[r.peer, f"{r.work}, {r.variant}", r.failed] for r in results.records if r.failed]
+    failed = [(r.peer, f"{r.work}, {r.variant}", r.failed) for r in results.records if r.failed]
+    rows += [[*each] for each in dict.fromkeys(failed)]
     if not rows:
         return ""
     return "## Not measured\n\n" + markdown(["system", "what", "why"], rows)

@@ -62,7 +62,7 @@ def _measure(bench: Bench, peers: Sequence[Peer], options: argparse.Namespace) -
         most = series.SIZES[-2] if options.quick else series.SIZES[-1]
         yield from series.backlog(bench, on_server, options.runs, most)
     if "pinned" in options.works:
-        yield from series.pinned(bench, on_server, 6 if options.quick else 30)
+        yield from series.pinned(bench, on_server, options.runs, 6 if options.quick else 30)
 
 
 def _calibrated(bench: Bench, peers: Sequence[Peer]) -> Iterator[Record]:

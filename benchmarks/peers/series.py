@@ -1,8 +1,8 @@
 """The works that are series: rounds under a held snapshot, growing backlogs, and SQLite."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from benchmarks.peers.calling import CallFailed
 from benchmarks.peers.records import Record
 
 PINNED, BACKLOG, SQLITE = "pinned", "backlog", "SQLite"
-ROUNDS, SQLITE_DRAIN = "rounds", "drain"
+SQLITE_DRAIN = "drain"
 OURS = ("raw", "mutirao")
 SQLITE_ONLY = ("huey",)
 ON_SQLITE = ("mutirao", "huey")
@@ -21,48 +21,40 @@ OF_BACKLOG = 20_000  # jobs that are drained of a backlog
 _LONGEST_PRELOAD = 60.0  # seconds; peers that would take longer are not given so many
 _PINNED_JOBS = 20_000
 _PINNED_SECONDS = 0.8  # that a round of a slower peer should last
-_PINNED_PATIENCE = 60.0  # seconds of draining; who has needed more makes no further rounds
+_PINNED_PATIENCE = 30.0  # seconds of draining; who has needed more makes no further rounds
 _SQLITE_JOBS = {"mutirao": 20_000, "huey": 5_000}
 
 
-def pinned(bench: Bench, peers: Sequence[Peer], rounds: int) -> Iterator[Record]:
+def pinned(bench: Bench, peers: Sequence[Peer], runs: int, rounds: int) -> Iterator[Record]:
     """Enqueue and drain, round after round, while a snapshot and a transaction id are held.
 
-    All peers take turns, each in a database of its own, which its own snapshot pins. One that
-    fails leaves, and so does one that has become very slow; both are said.
+    One peer after the other makes all its rounds, alone on the server: side by side they would
+    show what the others' dead rows cost, in memory and in vain rounds of autovacuum. That is done
+    `runs` times. Who has become very slow makes no further rounds, which is said. The clock of a
+    round stops when the last handler has started: asking whether all is settled walks over the dead
+    rows of all rounds, a third of the time by the thirtieth.
     """
-    with ExitStack() as stack:
-        going: dict[str, Callable[[int], Iterator[Record]]] = {}
+    for number in range(1, runs + 1):
         for peer in peers:
-            database = stack.enter_context(bench.database(peer))
-            stack.enter_context(_held(bench, database))
-            jobs = min(_PINNED_JOBS, bench.jobs(peer, _PINNED_SECONDS / bench.seconds))
-            jobs = _PINNED_JOBS if peer.name in OURS else jobs
-            going[peer.name] = partial(_round, peer, database, jobs)
-        spent = dict.fromkeys(going, 0.0)
+            variant = f"series {number}"
+            body = partial(_rounds, bench, peer, variant, rounds)
+            yield from attempted(peer, PINNED, variant, 1, body)
+
+
+def _rounds(bench: Bench, peer: Peer, variant: str, rounds: int) -> Iterator[Record]:
+    jobs = min(_PINNED_JOBS, bench.jobs(peer, _PINNED_SECONDS / bench.seconds))
+    jobs = _PINNED_JOBS if peer.name in OURS else jobs
+    spent = 0.0
+    with bench.database(peer) as database, _held(bench, database):
         for number in range(1, rounds + 1):
-            for name, do in list(going.items()):
-                for found in do(number):
-                    yield found
-                    spent[name] += found.figures.get("seconds", 0.0)
-                    if found.failed is not None:
-                        del going[name]
-                    elif spent[name] > _PINNED_PATIENCE and number < rounds:
-                        del going[name]
-                        yield _given_up(name, number, spent[name])
-
-
-def _given_up(name: str, number: int, seconds: float) -> Record:
-    reason = f"ended after round {number}: draining had taken {seconds:,.0f} s by then"
-    return Record(peer=name, work=PINNED, variant=ROUNDS, run=number, failed=reason)
-
-
-def _round(peer: Peer, database: Database, jobs: int, number: int) -> Iterator[Record]:
-    def body() -> Iterator[Record]:
-        peer.call_only("enqueue", database, jobs=jobs)
-        yield record(peer, PINNED, ROUNDS, number, peer.call("drain", database, jobs=jobs))
-
-    return attempted(peer, PINNED, ROUNDS, number, body)
+            peer.call_only("enqueue", database, jobs=jobs)
+            answer = peer.call("drain", database, jobs=jobs, until_started=True)
+            found = record(peer, PINNED, variant, number, answer)
+            yield found
+            spent += found.figures.get("seconds", 0.0)
+            if spent > _PINNED_PATIENCE and number < rounds:
+                reason = f"ended after round {number}: draining had taken {spent:,.0f} s by then"
+                raise CallFailed(reason)
 
 
 @contextmanager

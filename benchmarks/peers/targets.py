@@ -97,7 +97,7 @@ def _enqueueing(results: Results) -> Iterator[Target]:
 
 def _steadiness(results: Results) -> Iterator[Target]:
     held = ends(results, OURS)
-    share = None if held is None else held[1] / held[0]
+    share = None if held is None else held[2]
     yield Target("pinned", "last five rounds, × the first five,", 0.95, share)
     # Very small backlogs are drained before a worker has warmed up: the best rate is the measure.
     best: float | None = None
@@ -129,12 +129,23 @@ def _sqlite(results: Results, peer: str) -> float | None:
     return results.median(peer, series.SQLITE, series.SQLITE_DRAIN, rate)
 
 
-def ends(results: Results, peer: str) -> tuple[float, float] | None:
-    """Return the median rate of the first five rounds and of the last five; None if too few."""
-    rounds = [found for r in results.of(peer, series.PINNED, series.ROUNDS) if (found := rate(r))]
-    if len(rounds) < 6:
+def rounds(results: Results, peer: str) -> list[list[float]]:
+    """Return the rates of each series of rounds."""
+    variants = results.variants(series.PINNED)
+    every = [[rate(r) for r in results.of(peer, series.PINNED, variant)] for variant in variants]
+    return [[found for found in one if found] for one in every if one]
+
+
+def ends(results: Results, peer: str) -> tuple[float, float, float] | None:
+    """Return the rate of the first five rounds, of the last five, and their ratio.
+
+    Medians in a series, and then over the series; None if all had too few rounds.
+    """
+    found = [(median(one[:5]), median(one[-5:])) for one in rounds(results, peer) if len(one) >= 10]
+    if not found:
         return None
-    return median(rounds[:5]), median(rounds[-5:])
+    firsts, lasts = zip(*found, strict=True)
+    return median(firsts), median(lasts), median(last / first for first, last in found)
 
 
 def _ratio(ours: float | None, theirs: float | None) -> float | None:

@@ -9,6 +9,7 @@ from mutirao.job import Job, JobState, NewJob, Outcome, OutcomeKind
 from mutirao.records import DeadJob, GraphRecord, GraphState, JobFilter, JobRecord
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 from mutirao.schedule import ScheduleRecord, ScheduleState
+from mutirao.supersede import Redundancy, Supersede
 from mutirao.task import Task
 from mutirao.unique import OnConflict
 
@@ -35,6 +36,7 @@ __all__ = [
     "OnDead",
     "Outcome",
     "OutcomeKind",
+    "Redundancy",
     "ResultMissing",
     "ResultTimeout",
     "Retry",
@@ -42,6 +44,7 @@ __all__ = [
     "ScheduleRecord",
     "ScheduleState",
     "Snooze",
+    "Supersede",
     "Task",
     "chain",
     "group",

@@ -5,7 +5,6 @@ Making one reads no environment and opens no connection; that happens when it is
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from importlib.metadata import version
 from types import MappingProxyType
@@ -29,9 +28,10 @@ from mutirao.notifiers import ends_notifier_for, notifier_for
 from mutirao.orders import Orders
 from mutirao.ports import Notifier, Store
 from mutirao.results import keeping
-from mutirao.retry import Retry, RetryPolicy
+from mutirao.retry import RetryPolicy, policy_of
 from mutirao.schedules import Schedules
 from mutirao.sql.store import SqlStore
+from mutirao.supersede import Supersede
 from mutirao.task import (
     Conflict,
     Task,
@@ -124,10 +124,11 @@ class Mutirao(Orders, Graphs):
         timeout: float | timedelta | None = None,
         process: bool = False,
         tags: Iterable[str] = (),
-        on_conflict: Conflict = "keep",
+        on_conflict: Conflict | None = None,
         unique_for: float | timedelta | None = None,
         scope: str | None = None,
         debounce_limit: float | timedelta | None = None,
+        supersede: Supersede | None = None,
         findable: bool = False,
         keep_result: bool | float | timedelta = False,
     ) -> _Decorator: ...
@@ -144,10 +145,11 @@ class Mutirao(Orders, Graphs):
         timeout: float | timedelta | None = None,
         process: bool = False,
         tags: Iterable[str] = (),
-        on_conflict: Conflict = "keep",
+        on_conflict: Conflict | None = None,
         unique_for: float | timedelta | None = None,
         scope: str | None = None,
         debounce_limit: float | timedelta | None = None,
+        supersede: Supersede | None = None,
         findable: bool = False,
         keep_result: bool | float | timedelta = False,
     ) -> Task[..., Any] | _Decorator:
@@ -164,10 +166,9 @@ class Mutirao(Orders, Graphs):
             timeout: seconds (or a `timedelta`) an attempt may take; None for no limit.
             process: run in a child process, which a timeout can kill.
             tags: given to every job of this task.
-            on_conflict: if another job has the key; as the next three, see `Task.using`.
-            unique_for: seconds (or a `timedelta`) that a job holds its key after it has finished.
-            scope: who shares keys; the jobs of the task in the queue unless given.
-            debounce_limit: the longest that replacing may put off what was asked first.
+            on_conflict, unique_for, scope, debounce_limit: what a key means, for calls with one;
+                see `Task.using`.
+            supersede: instead: what a newer job of a key makes redundant; see `Supersede`.
             findable: keep a fingerprint of the arguments, for `find`.
             keep_result: keep what is returned: True as long as the history, or for so many seconds.
 
@@ -175,17 +176,16 @@ class Mutirao(Orders, Graphs):
             InvalidTask: the name is taken, or the function cannot be a task.
             InvalidJob: an option is out of its range.
         """
-        policy = Retry.exponential() if retry is None else retry
-        if max_attempts is not None:
-            policy = replace(policy, max_attempts=max_attempts)
         options = TaskOptions(
             queue=queue,
             priority=priority,
-            retry=policy,
+            retry=policy_of(retry, max_attempts),
             timeout=length_of_time("timeout", timeout),
             process=process,
             tags=several_tags(tags),
-            unique=uniqueness(Unique(), on_conflict, unique_for, scope, debounce_limit),
+            unique=uniqueness(
+                Unique(supersede=supersede), on_conflict, unique_for, scope, debounce_limit
+            ),
             findable=findable,
             keep_result=keeping(keep_result),
         )

@@ -54,6 +54,17 @@ class Signature:
         if with_result:
             _ = self._result_decoder
 
+    def require(self, parameter: str, why: str) -> None:
+        """Raise InvalidTask unless each call names this parameter; `why` says who wants it."""
+        found = self._all.get(parameter)
+        by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        if found is None or found.kind not in by_name or found.default is not Parameter.empty:
+            known = ", ".join(self._all) or "none"
+            raise InvalidTask(
+                f"{parameter!r} is {why}, but task {self._task!r} has no such parameter without a"
+                f" default; its parameters are {known}"
+            )
+
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Return a call's arguments as a JSON object by parameter name.
 

@@ -24,7 +24,9 @@ class Handle:
     """A job that was enqueued, or the one that stands for it.
 
     `how` says how that came to: "inserted"; with a unique key also "replaced" (one that waited),
-    "rerun" (it waits for one that runs) or "found" (nothing was written).
+    "rerun" (it waits for one that runs) or "found" (nothing was written). With a supersede rule
+    also "follows" (it runs after the one before it), "merged" (with one that waited) or
+    "superseded" (together with one that waited; neither runs).
     """
 
     id: int

@@ -53,6 +53,10 @@ class Intake(Protocol):
         waits for the end of the first. What is replaced is cancelled when the transaction
         commits, and what runs by then is waited for: the new job is due once that one has left
         the live table. Until then no job of others is held, so nobody waits to settle one.
+        With `Unique.supersede` the job is held against the last live one of its key, and
+        `mutirao.supersede.decide` says what is left of the two; what it drops is cancelled at the
+        commit, if nobody has tried it by then. What is kept of a key runs one after another, in
+        the order of the enqueues.
 
         Raises:
             DuplicateJob: another job has the key, and this one was to be the only one.
@@ -204,13 +208,18 @@ class Store(Intake, Protocol):
         """
         ...
 
-    async def rescue(self, *, now: datetime | None = None) -> list[tuple[int, int]]:
+    async def rescue(
+        self, *, orphans: bool = True, now: datetime | None = None
+    ) -> list[tuple[int, int]]:
         """Remove workers whose heartbeat expired and make their jobs wait again.
 
         Each of their jobs gets an attempt with outcome `lost` and a new run, so that the vanished
         worker, should it come back, can settle nothing. The attempt stays counted; the job keeps
         its place in the lane and is ready at once, out of attempts or not: whoever claims it
         next decides about that. Returns (job id, new run). Idle workers are woken.
+
+        Orphans are jobs held under an id that is not registered (any more). They may be left alone
+        where `orphans` is False.
         """
         ...
 

@@ -241,7 +241,8 @@ def _check_timing(schedule: Schedule) -> None:
 def _check_bounds(schedule: Schedule) -> None:
     if not NO_TIME <= schedule.jitter <= LONGEST:
         raise InvalidSchedule(f"jitter is {schedule.jitter}; give no time, or up to 300 years")
-    _check_count("max_runs", schedule.max_runs, 2**31 - 1)
+    if schedule.max_runs is not None:
+        _check_count("max_runs", schedule.max_runs, 2**31 - 1)
     _check_count("catch_up_limit", schedule.catch_up_limit, MAX_CATCH_UP)
     if schedule.until is not None:
         _check_end(schedule.until)
@@ -254,7 +255,7 @@ def _check_end(until: Any) -> None:
         raise InvalidSchedule(f"until is {until}; give a year from {FIRST_YEAR} to {LAST_YEAR}")
 
 
-def _check_count(name: str, value: int | None, most: int) -> None:
+def _check_count(name: str, value: object, most: int) -> None:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if value is not None and not (whole and 1 <= value <= most):
+    if not (whole and 1 <= value <= most):  # type: ignore[operator]
         raise InvalidSchedule(f"{name} is {value!r}; give a whole number from 1 to {most}")

@@ -166,6 +166,7 @@ class Schedules:
         if cron is not None:
             given["cron"] = cron
         if job is not None:
+            _check_is_job(name, job)
             self._check_job(job)
             given["job"] = job
         return await self._amend(name, partial(timetable.change, name=name, terms=given))
@@ -275,16 +276,21 @@ class _Declaring:
 
 
 def _schedule(name: str, job: NewJob, cron: str | None, terms: Terms) -> Schedule:
+    _check_is_job(name, job)
+    return Schedule(name=name, job=job, cron=cron, **_terms(terms))
+
+
+def _check_is_job(name: str, job: object) -> None:
     if not isinstance(job, NewJob):
         raise InvalidSchedule(f"the job of schedule {name!r} is {job!r}; give task.job(…)")
-    return Schedule(name=name, job=job, cron=cron, **_terms(terms))
 
 
 def _terms(terms: Terms) -> dict[str, Any]:
     given: dict[str, Any] = dict(terms)
-    for what in ("every", "jitter"):
-        if given.get(what) is not None:
-            given[what] = _length(what, given[what])
+    if given.get("every") is not None:
+        given["every"] = _length("every", given["every"])
+    if "jitter" in given:
+        given["jitter"] = _length("jitter", given["jitter"])
     return given
 
 

@@ -7,8 +7,8 @@ class JobState(StrEnum):
     """The state of a job as people see it; told from the tables and the clock, never stored."""
 
     SCHEDULED = "scheduled"
-    BLOCKED = "blocked"  # waits for other jobs
     READY = "ready"
+    BLOCKED = "blocked"  # waits for other jobs
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     DEAD = "dead"

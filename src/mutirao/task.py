@@ -22,6 +22,7 @@ from mutirao.marks import KEEPS, marks
 from mutirao.records import DeadJob
 from mutirao.results import kept
 from mutirao.retry import Retry, RetryPolicy, seconds
+from mutirao.supersede import Supersede
 from mutirao.unique import OnConflict, Unique
 
 Conflict = OnConflict | Literal["keep", "replace", "rerun", "error"]
@@ -83,6 +84,10 @@ class Task(Generic[P, R]):
         self.name = name
         self.options = options
         self.signature = Signature(function, name, unannotated)
+        rule = options.unique.supersede
+        if rule is not None:
+            _check_rule(rule, name)
+            self.signature.require(rule.by, "supersede's by, which tells the kinds of jobs apart")
         self.is_coroutine = inspect.iscoroutinefunction(function)
         self.most_attempts = options.retry.most_attempts
         self.dead_handler: Task[..., Any] | None = None
@@ -275,6 +280,12 @@ def uniqueness(
         "scope": scope,
         "debounce_limit": length_of_time("debounce_limit", debounce_limit),
     }
+    apart = (given["on_conflict"], given["unique_for"], given["debounce_limit"])
+    if usual.supersede is not None and apart != (None, None, None):
+        raise InvalidJob(
+            "the task has a supersede rule, which says what a key means; leave on_conflict,"
+            " unique_for and debounce_limit out"
+        )
     return replace(usual, **{name: value for name, value in given.items() if value is not None})
 
 
@@ -283,6 +294,11 @@ def several_tags(tags: Iterable[str]) -> tuple[str, ...]:
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise InvalidJob(f"tags are {tags!r}; give a list, such as [{tags!r}]")
     return tuple(tags)
+
+
+def _check_rule(rule: object, name: str) -> None:
+    if not isinstance(rule, Supersede):
+        raise InvalidTask(f"supersede of task {name!r} is {rule!r}; give Supersede(by, rules)")
 
 
 def _check_function(function: object, name: str) -> None:

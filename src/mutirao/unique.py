@@ -10,13 +10,14 @@ from enum import StrEnum
 from typing import Literal, NamedTuple, Self
 
 from mutirao.errors import DuplicateJob
+from mutirao.supersede import Supersede
 
 # Where a job waits that may not run before another one has ended; in no lane it is ever due.
 PARKED = datetime(9999, 5, 31, tzinfo=UTC)
 LONGEST_WINDOW = 7 * 86_400  # seconds; finished jobs are kept for so long unless said otherwise
 REPLACED = "Replaced"  # the error_type of a job that another one replaced
 
-How = Literal["inserted", "replaced", "rerun", "found"]
+How = Literal["inserted", "replaced", "rerun", "found", "follows", "merged", "superseded"]
 KeyName = tuple[str, str, str, str]  # scope, task, queue, key
 
 
@@ -43,12 +44,15 @@ class Unique:
         scope: the name of those who share keys; None: the jobs of the task in the queue.
         unique_for: seconds that the job holds the key after it has finished.
         debounce_limit: the most seconds by which replacing may put off what was asked first.
+        supersede: what a newer job makes redundant, instead of `on_conflict`; keys of jobs with
+            such a rule are apart from all others.
     """
 
     on_conflict: OnConflict = OnConflict.KEEP
     scope: str | None = None
     unique_for: float | None = None
     debounce_limit: float | None = None
+    supersede: Supersede | None = None
 
     def name(self, task: str, queue: str, key: str) -> KeyName:
         """Return what is unique: the key within the scope, or within task and queue."""

@@ -6,24 +6,15 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from tests.support.examples import EXAMPLES, run_demo
 from tests.support.postgresql import PostgresServer
 
-DEMO = Path(__file__).parents[2] / "examples" / "shop" / "demo.py"
-
-
-def run_demo(*arguments: str) -> str:
-    """Run the demonstration; return what it printed, after its exit status was found to be 0."""
-    done = subprocess.run(
-        [sys.executable, DEMO, *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+DEMO = EXAMPLES / "shop" / "demo.py"
 
 
 def figure(output: str, row: str) -> int:
@@ -47,12 +38,12 @@ def check(output: str) -> None:
 
 def test_on_sqlite() -> None:
     """Without an argument it works in a file of its own."""
-    check(run_demo())
+    check(run_demo("shop", timeout=120))
 
 
 def test_on_postgresql(postgres: PostgresServer, postgresql_url: str) -> None:
     """On a server it works in a schema of its own, and nothing of it is left."""
-    check(run_demo(postgresql_url))
+    check(run_demo("shop", postgresql_url, timeout=120))
     with psycopg.connect(postgresql_url.replace("+psycopg", "")) as connection:
         schemas = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'mutirao%'"
         tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-import subprocess
-import sys
 from datetime import datetime, timedelta
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-DEMO = Path(__file__).parents[2] / "examples" / "nightly_report" / "demo.py"
+from tests.support.examples import demo_module, run_demo
 
 
 def test_every_night_has_its_report() -> None:
     """Though the worker at the clock is killed, and all of them for some nights."""
-    done = subprocess.run(
-        [sys.executable, DEMO], capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "is killed with SIGKILL" in done.stdout
-    assert "All workers are killed" in done.stdout
-    assert "nights has exactly one report" in done.stdout
+    said = run_demo("nightly_report", timeout=200)
+    assert "is killed with SIGKILL" in said
+    assert "All workers are killed" in said
+    assert "nights has exactly one report" in said
 
 
 @pytest.mark.parametrize(
@@ -37,13 +29,7 @@ def test_every_night_has_its_report() -> None:
 def test_a_broken_promise_is_told(nights: list[int], told: list[str]) -> None:
     """The verdict sees a second report and a missing one."""
     first = datetime(2026, 11, 21)  # noqa: DTZ001
-    assert list(_demo().flaws([first + timedelta(seconds=n) for n in nights])) == told
-
-
-def _demo() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("nightly_report_demo", DEMO)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    assert (
+        list(demo_module("nightly_report").flaws([first + timedelta(seconds=n) for n in nights]))
+        == told
+    )

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import subprocess
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
-DEMO = Path(__file__).parents[2] / "examples" / "search_index" / "demo.py"
+from tests.support.examples import demo_module, run_demo
 
 
 def test_every_document_is_indexed() -> None:
     """As it is now, never twice at once, though a worker is killed while it indexes."""
-    done = subprocess.run(
-        [sys.executable, DEMO], capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "is killed with SIGKILL" in done.stdout
-    assert "never twice at once" in done.stdout
+    said = run_demo("search_index", timeout=200)
+    assert "is killed with SIGKILL" in said
+    assert "never twice at once" in said
 
 
 @pytest.mark.parametrize(
@@ -37,15 +28,6 @@ def test_a_broken_promise_is_told(
     runs: list[tuple[int, int, float, float]], early: int, told: list[str]
 ) -> None:
     """The verdict sees stale documents, runs at the same time, and runs that were not saved."""
-    demo = _demo()
+    demo = demo_module("search_index")
     found = list(demo.flaws({1: 9}, [demo.Run(*run) for run in runs], early))
     assert [each[: len(told[0])] for each in found] == told
-
-
-def _demo() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("search_index_demo", DEMO)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -21,6 +21,7 @@ const options = parseArgs({
     producers: { type: "string", default: "1" },
     processes: { type: "string", default: "1" },
     sync: { type: "boolean", default: false },
+    "until-started": { type: "boolean", default: false },
     stamp: { type: "boolean", default: false },
   },
 });
@@ -121,11 +122,13 @@ async function drain(peer) {
   const started = process.hrtime.bigint();
   const before = workers.cpu();
   await workers.waitFor(jobs);
+  const last = seconds(started);
   while (!moreWait && (await ask())) {
     workers.check();
     await sleep(LOOK);
   }
-  const answer = { seconds: seconds(started), cpu: workers.cpu() - before };
+  const took = options.values["until-started"] ? last : seconds(started);
+  const answer = { seconds: took, cpu: workers.cpu() - before };
   await sleep(2 * LOOK); // the last tallies may still be under way
   workers.stop();
   if (!moreWait && workers.sum !== jobs) throw new Error(`${workers.sum} handlers, ${jobs} jobs`);

@@ -123,6 +123,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--producers", type=int, default=1)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--sync", action="store_true")
+    parser.add_argument("--until-started", action="store_true", help="the last handler has")
     return parser.parse_args()
 
 
@@ -211,10 +212,12 @@ def _drain(peer: Peer, options: argparse.Namespace) -> dict[str, Any]:
         workers.wait_for(1)
         started, cpu = time.perf_counter(), workers.cpu()
         workers.wait_for(options.jobs)
+        last = time.perf_counter()
         while not more_wait and ask(peer.unsettled):
             workers.check()
             time.sleep(LOOK)
-        seconds, cpu = time.perf_counter() - started, workers.cpu() - cpu
+        ended = last if options.until_started else time.perf_counter()
+        seconds, cpu = ended - started, workers.cpu() - cpu
         each = workers.each()
         settled = None if peer.settled is None or more_wait else ask(peer.settled)
     if not more_wait and sum(each) != options.jobs:

@@ -15,6 +15,9 @@ _SAID: dict[How, str] = {
     "replaced": "enqueued {} in place of the one that waited,",
     "rerun": "enqueued {} to run after the one that runs now,",
     "found": "nothing to do: {} has the key,",
+    "follows": "enqueued {} to run after the one before it,",
+    "merged": "enqueued {}, merged with the one that waited,",
+    "superseded": "nothing to do: {} and the one that waited make each other redundant,",
 }
 
 

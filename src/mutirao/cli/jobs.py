@@ -42,11 +42,13 @@ def list_(target: str, ids: tuple[int, ...], as_json: bool, **given: Any) -> Non
     if as_json:
         print_json(found)
         return
+    told = any(job.progress is not None for job in found)  # most handlers tell nothing
     print_table(
-        ("id", "task", "queue", "state", "attempt", "due", "finished", "progress", "error"),
+        ("id", "task", "queue", "state", "attempt", "due", "finished",
+         *(["progress"] if told else []), "error"),
         [
             (j.id, j.task, j.queue, j.state, j.attempt, None if _is_blocked(j) else j.run_at,
-             j.finished_at, _progress(j), _error(j))
+             j.finished_at, *([_progress(j)] if told else []), _error(j))
             for j in found
         ],
         empty="no such jobs",

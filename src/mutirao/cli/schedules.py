@@ -7,7 +7,16 @@ from typing import Any, TypeVar
 import click
 
 from mutirao.app import Mutirao
-from mutirao.cli.options import as_json, ask, duration, json_object, moment, option, target
+from mutirao.cli.options import (
+    Command,
+    as_json,
+    ask,
+    duration,
+    json_object,
+    moment,
+    option,
+    target,
+)
 from mutirao.cli.output import fields_of, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.schedule import CatchUp, Overlap, ScheduleRecord, ScheduleState, Terms
@@ -16,10 +25,45 @@ T = TypeVar("T")
 
 name = click.argument("name")
 
+_TERMS = (
+    option("--cron", help="Minute, hour, day of month, month, day of week; or give --every."),
+    option("--every", type=duration, help="The time between two ticks (90, 15m, 2h, 7d)."),
+    option("--timezone", help="Of the cron line, such as America/Sao_Paulo; UTC unless given."),
+    option(
+        "--catch-up",
+        type=click.Choice([str(each) for each in CatchUp]),
+        help="Which of the ticks that nobody was there for still make jobs; last unless given.",
+    ),
+    option("--catch-up-limit", type=int, help="With `all`, the most of them; 100 unless given."),
+    option(
+        "--overlap",
+        type=click.Choice([str(each) for each in Overlap]),
+        help="While the last job is live: make another (allow, unless given), skip the tick, or"
+        " count from its end.",
+    ),
+    option("--jitter", type=duration, help="Jobs are due up to so long after the tick."),
+    option("--until", type=moment, help="No tick after this moment."),
+    option("--max-runs", type=int, help="No tick after so many have made jobs."),
+)
+
+
+def _terms(command: Command) -> Command:
+    """Give a command the options of a schedule's terms."""
+    for each in reversed(_TERMS):
+        command = each(command)
+    return command
+
+
+def _given(terms: dict[str, Any]) -> Terms:
+    """Return the terms that were given, for the schedule to check."""
+    named: Any = {name: value for name, value in terms.items() if value is not None}
+    found: Terms = named
+    return found
+
 
 @click.group()
 def schedules() -> None:
-    """List, make, pause, resume, run and remove what makes jobs by the clock."""
+    """List, make, change, pause, resume, run and remove what makes jobs by the clock."""
 
 
 @schedules.command("list", cls=AppCommand)
@@ -48,25 +92,7 @@ def list_(target: str, as_json: bool) -> None:
 @name
 @click.argument("task")
 @click.argument("args", type=json_object, default="{}")
-@option("--cron", help="Minute, hour, day of month, month, day of week; or give --every.")
-@option("--every", type=duration, help="The time between two ticks (90, 15m, 2h, 7d).")
-@option("--timezone", default="UTC", help="Of the cron line, such as America/Sao_Paulo.")
-@option(
-    "--catch-up",
-    type=click.Choice([str(each) for each in CatchUp]),
-    default="last",
-    help="Which of the ticks that nobody was there for still make jobs.",
-)
-@option("--catch-up-limit", type=int, default=100, help="With `all`, the most of them.")
-@option(
-    "--overlap",
-    type=click.Choice([str(each) for each in Overlap]),
-    default="allow",
-    help="While the last job is live: make another, skip the tick, or count from its end.",
-)
-@option("--jitter", type=duration, default="0", help="Jobs are due up to so long after the tick.")
-@option("--until", type=moment, help="No tick after this moment.")
-@option("--max-runs", type=int, help="No tick after so many have made jobs.")
+@_terms
 @option("--queue", help="Of the jobs, instead of the task's.")
 @option("--priority", type=int, help="Of the jobs; smaller runs first.")
 @as_json
@@ -88,8 +114,27 @@ def put(
     """
     app = load_app(target)
     job = app.task_named(task).using(queue=queue, priority=priority).job(**args)
-    given: Terms = terms  # type: ignore[assignment] # click has named and typed them
+    given = _given(terms)
     state = _ask(app, lambda: app.schedules.aput(name, job, cron, **given))
+    _tell(state, as_json)
+
+
+@schedules.command(cls=AppCommand)
+@target
+@name
+@_terms
+@as_json
+def change(target: str, name: str, cron: str | None, as_json: bool, **terms: Any) -> None:
+    """Give schedule NAME other terms; its job and what is not given stay.
+
+    \b
+    mutirao schedules change shop:app nightly --overlap skip
+    """
+    app = load_app(target)
+    given = _given(terms)
+    if cron is None and not given:
+        raise click.UsageError("no term is given; name at least one, such as --overlap skip")
+    state = _ask(app, lambda: app.schedules.achange(name, cron=cron, **given))
     _tell(state, as_json)
 
 

@@ -50,6 +50,7 @@ class Housekeeping:
         return [
             # Quick and harmless to do twice, so its lease must not outlive a killed holder.
             Duty("rescue", every=often, ttl=often, work=self.rescue),
+            Duty("orphans", every=4 * self._settings.expiry, ttl=often, work=self.rescue_orphans),
             Duty("prune", every=60.0, ttl=300.0, work=self.prune),
             Duty(
                 "statistics",
@@ -63,9 +64,16 @@ class Housekeeping:
 
     async def rescue(self, now: datetime | None = None) -> None:
         """Give the jobs of vanished workers back."""
+        await self._rescue(orphans=False, now=now)
+
+    async def rescue_orphans(self, now: datetime | None = None) -> None:
+        """As `rescue`; also what one took under an id that was gone, before it vanished itself."""
+        await self._rescue(orphans=True, now=now)
+
+    async def _rescue(self, *, orphans: bool, now: datetime | None) -> None:
         if not self._may_judge_others():
             return
-        rescued = await self._store.rescue(now=now)
+        rescued = await self._store.rescue(orphans=orphans, now=now)
         if rescued:
             ids = ", ".join(str(id) for id, _ in rescued[:MOST_TOLD])
             log.warning("rescued %s jobs of vanished workers: %s", len(rescued), ids)

@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from mutirao.job import JobState, NewJob, OutcomeKind
 from mutirao.records import JobFilter
-from mutirao.sql import graphs, keys, results, tables, views
+from mutirao.sql import graphs, keys, results, series, tables, views
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.ending import cancel_waiting
@@ -123,6 +123,7 @@ def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) ->
         conn.execute(delete(attempt).where(among(attempt.c.job, oldest)))
         conn.execute(delete(tables.job).where(among(tables.job.c.id, oldest)))
         keys.forget(conn, oldest)
+        series.forget(conn, oldest)
         graphs.forget(conn, oldest)
         results.forget(conn, oldest)
     return len(oldest)

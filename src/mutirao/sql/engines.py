@@ -98,7 +98,9 @@ class Engines:
                 return self._sync[alone]
             engine: Engine = self._create(create_engine, self._drivers.sync, alone)
             self._connecting.prepare(engine)
-            self._sync[alone] = engine
+            # Of threads that come first together, all use one: connections of another pool would
+            # be lost with it.
+            return self._sync.setdefault(alone, engine)
         return self._sync[alone]
 
     def asynchronous(self, *, alone: bool = False) -> AsyncEngine:

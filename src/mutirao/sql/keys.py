@@ -1,23 +1,34 @@
 """Unique keys in the tables: what settling, cancelling and pruning owe them. The same everywhere.
 
 Synchronous functions of a SQLAlchemy `Connection` in a transaction. How a key is taken is in
-`dialects/`.
+`dialects/`; what jobs in series owe each other is in `series`.
 """
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, delete, exists, select, update
+from sqlalchemy import Connection, delete, exists, literal, select, union_all, update
 
+from mutirao.sql import series
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.tables import job, key, live
+from mutirao.sql.tables import job, key, live, turn
 from mutirao.unique import PARKED
 
 
 def let_go(conn: Connection, dialect: Dialect, ended: Sequence[int]) -> None:
     """Give the jobs that waited for the end of these their own time."""
     among = admin_of(conn.dialect).among
-    waiting = conn.scalars(select(key.c.job).where(among(key.c.after, ended))).all()
+    rows = conn.execute(
+        union_all(
+            select(key.c.job, key.c.after, literal(False).label("in_series")).where(
+                among(key.c.after, ended)
+            ),
+            select(turn.c.job, turn.c.after, literal(True)).where(among(turn.c.after, ended)),
+        )
+    ).all()
+    waiting = [row.job for row in rows if not row.in_series]
+    if behind := [(row.job, row.after) for row in rows if row.in_series]:
+        waiting += series.move_up(conn, behind)
     if not waiting:
         return
     own = select(job.c.run_at).where(job.c.id == live.c.id).scalar_subquery()
@@ -31,12 +42,9 @@ def let_go(conn: Connection, dialect: Dialect, ended: Sequence[int]) -> None:
 
 def behind(conn: Connection, jobs: Sequence[int]) -> set[int]:
     """Return which of these live jobs wait for the end of another one."""
-    waits = (
-        select(key.c.job)
-        .join(live, live.c.id == key.c.after)
-        .where(admin_of(conn.dialect).among(key.c.job, jobs))
-    )
-    return set(conn.scalars(waits))
+    among = admin_of(conn.dialect).among
+    waits = select(key.c.job).join(live, live.c.id == key.c.after).where(among(key.c.job, jobs))
+    return set(conn.scalars(union_all(waits, select(turn.c.job).where(among(turn.c.job, jobs)))))
 
 
 def forget(conn: Connection, pruned: Sequence[int]) -> None:

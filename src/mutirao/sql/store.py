@@ -185,12 +185,14 @@ class SqlStore:
         """Try to become the one who does `duty` now."""
         return await self._runner.alone(workers.lease, self._dialect, duty, worker, ttl, every, now)
 
-    async def rescue(self, *, now: datetime | None = None) -> list[tuple[int, int]]:
+    async def rescue(
+        self, *, orphans: bool = True, now: datetime | None = None
+    ) -> list[tuple[int, int]]:
         """Give back the jobs of vanished workers."""
         if self._dialect.one_statement:
-            return await self._runner.alone(self._dialect.rescue, now)
+            return await self._runner.alone(self._dialect.rescue, orphans, now)
         if await self._runner.alone(self._dialect.someone_is_gone, now):
-            return await self._runner.run(self._dialect.rescue, now)
+            return await self._runner.run(self._dialect.rescue, orphans, now)
         return []
 
     async def prune(

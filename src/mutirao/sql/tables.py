@@ -84,6 +84,25 @@ key = Table(
     Column("unique_for", Double),
 )
 
+series = Table(
+    "mutirao_series",
+    metadata,
+    Column("scope", Text, primary_key=True),
+    Column("task", Text, primary_key=True),
+    Column("queue", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("last", BigInteger, nullable=False),
+)
+
+turn = Table(
+    "mutirao_turn",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("after", BigInteger, nullable=False),
+    Column("how", Text),
+    Column("args", Json),
+)
+
 worker = Table(
     "mutirao_worker",
     metadata,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -42,6 +43,36 @@ def test_unique_keys(shell: Shell) -> None:
     assert shell.ok(*again) == "nothing to do: job 1 (send) has the key, in queue mail\n"
     said = shell.ok(*again, "--on-conflict", "replace", "--debounce-limit", "1m")
     assert said == "enqueued job 2 (send) in place of the one that waited, in queue mail\n"
+
+
+RULE = """
+
+from mutirao import Supersede
+
+
+@app.task(queue="mail", supersede=Supersede.activities())
+async def tell(type: str) -> None: ...
+"""
+
+
+def test_a_supersede_rule(shell: Shell) -> None:
+    """It is said what is left; and what a key means cannot be said twice."""
+    with (shell.directory / "shop.py").open("a") as code:
+        code.write(RULE)
+    tell = ("enqueue", "shop:app", "tell", "--key", "k")
+    said = [shell.ok(*tell, json.dumps({"type": kind})) for kind in ("Create", "Update", "Delete")]
+    assert said == [
+        "enqueued job 1 (tell) in queue mail\n",
+        "enqueued job 2 (tell), merged with the one that waited, in queue mail\n",
+        "nothing to do: job 3 (tell) and the one that waited make each other redundant,"
+        " in queue mail\n",
+    ]
+    shell.ok(*tell, '{"type": "Like"}')
+    assert shell.ok(*tell, '{"type": "Move"}') == (
+        "enqueued job 5 (tell) to run after the one before it, in queue mail\n"
+    )
+    shown = shell.refused(1, *tell, '{"type": "Move"}', "--on-conflict", "keep")
+    assert "the task has a supersede rule" in shown
 
 
 def test_delay(shell: Shell) -> None:

@@ -190,7 +190,7 @@ def test_stats(shell: Shell) -> None:
     assert shell.ok("stats", "shop:app") == "no jobs\n\nno workers\n"
     made = shell.history()
     queues, workers = shell.ok("stats", "shop:app").split("\n\n")
-    assert queues.splitlines()[1].split()[:7] == ["mail", "2", "1", "1", "1", "1", "1"]
+    assert queues.splitlines()[1].split()[:8] == ["mail", "2", "1", "0", "1", "1", "1", "1"]
     assert workers.splitlines()[1].split()[:7] == [
         str(made.worker),
         "w",

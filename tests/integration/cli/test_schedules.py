@@ -56,6 +56,20 @@ def test_all_terms(shell: Shell) -> None:
     assert (found["every"], found["cron"], found["jitter"]) == (None, "0 0 * * *", 0)
 
 
+def test_changing_one_term(shell: Shell) -> None:
+    """The job and all other terms stay."""
+    put = ("schedules", "put", APP, "s", "send", '{"order_id": 7}')
+    shell.ok(*put, "--every", "15m", "--max-runs", 5, "--queue", "slow")
+    change = ("schedules", "change", APP, "s")
+    assert shell.ok(*change, "--overlap", "skip").startswith("schedule s ticks next at ")
+    shell.ok(*change, "--cron", "30 3 * * *", "--timezone", "America/Sao_Paulo")
+    [found] = shell.json("schedules", "list", APP)
+    assert (found["cron"], found["every"]) == ("30 3 * * *", None)
+    assert (found["timezone"], found["next_at"][10:]) == ("America/Sao_Paulo", "T06:30:00Z")
+    assert (found["overlap"], found["max_runs"], found["queue"]) == ("skip", 5, "slow")
+    assert found["args"] == {"order_id": 7}
+
+
 @pytest.mark.parametrize(
     ("status", "words", "told"),
     [
@@ -70,6 +84,8 @@ def test_all_terms(shell: Shell) -> None:
         (2, ("put", APP, "s", "send", "--every", "5m", "--until", "2100-01-01T00:00"), "no time z"),
         (2, ("put", APP, "s", "send", "--every", "5m", "--overlap", "some"), "'some' is not one"),
         (1, ("pause", APP, "s"), "no schedule 's'; `mutirao schedules list`"),
+        (1, ("change", APP, "s", "--max-runs", "3"), "no schedule 's'"),
+        (2, ("change", APP, "s"), "no term is given; name at least one"),
         (1, ("resume", APP, "s"), "no schedule 's'"),
         (1, ("remove", APP, "s"), "no schedule 's'"),
         (1, ("run", APP, "s"), "no schedule 's'"),

@@ -63,7 +63,10 @@ class Observer:
         """Forget everything that an earlier test has written on PostgreSQL."""
         with self._engine.connect() as conn:
             conn.execute(
-                text("TRUNCATE mutirao_job, mutirao_live, mutirao_key, mutirao_worker, shop_order")
+                text(
+                    "TRUNCATE mutirao_job, mutirao_live, mutirao_key, mutirao_series,"
+                    " mutirao_turn, mutirao_worker, shop_order"
+                )
             )
 
     def kill(self, pid: int) -> None:

@@ -92,10 +92,13 @@ def _release(dialect: Dialect, conn: Connection) -> Act:
     return lambda: dialect.release(conn, [(c.id, c.run) for c in claims])
 
 
-def _rescue(dialect: Dialect, conn: Connection) -> Act:
-    claim(dialect, conn)
-    later = datetime.now(UTC) + timedelta(seconds=90)
-    return lambda: dialect.rescue(conn, later)
+def _rescue(orphans: bool) -> Callable[[Dialect, Connection], Act]:
+    def prepare(dialect: Dialect, conn: Connection) -> Act:
+        claim(dialect, conn)
+        later = datetime.now(UTC) + timedelta(seconds=90)
+        return lambda: dialect.rescue(conn, orphans, later)
+
+    return prepare
 
 
 def _held(dialect: Dialect, conn: Connection) -> Act:
@@ -132,12 +135,14 @@ CASES = {
     "release": Case({LIVE}, _release, pinned=True),
     "lanes": Case({WAITING}, _lanes(None), pinned=True),
     "lanes of some queues": Case({WAITING}, _lanes(["mail", "reports"]), pinned=True),
-    "rescue": Case({RUNNING, LIVE}, _rescue, 3 * HELD, pinned=True),
+    "rescue": Case({RUNNING, LIVE}, _rescue(False), 3 * HELD, pinned=True),
+    "rescue orphans": Case({RUNNING, LIVE}, _rescue(True), 3 * HELD, pinned=True),
     "held": Case({RUNNING}, _held),
     "beat": Case({RUNNING}, _beat),
     "retire": Case({RUNNING}, _retire),
-    "prune the succeeded": Case({OUTCOME, ATTEMPT, JOB}, _prune(OutcomeKind.SUCCEEDED)),
-    "prune the dead": Case({OUTCOME, ATTEMPT, JOB}, _prune(OutcomeKind.DEAD)),
+    # Live jobs for the sake of keys: one that somebody waits to take is not forgotten.
+    "prune the succeeded": Case({OUTCOME, ATTEMPT, JOB, LIVE}, _prune(OutcomeKind.SUCCEEDED)),
+    "prune the dead": Case({OUTCOME, ATTEMPT, JOB, LIVE}, _prune(OutcomeKind.DEAD)),
     "enqueue one": Case(set(), _enqueue(NewJob(task="t"))),
     "enqueue a few": Case(set(), _enqueue(*[NewJob(task="t")] * 50)),
     "enqueue many": Case(set(), _enqueue(*[NewJob(task="t")] * 500)),

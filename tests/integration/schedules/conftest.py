@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from tests.integration.worker.conftest import app, lite_url, pg_app, pg_url, shared_database, url
+from tests.integration.worker.conftest import (
+    app,
+    lite_url,
+    open_stores,
+    pg_app,
+    pg_url,
+    shared_database,
+    url,
+)
 
-__all__ = ["app", "lite_url", "pg_app", "pg_url", "shared_database", "url"]
+__all__ = ["app", "lite_url", "open_stores", "pg_app", "pg_url", "shared_database", "url"]

@@ -23,10 +23,9 @@ from mutirao.job import NewJob
 from mutirao.ports import Store
 from mutirao.records import JobFilter
 from mutirao.schedule import Amendment, Standing
-from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.kit import NOW, at
 from mutirao.testing.conformance.schedules import order, plan, scheduled
-from mutirao.testing.memory import MemoryStore
+from tests.integration.worker.conftest import OpenStores
 
 EVERY, LATE = 10, 60  # seconds
 Open = Callable[[], Store]
@@ -219,25 +218,10 @@ MODELS = st.builds(
 ).filter(lambda model: model.catch_up != "all" or model.overlap == "allow")
 
 
-@pytest.fixture
-def open_stores(request: pytest.FixtureRequest) -> Callable[[str], Callable[[], list[Store]]]:
-    """Return what opens two handles on the same data, of a kind."""
-
-    def opener(kind: str) -> Callable[[], list[Store]]:
-        if kind == "memory":
-            return lambda: [MemoryStore()] * 2
-        url = request.getfixturevalue({"sqlite": "lite_url", "postgresql": "pg_url"}[kind])
-        return lambda: [SqlStore(url), SqlStore(url)]
-
-    return opener
-
-
 @pytest.mark.parametrize(
     ("kind", "examples"), [("memory", 400), ("sqlite", 60), ("postgresql", 60)]
 )
-def test_whatever_happens(
-    kind: str, examples: int, open_stores: Callable[[str], Callable[[], list[Store]]]
-) -> None:
+def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores) -> None:
     """The store agrees with the model after every single step."""
     opened = open_stores(kind)
 

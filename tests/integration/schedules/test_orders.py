@@ -104,6 +104,9 @@ def far() -> datetime:
         ({"every": 5, "until": datetime(2000, 1, 1, tzinfo=UTC)}, InvalidSchedule, "has passed"),
         ({"every": 5, "until": datetime(2100, 1, 1)}, InvalidSchedule, "a time zone"),  # noqa: DTZ001
         ({"every": 5, "jitter": -1}, InvalidSchedule, "jitter is"),
+        ({"every": 5, "jitter": None}, InvalidSchedule, "jitter is None; give a timedelta"),
+        ({"every": 5, "catch_up_limit": None}, InvalidSchedule, "catch_up_limit is None; give a"),
+        ({"every": 5, "max_runs": 0}, InvalidSchedule, "max_runs is 0; give a whole number"),
         ({"every": 5, "name": ""}, InvalidJob, "name has 0 characters; give 1 to 200"),
         ({"every": 5, "name": "n" * 201}, InvalidJob, "201 characters"),
         ({"every": 5, "job": NewJob(task="nobody")}, UnknownTask, "no task 'nobody'.*report"),
@@ -129,6 +132,8 @@ async def test_bad_input(
         ({"every": 0}, "give more than no time"),
         ({"until": datetime(2000, 1, 1, tzinfo=UTC)}, "has passed"),
         ({"overlap": "skip"}, "overlap='skip' forbids"),
+        ({"catch_up_limit": None}, "catch_up_limit is None"),
+        ({"job": 5}, "the job of schedule 's' is 5; give task.job"),
     ],
 )
 async def test_bad_changes(

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from tests.integration.uniqueness.conftest import app, lite_url, pg_url, shared_database, url
+from tests.integration.uniqueness.conftest import (
+    app,
+    lite_url,
+    open_stores,
+    pg_url,
+    shared_database,
+    url,
+)
 
-__all__ = ["app", "lite_url", "pg_url", "shared_database", "url"]
+__all__ = ["app", "lite_url", "open_stores", "pg_url", "shared_database", "url"]

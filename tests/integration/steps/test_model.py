@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -24,9 +23,7 @@ from mutirao.records import GraphState, JobFilter
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.kit import at, ended, newcomer
 from mutirao.testing.memory import MemoryStore
-from tests.integration.uniqueness.test_model import open_stores
-
-__all__ = ["open_stores"]
+from tests.integration.worker.conftest import OpenStores
 
 _queues = (f"q{n}" for n in itertools.count())
 EXPIRY = 5.0
@@ -258,11 +255,7 @@ ACTIONS = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(0, 7)), min_siz
 @pytest.mark.parametrize(
     ("kind", "examples"), [("memory", 400), ("sqlite", 50), ("postgresql", 50)]
 )
-def test_whatever_happens(
-    kind: str,
-    examples: int,
-    open_stores: Callable[[str], Callable[[], list[Store]]],
-) -> None:
+def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores) -> None:
     """The store agrees with the model after every single step."""
     opened = open_stores(kind)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,10 +21,9 @@ from mutirao.errors import DuplicateJob
 from mutirao.job import Claim, JobState, NewJob, OutcomeKind
 from mutirao.ports import Store
 from mutirao.records import JobFilter
-from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.kit import at, ended, newcomer
-from mutirao.testing.memory import MemoryStore
 from mutirao.unique import PARKED, OnConflict, Placed, Unique
+from tests.integration.worker.conftest import OpenStores
 
 _queues = (f"q{n}" for n in itertools.count())
 EXPIRY = 5.0
@@ -222,25 +220,10 @@ AMOUNTS = st.one_of(st.just(0), st.just(0), st.integers(0, 100))
 ACTIONS = st.lists(st.tuples(st.sampled_from(WORDS), AMOUNTS), min_size=5, max_size=30)
 
 
-@pytest.fixture
-def open_stores(request: pytest.FixtureRequest) -> Callable[[str], Callable[[], list[Store]]]:
-    """Return what opens two handles on the same data, of a kind."""
-
-    def opener(kind: str) -> Callable[[], list[Store]]:
-        if kind == "memory":
-            return lambda: [MemoryStore()] * 2
-        url = request.getfixturevalue({"sqlite": "lite_url", "postgresql": "pg_url"}[kind])
-        return lambda: [SqlStore(url), SqlStore(url)]
-
-    return opener
-
-
 @pytest.mark.parametrize(
     ("kind", "examples"), [("memory", 400), ("sqlite", 60), ("postgresql", 60)]
 )
-def test_whatever_happens(
-    kind: str, examples: int, open_stores: Callable[[str], Callable[[], list[Store]]]
-) -> None:
+def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores) -> None:
     """The store agrees with the model after every single step."""
     opened = open_stores(kind)
 

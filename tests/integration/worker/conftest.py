@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import gc
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from psycopg import sql
 
 from mutirao import Mutirao
+from mutirao.ports import Store
+from mutirao.sql.store import SqlStore
 from mutirao.sql.tables import metadata
+from mutirao.testing.memory import MemoryStore
 from tests.conftest import DATABASES
 from tests.support.postgresql import PostgresServer
+
+OpenStores = Callable[[str], Callable[[], list[Store]]]
 
 EMPTY = sql.SQL("TRUNCATE {} RESTART IDENTITY").format(
     sql.SQL(", ").join(sql.Identifier(name) for name in metadata.tables)
@@ -50,6 +55,19 @@ def url(request: pytest.FixtureRequest) -> str:
     return str(
         request.getfixturevalue({"sqlite": "lite_url", "postgresql": "pg_url"}[request.param])
     )
+
+
+@pytest.fixture
+def open_stores(request: pytest.FixtureRequest) -> OpenStores:
+    """Return what opens two handles on the same data, of a kind."""
+
+    def opener(kind: str) -> Callable[[], list[Store]]:
+        if kind == "memory":
+            return lambda: [MemoryStore()] * 2
+        url = request.getfixturevalue({"sqlite": "lite_url", "postgresql": "pg_url"}[kind])
+        return lambda: [SqlStore(url), SqlStore(url)]
+
+    return opener
 
 
 @pytest.fixture

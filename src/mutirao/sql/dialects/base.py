@@ -70,7 +70,9 @@ class Dialect(ABC):
         """Give back jobs that were never started, and wake idle workers. A single statement."""
 
     @abstractmethod
-    def rescue(self, conn: Connection, now: datetime | None) -> list[tuple[int, int]]:
+    def rescue(
+        self, conn: Connection, orphans: bool, now: datetime | None
+    ) -> list[tuple[int, int]]:
         """Give back the jobs of expired workers, remove those workers and wake idle ones."""
 
     def someone_is_gone(self, conn: Connection, now: datetime | None) -> bool:

@@ -14,7 +14,8 @@ import pytest
 
 for _suite in ("claiming", "commands", "concurrency", "enqueueing", "housekeeping", "kit", "lanes",
                "liveness", "notifier", "pruning", "records", "redriving", "results", "schedules",
-               "settling", "staleness", "steps", "transactions", "uniqueness"):  # fmt: skip
+               "series", "settling", "staleness", "steps", "transactions",
+               "uniqueness"):  # fmt: skip
     pytest.register_assert_rewrite(f"{__name__}.{_suite}")
 
 from mutirao.testing.conformance.notifier import NotifierContract  # noqa: E402

@@ -18,6 +18,7 @@ from mutirao.testing.conformance.records import CountsContract, RecordsContract
 from mutirao.testing.conformance.redriving import RedriveContract
 from mutirao.testing.conformance.results import ResultsContract
 from mutirao.testing.conformance.schedules import SchedulesContract
+from mutirao.testing.conformance.series import SeriesContract
 from mutirao.testing.conformance.settling import SettlingContract
 from mutirao.testing.conformance.staleness import ReleaseContract, StalenessContract
 from mutirao.testing.conformance.steps import StepsContract
@@ -46,6 +47,7 @@ class StoreContract(
     TransactionContract,
     SchedulesContract,
     UniquenessContract,
+    SeriesContract,
     StepsContract,
     ResultsContract,
     UpkeepContract,

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from mutirao.job import NewJob, OutcomeKind
+from mutirao.testing.memory import series
 from mutirao.testing.memory.tables import Key, Live, Tables, attempt_of
 from mutirao.unique import (
     PARKED,
@@ -26,7 +27,7 @@ def refuse(tables: Tables, born: Sequence[tuple[int, NewJob]], now: datetime) ->
     """Raise DuplicateJob if one of these jobs must not be written after those before it."""
     taken: dict[KeyName, int] = {}
     for id, new in born:
-        if new.unique is None:
+        if new.unique is None or new.unique.supersede is not None:
             continue
         name = _name(new, new.unique)
         if new.unique.on_conflict is OnConflict.ERROR:
@@ -42,6 +43,8 @@ def foretell(tables: Tables, new: NewJob, now: datetime, id: int) -> int:
     """Return what `place` would, writing nothing."""
     if new.unique is None:
         return id
+    if new.unique.supersede is not None:
+        return Placed(id, series.decision(tables, new, new.unique).how)
     holder = _holder(tables, _name(new, new.unique))
     how = _verdict(new, holder, now).how or "found"
     return Placed(holder.job if holder and how == "found" else id, how)
@@ -51,6 +54,8 @@ def place(tables: Tables, new: NewJob, now: datetime, id: int) -> int:
     """Write a job under an id, or find the one that has its key; return the id that stands."""
     if new.unique is None:
         return tables.write(new, now, id)
+    if new.unique.supersede is not None:
+        return series.join(tables, new, new.unique, now, id)
     name = _name(new, new.unique)
     holder = _holder(tables, name)
     verdict = _verdict(new, holder, now)
@@ -67,6 +72,7 @@ def forget(tables: Tables, pruned: Sequence[int]) -> None:
     for name, key in list(tables.keys.items()):
         if key.job in pruned and key.after not in tables.live:
             del tables.keys[name]
+    series.forget(tables, pruned)
 
 
 def _name(new: NewJob, unique: Unique) -> KeyName:

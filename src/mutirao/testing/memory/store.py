@@ -209,7 +209,9 @@ class MemoryStore:
             moment = now or self._clock()
             return housekeeping.lease(self._tables, duty, worker, ttl, every, moment)
 
-    async def rescue(self, *, now: datetime | None = None) -> list[tuple[int, int]]:
+    async def rescue(
+        self, *, orphans: bool = True, now: datetime | None = None
+    ) -> list[tuple[int, int]]:
         """Remove expired workers and make their jobs wait again, under the new runs returned."""
         with self._lock:
             return housekeeping.rescue(self._tables, now or self._clock())

@@ -114,6 +114,8 @@ class Tables:
     workers: dict[int, Worker] = field(default_factory=dict)
     duties: dict[str, Duty] = field(default_factory=dict)
     keys: dict[KeyName, Key] = field(default_factory=dict)
+    series: dict[KeyName, int] = field(default_factory=dict)  # the last job of each
+    turns: dict[int, int] = field(default_factory=dict)  # who waits for whom, that one being live
     schedules: dict[str, ScheduleState] = field(default_factory=dict)
     ticks: set[tuple[str, datetime]] = field(default_factory=set)
     graphs: "dict[int, Graph]" = field(default_factory=dict)
@@ -140,6 +142,18 @@ class Tables:
             follower = self.live.get(key.job)
             if key.after == job.id and follower is not None and follower.run_at == PARKED:
                 follower.run_at = self.asked[key.job].run_at
+        self._move_up(job.id)
+
+    def _move_up(self, ended: int) -> None:
+        """Let what waited for a job wait for the one before it, or go."""
+        before = self.turns.get(ended)
+        for id in [id for id, after in self.turns.items() if after == ended]:
+            if before is not None:
+                self.turns[id] = before
+                continue
+            del self.turns[id]
+            if id in self.live:
+                self.live[id].run_at = self.asked[id].run_at
 
     def ending(self, id: int) -> AttemptRecord | None:
         """Return the attempt a job ended with; None while it is live."""

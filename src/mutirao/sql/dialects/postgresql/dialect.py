@@ -92,9 +92,11 @@ class PostgreSQL(Dialect):
         }
         return _ids(conn, statements.RELEASE, values)
 
-    def rescue(self, conn: Connection, now: datetime | None) -> list[tuple[int, int]]:
+    def rescue(
+        self, conn: Connection, orphans: bool, now: datetime | None
+    ) -> list[tuple[int, int]]:
         """Give back the jobs of expired workers and remove those workers."""
-        rows = conn.execute(statements.RESCUE, {"now": now})
+        rows = conn.execute(statements.RESCUE, {"orphans": orphans, "now": now})
         return [(row[0], row[1]) for row in rows]
 
     def wake(self, conn: Connection) -> None:

@@ -28,6 +28,7 @@ from mutirao.sql.dialects.postgresql.planting import PLANTING
 from mutirao.sql.dialects.postgresql.rows import job_rows, live_rows
 from mutirao.sql.instant import from_micros
 from mutirao.sql.intake import DialectIntake, as_json, facts
+from mutirao.supersede import Older, Supersede, decide
 from mutirao.unique import Placed, Unique, duplicate
 
 AT_ONCE = 200  # jobs that one statement still writes as fast as COPY
@@ -48,8 +49,18 @@ _RULE = {
     "on_conflict": "text", "scope": "text", "unique_for": "double precision",
     "debounce_limit": "double precision",
 }  # fmt: skip
-_NAMED = ", ".join(f"_{name} => %s::{kind}" for name, kind in (_TYPES | _RULE).items())
-_PLACE = f"SELECT id, how FROM mutirao_place({_NAMED})"  # noqa: S608 (our own constants)
+
+
+def _named(more: dict[str, str]) -> str:
+    return ", ".join(f"_{name} => %s::{kind}" for name, kind in (_TYPES | more).items())
+
+
+_PLACE = f"SELECT id, how FROM mutirao_place({_named(_RULE)})"  # noqa: S608 (our own constants)
+
+# And what else to `mutirao_join`, once `mutirao_last` has told what is before it.
+_LAST = "SELECT * FROM mutirao_last(%s::text, %s::text, %s::text, %s::text)"
+_PLACE_IN_SERIES = {"scope": "text", "after": "bigint", "how": "text", "merged": "text::json"}
+_JOIN = f"SELECT mutirao_join({_named(_PLACE_IN_SERIES)})"
 
 # JSON inside the list is text, so that nothing in it can pass for a field of the job. Ids are
 # drawn in the order of the subquery, hence in that of the list.
@@ -111,7 +122,7 @@ def enqueue(jobs: Iterable[NewJob]) -> Steps:
     if not first:
         return []
     if any(job.unique is not None for job in first):
-        if len(first) == 1:
+        if len(first) == 1 and not _in_series(first[0]):
             return [(yield from _place(first[0]))]
         return (yield from _stream(iter(first)))
     rows = yield _one(first[0]) if len(first) == 1 else _several(first)
@@ -150,10 +161,27 @@ def _call(names: tuple[str, ...]) -> str:
 def _place(job: NewJob) -> Generator[Request, Rows, int]:
     """Write a job with a unique key, or find the one that has it."""
     unique = job.unique or Unique()
+    if unique.supersede is not None:
+        return (yield from _join(job, unique, unique.supersede))
     asked = (str(unique.on_conflict), unique.scope, unique.unique_for, unique.debounce_limit)
     ((id, how),) = yield Execute(_PLACE, (*_asked(job), *asked))
     if how == "refused":
         raise duplicate(job.task, job.key, int(id))
+    return Placed(id, how)
+
+
+def _in_series(job: NewJob) -> bool:
+    return job.unique is not None and job.unique.supersede is not None
+
+
+def _join(job: NewJob, unique: Unique, rule: Supersede) -> Generator[Request, Rows, int]:
+    """Write a job as the last of its key, after the rule was asked. To be done in a transaction."""
+    found = yield Execute(_LAST, unique.name(job.task, job.queue, job.key or ""))
+    older = Older(*found[0]) if found else None
+    how, merged = decide(rule, job.task, job.args, older)
+    done = None if how in ("inserted", "follows") else how
+    place = (unique.scope, older and older.id, done, merged)
+    ((id,),) = yield Execute(_JOIN, (*_asked(job), *place))
     return Placed(id, how)
 
 

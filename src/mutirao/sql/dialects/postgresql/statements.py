@@ -38,7 +38,7 @@ RELEASE = text("""
 SELECT mutirao_release(CAST(CAST(:ids AS text) AS bigint[]), CAST(CAST(:runs AS text) AS integer[]))
 """)
 
-RESCUE = text("SELECT * FROM mutirao_rescue(CAST(:now AS timestamptz))")
+RESCUE = text("SELECT * FROM mutirao_rescue(:orphans, CAST(:now AS timestamptz))")
 
 WAKE = text("SELECT mutirao_wake()")
 

@@ -180,8 +180,10 @@ class SQLite(Dialect):
         """Tell whether `rescue` has anything to do; a reader keeps no writer waiting."""
         return bool(conn.exec_driver_sql(_GONE, (_micros(now),)).scalar())
 
-    def rescue(self, conn: Connection, now: datetime | None) -> list[tuple[int, int]]:
-        """Give back the jobs of expired workers and remove those workers."""
+    def rescue(
+        self, conn: Connection, orphans: bool, now: datetime | None
+    ) -> list[tuple[int, int]]:
+        """Give back the jobs of expired workers and remove those workers; orphans cost nothing."""
         moment = _micros(now)
         lost = conn.exec_driver_sql(_EXPIRED, (moment,)).all()
         if lost:

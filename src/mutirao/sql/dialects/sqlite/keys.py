@@ -1,12 +1,13 @@
 """Unique keys on SQLite: who writes has the only write lock, so looking first is no race."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from mutirao.job import NewJob, OutcomeKind
 from mutirao.sql.callers.steps import Execute, Request, Rows
+from mutirao.sql.dialects.sqlite.series import Write, join
 from mutirao.sql.instant import from_micros, to_micros
 from mutirao.unique import (
     PARKED,
@@ -48,16 +49,18 @@ ON CONFLICT (scope, task, queue, key) DO UPDATE SET
     unique_for = excluded.unique_for
 """
 
-Write = Callable[[NewJob], Execute]
-
 
 def place(job: NewJob, now: datetime, write: Write) -> Generator[Request, Rows, int]:
     """Write a job with a unique key by `write`, or find the one that has it; return the id.
+
+    One with a supersede rule joins the series of its key.
 
     Raises:
         DuplicateJob: it was to be the only one; nothing was written.
     """
     unique = job.unique or Unique()
+    if unique.supersede is not None:
+        return (yield from join(job, unique, unique.supersede, now, write))
     name = unique.name(job.task, job.queue, job.key or "")
     found = yield Execute(_HOLDER, name)
     holder = _holder(found[0]) if found else None

@@ -4,8 +4,8 @@ from alembic.operations import Operations
 
 from mutirao.sql.migrations.script import run_sql
 
-revision = "0005"
-down_revision = "0003"
+revision = "0006"
+down_revision = "0004"
 
 
 def upgrade(op: Operations) -> None:

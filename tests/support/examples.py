@@ -1,0 +1,35 @@
+"""The demonstrations of the examples, as programs and as modules."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run_demo(example: str, *arguments: str, timeout: float) -> str:
+    """Run an example's demonstration; return what it printed, after its exit status was 0."""
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / example / "demo.py", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def demo_module(example: str) -> ModuleType:
+    """Load an example's demonstration without running it."""
+    path = EXAMPLES / example / "demo.py"
+    spec = importlib.util.spec_from_file_location(f"{example}_demo", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
