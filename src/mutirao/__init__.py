@@ -6,6 +6,7 @@ from mutirao.graph import PREVIOUS, Graph, OnDead, chain, group, step
 from mutirao.graphs import GraphHandle
 from mutirao.handle import Handle
 from mutirao.job import Job, JobState, NewJob, Outcome, OutcomeKind
+from mutirao.limit import Limit, LimitRecord
 from mutirao.records import DeadJob, GraphRecord, GraphState, JobFilter, JobRecord
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 from mutirao.schedule import ScheduleRecord, ScheduleState
@@ -30,6 +31,8 @@ __all__ = [
     "JobFilter",
     "JobRecord",
     "JobState",
+    "Limit",
+    "LimitRecord",
     "Mutirao",
     "NewJob",
     "OnConflict",

@@ -23,6 +23,8 @@ from mutirao.errors import ConfigurationError, InvalidTask, UnknownTask
 from mutirao.graphs import Graphs
 from mutirao.handle import Handle
 from mutirao.job import DEFAULT_QUEUE, MAX_PAYLOAD, Job, NewJob
+from mutirao.limit import Limit
+from mutirao.limits import Limits
 from mutirao.middleware import AttemptMiddleware, Enqueueing, EnqueueMiddleware
 from mutirao.notifiers import ends_notifier_for, notifier_for
 from mutirao.orders import Orders
@@ -37,6 +39,7 @@ from mutirao.task import (
     Task,
     TaskOptions,
     length_of_time,
+    several_limits,
     several_tags,
     uniqueness,
 )
@@ -71,7 +74,8 @@ class _Decorator:
 class Mutirao(Orders, Graphs):
     """An application's background jobs.
 
-    `schedules` are those of the database; `@app.schedule(…)` declares one in the code.
+    `schedules` are those of the database; `@app.schedule(…)` declares one in the code. Likewise
+    `limits`, and `limit(…)`; `pause(…)` and `resume(…)` order them about.
 
     Parameters:
         url: the database that holds them: any SQLAlchemy URL of PostgreSQL or SQLite.
@@ -104,6 +108,10 @@ class Mutirao(Orders, Graphs):
         self._endings = Endings(lambda: self.store, ends)
         self.schedules = Schedules(self, self.task, self._portal, max_payload)
         self.schedule = self.schedules.declare
+        self.limits = Limits(self, lambda: tuple(self._tasks.values()), self._portal)
+        self.limit = self.limits.declare
+        self.pause, self.apause = self.limits.pause, self.limits.apause
+        self.resume, self.aresume = self.limits.resume, self.limits.aresume
 
     # Tasks.
 
@@ -130,6 +138,7 @@ class Mutirao(Orders, Graphs):
         debounce_limit: float | timedelta | None = None,
         supersede: Supersede | None = None,
         findable: bool = False,
+        limit: Limit | Iterable[Limit] = (),
         keep_result: bool | float | timedelta = False,
     ) -> _Decorator: ...
     def task(
@@ -151,6 +160,7 @@ class Mutirao(Orders, Graphs):
         debounce_limit: float | timedelta | None = None,
         supersede: Supersede | None = None,
         findable: bool = False,
+        limit: Limit | Iterable[Limit] = (),
         keep_result: bool | float | timedelta = False,
     ) -> Task[..., Any] | _Decorator:
         """Register a function as a task: `@app.task` or `@app.task(queue="mail", ...)`.
@@ -159,10 +169,9 @@ class Mutirao(Orders, Graphs):
         annotated `Job` is given the job; callers leave it out.
 
         Parameters:
-            name: what jobs are stored under, unless the function's name; queue: their lane.
-            priority: smaller runs first; -32768 to 32767.
-            retry: when a failed job runs again; ten attempts with exponential waits by default.
-            max_attempts: instead of the one in `retry`.
+            name: what jobs are stored under; the function's name unless given.
+            queue, priority: the lane jobs go to; the smaller priority runs first.
+            retry, max_attempts: when a failed job runs again, and how often; ten times at most.
             timeout: seconds (or a `timedelta`) an attempt may take; None for no limit.
             process: run in a child process, which a timeout can kill.
             tags: given to every job of this task.
@@ -170,12 +179,14 @@ class Mutirao(Orders, Graphs):
                 see `Task.using`.
             supersede: instead: what a newer job of a key makes redundant; see `Supersede`.
             findable: keep a fingerprint of the arguments, for `find`.
+            limit: how many may run at once, or start in a time: a `Limit`, or several.
             keep_result: keep what is returned: True as long as the history, or for so many seconds.
 
         Raises:
             InvalidTask: the name is taken, or the function cannot be a task.
-            InvalidJob: an option is out of its range.
+            InvalidJob, InvalidLimit: an option is out of its range.
         """
+        usual = Unique(supersede=supersede)
         options = TaskOptions(
             queue=queue,
             priority=priority,
@@ -183,10 +194,9 @@ class Mutirao(Orders, Graphs):
             timeout=length_of_time("timeout", timeout),
             process=process,
             tags=several_tags(tags),
-            unique=uniqueness(
-                Unique(supersede=supersede), on_conflict, unique_for, scope, debounce_limit
-            ),
+            unique=uniqueness(usual, on_conflict, unique_for, scope, debounce_limit),
             findable=findable,
+            limits=several_limits(limit),
             keep_result=keeping(keep_result),
         )
         made = _Decorator(self, name, options)
@@ -318,6 +328,7 @@ class Mutirao(Orders, Graphs):
             settings,
             version("mutirao"),
             self.schedules.declared,
+            self.limits.declared,
         )
 
     def _open(self, job: NewJob) -> Enqueueing:

@@ -54,6 +54,12 @@ class Signature:
         if with_result:
             _ = self._result_decoder
 
+    def takes(self, name: str) -> bool:
+        """Tell whether a call may have an argument of this name."""
+        given = [*self._all.values()][1 if self.wants_job else 0 :]
+        named = (p.name for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+        return name in named or any(p.kind is p.VAR_KEYWORD for p in given)
+
     def require(self, parameter: str, why: str) -> None:
         """Raise InvalidTask unless each call names this parameter; `why` says who wants it."""
         found = self._all.get(parameter)

@@ -98,6 +98,14 @@ class UnknownSchedule(MutiraoError, LookupError):
     """No schedule has that name."""
 
 
+class InvalidLimit(MutiraoError, ValueError):
+    """A limit that lets nothing run, contradicts itself, or counts by what is no argument."""
+
+
+class UnknownLimit(MutiraoError, LookupError):
+    """No limit has that name, or nothing is paused there."""
+
+
 class WrongState(MutiraoError):
     """The job exists, but what was asked is not possible in the state it is in."""
 

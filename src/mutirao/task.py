@@ -14,10 +14,11 @@ from math import inf
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from mutirao.arguments import Signature
-from mutirao.errors import InvalidArguments, InvalidJob, InvalidTask
+from mutirao.errors import InvalidArguments, InvalidJob, InvalidLimit, InvalidTask
 from mutirao.graph import Reference
 from mutirao.handle import Handle
 from mutirao.job import DEFAULT_QUEUE, Keep, NewJob
+from mutirao.limit import Limit
 from mutirao.marks import KEEPS, marks
 from mutirao.records import DeadJob
 from mutirao.results import kept
@@ -60,6 +61,7 @@ class TaskOptions:
     unique: Unique = field(default_factory=Unique)
     findable: bool = False
     keep_result: float | None = None  # seconds, inf: as long as the job's history
+    limits: tuple[Limit, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.retry, RetryPolicy):
@@ -213,7 +215,7 @@ class Task(Generic[P, R]):
             raise InvalidTask(f"task {self.name!r} has an on_dead handler already; give it one")
         options = replace(
             self.options, process=False, retry=Retry.exponential(), unique=Unique(),
-            findable=False, keep_result=None,
+            findable=False, keep_result=None, limits=(),
         )  # fmt: skip
         name = f"{self.name}.on_dead"
         task: Task[..., Any] = Task(self._desk, handler, name, options, unannotated=DeadJob)
@@ -237,6 +239,7 @@ class Task(Generic[P, R]):
         Not sooner than this can annotations name what is defined further down.
         """
         self.signature.check(with_result=self.options.keep_result is not None)
+        self._check_limits()
         try:
             self.announce_death(DeadJob(0, self.name, self.options.queue, {}, 1, None, None))
         except InvalidArguments as unfit:
@@ -244,6 +247,14 @@ class Task(Generic[P, R]):
                 f"the on_dead handler of {self.name!r} must take one DeadJob (and, first, a Job"
                 f" if it wants one): {unfit}"
             ) from unfit
+
+    def _check_limits(self) -> None:
+        for limit in self.options.limits:
+            if limit.by is not None and not self.signature.takes(limit.by):
+                raise InvalidTask(
+                    f"task {self.name!r} has a limit by {limit.by!r}, which is no argument of it;"
+                    f" its signature is {self.name}{inspect.signature(self.function)}"
+                )
 
     def announce_death(self, dead: DeadJob) -> NewJob | None:
         """Return the job that tells the `on_dead` handler, or None if there is no handler."""
@@ -287,6 +298,16 @@ def uniqueness(
             " unique_for and debounce_limit out"
         )
     return replace(usual, **{name: value for name, value in given.items() if value is not None})
+
+
+def several_limits(limit: Limit | Iterable[Limit]) -> tuple[Limit, ...]:
+    """Return a limit, or several, as a tuple. Raises InvalidLimit for anything else."""
+    limits = (limit,) if isinstance(limit, Limit) or not isinstance(limit, Iterable) else limit
+    chosen = tuple(limits)
+    for each in chosen:
+        if not isinstance(each, Limit):
+            raise InvalidLimit(f"limit is {each!r}; give a Limit, such as Limit(10), or several")
+    return chosen
 
 
 def several_tags(tags: Iterable[str]) -> tuple[str, ...]:

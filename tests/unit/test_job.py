@@ -76,7 +76,7 @@ class TestKinds:
             "succeeded", "retried", "snoozed", "dead", "cancelled", "lost", "released",
         ]  # fmt: skip
         assert [str(state) for state in JobState] == [
-            "scheduled", "blocked", "ready", "running", "succeeded", "dead", "cancelled",
+            "scheduled", "ready", "blocked", "running", "succeeded", "dead", "cancelled",
         ]  # fmt: skip
 
 

@@ -20,6 +20,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FOLLOWED = [
     "README.md",
     "docs/guarantees.md",
+    "docs/limits.md",
     "docs/pipelines.md",
     "docs/schedules.md",
     "docs/tasks.md",

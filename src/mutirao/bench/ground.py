@@ -51,8 +51,12 @@ class Ground:
         await self.store.check()
         moment = dialect_named(self.store.engines.database).moment(None)
         await self._runner.alone(_refuse_others, moment)
-        ours = (tables.job, tables.live, tables.attempt, tables.duty)
+        counts = (tables.counter, tables.slot, tables.parked)
+        ours = (tables.job, tables.live, tables.attempt, tables.duty, *counts)
         await self._runner.run(self.instruments.empty, ours)
+        for limit in await self.store.limits():
+            if limit.task is not None and limit.task.startswith(PREFIX):
+                await self.store.remove_limit(limit.name)
 
     async def fill(self, jobs: Iterable[NewJob]) -> float:
         """Enqueue jobs, some at a time, and return the seconds of that.

@@ -33,6 +33,7 @@ class Load:
         self.coroutine = self._task(self._coroutine)
         self.plain = self._task(self._plain)
         self.numbered = self._task(self._numbered)
+        self.keyed = self._task(self._keyed)
         self.branch = self._task(self._branch)
 
     def jobs(self, count: int, payload: int = PAYLOAD, *, plain: bool = False) -> Iterator[NewJob]:
@@ -64,6 +65,9 @@ class Load:
 
     async def _numbered(self, number: int) -> None:
         self._done(number)
+
+    async def _keyed(self, key: int) -> None:
+        self._done(None)
 
     async def _branch(self, job: Job, children: int) -> None:
         """Enqueue children and be done, in one commit."""

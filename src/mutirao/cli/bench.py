@@ -15,6 +15,7 @@ from mutirao.bench.fanout import fanout
 from mutirao.bench.figures import Figures, Result
 from mutirao.bench.idle import idle
 from mutirao.bench.latency import latency
+from mutirao.bench.limits import limits
 from mutirao.bench.load import PAYLOAD
 from mutirao.bench.machine import Machine, machine
 from mutirao.bench.memory import memory
@@ -192,6 +193,24 @@ def _backlog(plot: Path | None, **given: Any) -> None:
 def _fanout(**given: Any) -> None:
     """Drain jobs that enqueue jobs in the commit that completes them."""
     _run(fanout, **given)
+
+
+@_work(
+    "limits",
+    _jobs,
+    option("--keys", type=_AT_LEAST_1, default=1_000, help="Values that are counted apart."),
+    option("--most", type=_AT_LEAST_1, default=20, help="Jobs of one value at once."),
+    option(
+        "--blocked",
+        type=click.IntRange(min=0),
+        default=100_000,
+        help="Jobs of another value, whose turn never comes.",
+    ),
+    _processes,
+)
+def _limits(**given: Any) -> None:
+    """Drain jobs without limits, with one for each key, and with others blocked before them."""
+    _run(limits, **given)
 
 
 @_work(

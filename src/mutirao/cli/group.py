@@ -8,6 +8,7 @@ from mutirao.cli import care, jobs, schema, stats, work
 from mutirao.cli.bench import bench
 from mutirao.cli.enqueue import enqueue
 from mutirao.cli.graphs import graphs
+from mutirao.cli.limits import limits, pause, resume
 from mutirao.cli.schedules import schedules
 from mutirao.errors import (
     ConfigurationError,
@@ -58,5 +59,6 @@ for command in (
     *(schema.migrate, schema.schema, work.worker, enqueue),
     *(jobs.list_, jobs.show, jobs.retry, jobs.cancel, jobs.redrive),
     *(stats.stats, care.prune, care.doctor, schedules, graphs, bench),
+    *(limits, pause, resume),
 ):
     main.add_command(command)

@@ -13,6 +13,7 @@ from mutirao.cli.target import AppCommand, load_app
 from mutirao.job import JobState
 from mutirao.ports import Store
 from mutirao.records import JobFilter, JobRecord
+from mutirao.unique import PARKED
 
 yes = option("--yes", "-y", is_flag=True, help="Do not ask, where no ids are given.")
 
@@ -47,7 +48,7 @@ def list_(target: str, ids: tuple[int, ...], as_json: bool, **given: Any) -> Non
         ("id", "task", "queue", "state", "attempt", "due", "finished",
          *(["progress"] if told else []), "error"),
         [
-            (j.id, j.task, j.queue, j.state, j.attempt, None if _is_blocked(j) else j.run_at,
+            (j.id, j.task, j.queue, j.state, j.attempt, None if j.run_at == PARKED else j.run_at,
              j.finished_at, *([_progress(j)] if told else []), _error(j))
             for j in found
         ],
@@ -178,10 +179,6 @@ def _refusal(order: Order, id: int, job: JobRecord | None, reached: list[int]) -
     if order is RETRY and job.state is JobState.DEAD:
         return f"job {id} is dead; `mutirao redrive` enqueues it again as a new job"
     return f"job {id} is {job.state}: there is nothing to {order.verb}"
-
-
-def _is_blocked(job: JobRecord) -> bool:
-    return job.state is JobState.BLOCKED
 
 
 def _progress(job: JobRecord) -> str:

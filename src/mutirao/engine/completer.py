@@ -6,13 +6,14 @@ waits a few milliseconds for company.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import NamedTuple
 
 from mutirao.engine.backoff import Backoff
 from mutirao.errors import StoreUnavailable
-from mutirao.job import Claim, NewJob, Outcome, OutcomeKind, Settlement
+from mutirao.job import Claim, NewJob, Outcome, OutcomeKind, Settlement, Wake
+from mutirao.limit import Settled
 from mutirao.ports import Store
 
 log = logging.getLogger("mutirao")
@@ -47,13 +48,13 @@ class Completer:
         linger: float,
         on_waiting: Callable[[Claim, Outcome], None],
         on_written: Callable[[], None],
-        on_released: Callable[[], None] = lambda: None,
+        on_woken: Callable[[Wake], None] | None = None,
     ) -> None:
-        """`on_released`: jobs may be due that waited for the end of others."""
+        """`on_woken`: jobs may be due in a lane, or in any, that waited for the end of others."""
         self._store, self._worker = store, worker
         self._batch, self._linger = batch, linger
         self._on_waiting, self._on_written = on_waiting, on_written
-        self.released = on_released
+        self._on_woken = on_woken
         self._gathered: list[Finished] = []
         self._writing: list[Finished] = []
         self._something = asyncio.Event()
@@ -81,6 +82,12 @@ class Completer:
             if len(self._gathered) < self._batch and not self._closing:
                 await asyncio.sleep(self._linger)
             await self._flush()
+
+    def tell_woken(self, woken: Iterable[Wake]) -> None:
+        """Say that blocked jobs came back to these lanes."""
+        if self._on_woken is not None:
+            for wake in woken:
+                self._on_woken(wake)
 
     def close(self) -> None:
         """Let `run` end when everything is written."""
@@ -148,7 +155,9 @@ class Completer:
 
     def _tell(self, batch: list[Finished], settled: set[int], unsure: bool = False) -> None:
         if any(each.linked and each.outcome.kind.final for each in batch):
-            self.released()
+            self.tell_woken([Wake()])  # in which lanes is not known
+        if isinstance(settled, Settled):
+            self.tell_woken(settled.woken)
         for claim, outcome, *_ in batch:
             if claim.id in settled or unsure:
                 if not outcome.kind.final:

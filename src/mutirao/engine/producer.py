@@ -20,6 +20,7 @@ from mutirao.engine.lanes import LaneBook
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import StoreUnavailable
 from mutirao.job import Claim, Outcome, Wake
+from mutirao.limit import Claimed
 from mutirao.ports import Notifier, Store
 
 log = logging.getLogger("mutirao")
@@ -149,6 +150,9 @@ class Producer:
         self._lanes.claimed(claims)
         if self._listening and len(claims) < wanted:
             self._lanes.exhausted(lanes)
+        if isinstance(claims, Claimed):
+            for wake in claims.woken:
+                self.wake(wake)
         # In vain in spite of fresh heads: those jobs are not for us, and looking again is no help.
         self._guessing = self._guessing or bool(claims) or not fresh
         return claims

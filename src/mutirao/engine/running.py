@@ -1,11 +1,11 @@
 """One attempt that is going on: what can happen to it while its handler runs."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from mutirao.job import Claim, Job, Outcome, Transaction
+from mutirao.job import Claim, Job, Outcome, Transaction, Wake
 
 Begin = Callable[[Job, "Running", bool], Transaction[Any, Any]]
 
@@ -14,13 +14,14 @@ class Running:
     """An attempt between its start and its end. Implements `ports.Attempt`."""
 
     __slots__ = ("_begin", "arm", "claim", "interruption", "kill", "settled", "started", "task",
-                 "timer")  # fmt: skip
+                 "timer", "woken")  # fmt: skip
 
     def __init__(self, claim: Claim, begin: Begin) -> None:
         self._begin = begin
         self.claim = claim
         self.started = monotonic()
         self.settled = False  # by its own transaction, or by the worker that gave up waiting
+        self.woken: Sequence[Wake] = ()  # lanes that others came back to when it was settled
         self.interruption: Outcome | None = None
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
@@ -37,8 +38,9 @@ class Running:
         if self.arm is not None and self.timer is not None and not self.timer.cancelled():
             self.arm()
 
-    def mark_settled(self) -> None:
+    def mark_settled(self, woken: Sequence[Wake] = ()) -> None:
         """Note that the job needs no settling any more. May be called from any thread."""
+        self.woken = woken
         self.settled = True
 
     def begin(self, job: Job, session: bool) -> Transaction[Any, Any]:

@@ -18,6 +18,7 @@ from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import Executor
 from mutirao.engine.heartbeat import Heartbeat
+from mutirao.engine.limiter import Limiter
 from mutirao.engine.maintenance import Housekeeping, keep
 from mutirao.engine.processes import Processes, find_task
 from mutirao.engine.producer import Producer
@@ -28,6 +29,7 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.errors import ConfigurationError, StoreUnavailable
 from mutirao.job import Beat, Claim, Job, NewWorker, Outcome, Transaction, Wake
+from mutirao.limit import Rule
 from mutirao.middleware import AttemptMiddleware
 from mutirao.ports import Notifier, Store
 from mutirao.schedule import Schedule
@@ -51,8 +53,12 @@ class Worker:
         settings: WorkerSettings,
         version: str,
         declared: Callable[[], Sequence[Schedule]],
+        limits: Callable[[], Sequence[Rule]] = tuple,
     ) -> None:
-        """`declared` returns the schedules in the code, or raises what is wrong with them."""
+        """`declared` returns the schedules in the code, or raises what is wrong with them.
+
+        `limits` does so of the limits.
+        """
         self.settings = settings
         self.failure: BaseException | None = None
         self.ended = asyncio.Event()  # stopped, or failed
@@ -70,7 +76,7 @@ class Worker:
             settings.linger,
             on_waiting=self._expect,
             on_written=self._look_again,
-            on_released=lambda: self._producer.wake(Wake()),
+            on_woken=self._wake,
         )
         self._dispatcher = Dispatcher(
             settings, executor, self._completer, self._threads, self._begin
@@ -78,7 +84,7 @@ class Worker:
         self._producer = Producer(
             store, notifier, settings, tasks, lambda: self._id, self._dispatcher
         )
-        self._declared = declared
+        self._declared, self._limits = declared, limits
         self._scheduler: Scheduler | None = None
         self._heartbeat: Heartbeat | None = None
         self._loops: dict[str, asyncio.Task[None]] = {}
@@ -103,7 +109,9 @@ class Worker:
         try:
             self._check_tasks()
             scheduler = self._scheduler = self._make_scheduler()
+            limiter = Limiter(self._store, self._limits(), self._identity.name)
             await self._store.check()
+            await limiter.declare()
             await scheduler.declare()
             self._id = await self._store.register(self._identity, expiry=self.settings.lifetime)
         except BaseException:
@@ -117,6 +125,7 @@ class Worker:
         self._spawn("listener", self._producer.listen())
         self._spawn("schedules", scheduler.run())
         self._spawn("progress", self._board.run())
+        self._spawn("limits", limiter.run())
         for duty in house.duties():
             self._spawn(duty.name, keep(self._store, duty, lambda: self._id))
         log.info("worker %s (%s) started", self._id, self._identity.name)
@@ -251,6 +260,9 @@ class Worker:
 
     def _expect(self, claim: Claim, outcome: Outcome) -> None:
         self._producer.expect(claim, outcome)
+
+    def _wake(self, wake: Wake) -> None:
+        self._producer.wake(wake)
 
     def _look_again(self) -> None:
         self._dispatcher.look_again()

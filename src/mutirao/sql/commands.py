@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from mutirao.job import JobState, NewJob, OutcomeKind
 from mutirao.records import JobFilter
-from mutirao.sql import graphs, keys, results, series, tables, views
+from mutirao.sql import graphs, keys, limits, results, series, tables, views
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.ending import cancel_waiting
@@ -62,6 +62,7 @@ def cancel(
         dialect.tell_ended(conn, waiting)
         told = dict.fromkeys(waiting, OutcomeKind.CANCELLED)
         graphs.ended(conn, dialect, enqueue, told, now)
+        limits.cancelled(conn, dialect, waiting, now)
     if running:
         conn.execute(update(live).where(among(live.c.id, running)).values(cancel=true()))
     return [row.id for row in held]
@@ -70,10 +71,10 @@ def cancel(
 def hurry(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
     """Make waiting jobs due now; return their ids. One that is due already keeps its place.
 
-    One that waits for other jobs goes on waiting.
+    One that waits for other jobs, or for a limit, goes on waiting.
     """
     found = [row.id for row in _locked(conn, which) if row.worker is None and row.run_at != PARKED]
-    behind = keys.behind(conn, found) if found else set()
+    behind = keys.behind(conn, found) | limits.blocked(conn, found) if found else set()
     waiting = [id for id in found if id not in behind]
     if waiting:
         conn.execute(

@@ -3,7 +3,7 @@
 Reads only. What differs between databases is in their `admin`.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, func, select
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select
 from mutirao.errors import SchemaError
 from mutirao.records import WorkerRecord
 from mutirao.schedule import ScheduleRecord, ScheduleStatus
-from mutirao.sql import migrations, records, schedules
+from mutirao.sql import limits, migrations, records, schedules
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.engines import Engines
 from mutirao.sql.findings import Finding, Level
@@ -49,6 +49,7 @@ def findings(conn: Connection, known: Collection[str]) -> list[Finding]:
         *_queues(conn),
         *_tasks(conn, known),
         *_schedules(conn, known),
+        *_limits(conn),
         *_workers(conn),
     ]
 
@@ -108,6 +109,28 @@ def _tasks(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
     )
 
 
+def _limits(conn: Connection) -> Iterator[Finding]:
+    found = {each.name: each for each in limits.listed(conn)}
+    lost = [name for name, each in found.items() if each.in_code is False]
+    if lost:
+        yield Finding(
+            Level.WARNING,
+            "limits",
+            f"{_quoted(lost)} were declared in code and are in no live worker's",
+            "they are still in force: put them back, or `mutirao limits remove`",
+        )
+    paused = [name.removeprefix("pause ") for name, each in found.items() if each.paused]
+    if paused:
+        yield Finding(
+            Level.WARNING,
+            "limits",
+            f"paused: {_quoted(paused)}",
+            "jobs wait until `mutirao resume`; `mutirao limits list` shows them",
+        )
+    if not lost and not paused:
+        yield Finding(Level.OK, "limits", f"{len(found)} in force, nothing is paused")
+
+
 def _schedules(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
     """Examine the schedules; those that have finished make nothing, right or wrong."""
     going = [s for s in schedules.listed(conn) if s.status is not ScheduleStatus.FINISHED]
@@ -142,8 +165,12 @@ def _schedules(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
 
 
 def _names(found: Collection[ScheduleRecord]) -> str:
-    shown = ", ".join(repr(schedule.name) for schedule in list(found)[:SHOWN])
-    return shown if len(found) <= SHOWN else f"{shown} and {len(found) - SHOWN} more"
+    return _quoted([schedule.name for schedule in found])
+
+
+def _quoted(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:SHOWN])
+    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
 
 
 def _workers(conn: Connection) -> Iterator[Finding]:

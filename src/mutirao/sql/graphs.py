@@ -28,6 +28,7 @@ from mutirao.graph import OnDead
 from mutirao.job import Claim, NewJob, OutcomeKind
 from mutirao.marks import TAKES, marks
 from mutirao.planning import filled, steps_in
+from mutirao.sql import limits
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.ending import cancel_waiting
@@ -44,6 +45,22 @@ def hold(conn: Connection, jobs: Sequence[int]) -> None:
     theirs = select(step.c.graph).where(admin_of(conn.dialect).among(step.c.job, jobs))
     locked = select(graph.c.id).where(graph.c.id.in_(theirs)).order_by(graph.c.id)
     conn.execute(locked.with_for_update())
+
+
+def hold_undone(conn: Connection, failed: Sequence[int], settled: Sequence[int]) -> None:
+    """Lock what the graphs of steps that have failed give up, and whatever that needs.
+
+    Before anything is settled, because live rows are locked before counters of limits, and these
+    in order: a claim may hold the one and want the other. `settled` are all jobs of the batch.
+    """
+    among = admin_of(conn.dialect).among
+    asks = step.c.on_dead == str(OnDead.COMPENSATE)
+    undone = select(step.c.graph).where(among(step.c.job, failed), asks)
+    waiting = [row.job for row in conn.execute(_waiting(step.c.graph.in_(undone)))]
+    if waiting:
+        locked = select(live.c.id).where(among(live.c.id, settled)).order_by(live.c.id)
+        conn.execute(locked.with_for_update())
+        limits.hold(conn)
 
 
 def ended(
@@ -210,18 +227,24 @@ def _give_up(
     """Cancel what has not begun of graphs that are to be undone."""
     among = admin_of(conn.dialect).among
     conn.execute(update(graph).where(among(graph.c.id, graphs)).values(undoing=true()))
-    waiting = conn.execute(
-        select(step)
-        .join(live, live.c.id == step.c.job)
-        .where(among(step.c.graph, graphs), live.c.worker.is_(None))
-        .order_by(live.c.id)
-        .with_for_update(of=live)
-    ).all()
+    waiting = conn.execute(_waiting(among(step.c.graph, graphs))).all()
     if waiting:
         jobs = [row.job for row in waiting]
         cancel_waiting(conn, dialect, jobs, now)
+        limits.cancelled(conn, dialect, jobs, now)
         dialect.tell_ended(conn, jobs)
         _close(conn, CANCELLED, waiting)
+
+
+def _waiting(which: Any) -> Any:
+    """Return the steps that wait, with their live rows locked."""
+    return (
+        select(step)
+        .join(live, live.c.id == step.c.job)
+        .where(which, live.c.worker.is_(None))
+        .order_by(live.c.id)
+        .with_for_update(of=live)
+    )
 
 
 def _undo(conn: Connection, enqueue: Enqueue, graphs: Sequence[int]) -> None:

@@ -24,21 +24,13 @@ from mutirao.job import (
     Settlement,
     Transaction,
 )
+from mutirao.limit import both
 from mutirao.marks import TAKES, marks
 from mutirao.planning import Plan
 from mutirao.ports import Attempt
-from mutirao.records import (
-    Ending,
-    GraphRecord,
-    GraphState,
-    JobFilter,
-    JobRecord,
-    Progress,
-    QueueCount,
-    WorkerRecord,
-)
-from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
-from mutirao.sql import commands, graphs, keys, migrations, records, results, schedules, workers
+from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
+from mutirao.sql import commands, graphs, keys, migrations, records, results, workers
+from mutirao.sql.books import Books
 from mutirao.sql.dialects import dialect_named
 from mutirao.sql.engines import KEPT, Engines
 from mutirao.sql.intake import SqlIntake
@@ -46,7 +38,7 @@ from mutirao.sql.runner import Runner
 from mutirao.sql.transaction import CompletingTransaction
 
 
-class SqlStore:
+class SqlStore(Books):
     """Jobs in the SQL database at `url`. `pool_size`: connections kept open for each loop."""
 
     def __init__(self, url: str | URL, *, pool_size: int = KEPT) -> None:
@@ -122,7 +114,7 @@ class SqlStore:
 
     async def retire(self, worker: int) -> None:
         """Remove a worker that has ended."""
-        await self._runner.run(_then_wake, self._dialect, workers.retire, worker)
+        await self._runner.run(_then_wake, self._dialect, workers.retire, self._dialect, worker)
 
     # Jobs on their way through a worker.
 
@@ -146,7 +138,7 @@ class SqlStore:
         claims = await run(self._dialect.claim, worker, lanes, limit, without, now)
         # Most have no metadata, and then there is nothing to find in them.
         if any(claim.metadata is not None and TAKES in marks(claim.metadata) for claim in claims):
-            return await self._runner.alone(graphs.with_results, claims)
+            claims[:] = await self._runner.alone(graphs.with_results, claims)
         return claims
 
     async def settle(
@@ -209,29 +201,6 @@ class SqlStore:
         """Bring the planner's statistics up to date."""
         await self._runner.run(self._dialect.refresh_statistics)
 
-    # Schedules.
-
-    async def agenda(self, *, now: datetime | None = None) -> Agenda:
-        """Tell which schedules have something to do."""
-        return await self._runner.alone(schedules.agenda, self._dialect, now)
-
-    async def amend_schedule(
-        self, name: str, amend: Amend, *, wait: bool = True, now: datetime | None = None
-    ) -> Amended:
-        """Change a schedule and make its jobs."""
-        amendment = schedules.Amending(self._dialect, self._intake.enqueue, name, amend, wait, now)
-        return await self._runner.run(amendment.write)
-
-    async def vouch(
-        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
-    ) -> None:
-        """Note that schedules are in a worker's code."""
-        await self._runner.alone(schedules.vouch, self._dialect, names, worker, every, now)
-
-    async def schedules(self) -> list[ScheduleRecord]:
-        """List the schedules."""
-        return await self._runner.alone(schedules.listed)
-
     # Handlers, people and dashboards.
 
     def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:
@@ -272,31 +241,6 @@ class SqlStore:
         """Count waiting jobs of unknown tasks."""
         return await self._runner.alone(records.unserved_tasks, known)
 
-    # Graphs, results, progress.
-
-    async def graphs(
-        self, state: GraphState | None = None, limit: int | None = 100
-    ) -> list[GraphRecord]:
-        """List graphs."""
-        return await self._runner.alone(records.graphs, state, limit)
-
-    async def graph(self, id: int) -> GraphRecord:
-        """Return one graph with its steps."""
-        return await self._runner.alone(records.graph, id)
-
-    async def endings(self, jobs: Collection[int]) -> list[Ending]:
-        """Tell how jobs stand."""
-        return await self._runner.alone(results.endings, list(jobs))
-
-    async def await_ends(self, jobs: Collection[int]) -> None:
-        """Have it told when one of these jobs ends."""
-        if self._dialect.tells_ends:
-            await self._runner.alone(results.await_ends, self._dialect, list(jobs))
-
-    async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:
-        """Write how far attempts have come."""
-        await self._runner.run(results.report, self._dialect, list(told), now)
-
     # What travels together.
 
     def _settle(
@@ -307,9 +251,9 @@ class SqlStore:
         waiting: Sequence[Settlement],
         now: datetime | None,
     ) -> set[int]:
-        settled = self._finish(conn, done, now) if done else set[int]()
+        settled = self._finish(conn, done, now, waiting) if done else set[int]()
         if waiting:
-            settled |= self._dialect.resume(conn, worker, waiting, now)
+            settled = both(settled, self._dialect.resume(conn, worker, waiting, now))
         # Of two runs of one job in a batch the later one is current, the earlier one stale.
         latest = {s.id: s for s in sorted((*done, *waiting), key=lambda s: s.run)}
         follow_ups = [s.follow_up for s in latest.values() if s.follow_up and s.id in settled]
@@ -318,12 +262,19 @@ class SqlStore:
         return settled
 
     def _finish(
-        self, conn: Connection, done: Sequence[Settlement], now: datetime | None
+        self,
+        conn: Connection,
+        done: Sequence[Settlement],
+        now: datetime | None,
+        beside: Sequence[Settlement] = (),
     ) -> set[int]:
         linked = {s.id: s for s in sorted(done, key=lambda s: s.run) if s.linked}
         if linked:
             graphs.hold(conn, list(linked))
-        settled = self._dialect.finish(conn, done, now)
+            succeeded = OutcomeKind.SUCCEEDED
+            if failed := [s.id for s in linked.values() if s.outcome.kind is not succeeded]:
+                graphs.hold_undone(conn, failed, [s.id for s in (*done, *beside)])
+        settled = self._dialect.finish(conn, done, now, beside)
         if ended := [s for s in linked.values() if s.id in settled]:
             results.keep(conn, self._dialect, ended, now)
             kinds = {s.id: s.outcome.kind for s in ended}
@@ -333,8 +284,8 @@ class SqlStore:
             keys.let_go(conn, self._dialect, keyed)
         return settled
 
-    def _finish_one(self, conn: Connection, settlement: Settlement) -> bool:
-        return bool(self._finish(conn, [settlement], None))
+    def _finish_one(self, conn: Connection, settlement: Settlement) -> set[int]:
+        return self._finish(conn, [settlement], None)
 
 
 def _is_one(jobs: Iterable[NewJob]) -> bool:

@@ -1,6 +1,6 @@
 """`job.transaction()`: the handler's writes and the job's completion in one commit."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -16,12 +16,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from mutirao.errors import StaleRun, WrongState
-from mutirao.job import Job, Settlement, completion
+from mutirao.job import Job, Settlement, Wake, completion
+from mutirao.limit import Settled
 from mutirao.ports import Attempt
 from mutirao.sql.engines import Engines
 from mutirao.sql.runner import unavailable_when_cut_off, unavailable_when_lost
 
-Finish = Callable[[Connection, Settlement], bool]
+Finish = Callable[[Connection, Settlement], set[int]]
 
 
 class CompletingTransaction:
@@ -39,6 +40,7 @@ class CompletingTransaction:
         self._engines, self._job, self._attempt = engines, job, attempt
         self._finish, self._session = finish, session
         self._opened: Any = None
+        self._woken: Sequence[Wake] = ()
 
     def __enter__(self) -> Any:
         """Begin, and return a `Session` or a `Connection`."""
@@ -105,8 +107,10 @@ class CompletingTransaction:
 
     def _settle(self, connection: Connection) -> None:
         job = self._job
-        settlement = completion(job, self._attempt.started_ago())
-        if not self._finish(connection, settlement):
+        settled = self._finish(connection, completion(job, self._attempt.started_ago()))
+        if isinstance(settled, Settled):
+            self._woken = settled.woken
+        if not settled:
             raise StaleRun(
                 f"job {job.id} ({job.task}) was taken from this attempt (run {job.run}) before"
                 " it could commit, so its writes were rolled back; whoever holds it now runs it"
@@ -120,7 +124,11 @@ class CompletingTransaction:
         return opened
 
     def _done(self, kind: type[BaseException] | None) -> None:
-        if kind is None:
+        if kind is not None:
+            return
+        if self._woken:
+            self._attempt.mark_settled(self._woken)
+        else:
             self._attempt.mark_settled()
 
 

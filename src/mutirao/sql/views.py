@@ -162,6 +162,29 @@ schedules = Table(
     Column("changed_at", Moment),
 )
 
+limits = Table(
+    "mutirao_limits",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("queue", Text),
+    Column("task", Text),
+    Column("by", Text),
+    Column("key", Text, primary_key=True),
+    Column("most", Integer),
+    Column("per", Double),
+    Column("burst", Integer),
+    Column("paused", Boolean),
+    Column("running", Integer),
+    Column("tokens", Double),
+    Column("parked", BigInteger),
+    Column("origin", Text),
+    Column("in_code", Boolean),
+    Column("declared_at", Moment),
+    Column("declared_by", Text),
+    Column("created_at", Moment),
+    Column("changed_at", Moment),
+)
+
 graphs = Table(
     "mutirao_graphs",
     metadata,

@@ -61,13 +61,16 @@ def listen(conn: Connection, id: int, listening: bool) -> None:
     conn.execute(update(worker).where(worker.c.id == id).values(listening=listening))
 
 
-def retire(conn: Connection, id: int) -> None:
+def retire(conn: Connection, dialect: Dialect, id: int) -> None:
     """Give back what a worker holds and remove it. The new run fences a late settlement off."""
-    conn.execute(
+    given = conn.scalars(
         update(live)
         .where(live.c.worker == id)
         .values(worker=None, claimed_at=None, attempt=live.c.attempt - 1, run=live.c.run + 1)
-    )
+        .returning(live.c.id)
+    ).all()
+    if given:
+        dialect.let_go(conn, given, None)
     conn.execute(delete(worker).where(worker.c.id == id))
 
 

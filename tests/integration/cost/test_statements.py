@@ -5,13 +5,23 @@ None of them depends on the machine. Batches are as large as a worker makes them
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from mutirao.job import SUCCEEDED, Claim, Job, NewJob, NewWorker, Outcome, OutcomeKind, Settlement
+from mutirao.job import (
+    SUCCEEDED,
+    Claim,
+    Job,
+    NewJob,
+    NewWorker,
+    Outcome,
+    OutcomeKind,
+    Settlement,
+    Wake,
+)
 from mutirao.sql.engines import Engines
 from mutirao.sql.store import SqlStore
 from tests.integration.cost import recorded
@@ -50,7 +60,7 @@ class Attempt:
         """It has just begun."""
         return 0.0
 
-    def mark_settled(self) -> None:
+    def mark_settled(self, woken: Sequence[Wake] = ()) -> None:
         """Note it."""
         self.settled.append(True)
 

@@ -113,7 +113,7 @@ def _beat(dialect: Dialect, conn: Connection) -> Act:
 
 def _retire(dialect: Dialect, conn: Connection) -> Act:
     worker, _ = claim(dialect, conn)
-    return lambda: workers.retire(conn, worker)
+    return lambda: workers.retire(conn, dialect, worker)
 
 
 def _prune(outcome: OutcomeKind) -> Callable[[Dialect, Connection], Act]:

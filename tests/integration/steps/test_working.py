@@ -12,6 +12,7 @@ from mutirao import (
     GraphState,
     Job,
     JobState,
+    Limit,
     Mutirao,
     chain,
     group,
@@ -31,7 +32,7 @@ async def test_a_long_chain_waits_for_no_poll(app: Mutirao) -> None:
 
     handle = await app.aenqueue_graph(chain(add.job(0), *(add.job(PREVIOUS) for _ in range(30))))
     async with working(app):
-        await soon(ended(app, handle.jobs[-1].id), deadline=QUICK)
+        await soon(ended(app, handle.jobs[-1].id), deadline=4 * QUICK)
     assert (await app.ajob(handle.jobs[-1].id)).attempts[0].outcome == "succeeded"
     record = await app.agraph(handle.id)
     assert (record.state, record.succeeded) == (GraphState.SUCCEEDED, 31)
@@ -50,6 +51,30 @@ async def test_a_busy_worker_does_not_wait_either(app: Mutirao) -> None:
     await app.aenqueue_many(many[1_000:])
     async with working(app):
         await soon(ended(app, handle.jobs[-1].id), deadline=4 * QUICK)
+
+
+async def test_limited_steps_wait_for_no_poll(app: Mutirao) -> None:
+    """Neither for the room that one of them leaves, nor for the last one of the group."""
+    running, most = 0, 0
+
+    @app.task(limit=Limit(2, by="tenant"))
+    async def call(tenant: str, n: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return n
+
+    @app.task(keep_result=True)
+    async def add(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    composed = chain(group(call.job("a", n) for n in range(10)), add.job(PREVIOUS))
+    async with working(app):
+        handle = await app.aenqueue_graph(composed)
+        assert await handle.jobs[-1].aresult(timeout=QUICK) == 45
+    assert most <= 2
 
 
 async def test_an_idle_worker_of_another_queue_is_woken(app: Mutirao) -> None:

@@ -25,6 +25,7 @@ VIEWS = [
     "mutirao_workers",
     "mutirao_schedules",
     "mutirao_graphs",
+    "mutirao_limits",
 ]
 
 

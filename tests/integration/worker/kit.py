@@ -8,7 +8,7 @@ from mutirao import JobRecord, JobState, Mutirao
 from mutirao.engine.service import EmbeddedWorker
 from tests.support.waiting import until
 
-LIVE = {JobState.SCHEDULED, JobState.BLOCKED, JobState.READY, JobState.RUNNING}
+LIVE = {JobState.SCHEDULED, JobState.READY, JobState.BLOCKED, JobState.RUNNING}
 # Seconds between polls, longer than any deadline: what a test waits for must come by itself.
 NEVER = 3_600.0
 

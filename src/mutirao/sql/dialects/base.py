@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Insert, Table
 
@@ -51,9 +51,16 @@ class Dialect(ABC):
 
     @abstractmethod
     def finish(
-        self, conn: Connection, settlements: Sequence[Settlement], now: datetime | None
+        self,
+        conn: Connection,
+        settlements: Sequence[Settlement],
+        now: datetime | None,
+        beside: Sequence[Settlement] = (),
     ) -> set[int]:
-        """Write final outcomes: the jobs leave the live table. A single statement."""
+        """Write final outcomes: the jobs leave the live table. A single statement.
+
+        `beside` are others that the same transaction settles.
+        """
 
     @abstractmethod
     def resume(
@@ -83,6 +90,24 @@ class Dialect(ABC):
     def wake(self, conn: Connection) -> None:
         """Wake idle workers that listen, when this transaction commits. A single statement."""
 
+    # Limits; see `mutirao.sql.limits`.
+
+    @abstractmethod
+    def let_go(self, conn: Connection, jobs: Sequence[int], now: datetime | None) -> None:
+        """Give back what those of these jobs hold that do not run any more. A single statement."""
+
+    @abstractmethod
+    def open_limit(self, conn: Connection, name: str, now: datetime | None) -> None:
+        """Count what a new limit covers and runs already. Claims are kept out."""
+
+    @abstractmethod
+    def close_limit(self, conn: Connection, name: str, now: datetime | None) -> None:
+        """Forget what a limit counted, and let go what waited for it. Claims are kept out."""
+
+    @abstractmethod
+    def mend_limits(self, conn: Connection, now: datetime | None) -> None:
+        """Call whoever there is room for, and give back what nobody holds. A single statement."""
+
     @abstractmethod
     def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:
         """Tell those who wait for the end of these jobs, when this transaction commits."""
@@ -92,7 +117,10 @@ class Dialect(ABC):
         """Update the planner's statistics. Outside a transaction."""
 
 
-def in_lane_order(claims: list[Claim], lanes: Sequence[Lane]) -> list[Claim]:
+Claims = TypeVar("Claims", bound=list[Claim])
+
+
+def in_lane_order(claims: Claims, lanes: Sequence[Lane]) -> Claims:
     """Sort claims, in place, by the order their lanes were given in, then by their place there."""
     claims.sort(key=attrgetter("run_at", "id"))
     if len(lanes) > 1:

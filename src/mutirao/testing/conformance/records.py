@@ -7,6 +7,7 @@ import pytest
 
 from mutirao.errors import UnknownJob
 from mutirao.job import JobState, NewJob, OutcomeKind
+from mutirao.limit import pause_of
 from mutirao.ports import Store
 from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
@@ -33,6 +34,9 @@ async def one_in_each_state(store: Store, **options: Any) -> dict[JobState, int]
         [ids[JobState(kind.value)]] = await put_finished(store, worker, due(**options), kind=kind)
     [ids[JobState.RUNNING]] = await put(store, due(**options))
     assert len(await take(store, worker, queues=[options.get("queue", "default")])) == 1
+    await store.put_limit(pause_of(None, "paused"), now=NOW)
+    [ids[JobState.BLOCKED]] = await put(store, due("paused", **options))
+    assert await take(store, worker, queues=[options.get("queue", "default")]) == []
     [ids[JobState.READY]] = await put(store, due(**options))
     [ids[JobState.SCHEDULED]] = await put(store, due(**options, run_at=FAR_AHEAD))
     return ids

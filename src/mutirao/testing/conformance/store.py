@@ -12,8 +12,11 @@ from mutirao.testing.conformance.concurrency import ConcurrencyContract
 from mutirao.testing.conformance.enqueueing import EnqueueingContract
 from mutirao.testing.conformance.housekeeping import LeaseContract, UpkeepContract
 from mutirao.testing.conformance.lanes import LanesContract
+from mutirao.testing.conformance.limited_steps import LimitedStepsContract
+from mutirao.testing.conformance.limits import ChangingLimitsContract, LimitsContract
 from mutirao.testing.conformance.liveness import RescueContract, WorkersContract
 from mutirao.testing.conformance.pruning import PruningContract
+from mutirao.testing.conformance.rates import RatesContract
 from mutirao.testing.conformance.records import CountsContract, RecordsContract
 from mutirao.testing.conformance.redriving import RedriveContract
 from mutirao.testing.conformance.results import ResultsContract
@@ -47,8 +50,12 @@ class StoreContract(
     TransactionContract,
     SchedulesContract,
     UniquenessContract,
+    LimitsContract,
+    ChangingLimitsContract,
+    RatesContract,
     SeriesContract,
     StepsContract,
+    LimitedStepsContract,
     ResultsContract,
     UpkeepContract,
 ):

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import pytest
 
 from mutirao.errors import StaleRun
-from mutirao.job import Claim, JobState, OutcomeKind
+from mutirao.job import Claim, JobState, OutcomeKind, Wake
 from mutirao.ports import Store
 from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
@@ -34,14 +34,16 @@ class Watched:
 
     def __init__(self) -> None:
         self.marks = 0
+        self.woken: Sequence[Wake] = ()
 
     def started_ago(self) -> float:
         """Return the seconds since the handler was started."""
         return 2.0
 
-    def mark_settled(self) -> None:
+    def mark_settled(self, woken: Sequence[Wake] = ()) -> None:
         """Count."""
         self.marks += 1
+        self.woken = woken
 
 
 async def run(

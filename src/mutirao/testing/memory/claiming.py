@@ -4,8 +4,9 @@ import json
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, Outcome, Settlement
-from mutirao.testing.memory import graphs
+from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, Outcome, Settlement, Wake
+from mutirao.limit import BEGINNING, Claimed, Settled, lowered
+from mutirao.testing.memory import graphs, limits
 from mutirao.testing.memory.tables import Asked, Live, Tables, arguments_of, attempt_of
 
 
@@ -33,10 +34,18 @@ def claim(
     """Take due jobs for a worker; an unregistered one gets none, nobody could rescue them."""
     if worker not in tables.workers:
         return []
-    claims: list[Claim] = []
-    for lane in lanes:
-        due = _due(tables, lane, without, now)[: limit - len(claims)]
-        claims += [take(tables, job, worker, now) for job in due]
+    lanes, claims = limits.unblocked(tables, lowered(lanes, limits.pace(tables, now))), Claimed()
+    called = True
+    while called:
+        called = False
+        for lane in lanes:
+            due = _due(tables, lane, without, now)
+            fit, more = limits.let_in(tables, due, limit - len(claims), now)
+            claims += [take(tables, job, worker, now) for job in fit]
+            called = called or more
+        lanes = [lane._replace(run_at=BEGINNING, id=0) for lane in lanes]
+    if tables.limits.written and len(claims) >= limit:
+        claims.woken = tuple(Wake(lane.queue, lane.priority, BEGINNING) for lane in lanes)
     return claims
 
 
@@ -85,12 +94,14 @@ def _claim_of(asked: Asked, job: Live) -> Claim:
     )
 
 
-def settle(tables: Tables, settlements: Sequence[Settlement], now: datetime) -> set[int]:
+def settle(tables: Tables, settlements: Sequence[Settlement], now: datetime) -> Settled:
     """Write the outcomes that are not stale, and their follow-ups."""
     for settlement in settlements:
         if settlement.follow_up is not None:
             arguments_of(settlement.follow_up)  # refused before anything is written
-    return {each.id for each in settlements if _settle(tables, each, now)}
+    settled = Settled(each.id for each in settlements if _settle(tables, each, now))
+    settled.woken = limits.mend(tables, now)
+    return settled
 
 
 def _settle(tables: Tables, settlement: Settlement, now: datetime) -> bool:
@@ -123,7 +134,7 @@ def _next_run(job: Live, outcome: Outcome, now: datetime) -> datetime:
     return outcome.at or now + timedelta(seconds=outcome.after or 0)
 
 
-def release(tables: Tables, jobs: Sequence[tuple[int, int]]) -> set[int]:
+def release(tables: Tables, jobs: Sequence[tuple[int, int]], now: datetime) -> set[int]:
     """Give back jobs that were never started."""
     released = set()
     for id, run in jobs:
@@ -131,4 +142,5 @@ def release(tables: Tables, jobs: Sequence[tuple[int, int]]) -> set[int]:
         if job is not None and job.held(run):
             job.wait(counted=False)
             released.add(id)
+    limits.mend(tables, now)
     return released

@@ -163,13 +163,20 @@ def one(tables: Tables, id: int, now: datetime) -> GraphRecord:
     return _record(tables, id, now, with_steps=True)
 
 
-def state_of(live: Live, now: datetime) -> JobState:
+def state_of(tables: Tables, live: Live, now: datetime) -> JobState:
     """Return the state of a job that is live."""
     if live.worker is not None:
         return JobState.RUNNING
     if live.run_at == PARKED:
         return JobState.BLOCKED
-    return JobState.READY if live.run_at <= now else JobState.SCHEDULED
+    if live.run_at > now:
+        return JobState.SCHEDULED
+    return JobState.BLOCKED if tables.limits.stops(live.queue) else JobState.READY
+
+
+def _waits_for_others(tables: Tables, live: Live) -> bool:
+    """Whether a job waits for other jobs, not for a limit."""
+    return live.run_at == PARKED and tables.limits.parked_at(live.id) is None
 
 
 def _release(tables: Tables, graph: Graph) -> None:
@@ -179,7 +186,7 @@ def _release(tables: Tables, graph: Graph) -> None:
         if free and step.well_ended:
             passed.add(step.id)
         live = tables.live.get(step.job)
-        if free and live is not None and live.run_at == PARKED:
+        if free and live is not None and _waits_for_others(tables, live):
             live.run_at = tables.asked[step.job].run_at
 
 
@@ -223,15 +230,16 @@ def _record(tables: Tables, id: int, now: datetime, *, with_steps: bool = False)
     graph = tables.graphs[id]
     states = [_state_of_step(tables, step, now) for step in graph.steps]
     count = states.count
-    waiting = count(JobState.READY) + count(JobState.SCHEDULED)
+    blocked = sum(_is_blocked(tables, step) for step in graph.steps)
+    waiting = sum(map(count, (JobState.READY, JobState.SCHEDULED, JobState.BLOCKED))) - blocked
     open_steps = sorted((s.depth, s.id, s.stage) for s in graph.steps if not s.well_ended)
     return GraphRecord(
         id=id,
         name=graph.name,
-        state=_state(graph, waiting + count(JobState.RUNNING), count(JobState.BLOCKED)),
+        state=_state(graph, waiting + count(JobState.RUNNING), blocked),
         stage=open_steps[0][2] if open_steps else None,
         jobs=len(states),
-        blocked=count(JobState.BLOCKED),
+        blocked=blocked,
         waiting=waiting,
         running=count(JobState.RUNNING),
         succeeded=count(JobState.SUCCEEDED),
@@ -253,10 +261,15 @@ def _state(graph: Graph, going: int, blocked: int) -> GraphState:
     return GraphState.CANCELLED if failed else GraphState.SUCCEEDED
 
 
+def _is_blocked(tables: Tables, step: Step) -> bool:
+    live = tables.live.get(step.job)
+    return live is not None and live.worker is None and _waits_for_others(tables, live)
+
+
 def _state_of_step(tables: Tables, step: Step, now: datetime) -> JobState:
     if step.outcome is not None:
         return JobState(step.outcome.value)
-    return state_of(tables.live[step.job], now)
+    return state_of(tables, tables.live[step.job], now)
 
 
 def _step_records(tables: Tables, graph: Graph, now: datetime) -> Iterator[StepRecord]:

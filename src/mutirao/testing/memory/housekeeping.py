@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from mutirao.job import Beat, NewWorker, OutcomeKind
-from mutirao.testing.memory import graphs
+from mutirao.testing.memory import graphs, limits
 from mutirao.testing.memory.keys import forget
 from mutirao.testing.memory.tables import Duty, Tables, Worker, attempt_of
 
@@ -37,11 +37,12 @@ def beat(tables: Tables, worker: int, expiry: float, stuck: int, now: datetime) 
     return Beat(True, tuple(cancelled))
 
 
-def retire(tables: Tables, worker: int) -> None:
+def retire(tables: Tables, worker: int, now: datetime) -> None:
     """Remove a worker; its jobs wait again as if it had never taken them."""
     tables.workers.pop(worker, None)
     for job in tables.held_by(worker):
         job.wait(counted=False)
+    limits.mend(tables, now)
 
 
 def lease(tables: Tables, duty: str, worker: int, ttl: float, every: float, now: datetime) -> bool:
@@ -66,6 +67,7 @@ def rescue(tables: Tables, now: datetime) -> list[tuple[int, int]]:
             job.run += 1
             job.wait()
             rescued.append((job.id, job.run))
+    limits.mend(tables, now)
     return rescued
 
 

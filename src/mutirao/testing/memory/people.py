@@ -8,7 +8,7 @@ from typing import TypedDict
 from mutirao.errors import UnknownJob
 from mutirao.job import JobState, OutcomeKind
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
-from mutirao.testing.memory import graphs
+from mutirao.testing.memory import graphs, limits
 from mutirao.testing.memory.tables import Asked, Live, Tables, attempt_of
 from mutirao.unique import PARKED
 
@@ -86,13 +86,16 @@ def cancel(tables: Tables, which: JobFilter, now: datetime) -> list[int]:
         elif job.id in tables.live:  # not undone with its graph already
             job.run += 1  # its last run may have a row in history already
             graphs.finish(tables, job, attempt_of(job, OutcomeKind.CANCELLED, now), now)
+    limits.mend(tables, now)
     return [job.id for job in meant]
 
 
 def hurry(tables: Tables, which: JobFilter, now: datetime) -> list[int]:
     """Make waiting jobs due; one that is due already, or waits for another, keeps its place."""
     found = [job for job in _live(tables, which, now) if job.worker is None][: which.limit]
-    meant = [job for job in found if job.run_at != PARKED]
+    meant = [
+        job for job in found if job.run_at != PARKED and tables.limits.parked_at(job.id) is None
+    ]
     for job in meant:
         job.run_at = min(job.run_at, now)
     return [job.id for job in meant]
@@ -189,9 +192,9 @@ def _standing(tables: Tables, asked: Asked, now: datetime) -> _Standing:
     if live is None:
         return standing | {"state": JobState(history[-1].outcome.value)}
     return standing | {
-        "state": graphs.state_of(live, now),
+        "state": graphs.state_of(tables, live, now),
         "attempt": live.attempt,
-        "run_at": live.run_at,
+        "run_at": (live.run_at == PARKED and tables.limits.parked_at(live.id)) or live.run_at,
         "started_at": live.claimed_at or standing["started_at"],
         "finished_at": None,
         "worker": live.worker,
@@ -199,7 +202,9 @@ def _standing(tables: Tables, asked: Asked, now: datetime) -> _Standing:
 
 
 def _in_state_since(record: JobRecord) -> datetime:
-    if record.state == JobState.READY:
+    # What waits for other jobs has no time yet.
+    limited = record.state == JobState.BLOCKED and record.run_at != PARKED
+    if record.state == JobState.READY or limited:
         return max(record.run_at, record.enqueued_at)
     if record.state in (JobState.SCHEDULED, JobState.BLOCKED):
         return record.enqueued_at

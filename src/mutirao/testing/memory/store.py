@@ -23,17 +23,13 @@ from mutirao.job import (
 from mutirao.planning import Plan
 from mutirao.ports import Attempt
 from mutirao.records import (
-    Ending,
-    GraphRecord,
-    GraphState,
     JobFilter,
     JobRecord,
-    Progress,
     QueueCount,
     WorkerRecord,
 )
-from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
-from mutirao.testing.memory import claiming, graphs, housekeeping, keys, people, schedules
+from mutirao.testing.memory import claiming, graphs, housekeeping, keys, people
+from mutirao.testing.memory.books import Books
 from mutirao.testing.memory.tables import Tables, arguments_of
 from mutirao.testing.memory.transaction import MemoryTransaction, SessionFactory
 
@@ -52,7 +48,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class MemoryStore:
+class MemoryStore(Books):
     """A `mutirao.ports.Store` without a database, for unit tests.
 
     Keeps every promise of the protocol but durability, and but one commit for several things. May
@@ -161,7 +157,7 @@ class MemoryStore:
     async def retire(self, worker: int) -> None:
         """Remove a worker and give its jobs back, unattempted."""
         with self._lock:
-            housekeeping.retire(self._tables, worker)
+            housekeeping.retire(self._tables, worker, self._clock())
 
     async def lanes(
         self, queues: Collection[str] | None, *, now: datetime | None = None
@@ -194,7 +190,7 @@ class MemoryStore:
     async def release(self, jobs: Sequence[tuple[int, int]]) -> set[int]:
         """Give back (id, run) pairs that were never started; return the ids given back."""
         with self._lock:
-            return claiming.release(self._tables, jobs)
+            return claiming.release(self._tables, jobs, self._clock())
 
     async def held(self, worker: int) -> list[tuple[int, int]]:
         """Return (id, run) of every job a worker holds."""
@@ -225,30 +221,6 @@ class MemoryStore:
 
     async def refresh_statistics(self) -> None:
         """There is no planner."""
-
-    async def agenda(self, *, now: datetime | None = None) -> Agenda:
-        """Tell which schedules have something to do."""
-        with self._lock:
-            return schedules.agenda(self._tables, now or self._clock())
-
-    async def amend_schedule(
-        self, name: str, amend: Amend, *, wait: bool = True, now: datetime | None = None
-    ) -> Amended:
-        """Change a schedule and make its jobs, while nobody else does anything."""
-        with self._lock:
-            return schedules.amend(self._tables, name, amend, now or self._clock())
-
-    async def vouch(
-        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
-    ) -> None:
-        """Note that schedules are in a worker's code."""
-        with self._lock:
-            schedules.vouch(self._tables, names, worker, every, now or self._clock())
-
-    async def schedules(self) -> list[ScheduleRecord]:
-        """List the schedules, by name."""
-        with self._lock:
-            return schedules.listed(self._tables, self._clock())
 
     def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:
         """Enter what `session_factory` makes; complete the job afterwards.
@@ -309,38 +281,6 @@ class MemoryStore:
         with self._lock:
             return people.unserved(self._tables, known)
 
-    async def graphs(
-        self, state: GraphState | None = None, limit: int | None = 100
-    ) -> list[GraphRecord]:
-        """List graphs, newest first."""
-        with self._lock:
-            return graphs.listed(self._tables, state, limit, self._clock())
-
-    async def graph(self, id: int) -> GraphRecord:
-        """Return a graph with its steps, or raise UnknownGraph."""
-        with self._lock:
-            return graphs.one(self._tables, id, self._clock())
-
-    async def endings(self, jobs: Collection[int]) -> list[Ending]:
-        """Tell how jobs stand."""
-        with self._lock:
-            return graphs.endings(self._tables, jobs)
-
-    async def await_ends(self, jobs: Collection[int]) -> None:
-        """Nothing to ask for: whoever waits looks again."""
-
-    async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:
-        """Note how far attempts have come."""
-        with self._lock:
-            self.note(told)
-
-    def note(self, told: Collection[Progress]) -> None:
-        """As `report`, for who holds the lock."""
-        for each in told:
-            last = self._tables.progress.get(each.job)
-            if each.job in self._tables.asked and (last is None or last.run <= each.run):
-                self._tables.progress[each.job] = each
-
     def _write(self, born: Born, now: datetime) -> list[int]:
         return [keys.place(self._tables, new, now, id) for id, new in born]
 
@@ -379,9 +319,12 @@ class _Completion:
         with store._lock:
             self.require()
             now = store._clock()
-            claiming.settle(store._tables, [done], now)
+            woken = claiming.settle(store._tables, [done], now).woken
             store._let_children_in(self._kept_back, now)
-        self._attempt.mark_settled()
+        if woken:
+            self._attempt.mark_settled(woken)
+        else:
+            self._attempt.mark_settled()
 
 
 def _unknown(conn: object) -> UnsupportedConnection:

@@ -19,6 +19,7 @@ from mutirao.job import (
 )
 from mutirao.records import AttemptRecord, Progress
 from mutirao.schedule import ScheduleState
+from mutirao.testing.memory.limits import Limits
 from mutirao.unique import PARKED, KeyName
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class Tables:
     graphs: "dict[int, Graph]" = field(default_factory=dict)
     results: dict[int, tuple[str, datetime | None]] = field(default_factory=dict)
     progress: dict[int, Progress] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
     job_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     worker_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 

@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 
 from mutirao.job import SUCCEEDED, UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, Settlement
 from mutirao.sql.dialects.base import Dialect, by_id, in_lane_order
-from mutirao.sql.dialects.postgresql import statements
+from mutirao.sql.dialects.postgresql import limits, statements
 
 
 class PostgreSQL(Dialect):
@@ -49,21 +49,27 @@ class PostgreSQL(Dialect):
         """Take due jobs. A single statement."""
         if not lanes or limit < 1:
             return []
-        values: dict[str, Any] = {"worker": worker, "limit": limit, "now": now}
-        values["queues"], values["priorities"], values["run_ats"], values["ids"] = (
-            list(column) for column in zip(*lanes, strict=True)
-        )
-        values["without"] = list(without) or None
-        rows = conn.execute(statements.CLAIM, values).all()
+        values = {"worker": worker, "limit": limit, "now": now, "without": list(without) or None}
+        rows = conn.execute(statements.CLAIM, values | limits.columns(lanes)).all()
+        if limits.asks_again(rows):
+            return in_lane_order(limits.claim_on(conn, values, lanes, rows), lanes)
         return in_lane_order([Claim._make(row) for row in rows], lanes)
 
     def finish(
-        self, conn: Connection, settlements: Sequence[Settlement], now: datetime | None
+        self,
+        conn: Connection,
+        settlements: Sequence[Settlement],
+        now: datetime | None,
+        beside: Sequence[Settlement] = (),
     ) -> set[int]:
         """Write final outcomes."""
         values = {**_columns(by_id(settlements)), "now": now}
-        settled = conn.execute(statements.FINISH, values).scalar()
-        return {s.id for s in settlements} if settled is None else set(settled)
+        if beside:
+            values["all_ids"] = _array(s.id for s in by_id([*settlements, *beside]))
+        row = conn.execute(statements.FINISH_SOME if beside else statements.FINISH, values).one()
+        found, lanes = row[-2:]
+        settled = {s.id for s in settlements} if found is None else set(found)
+        return limits.called(settled, lanes)
 
     def resume(
         self,
@@ -81,7 +87,8 @@ class PostgreSQL(Dialect):
             "ats": [s.outcome.at for s in ordered],
             "afters": [s.outcome.after for s in ordered],
         }
-        return _ids(conn, statements.RESUME, values)
+        rows = conn.execute(statements.RESUME, values).all()
+        return limits.called({row[0] for row in rows}, rows[0][1] if rows else None)
 
     def release(self, conn: Connection, jobs: Sequence[tuple[int, int]]) -> set[int]:
         """Give back jobs that were never started."""
@@ -106,6 +113,22 @@ class PostgreSQL(Dialect):
     def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:
         """Notify, if somebody asked for one of them."""
         conn.execute(statements.TELL_ENDED, {"jobs": _array(jobs)})
+
+    def let_go(self, conn: Connection, jobs: Sequence[int], now: datetime | None) -> None:
+        """Give back what jobs hold that do not run any more."""
+        conn.execute(statements.LET_GO, {"ids": _array(jobs), "now": now})
+
+    def open_limit(self, conn: Connection, name: str, now: datetime | None) -> None:
+        """Count what a new limit covers and runs already."""
+        conn.execute(statements.OPEN_LIMIT, {"name": name, "now": now})
+
+    def close_limit(self, conn: Connection, name: str, now: datetime | None) -> None:
+        """Forget what a limit counted, and let go what waited for it."""
+        conn.execute(statements.CLOSE_LIMIT, {"name": name, "now": now})
+
+    def mend_limits(self, conn: Connection, now: datetime | None) -> None:
+        """Call whoever there is room for."""
+        conn.execute(statements.MEND, {"now": now})
 
     def refresh_statistics(self, conn: Connection) -> None:
         """Analyse the tables whose size changes with the load."""

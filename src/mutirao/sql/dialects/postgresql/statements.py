@@ -25,13 +25,18 @@ _ENDED = """
     CAST(CAST(:finished AS text) AS bigint[]), CAST(:error_types AS text[]),
     CAST(:errors AS text[])
 """
-FINISH = text(f"SELECT mutirao_finish({_ENDED}, CAST(:now AS timestamptz))")
+# Where limits call jobs into the place of those that ended, the transaction knows where to.
+_CALLED = "current_setting('mutirao.called', true)"
+_FINISH = f"mutirao_finish({_ENDED}, CAST(:now AS timestamptz)), {_CALLED}"
+FINISH = text(f"SELECT {_FINISH}")
+_HOLD = "mutirao_hold(CAST(CAST(:all_ids AS text) AS bigint[]))"
+FINISH_SOME = text(f"SELECT {_HOLD}, {_FINISH}")  # of those that a transaction settles
 
 RESUME = text(f"""
 SELECT mutirao_resume(
     :worker, {_ENDED}, CAST(:back AS integer[]), CAST(:ats AS timestamptz[]),
     CAST(:afters AS double precision[]), CAST(:now AS timestamptz)
-)
+), {_CALLED}
 """)
 
 RELEASE = text("""
@@ -43,3 +48,24 @@ RESCUE = text("SELECT * FROM mutirao_rescue(:orphans, CAST(:now AS timestamptz))
 WAKE = text("SELECT mutirao_wake()")
 
 TELL_ENDED = text("SELECT mutirao_tell_waiters(CAST(CAST(:jobs AS text) AS bigint[]))")
+
+# Limits.
+SIFT = text("""
+SELECT mutirao_sift(
+    CAST(:queues AS text[]), CAST(:priorities AS smallint[]), CAST(:run_ats AS timestamptz[]),
+    CAST(:ids AS bigint[]), :look, CAST(:without AS text[]), CAST(:now AS timestamptz)
+)
+""")
+
+LET_GO = text("""
+SELECT mutirao_let_go(CAST(CAST(:ids AS text) AS bigint[]), CAST(:now AS timestamptz))
+WHERE EXISTS (SELECT FROM mutirao_counter)
+""")
+
+OPEN_LIMIT = text("SELECT mutirao_open_limit(:name, CAST(:now AS timestamptz))")
+
+CLOSE_LIMIT = text("SELECT mutirao_close_limit(:name, CAST(:now AS timestamptz))")
+
+MEND = text("""
+SELECT mutirao_mend(CAST(:now AS timestamptz)) WHERE EXISTS (SELECT FROM mutirao_counter)
+""")

@@ -13,11 +13,15 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Insert, Table, literal
 from sqlalchemy.dialects.sqlite import insert
 
-from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind, Settlement
+from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind, Settlement, Wake
+from mutirao.limit import BEGINNING, Claimed, Settled
 from mutirao.sql.dialects.base import Dialect, by_id, in_lane_order
+from mutirao.sql.dialects.sqlite import limits
 from mutirao.sql.instant import Instant, from_micros, to_micros
 
 SECOND = 1_000_000
+LOOK = 500  # jobs that are looked at together, once some were found that cannot run
+MOST_PARKED = 10_000  # in one transaction, which keeps other writers waiting
 
 # In two steps, because SQLite begins `(queue, priority) > (?, ?)` at the first equal row and would
 # walk the whole lane.
@@ -35,8 +39,9 @@ SELECT * FROM (
 )
 ORDER BY queue, priority LIMIT 1
 """
+# Whether there are limits is told with the jobs they may concern, not asked.
 _DUE = """
-SELECT id FROM mutirao_live
+SELECT id, EXISTS (SELECT 1 FROM mutirao_limit) FROM mutirao_live
 WHERE worker IS NULL AND queue = ? AND priority = ? AND (run_at, id) >= (?, ?) AND run_at <= ?{}
 ORDER BY run_at, id LIMIT ?
 """
@@ -57,7 +62,8 @@ FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
 WHERE l.id IN (SELECT value FROM json_each(?))
 """
 _HELD = """
-SELECT id, run, attempt, worker, cancel FROM mutirao_live
+SELECT id, run, attempt, worker, cancel, EXISTS (SELECT 1 FROM mutirao_counter) AS counted
+FROM mutirao_live
 WHERE id IN (SELECT value FROM json_each(?)) AND claimed_at IS NOT NULL
 """
 _TELL = """
@@ -84,7 +90,7 @@ _GONE = """
 SELECT EXISTS (SELECT 1 FROM mutirao_worker WHERE expires_at < ?) OR EXISTS (
     SELECT 1 FROM mutirao_live l INDEXED BY mutirao_live_running
     WHERE l.worker IS NOT NULL AND l.worker NOT IN (SELECT id FROM mutirao_worker)
-)
+) OR EXISTS (SELECT 1 FROM mutirao_counter)
 """
 
 
@@ -130,23 +136,63 @@ class SQLite(Dialect):
         for lane in lanes:
             if len(ids) >= limit:
                 break
-            ids += _due(conn, lane, limit - len(ids), without, moment)
+            due, limited = _due(conn, lane, limit - len(ids), without, moment)
+            if limited:
+                return self._claim_within(conn, worker, lanes, limit, without, moment)
+            ids += due
         if not ids:
             return []
-        chosen = json.dumps(ids)
-        conn.exec_driver_sql(_TAKE, (worker, moment, chosen))
-        rows = conn.exec_driver_sql(_TAKEN, (chosen,)).all()
-        return in_lane_order([_to_claim(row) for row in rows], lanes)
+        _take(conn, worker, ids, moment)
+        return in_lane_order(_taken(conn, ids), lanes)
+
+    def _claim_within(
+        self,
+        conn: Connection,
+        worker: int,
+        lanes: Sequence[Lane],
+        limit: int,
+        without: Collection[str],
+        moment: int,
+    ) -> Claimed:
+        """Take due jobs that the limits have room for; park the others that are met."""
+        rules = limits.rules(conn)
+        limits.pace(conn, moment)
+        stopped = {rule.queue for rule in rules if rule.stops_a_queue}
+        served = [
+            lane._replace(run_at=BEGINNING, id=0) for lane in lanes if lane.queue not in stopped
+        ]
+        ids, parked, called = list[int](), 0, True
+        while called:
+            called, look = False, 0
+            for lane in served:
+                while len(ids) < limit and parked < MOST_PARKED:
+                    wanted = limit - len(ids)
+                    due, _ = _due(conn, lane, max(look, wanted), without, moment)
+                    if not due:
+                        break
+                    fit, unfit, more = limits.let_in(conn, rules, due, wanted, moment)
+                    _take(conn, worker, fit, moment)
+                    ids, parked, called = ids + fit, parked + unfit, called or more
+                    look = LOOK if unfit else 0
+            called = called and len(ids) < limit and parked < MOST_PARKED
+        claims = in_lane_order(Claimed(_taken(conn, ids)), lanes)
+        if len(ids) >= limit or parked >= MOST_PARKED:
+            claims.woken = tuple(Wake(lane.queue, lane.priority, BEGINNING) for lane in served)
+        return claims
 
     def finish(
-        self, conn: Connection, settlements: Sequence[Settlement], now: datetime | None
+        self,
+        conn: Connection,
+        settlements: Sequence[Settlement],
+        now: datetime | None,
+        beside: Sequence[Settlement] = (),
     ) -> set[int]:
         """Write final outcomes."""
         held = _told(conn, settlements, now)
         ids = [(s.id,) for s in settlements if s.id in held]
         if ids:
             conn.exec_driver_sql("DELETE FROM mutirao_live WHERE id = ?", ids)
-        return set(held)
+        return _counted_down(conn, held, now)
 
     def resume(
         self,
@@ -168,13 +214,15 @@ class SQLite(Dialect):
         ]
         if rows:
             conn.exec_driver_sql(_WAIT, rows)
-        return set(held)
+        return _counted_down(conn, held, now)
 
     def release(self, conn: Connection, jobs: Sequence[tuple[int, int]]) -> set[int]:
         """Give back jobs that were never started."""
-        return {
+        given = {
             job[0] for job in sorted(jobs) if conn.exec_driver_sql(_GIVE_BACK, job).rowcount == 1
         }
+        self.let_go(conn, list(given), None)
+        return given
 
     def someone_is_gone(self, conn: Connection, now: datetime | None) -> bool:
         """Tell whether `rescue` has anything to do; a reader keeps no writer waiting."""
@@ -194,6 +242,7 @@ class SQLite(Dialect):
                 [(row.id,) for row in lost],
             )
         conn.exec_driver_sql("DELETE FROM mutirao_worker WHERE expires_at < ?", (moment,))
+        self.mend_limits(conn, now)
         return [(row.id, row.run + 1) for row in lost]
 
     def wake(self, conn: Connection) -> None:
@@ -201,6 +250,25 @@ class SQLite(Dialect):
 
     def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:
         """Nothing to say: whoever waits sees that the database file has changed."""
+
+    def let_go(self, conn: Connection, jobs: Sequence[int], now: datetime | None) -> None:
+        """Give back what jobs hold that do not run any more."""
+        if jobs and limits.in_use(conn):
+            limits.let_go(conn, jobs, _micros(now))
+
+    def open_limit(self, conn: Connection, name: str, now: datetime | None) -> None:
+        """Count what a new limit covers and runs already."""
+        rule = next(rule for rule in limits.rules(conn) if rule.name == name)
+        limits.count_running(conn, rule, _micros(now))
+
+    def close_limit(self, conn: Connection, name: str, now: datetime | None) -> None:
+        """Forget what a limit counted, and let go what waited for it."""
+        limits.forget(conn, name)
+
+    def mend_limits(self, conn: Connection, now: datetime | None) -> None:
+        """Call whoever there is room for."""
+        if limits.in_use(conn):
+            limits.mend(conn, _micros(now))
 
     def refresh_statistics(self, conn: Connection) -> None:
         """Let SQLite decide which tables need to be analysed again."""
@@ -213,12 +281,22 @@ def _micros(now: datetime | None) -> int:
 
 def _due(
     conn: Connection, lane: Lane, limit: int, without: Collection[str], moment: int
-) -> list[int]:
+) -> tuple[list[int], bool]:
+    """Return the first due jobs of a lane, and whether there are limits that may concern them."""
     values = [lane.queue, lane.priority, to_micros(lane.run_at), lane.id, moment]
     if without:
         values.append(json.dumps(list(without)))
     statement = _DUE.format(_WITHOUT if without else "")
-    return list(conn.exec_driver_sql(statement, (*values, limit)).scalars())
+    rows = conn.exec_driver_sql(statement, (*values, limit)).all()
+    return [row[0] for row in rows], bool(rows) and bool(rows[0][1])
+
+
+def _take(conn: Connection, worker: int, ids: Sequence[int], moment: int) -> None:
+    conn.exec_driver_sql(_TAKE, (worker, moment, json.dumps(ids)))
+
+
+def _taken(conn: Connection, ids: Sequence[int]) -> list[Claim]:
+    return [_to_claim(row) for row in conn.exec_driver_sql(_TAKEN, (json.dumps(ids),))]
 
 
 def _to_claim(row: Any) -> Claim:
@@ -242,6 +320,15 @@ def _told(
         rows = [_attempt_row(s, found[id], moment) for id, s in current.items()]
         conn.exec_driver_sql(_TELL, rows)
     return {id: found[id] for id in current}
+
+
+def _counted_down(conn: Connection, ended: dict[int, Any], now: datetime | None) -> set[int]:
+    """Give back what these held whose runs ended; tell where others came back in their place."""
+    if not any(row.counted for row in ended.values()):
+        return set(ended)
+    settled = Settled(ended)
+    settled.woken = limits.let_go(conn, ended, _micros(now))
+    return settled
 
 
 def _attempt_row(s: Settlement, row: Any, moment: int) -> tuple[Any, ...]:

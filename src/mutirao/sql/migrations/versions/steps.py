@@ -5,7 +5,7 @@ from alembic.operations import Operations
 from mutirao.sql.migrations.script import run_sql
 
 revision = "0006"
-down_revision = "0004"
+down_revision = "0005"
 
 
 def upgrade(op: Operations) -> None:

@@ -111,9 +111,15 @@ JOIN (
             WHEN worker IS NOT NULL THEN 'running'
             WHEN run_at = '9999-05-31 00:00Z' THEN 'blocked'
             WHEN run_at > statement_timestamp() THEN 'scheduled'
+            WHEN queue IN (
+                SELECT m.queue FROM mutirao_limit m WHERE m.most = 0 AND m.by IS NULL
+            ) THEN 'blocked'
             ELSE 'ready'
         END AS state,
-        attempt, run_at, claimed_at AS started_at, NULL::timestamptz AS finished_at,
+        attempt,
+        CASE WHEN run_at < '9999-05-31 00:00Z' THEN run_at ELSE coalesce(
+            (SELECT p.run_at FROM mutirao_parked p WHERE p.job = id), run_at
+        ) END AS run_at, claimed_at AS started_at, NULL::timestamptz AS finished_at,
         worker, run, NULL::text AS error_type, NULL::text AS error
     FROM mutirao_live
     UNION ALL
@@ -122,7 +128,7 @@ JOIN (
         worker, run, error_type, error
     FROM mutirao_attempt
 ) s ON s.id = j.id
-WHERE s.state IN ('running', 'blocked', 'scheduled', 'ready', 'succeeded', 'dead', 'cancelled')
+WHERE s.state IN ('running', 'scheduled', 'ready', 'blocked', 'succeeded', 'dead', 'cancelled')
 --;
 CREATE OR REPLACE VIEW mutirao_queues AS
 SELECT
@@ -132,14 +138,15 @@ FROM (
     SELECT queue, 'running'::text AS state, claimed_at AS since
     FROM mutirao_live WHERE worker IS NOT NULL
     UNION ALL
-    SELECT queue, 'ready', run_at
-    FROM mutirao_live WHERE worker IS NULL AND run_at <= statement_timestamp()
+    SELECT l.queue, CASE WHEN p.queue IS NULL THEN 'ready' ELSE 'blocked' END, l.run_at
+    FROM mutirao_live l
+    LEFT JOIN mutirao_limit p ON p.queue = l.queue AND p.most = 0 AND p.by IS NULL
+    WHERE l.worker IS NULL AND l.run_at <= statement_timestamp()
     UNION ALL
-    SELECT
-        l.queue,
-        CASE WHEN l.run_at = '9999-05-31 00:00Z' THEN 'blocked' ELSE 'scheduled' END,
-        j.enqueued_at
+    SELECT l.queue, CASE WHEN l.run_at = '9999-05-31 00:00Z' THEN 'blocked' ELSE 'scheduled' END,
+           coalesce(p.run_at, j.enqueued_at)
     FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
+    LEFT JOIN mutirao_parked p ON p.job = l.id AND l.run_at = '9999-05-31 00:00Z'
     WHERE l.worker IS NULL AND l.run_at > statement_timestamp()
     UNION ALL
     SELECT j.queue, a.outcome, a.finished_at
@@ -172,8 +179,11 @@ FROM mutirao_graph g
 CROSS JOIN LATERAL (
     SELECT
         count(*) AS jobs,
-        count(CASE WHEN l.worker IS NULL AND l.run_at = '9999-05-31 00:00Z' THEN 1 END) AS blocked,
-        count(CASE WHEN l.worker IS NULL AND l.run_at < '9999-05-31 00:00Z' THEN 1 END) AS waiting,
+        count(CASE WHEN l.worker IS NULL AND p.job IS NULL AND l.run_at = '9999-05-31 00:00Z' THEN 1 END)
+            AS blocked,
+        -- Those that wait for a limit, too: they need no other step to end.
+        count(CASE WHEN l.worker IS NULL AND (l.run_at < '9999-05-31 00:00Z' OR p.job IS NOT NULL) THEN 1 END)
+            AS waiting,
         count(l.worker) AS running,
         count(CASE WHEN t.outcome = 'succeeded' THEN 1 END) AS succeeded,
         count(CASE WHEN t.outcome = 'dead' THEN 1 END) AS dead,
@@ -181,5 +191,6 @@ CROSS JOIN LATERAL (
         count(CASE WHEN t.outcome = 'dead' AND t.on_dead <> 'continue' THEN 1 END) AS failed,
         count(CASE WHEN t.outcome = 'cancelled' AND t.on_dead <> 'continue' THEN 1 END) AS halted
     FROM mutirao_step t LEFT JOIN mutirao_live l ON l.id = t.job
+    LEFT JOIN mutirao_parked p ON p.job = l.id
     WHERE t.graph = g.id
 ) s

@@ -126,7 +126,33 @@ SELECT
     (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
     (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note
 FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
-WHERE l.worker IS NULL AND l.run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999)
+WHERE l.worker IS NULL AND l.run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND l.queue NOT IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)
+UNION ALL
+SELECT
+    l.id, j.task, j.queue, j.priority, CAST('blocked' AS text) AS state,
+    l.attempt, j.max_attempts, j.timeout,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', l.run_at / 1000000, 'unixepoch') || printf('.%06dZ', l.run_at % 1000000) AS text) AS run_at,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
+    CAST(NULL AS text) AS started_at,
+    CAST(NULL AS text) AS finished_at,
+    CAST(NULL AS real) AS duration,
+    l.worker, l.run,
+    (
+        SELECT a.error_type FROM mutirao_attempt a
+        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
+    ) AS error_type,
+    (
+        SELECT a.error FROM mutirao_attempt a
+        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
+    ) AS error,
+    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of,
+    (SELECT graph FROM mutirao_step WHERE job = l.id) AS graph,
+    (SELECT stage FROM mutirao_step WHERE job = l.id) AS stage,
+    (SELECT done FROM mutirao_progress WHERE job = l.id) AS progress,
+    (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
+    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note
+FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
+WHERE l.worker IS NULL AND l.run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND l.queue IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)
 UNION ALL
 SELECT
     l.id, j.task, j.queue, j.priority, CAST('scheduled' AS text) AS state,
@@ -157,7 +183,7 @@ UNION ALL
 SELECT
     l.id, j.task, j.queue, j.priority, CAST('blocked' AS text) AS state,
     l.attempt, j.max_attempts, j.timeout,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', l.run_at / 1000000, 'unixepoch') || printf('.%06dZ', l.run_at % 1000000) AS text) AS run_at,
+    CAST(strftime('%Y-%m-%dT%H:%M:%S', coalesce((SELECT p.run_at FROM mutirao_parked p WHERE p.job = l.id), l.run_at) / 1000000, 'unixepoch') || printf('.%06dZ', coalesce((SELECT p.run_at FROM mutirao_parked p WHERE p.job = l.id), l.run_at) % 1000000) AS text) AS run_at,
     CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
     CAST(NULL AS text) AS started_at,
     CAST(NULL AS text) AS finished_at,
@@ -224,15 +250,16 @@ FROM (
     SELECT queue, CAST('running' AS text) AS state, claimed_at AS since
     FROM mutirao_live WHERE worker IS NOT NULL
     UNION ALL
-    SELECT queue, CAST('ready' AS text), run_at
-    FROM mutirao_live WHERE worker IS NULL AND run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999)
+    SELECT l.queue, CASE WHEN l.queue IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL) THEN 'blocked' ELSE 'ready' END, l.run_at
+    FROM mutirao_live l WHERE l.worker IS NULL AND l.run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999)
     UNION ALL
     SELECT l.queue, CAST('scheduled' AS text), j.enqueued_at
     FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
     WHERE l.worker IS NULL AND l.run_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND l.run_at < 253383724800000000
     UNION ALL
-    SELECT l.queue, CAST('blocked' AS text), j.enqueued_at
+    SELECT l.queue, CAST('blocked' AS text), coalesce(p.run_at, j.enqueued_at)
     FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
+    LEFT JOIN mutirao_parked p ON p.job = l.id
     WHERE l.worker IS NULL AND l.run_at = 253383724800000000
     UNION ALL
     SELECT j.queue, a.outcome, a.finished_at
@@ -265,8 +292,11 @@ FROM mutirao_graph g
 JOIN (
     SELECT
         t.graph, count(*) AS jobs,
-        count(CASE WHEN l.worker IS NULL AND l.run_at = 253383724800000000 THEN 1 END) AS blocked,
-        count(CASE WHEN l.worker IS NULL AND l.run_at < 253383724800000000 THEN 1 END) AS waiting,
+        count(CASE WHEN l.worker IS NULL AND p.job IS NULL AND l.run_at = 253383724800000000 THEN 1 END)
+            AS blocked,
+        -- Those that wait for a limit, too: they need no other step to end.
+        count(CASE WHEN l.worker IS NULL AND (l.run_at < 253383724800000000 OR p.job IS NOT NULL) THEN 1 END)
+            AS waiting,
         count(l.worker) AS running,
         count(CASE WHEN t.outcome = 'succeeded' THEN 1 END) AS succeeded,
         count(CASE WHEN t.outcome = 'dead' THEN 1 END) AS dead,
@@ -274,5 +304,6 @@ JOIN (
         count(CASE WHEN t.outcome = 'dead' AND t.on_dead <> 'continue' THEN 1 END) AS failed,
         count(CASE WHEN t.outcome = 'cancelled' AND t.on_dead <> 'continue' THEN 1 END) AS halted
     FROM mutirao_step t LEFT JOIN mutirao_live l ON l.id = t.job
+    LEFT JOIN mutirao_parked p ON p.job = l.id
     GROUP BY t.graph
 ) s ON s.graph = g.id

@@ -23,17 +23,8 @@ from mutirao.job import (
     Wake,
 )
 from mutirao.planning import Plan
-from mutirao.records import (
-    Ending,
-    GraphRecord,
-    GraphState,
-    JobFilter,
-    JobRecord,
-    Progress,
-    QueueCount,
-    WorkerRecord,
-)
-from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
+from mutirao.ports.books import Books
+from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 
 
 class Intake(Protocol):
@@ -89,7 +80,7 @@ class Intake(Protocol):
         ...
 
 
-class Store(Intake, Protocol):
+class Store(Intake, Books, Protocol):
     """The system of record, as workers use it."""
 
     async def check(self) -> None:
@@ -177,7 +168,8 @@ class Store(Intake, Protocol):
         next claim says so (`Claim.cancel`). Where a job that is `keyed` ends, the one that waits
         for it gets its own time. Where one that is `linked` ends, its result is kept, if it has
         one, the steps behind it are released (see `enqueue_graph`), and those who wait for its end
-        are told. All in one transaction.
+        are told. All in one transaction. What is returned may be a `mutirao.limit.Settled`, which
+        tells the lanes that jobs came back to for which there was no room.
         """
         ...
 
@@ -218,6 +210,8 @@ class Store(Intake, Protocol):
         its place in the lane and is ready at once, out of attempts or not: whoever claims it
         next decides about that. Returns (job id, new run). Idle workers are woken.
 
+        Blocked jobs are called that there is room for, should anything have kept them.
+
         Orphans are jobs held under an id that is not registered (any more). They may be left alone
         where `orphans` is False.
         """
@@ -237,47 +231,6 @@ class Store(Intake, Protocol):
 
     async def refresh_statistics(self) -> None:
         """Bring the query planner's statistics up to date."""
-        ...
-
-    # Schedules. What becomes of one is decided by the functions of `mutirao.timetable`.
-
-    async def agenda(self, *, now: datetime | None = None) -> Agenda:
-        """Tell which schedules have something to do, and when the next one will.
-
-        Due are those not paused whose next tick has come, or that await the end of a job which is
-        not live any more; of very many the first. Reads only.
-        """
-        ...
-
-    async def amend_schedule(
-        self, name: str, amend: Amend, *, wait: bool = True, now: datetime | None = None
-    ) -> Amended:
-        """Hold a schedule, ask `amend` what becomes of it, and write that: one transaction.
-
-        `amend` is given how the schedule stands, with everything that was committed before it was
-        held and with the time; it may be called again if another one made a schedule of that name
-        at the same moment. What it raises reaches the caller, and nothing is written. Its jobs
-        are enqueued as ever, idle workers are woken, and each of them is written down with its
-        tick: there is never a second job of a tick. With `wait` False a schedule that somebody
-        else holds is left alone, as if there were none, and `amend` may change nothing then.
-
-        Raises:
-            WrongState: a tick has its job already; nothing was written.
-        """
-        ...
-
-    async def vouch(
-        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
-    ) -> None:
-        """Note that a worker has schedules of these names in its code.
-
-        Only of schedules that code declared, and where the last note is older than `every`
-        seconds; of one that somebody else holds, another time.
-        """
-        ...
-
-    async def schedules(self) -> list[ScheduleRecord]:
-        """List the schedules by name, with their next ticks and how their last jobs went."""
         ...
 
     # What handlers, people and dashboards ask for.
@@ -313,7 +266,7 @@ class Store(Intake, Protocol):
     async def hurry(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now, whatever their `run_at`; return their ids.
 
-        One that is blocked, by a job with its key or by earlier steps, is left alone.
+        One that is blocked, by a job with its key, by earlier steps or by a limit, is left alone.
         """
         ...
 
@@ -323,33 +276,6 @@ class Store(Intake, Protocol):
         The dead job stays in history. One that was redriven already is passed over, unless it is
         named in `which.ids`.
         """
-        ...
-
-    # Graphs, results, progress.
-
-    async def graphs(
-        self, state: GraphState | None = None, limit: int | None = 100
-    ) -> list[GraphRecord]:
-        """List graphs, newest first, without their steps."""
-        ...
-
-    async def graph(self, id: int) -> GraphRecord:
-        """Return a graph with its steps, in the order of the plan. Raises UnknownGraph."""
-        ...
-
-    async def endings(self, jobs: Collection[int]) -> list[Ending]:
-        """Tell how jobs stand, with their results; unknown ones are left out."""
-        ...
-
-    async def await_ends(self, jobs: Collection[int]) -> None:
-        """Ask to be told, by the notifier of ends, when one of these jobs ends.
-
-        Only of jobs that keep results or are steps is it told at once.
-        """
-        ...
-
-    async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:
-        """Write how far attempts have come; what a later run of a job told stays."""
         ...
 
     async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
@@ -364,8 +290,11 @@ class Attempt(Protocol):
         """Return the seconds since the handler was started."""
         ...
 
-    def mark_settled(self) -> None:
-        """Called once, after the commit succeeded: nobody has to settle the job any more."""
+    def mark_settled(self, woken: Sequence[Wake] = ()) -> None:
+        """Called once, after the commit succeeded: nobody has to settle the job any more.
+
+        `woken`: the lanes that blocked jobs came back to, if there are any.
+        """
         ...
 
 

@@ -1,0 +1,161 @@
+"""`limits`, `pause`, `resume`: how many jobs run at once, looked at and ordered about."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import click
+
+from mutirao.app import Mutirao
+from mutirao.cli.options import as_json, ask, duration, option, target
+from mutirao.cli.output import print_json, print_table
+from mutirao.cli.target import AppCommand, load_app
+from mutirao.limit import Limit, LimitRecord
+
+T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _of_what(command: Command) -> Command:
+    for decorate in (
+        option("--queue", help="A queue, or give --task."),
+        option("--task", help="A task, or give --queue."),
+        option("--by", help="The name of an argument whose values count apart."),
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.group()
+def limits() -> None:
+    """List, make and remove limits on how many jobs run at once, or start in a time."""
+
+
+@limits.command("list", cls=AppCommand)
+@target
+@as_json
+def list_(target: str, as_json: bool) -> None:
+    """List limits and pauses by name, with how full they are."""
+    app = load_app(target)
+    found = _ask(app, lambda: app.limits.alist())
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("name", "of", "by", "key", "most", "running", "tokens", "blocked", "origin"),
+        [
+            (m.name, f"queue {m.queue}" if m.task is None else f"task {m.task}", m.by, m.key,
+             _most(m), m.running, None if m.tokens is None else int(m.tokens), m.parked, _origin(m))
+            for m in found
+        ],
+        empty="no limits",
+    )  # fmt: skip
+
+
+@limits.command(cls=AppCommand)
+@target
+@click.argument("most", type=int)
+@_of_what
+@option("--per", type=duration, help="The time in which so many may start (1, 60, 2h).")
+@option("--burst", type=int, help="With --per: how many may start together after a rest.")
+@option("--name", help="What it is called, instead of a name made of the rest.")
+@as_json
+def put(
+    target: str,
+    most: int,
+    queue: str | None,
+    task: str | None,
+    by: str | None,
+    per: timedelta | None,
+    burst: int | None,
+    name: str | None,
+    as_json: bool,
+) -> None:
+    """Let at most MOST jobs of a queue or a task run at once, or start in a time.
+
+    \b
+    mutirao limits put shop:app 5 --task call_api --by tenant
+    mutirao limits put shop:app 100 --queue mail --per 60 --burst 20
+    """
+    app = load_app(target)
+    limit = Limit(most, per=per, burst=burst, by=by, name=name)
+    made = _ask(app, lambda: app.limits.aput(limit, queue=queue, task=task))
+    _say({"put": made}, f"limit {made} is in force", as_json)
+
+
+@limits.command(cls=AppCommand)
+@target
+@click.argument("name")
+@as_json
+def remove(target: str, name: str, as_json: bool) -> None:
+    """Remove limit NAME. One that is in the code comes back with a worker."""
+    app = load_app(target)
+    _ask(app, lambda: app.limits.aremove(name))
+    _say({"removed": name}, f"limit {name} is removed", as_json)
+
+
+@click.command(cls=AppCommand)
+@target
+@_of_what
+@option("--key", help="Only jobs with this value of the argument.")
+@as_json
+def pause(target: str, as_json: bool, **which: str | None) -> None:
+    """Let no more jobs of a queue, a task or a key start, until they are resumed.
+
+    \b
+    mutirao pause shop:app --queue mail
+    mutirao pause shop:app --task call_api --key acme
+    """
+    app = load_app(target)
+    _ask(app, lambda: app.apause(**which))
+    _say({"paused": _named(which)}, f"{_told(which)} is paused", as_json)
+
+
+@click.command(cls=AppCommand)
+@target
+@_of_what
+@option("--key", help="Only jobs with this value of the argument.")
+@as_json
+def resume(target: str, as_json: bool, **which: str | None) -> None:
+    """Let jobs start again that were paused with the same words."""
+    app = load_app(target)
+    _ask(app, lambda: app.aresume(**which))
+    _say({"resumed": _named(which)}, f"{_told(which)} is resumed", as_json)
+
+
+def _ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:
+    return ask(app, lambda _: body())
+
+
+def _say(facts: dict[str, Any], line: str, as_json: bool) -> None:
+    if as_json:
+        print_json(facts)
+    else:
+        click.echo(line)
+
+
+def _named(which: dict[str, str | None]) -> dict[str, str]:
+    order = ("queue", "task", "by", "key")
+    return {name: value for name in order if (value := which[name]) is not None}
+
+
+def _told(which: dict[str, str | None]) -> str:
+    return " ".join(f"{name} {value}" for name, value in _named(which).items())
+
+
+def _most(limit: LimitRecord) -> str:
+    if limit.paused:
+        return "paused"
+    if limit.per is None:
+        return str(limit.most)
+    return f"{limit.most} per {limit.per:g} s, burst {limit.burst}"
+
+
+def _origin(limit: LimitRecord) -> str:
+    if limit.in_code is not False:
+        return str(limit.origin)
+    return f"not in the code since {_short(limit.declared_at)} ({limit.declared_by})"
+
+
+def _short(moment: datetime | None) -> str:
+    return "?" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%MZ}"

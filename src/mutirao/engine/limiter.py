@@ -1,0 +1,64 @@
+"""The worker's part in limits: says which are in its code, and tells of those that are in none."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+
+from mutirao.engine.backoff import Backoff
+from mutirao.errors import StoreUnavailable
+from mutirao.limit import Origin, Rule
+from mutirao.ports import Store
+
+log = logging.getLogger("mutirao")
+
+VOUCH_EVERY = 60.0  # seconds; a limit that is in no code is noticed after three of them
+
+
+class Limiter:
+    """One worker's word for the limits in its code. `name`: what it is called in the list."""
+
+    def __init__(self, store: Store, declared: Sequence[Rule], name: str) -> None:
+        self._store, self._declared, self._name = store, declared, name
+        self._told: set[str] = set()
+
+    async def declare(self, now: datetime | None = None) -> None:
+        """Write down what the code says, once, when the worker starts."""
+        for rule in self._declared:
+            await self._store.put_limit(rule, origin=Origin.CODE, worker=self._name, now=now)
+        await self._tell_of_the_lost()
+
+    async def run(self) -> None:
+        """Say every minute that the limits are in the code, for ever."""
+        backoff, wait = Backoff(), VOUCH_EVERY
+        while True:
+            await asyncio.sleep(wait)
+            try:
+                await self.vouch()
+                wait = VOUCH_EVERY
+                if backoff.reset():
+                    log.warning("the database is back; limits are vouched for again")
+            except StoreUnavailable as gone:
+                wait = backoff.next()
+                log.warning("cannot vouch for limits: %s", gone)
+
+    async def vouch(self, now: datetime | None = None) -> None:
+        """Say that these limits are in the code of a live worker, and tell of those in none."""
+        if not self._declared:
+            return
+        names = [rule.name for rule in self._declared]
+        await self._store.vouch_limits(names, self._name, every=VOUCH_EVERY, now=now)
+        await self._tell_of_the_lost()
+
+    async def _tell_of_the_lost(self) -> None:
+        if not self._declared:
+            return
+        mine = {rule.name for rule in self._declared}
+        for limit in await self._store.limits():
+            if limit.in_code is False and limit.name not in {*mine, *self._told}:
+                self._told.add(limit.name)
+                log.warning(
+                    "limit %s was in the code of worker %s until %s and is not in this one's: it is"
+                    " still in force; remove it, or put it back",
+                    *(limit.name, limit.declared_by, limit.declared_at),
+                )

@@ -1,0 +1,13 @@
+"""Limits: how many jobs run at once, and how many start in a time."""
+
+from alembic.operations import Operations
+
+from mutirao.sql.migrations.script import run_sql
+
+revision = "0005"
+down_revision = "0004"
+
+
+def upgrade(op: Operations) -> None:
+    """Add what counts running jobs, and where those wait that would be one too many."""
+    run_sql(op, "limits")
