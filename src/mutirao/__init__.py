@@ -1,23 +1,33 @@
 """Mutirão: background jobs that live in the SQL database an application already has."""
 
 from mutirao.app import Mutirao
-from mutirao.errors import DuplicateJob
-from mutirao.job import DeadJob, Job, JobState, NewJob, Outcome, OutcomeKind
+from mutirao.errors import DuplicateJob, JobCancelled, JobDied, ResultMissing, ResultTimeout
+from mutirao.graph import PREVIOUS, Graph, OnDead, chain, group, step
+from mutirao.graphs import GraphHandle
+from mutirao.handle import Handle
+from mutirao.job import Job, JobState, NewJob, Outcome, OutcomeKind
 from mutirao.limit import Limit, LimitRecord
-from mutirao.records import JobFilter, JobRecord
+from mutirao.records import DeadJob, GraphRecord, GraphState, JobFilter, JobRecord
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 from mutirao.schedule import ScheduleRecord, ScheduleState
 from mutirao.supersede import Redundancy, Supersede
-from mutirao.task import Handle, Task
+from mutirao.task import Task
 from mutirao.unique import OnConflict
 
 __all__ = [
+    "PREVIOUS",
     "Cancel",
     "Dead",
     "DeadJob",
     "DuplicateJob",
+    "Graph",
+    "GraphHandle",
+    "GraphRecord",
+    "GraphState",
     "Handle",
     "Job",
+    "JobCancelled",
+    "JobDied",
     "JobFilter",
     "JobRecord",
     "JobState",
@@ -26,9 +36,12 @@ __all__ = [
     "Mutirao",
     "NewJob",
     "OnConflict",
+    "OnDead",
     "Outcome",
     "OutcomeKind",
     "Redundancy",
+    "ResultMissing",
+    "ResultTimeout",
     "Retry",
     "RetryPolicy",
     "ScheduleRecord",
@@ -36,4 +49,7 @@ __all__ = [
     "Snooze",
     "Supersede",
     "Task",
+    "chain",
+    "group",
+    "step",
 ]

@@ -5,7 +5,6 @@ Making one reads no environment and opens no connection; that happens when it is
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from importlib.metadata import version
 from types import MappingProxyType
@@ -14,26 +13,29 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from sqlalchemy import URL
 
 from mutirao.checks import check_job, check_unique
+from mutirao.engine.endings import Endings
 from mutirao.engine.logs import log_attempts
 from mutirao.engine.portal import Portal
 from mutirao.engine.service import EmbeddedWorker, serve
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker import Worker
 from mutirao.errors import ConfigurationError, InvalidTask, UnknownTask
+from mutirao.graphs import Graphs
+from mutirao.handle import Handle
 from mutirao.job import DEFAULT_QUEUE, MAX_PAYLOAD, Job, NewJob
 from mutirao.limit import Limit
 from mutirao.limits import Limits
 from mutirao.middleware import AttemptMiddleware, Enqueueing, EnqueueMiddleware
-from mutirao.notifiers import notifier_for
+from mutirao.notifiers import ends_notifier_for, notifier_for
 from mutirao.orders import Orders
 from mutirao.ports import Notifier, Store
-from mutirao.retry import Retry, RetryPolicy
+from mutirao.results import keeping
+from mutirao.retry import RetryPolicy, policy_of
 from mutirao.schedules import Schedules
 from mutirao.sql.store import SqlStore
 from mutirao.supersede import Supersede
 from mutirao.task import (
     Conflict,
-    Handle,
     Task,
     TaskOptions,
     length_of_time,
@@ -69,7 +71,7 @@ class _Decorator:
         return task
 
 
-class Mutirao(Orders):
+class Mutirao(Orders, Graphs):
     """An application's background jobs.
 
     `schedules` are those of the database; `@app.schedule(…)` declares one in the code. Likewise
@@ -90,9 +92,11 @@ class Mutirao(Orders):
         store: Store | None = None,
         notifier: Notifier | None = None,
     ) -> None:
+        ends: Notifier | None = None
         if store is None:
             store = SqlStore(url)
             notifier = notifier or notifier_for(store.engines.database, store.engines.url)
+            ends = ends_notifier_for(store.engines.database, store.engines.url)
         self.store: Store = store
         self.url = url
         self._notifier = notifier
@@ -101,6 +105,7 @@ class Mutirao(Orders):
         self._around_enqueue: list[EnqueueMiddleware] = []
         self._around_attempt: list[AttemptMiddleware] = [log_attempts]
         self._portal = Portal()
+        self._endings = Endings(lambda: self.store, ends)
         self.schedules = Schedules(self, self.task, self._portal, max_payload)
         self.schedule = self.schedules.declare
         self.limits = Limits(self, lambda: tuple(self._tasks.values()), self._portal)
@@ -134,6 +139,7 @@ class Mutirao(Orders):
         supersede: Supersede | None = None,
         findable: bool = False,
         limit: Limit | Iterable[Limit] = (),
+        keep_result: bool | float | timedelta = False,
     ) -> _Decorator: ...
     def task(
         self,
@@ -155,44 +161,46 @@ class Mutirao(Orders):
         supersede: Supersede | None = None,
         findable: bool = False,
         limit: Limit | Iterable[Limit] = (),
+        keep_result: bool | float | timedelta = False,
     ) -> Task[..., Any] | _Decorator:
         """Register a function as a task: `@app.task` or `@app.task(queue="mail", ...)`.
 
-        Coroutines run in the worker's event loop, plain functions in threads. If the first
-        parameter is annotated `Job`, the job is given there and callers leave it out.
+        Coroutines run in the worker's event loop, plain functions in threads. A first parameter
+        annotated `Job` is given the job; callers leave it out.
 
         Parameters:
             name: what jobs are stored under; the function's name unless given.
             queue, priority: the lane jobs go to; the smaller priority runs first.
             retry, max_attempts: when a failed job runs again, and how often; ten times at most.
             timeout: seconds (or a `timedelta`) an attempt may take; None for no limit.
-            process: run in a child process, which a timeout can kill. Plain functions only.
+            process: run in a child process, which a timeout can kill.
             tags: given to every job of this task.
             on_conflict, unique_for, scope, debounce_limit: what a key means, for calls with one;
                 see `Task.using`.
             supersede: instead: what a newer job of a key makes redundant; see `Supersede`.
             findable: keep a fingerprint of the arguments, for `find`.
             limit: how many may run at once, or start in a time: a `Limit`, or several.
+            keep_result: keep what is returned: True as long as the history, or for so many seconds.
 
         Raises:
             InvalidTask: the name is taken, or the function cannot be a task.
             InvalidJob, InvalidLimit: an option is out of its range.
         """
+        usual = Unique(supersede=supersede)
         options = TaskOptions(
             queue=queue,
             priority=priority,
-            retry=_policy(retry, max_attempts),
+            retry=policy_of(retry, max_attempts),
             timeout=length_of_time("timeout", timeout),
             process=process,
             tags=several_tags(tags),
-            unique=uniqueness(
-                Unique(supersede=supersede), on_conflict, unique_for, scope, debounce_limit
-            ),
+            unique=uniqueness(usual, on_conflict, unique_for, scope, debounce_limit),
             findable=findable,
             limits=several_limits(limit),
+            keep_result=keeping(keep_result),
         )
-        decorator = _Decorator(self, name, options)
-        return decorator if function is None else decorator(function)
+        made = _Decorator(self, name, options)
+        return made if function is None else made(function)
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
@@ -241,7 +249,7 @@ class Mutirao(Orders):
         except BaseException as error:
             opened.failed(error)
             raise
-        return _handed_in(opened, id)
+        return self._handed_in(opened, id)
 
     async def asubmit(self, job: NewJob, conn: object | None = None) -> Handle:
         """As `submit`, for asynchronous connections and sessions."""
@@ -251,7 +259,7 @@ class Mutirao(Orders):
         except BaseException as error:
             opened.failed(error)
             raise
-        return _handed_in(opened, id)
+        return self._handed_in(opened, id)
 
     def enqueue_many(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Enqueue many jobs at once, all or none, and return their ids in order.
@@ -270,7 +278,7 @@ class Mutirao(Orders):
         except BaseException as error:
             _all_failed(opened, error)
             raise
-        return _all_handed_in(opened, ids)
+        return self._all_handed_in(opened, ids)
 
     async def aenqueue_many(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """As `enqueue_many`, for asynchronous connections and sessions."""
@@ -280,7 +288,7 @@ class Mutirao(Orders):
         except BaseException as error:
             _all_failed(opened, error)
             raise
-        return _all_handed_in(opened, ids)
+        return self._all_handed_in(opened, ids)
 
     # Working.
 
@@ -332,6 +340,17 @@ class Mutirao(Orders):
             raise
         return opened
 
+    def _handed_in(self, opened: Enqueueing, id: int) -> Handle:
+        how = id.how if isinstance(id, Placed) else "inserted"
+        handle = Handle(int(id), opened.job.task, opened.job.queue, how, self)
+        opened.done(handle)
+        return handle
+
+    def _all_handed_in(self, opened: list[Enqueueing], ids: list[int]) -> list[int]:
+        for each, id in zip(opened, ids, strict=False):  # empty without middleware
+            self._handed_in(each, id)
+        return ids
+
     def _open_all(self, jobs: Iterable[NewJob], opened: list[Enqueueing]) -> Iterator[NewJob]:
         if not self._around_enqueue:
             for job in jobs:
@@ -343,29 +362,11 @@ class Mutirao(Orders):
             yield opened[-1].job
 
 
-def _policy(retry: RetryPolicy | None, max_attempts: int | None) -> RetryPolicy:
-    policy = Retry.exponential() if retry is None else retry
-    return policy if max_attempts is None else replace(policy, max_attempts=max_attempts)
-
-
 def _settings(given: dict[str, Any]) -> WorkerSettings:
     queues = given.get("queues")
     if isinstance(queues, str):
         raise ConfigurationError(f"queues are {queues!r}; give a list, such as [{queues!r}]")
     return WorkerSettings(**given | {"queues": None if queues is None else tuple(queues)})
-
-
-def _handed_in(opened: Enqueueing, id: int) -> Handle:
-    how = id.how if isinstance(id, Placed) else "inserted"
-    handle = Handle(int(id), opened.job.task, opened.job.queue, how)
-    opened.done(handle)
-    return handle
-
-
-def _all_handed_in(opened: list[Enqueueing], ids: list[int]) -> list[int]:
-    for each, id in zip(opened, ids, strict=False):  # empty without middleware
-        _handed_in(each, id)
-    return ids
 
 
 def _all_failed(opened: list[Enqueueing], error: BaseException) -> None:

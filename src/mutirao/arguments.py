@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from mutirao.errors import InvalidArguments, InvalidTask
+from mutirao.errors import InvalidArguments, InvalidResult, InvalidTask
 from mutirao.job import Job
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -48,9 +48,11 @@ class Signature:
             )
         return True
 
-    def check(self) -> None:
+    def check(self, *, with_result: bool = False) -> None:
         """Raise InvalidTask if the annotations cannot be resolved or carried by JSON."""
         _ = self._decoder
+        if with_result:
+            _ = self._result_decoder
 
     def takes(self, name: str) -> bool:
         """Tell whether a call may have an argument of this name."""
@@ -84,15 +86,20 @@ class Signature:
                 return payload.decode()
             except UNFIT:  # told below, by what the signature says to it
                 pass
+        return self._encoded(self._bound(args, kwargs), decoder)
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            return self._signature.bind(*args, **kwargs).arguments
         except TypeError as mismatch:
             raise InvalidArguments(
                 f"task {self._task!r} was called with arguments that do not fit it: {mismatch};"
                 f" its signature is {self._task}{self._signature}"
             ) from None
+
+    def _encoded(self, arguments: dict[str, Any], decoder: msgspec.json.Decoder[Any]) -> str:
         try:
-            payload = _ENCODER.encode(bound.arguments)
+            payload = _ENCODER.encode(arguments)
             decoder.decode(payload)
         except UNFIT as unfit:
             raise InvalidArguments(
@@ -100,6 +107,39 @@ class Signature:
                 f" {self._task}{self._signature}"
             ) from None
         return payload.decode()
+
+    def encode_around(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        stands_for: Callable[[object], Any],
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the arguments but for those that stand for something else, and what these do.
+
+        `stands_for` tells what an argument stands for; `...` if it is one like any other.
+
+        Raises:
+            InvalidArguments: the others do not fit the signature or its types, or are not JSON.
+        """
+        given = self._bound(args, kwargs)
+        aside = {name: stands_for(value) for name, value in given.items()}
+        aside = {name: what for name, what in aside.items() if what is not ...}
+        plain = {name: value for name, value in given.items() if name not in aside}
+        return self._encoded(plain, self._partial_decoder), aside
+
+    def decode_result(self, payload: str) -> Any:
+        """Return a result, converted to the type that the handler says it returns.
+
+        Raises:
+            InvalidResult: it does not fit that type (any more).
+        """
+        decoder = self._result_decoder
+        try:
+            return decoder.decode(payload)
+        except UNFIT as unfit:
+            raise InvalidResult(
+                f"the stored result does not fit what task {self._task!r} says it returns: {unfit}"
+            ) from None
 
     def decode(self, payload: str) -> Arguments:
         """Return the arguments to call the handler with, converted to its types.
@@ -150,7 +190,29 @@ class Signature:
 
     @cached_property
     def _decoder(self) -> msgspec.json.Decoder[Any]:
-        fields = [self._field(parameter) for parameter in self._signature.parameters.values()]
+        return self._decoder_of(
+            [self._field(parameter) for parameter in self._signature.parameters.values()]
+        )
+
+    @cached_property
+    def _result_decoder(self) -> msgspec.json.Decoder[Any]:
+        try:
+            return msgspec.json.Decoder(self._hints.get("return", Any), dec_hook=_from_json)
+        except TypeError as unsupported:
+            raise InvalidTask(
+                f"the result of task {self._task!r} is kept, and JSON cannot carry its type:"
+                f" {unsupported}"
+            ) from unsupported
+
+    @cached_property
+    def _partial_decoder(self) -> msgspec.json.Decoder[Any]:
+        """A decoder to which any argument may be missing."""
+        fields = map(self._field, self._signature.parameters.values())
+        return self._decoder_of(
+            [(name, kind, msgspec.field(default=None)) for name, kind, _ in fields]
+        )
+
+    def _decoder_of(self, fields: list[tuple[str, Any, Any]]) -> msgspec.json.Decoder[Any]:
         try:
             struct = msgspec.defstruct(
                 f"{self._task}_arguments", fields, forbid_unknown_fields=True, kw_only=True

@@ -54,6 +54,11 @@ def _check_options(job: NewJob, max_payload: int) -> None:
         check_text("key", job.key, MAX_KEY)
     if job.unique is not None:
         check_unique(job.unique)
+    if job.refers:
+        raise InvalidJob(
+            f"{', '.join(job.refers)} of {job.task!r} stands for the result of another step; only"
+            " app.enqueue_graph can enqueue it"
+        )
     _check_labels(job.tags, job.metadata, max_payload)
     if job.traceparent is not None and not _TRACEPARENT.match(str(job.traceparent)):
         raise InvalidJob(

@@ -34,6 +34,14 @@ class DuplicateJob(MutiraoError):
         self.id = id
 
 
+class InvalidGraph(InvalidJob):
+    """A graph that is empty, goes in a circle, or refers to what is not before it."""
+
+
+class InvalidResult(MutiraoError, ValueError):
+    """A result that cannot be kept: too large, or without a form in JSON."""
+
+
 class InvalidTask(MutiraoError, TypeError):
     """A function that cannot be registered as a task, or a task registered twice."""
 
@@ -52,6 +60,34 @@ class InvalidFilter(MutiraoError, ValueError):
 
 class UnknownJob(MutiraoError, LookupError):
     """No job has that id."""
+
+
+class UnknownGraph(MutiraoError, LookupError):
+    """No graph has that id."""
+
+
+class ResultTimeout(MutiraoError, TimeoutError):
+    """The job whose result was waited for has not finished in time; it goes on."""
+
+
+class JobFailed(MutiraoError):
+    """There is no result: the job has finished without one. `id` is the job's."""
+
+    def __init__(self, message: str, id: int) -> None:
+        super().__init__(message)
+        self.id = id
+
+
+class JobDied(JobFailed):
+    """The job whose result was waited for is dead; the message has its error."""
+
+
+class JobCancelled(JobFailed):
+    """The job whose result was waited for was cancelled."""
+
+
+class ResultMissing(JobFailed):
+    """The job has succeeded, and its result was not kept, or not for so long."""
 
 
 class InvalidSchedule(MutiraoError, ValueError):

@@ -10,9 +10,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar, overload
 
+from mutirao.errors import WrongState
+from mutirao.marks import MARK
+from mutirao.states import FINAL_OUTCOMES as FINAL_OUTCOMES
+from mutirao.states import UNCOUNTED_OUTCOMES as UNCOUNTED_OUTCOMES
+from mutirao.states import JobState as JobState
+from mutirao.states import OutcomeKind as OutcomeKind
 from mutirao.unique import Unique
 
 if TYPE_CHECKING:
@@ -33,39 +38,6 @@ MAX_PAYLOAD = 1 << 20  # bytes of JSON
 MIN_PRIORITY, MAX_PRIORITY = -32_768, 32_767  # a 16-bit integer in every database
 
 
-class JobState(StrEnum):
-    """The state of a job as people see it; told from the tables and the clock, never stored."""
-
-    SCHEDULED = "scheduled"
-    READY = "ready"
-    BLOCKED = "blocked"  # due, but a limit is full or something is paused
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    DEAD = "dead"
-    CANCELLED = "cancelled"
-
-
-class OutcomeKind(StrEnum):
-    """How an attempt ended; the word stored in `mutirao_attempt.outcome`."""
-
-    SUCCEEDED = "succeeded"
-    RETRIED = "retried"  # failed, and waits for its next attempt
-    SNOOZED = "snoozed"  # asked to be called later; not counted as an attempt
-    DEAD = "dead"
-    CANCELLED = "cancelled"
-    LOST = "lost"  # its worker vanished
-    RELEASED = "released"  # interrupted by a shutdown; not counted as an attempt
-
-    @property
-    def final(self) -> bool:
-        """Whether the job leaves the live table with this outcome."""
-        return self in FINAL_OUTCOMES
-
-
-FINAL_OUTCOMES = frozenset({OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED})
-UNCOUNTED_OUTCOMES = frozenset({OutcomeKind.SNOOZED, OutcomeKind.RELEASED})
-
-
 class Checked:
     """What is known of the options of a job, shared by all that differ in arguments only."""
 
@@ -83,6 +55,8 @@ class NewJob:
     and `delay` (seconds, counted on the database's clock) is given; neither means now.
     `max_attempts` and `timeout` (seconds) are None where the task's own settings apply. A `key`
     without `unique` is a label. Jobs of a task with equal arguments have the same `fingerprint`.
+    Arguments that are another step's result are not in `args` but in `refers`, as trees of
+    `mutirao.graph.Step`.
     """
 
     task: str
@@ -101,6 +75,7 @@ class NewJob:
     on_dead_of: int | None = None
     fingerprint: str | None = None
     unique: Unique | None = None
+    refers: Mapping[str, Any] = field(default_factory=dict)
     checked: Checked = field(default_factory=Checked, init=False, repr=False, compare=False)
 
     def with_args(self, args: str) -> Self:
@@ -154,6 +129,15 @@ class Claim(NamedTuple):
     on_dead_of: int | None
     cancel: bool = False  # somebody asked to cancel it while an earlier run held it
 
+    @property
+    def linked(self) -> bool:
+        """Whether others may wait for its end: it is, or might be, a step of a graph."""
+        return self.metadata is not None and MARK in self.metadata
+
+
+Keep = Callable[[Any], "Kept"]  # turns a result into what is stored
+Report = Callable[[Claim, float, float | None, str | None], None]  # done, of, note
+
 
 class Transaction(
     AbstractContextManager[Sync, None], AbstractAsyncContextManager[Async, None], Protocol
@@ -168,7 +152,7 @@ class Job:
     every attempt. `max_attempts` and `timeout` (seconds) are the ones in force.
     """
 
-    __slots__ = ("_begin", "_claim", "max_attempts", "timeout")
+    __slots__ = ("_begin", "_claim", "_keep", "_report", "_result", "max_attempts", "timeout")
 
     def __init__(
         self,
@@ -176,9 +160,12 @@ class Job:
         max_attempts: int,
         timeout: float | None,
         begin: Callable[["Job", bool], "Transaction[Any, Any]"],
+        report: "Report | None" = None,
+        keep: "Keep | None" = None,
     ) -> None:
-        self._claim = claim
-        self._begin = begin
+        """`report` takes progress; `keep` turns the result into what is stored, if it is."""
+        self._claim, self._begin, self._report, self._keep = claim, begin, report, keep
+        self._result: Kept | None = None
         self.max_attempts = max_attempts
         self.timeout = timeout
 
@@ -260,6 +247,23 @@ class Job:
         """The dead job whose death this one handles."""
         return self._claim.on_dead_of
 
+    def progress(self, done: float, *, of: float | None = None, note: str | None = None) -> None:
+        """Tell how far this attempt has come: `done` units, of so many in all.
+
+        Returns at once and never waits. It is written at most once a second, and the last word
+        shortly after; people see it in `mutirao show` and in the views.
+        """
+        if self._report is not None:
+            self._report(self._claim, float(done), None if of is None else float(of), note)
+
+    def returns(self, value: Any) -> None:
+        """Give the result inside `job.transaction()`, whose commit stores it, if it is kept.
+
+        Elsewhere what the handler returns is the result. Raises InvalidResult, as that does.
+        """
+        if self._keep is not None:
+            self._result = self._keep(value)
+
     @overload
     def transaction(
         self, *, session: Literal[True] = True
@@ -285,6 +289,13 @@ class Job:
         return self._begin(self, session)
 
 
+class Kept(NamedTuple):
+    """A result to be kept: JSON, for so many seconds after the end (None: as the job's history)."""
+
+    json: str
+    seconds: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How an attempt ended. `after` (seconds) or `at` say when a job that stays runs again."""
@@ -294,6 +305,7 @@ class Outcome:
     at: datetime | None = None
     error_type: str | None = None
     error: str | None = None
+    result: Kept | None = None
 
 
 SUCCEEDED = Outcome(OutcomeKind.SUCCEEDED)
@@ -305,7 +317,8 @@ class Settlement(NamedTuple):
     `started_ago` and `finished_ago` are seconds before the write, so that history is told in the
     database's time whatever the worker's clock shows. `follow_up` is enqueued in the same
     transaction, only if the settlement was not stale. `keyed` says that the job has a key, for
-    whose next job it may have to make way.
+    whose next job it may have to make way; `linked` that others may wait for its end: it is a step
+    of a graph, or keeps results.
     """
 
     id: int
@@ -315,6 +328,20 @@ class Settlement(NamedTuple):
     finished_ago: float = 0.0
     follow_up: NewJob | None = None
     keyed: bool = False
+    linked: bool = False
+
+
+def completion(job: Job, started_ago: float) -> Settlement:
+    """Return the success of a job inside its handler. Raises WrongState without its result."""
+    if job._keep is not None and job._result is None:
+        raise WrongState(
+            f"the result of job {job.id} ({job.task}) is kept, and its transaction completes it"
+            " before the handler returns; give it inside: job.returns(…)"
+        )
+    kept, linked = job._result, job._keep is not None or job._claim.linked
+    done = Outcome(OutcomeKind.SUCCEEDED, result=kept) if kept else SUCCEEDED
+    keyed = job.key is not None
+    return Settlement(job.id, job.run, done, started_ago, keyed=keyed, linked=linked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,16 +369,3 @@ class Wake(NamedTuple):
     queue: str | None = None
     priority: int = 0
     run_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeadJob:
-    """What an `on_dead` handler receives: the job that died, and why."""
-
-    id: int
-    task: str
-    queue: str
-    args: dict[str, Any]
-    attempts: int
-    error_type: str | None
-    error: str | None

@@ -20,8 +20,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequ
 from typing import TypeVar
 
 from mutirao.errors import ConfigurationError
+from mutirao.handle import Handle
 from mutirao.job import Job, NewJob, Outcome
-from mutirao.task import Handle
 
 EnqueueSteps = Generator[NewJob, Handle, None]
 EnqueueMiddleware = Callable[[NewJob], EnqueueSteps]

@@ -6,7 +6,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from mutirao.errors import InvalidFilter
 from mutirao.job import JobState, OutcomeKind
@@ -52,7 +53,46 @@ class JobRecord:
     traceparent: str | None
     redrive_of: int | None
     on_dead_of: int | None
+    graph: int | None = None
+    stage: str | None = None  # of the graph
+    progress: float | None = None  # as the handler told last
+    progress_of: float | None = None
+    progress_note: str | None = None
     attempts: tuple[AttemptRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadJob:
+    """What an `on_dead` handler receives: the job that died, and why."""
+
+    id: int
+    task: str
+    queue: str
+    args: dict[str, Any]
+    attempts: int
+    error_type: str | None
+    error: str | None
+
+
+class Progress(NamedTuple):
+    """How far an attempt has come, as its handler told."""
+
+    job: int
+    run: int
+    done: float
+    of: float | None
+    note: str | None
+
+
+class Ending(NamedTuple):
+    """How a job stands, for whoever waits for its end. `result` is JSON, where one was kept."""
+
+    id: int
+    task: str
+    state: JobState | None  # None while it is live
+    result: str | None
+    error_type: str | None
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +105,7 @@ class JobFilter:
     task: str | None = None
     tag: str | None = None
     error_type: str | None = None
+    graph: int | None = None
     fingerprint: str | None = None  # of the arguments, where the task is findable
     before: datetime | None = None  # enqueued before
     after: datetime | None = None  # enqueued at or after
@@ -112,6 +153,50 @@ class WorkerRecord:
     listening: bool
     stuck: int
     running: int
+
+
+class GraphState(StrEnum):
+    """How a graph stands."""
+
+    RUNNING = "running"  # or about to
+    STOPPED = "stopped"  # what is left waits for a step that died or was cancelled
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """A step as people see it."""
+
+    job: int
+    task: str
+    stage: str
+    state: JobState
+    after: tuple[int, ...]  # the jobs that it waits for, or waited for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphRecord:
+    """A graph as people see it: its state, how many jobs are in which, and where it stands.
+
+    `stage` is the earliest that is not over; None once all have succeeded. Its `id` is that of its
+    first job.
+    """
+
+    id: int
+    name: str | None
+    state: GraphState
+    stage: str | None
+    jobs: int
+    blocked: int
+    waiting: int
+    running: int
+    succeeded: int
+    dead: int
+    cancelled: int
+    created_at: datetime
+    steps: tuple[StepRecord, ...] = ()
 
 
 def _ids(ids: Iterable[object] | None) -> tuple[int, ...] | None:

@@ -7,7 +7,7 @@ handler it asks for another attempt, and its class methods build the policies gi
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 DEFAULT_MAX_ATTEMPTS = 10
@@ -185,6 +185,12 @@ class Retry(Signal):
     def never() -> RetryPolicy:
         """Try once; a failure makes the job dead."""
         return RetryPolicy(1, lambda n, _: 0.0)
+
+
+def policy_of(retry: RetryPolicy | None, max_attempts: int | None) -> RetryPolicy:
+    """Return a task's policy: the usual one unless given, with so many attempts if given."""
+    policy = Retry.exponential() if retry is None else retry
+    return policy if max_attempts is None else replace(policy, max_attempts=max_attempts)
 
 
 class Snooze(Signal):

@@ -14,6 +14,7 @@ from mutirao.checks import check_job, check_text
 from mutirao.cron import check_times
 from mutirao.engine.portal import Portal
 from mutirao.errors import InvalidSchedule
+from mutirao.handle import Handle
 from mutirao.job import Job, NewJob
 from mutirao.ports import Store
 from mutirao.schedule import (
@@ -26,7 +27,7 @@ from mutirao.schedule import (
     Standing,
     Terms,
 )
-from mutirao.task import Handle, Task
+from mutirao.task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,41 +10,26 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
+from math import inf
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from mutirao.arguments import Signature
 from mutirao.errors import InvalidArguments, InvalidJob, InvalidLimit, InvalidTask
-from mutirao.job import DEFAULT_QUEUE, DeadJob, NewJob
+from mutirao.graph import Reference
+from mutirao.handle import Handle
+from mutirao.job import DEFAULT_QUEUE, Keep, NewJob
 from mutirao.limit import Limit
+from mutirao.marks import KEEPS, marks
+from mutirao.records import DeadJob
+from mutirao.results import kept
 from mutirao.retry import Retry, RetryPolicy, seconds
 from mutirao.supersede import Supersede
-from mutirao.unique import How, OnConflict, Unique
+from mutirao.unique import OnConflict, Unique
 
 Conflict = OnConflict | Literal["keep", "replace", "rerun", "error"]
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 DeadHandler = TypeVar("DeadHandler", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True)
-class Handle:
-    """A job that was enqueued, or the one that stands for it.
-
-    `how` says how that came to: "inserted"; with a unique key also "replaced" (one that waited),
-    "rerun" (it waits for one that runs) or "found" (nothing was written). With a supersede rule
-    also "follows" (it runs after the one before it), "merged" (with one that waited) or
-    "superseded" (together with one that waited; neither runs).
-    """
-
-    id: int
-    task: str
-    queue: str
-    how: How = "inserted"
-
-    @property
-    def created(self) -> bool:
-        """Whether a job was written."""
-        return self.how != "found"
 
 
 class Desk(Protocol):
@@ -75,6 +60,7 @@ class TaskOptions:
     tags: tuple[str, ...] = ()
     unique: Unique = field(default_factory=Unique)
     findable: bool = False
+    keep_result: float | None = None  # seconds, inf: as long as the job's history
     limits: tuple[Limit, ...] = ()
 
     def __post_init__(self) -> None:
@@ -228,25 +214,31 @@ class Task(Generic[P, R]):
         if self.dead_handler is not None:
             raise InvalidTask(f"task {self.name!r} has an on_dead handler already; give it one")
         options = replace(
-            self.options,
-            process=False,
-            retry=Retry.exponential(),
-            unique=Unique(),
-            findable=False,
-            limits=(),
-        )
+            self.options, process=False, retry=Retry.exponential(), unique=Unique(),
+            findable=False, keep_result=None, limits=(),
+        )  # fmt: skip
         name = f"{self.name}.on_dead"
         task: Task[..., Any] = Task(self._desk, handler, name, options, unannotated=DeadJob)
         self._desk.register(task)
         self.dead_handler = task
         return handler
 
+    def keeper(self, metadata: str | None) -> Keep | None:
+        """Return what turns a result into what is stored, if this task or a later step wants it.
+
+        What a later step needs is kept as long as the graph.
+        """
+        if metadata is None and self.options.keep_result is None:
+            return None
+        keep_for = inf if KEEPS in marks(metadata) else self.options.keep_result
+        return None if keep_for is None else lambda value: kept(self.name, value, keep_for)
+
     def check(self) -> None:
         """Raise InvalidTask if this task's jobs, or the job of its `on_dead`, could not run.
 
         Not sooner than this can annotations name what is defined further down.
         """
-        self.signature.check()
+        self.signature.check(with_result=self.options.keep_result is not None)
         self._check_limits()
         try:
             self.announce_death(DeadJob(0, self.name, self.options.queue, {}, 1, None, None))
@@ -344,6 +336,16 @@ def _check_function(function: object, name: str) -> None:
     raise InvalidTask(f"the task {name!r} is {found}")
 
 
+def _referred(value: object) -> Any:
+    """Return what results an argument stands for, as a tree; `...` if it stands for none."""
+    if isinstance(value, Reference):
+        return value.of
+    if isinstance(value, list | tuple) and value:
+        trees = tuple(_referred(each) for each in value)
+        return ... if ... in trees else trees
+    return ...
+
+
 @dataclass(frozen=True, slots=True)
 class Call(Generic[P]):
     """A task with the options of one call; made by `task.using(...)`."""
@@ -370,7 +372,13 @@ class Call(Generic[P]):
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Return the call as a value, for `app.enqueue_many`."""
-        payload = self.signature.encode(args, kwargs)
+        try:
+            payload = self.signature.encode(args, kwargs)
+        except InvalidArguments:
+            payload, refers = self.signature.encode_around(args, kwargs, _referred)
+            if not refers:
+                raise
+            return replace(self.template, args=payload, refers=refers)
         if self.findable:
             fingerprint = self.signature.fingerprint(payload)
             return replace(self.template, args=payload, fingerprint=fingerprint)

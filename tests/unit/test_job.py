@@ -152,7 +152,7 @@ class TestValues:
 
     def test_a_settlement_is_now_by_default(self) -> None:
         """Started and finished at the write, nothing follows."""
-        assert Settlement(1, 2, SUCCEEDED)[3:] == (0.0, 0.0, None, False)
+        assert Settlement(1, 2, SUCCEEDED)[3:] == (0.0, 0.0, None, False, False)
 
     def test_a_wake_without_a_lane_means_everywhere(self) -> None:
         """And is what it is compared with."""

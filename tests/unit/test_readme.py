@@ -21,6 +21,7 @@ FOLLOWED = [
     "README.md",
     "docs/guarantees.md",
     "docs/limits.md",
+    "docs/pipelines.md",
     "docs/schedules.md",
     "docs/tasks.md",
     "docs/uniqueness.md",

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from mutirao.cli.options import as_json, ask, duration, json_object, moment, option, target
-from mutirao.cli.output import print_json
+from mutirao.cli.output import fields_of, print_json
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.unique import How, OnConflict
 
@@ -61,7 +61,7 @@ def enqueue(
     call = app.task_named(task).using(run_at=run_at, delay=delay, timeout=timeout, **options)
     handle = ask(app, lambda _: call.aenqueue(**args))
     if as_json:
-        print_json(handle)
+        print_json(fields_of(handle))
     else:
         said = _SAID[handle.how].format(f"job {handle.id} ({handle.task})")
         click.echo(f"{said} in queue {handle.queue}")

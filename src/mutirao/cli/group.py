@@ -7,6 +7,7 @@ import click
 from mutirao.cli import care, jobs, schema, stats, work
 from mutirao.cli.bench import bench
 from mutirao.cli.enqueue import enqueue
+from mutirao.cli.graphs import graphs
 from mutirao.cli.limits import limits, pause, resume
 from mutirao.cli.schedules import schedules
 from mutirao.errors import (
@@ -57,7 +58,7 @@ def main() -> None:
 for command in (
     *(schema.migrate, schema.schema, work.worker, enqueue),
     *(jobs.list_, jobs.show, jobs.retry, jobs.cancel, jobs.redrive),
-    *(stats.stats, care.prune, care.doctor, schedules, bench),
+    *(stats.stats, care.prune, care.doctor, schedules, graphs, bench),
     *(limits, pause, resume),
 ):
     main.add_command(command)

@@ -13,6 +13,7 @@ from mutirao.cli.target import AppCommand, load_app
 from mutirao.job import JobState
 from mutirao.ports import Store
 from mutirao.records import JobFilter, JobRecord
+from mutirao.unique import PARKED
 
 yes = option("--yes", "-y", is_flag=True, help="Do not ask, where no ids are given.")
 
@@ -42,14 +43,17 @@ def list_(target: str, ids: tuple[int, ...], as_json: bool, **given: Any) -> Non
     if as_json:
         print_json(found)
         return
+    told = any(job.progress is not None for job in found)  # most handlers tell nothing
     print_table(
-        ("id", "task", "queue", "state", "attempt", "due", "finished", "error"),
+        ("id", "task", "queue", "state", "attempt", "due", "finished",
+         *(["progress"] if told else []), "error"),
         [
-            (j.id, j.task, j.queue, j.state, j.attempt, j.run_at, j.finished_at, _error(j))
+            (j.id, j.task, j.queue, j.state, j.attempt, None if j.run_at == PARKED else j.run_at,
+             j.finished_at, *([_progress(j)] if told else []), _error(j))
             for j in found
         ],
         empty="no such jobs",
-    )
+    )  # fmt: skip
 
 
 @click.command(cls=AppCommand)
@@ -175,6 +179,13 @@ def _refusal(order: Order, id: int, job: JobRecord | None, reached: list[int]) -
     if order is RETRY and job.state is JobState.DEAD:
         return f"job {id} is dead; `mutirao redrive` enqueues it again as a new job"
     return f"job {id} is {job.state}: there is nothing to {order.verb}"
+
+
+def _progress(job: JobRecord) -> str:
+    if job.progress is None:
+        return ""
+    of = "" if job.progress_of is None else f"/{job.progress_of:g}"
+    return first_line(f"{job.progress:g}{of} {job.progress_note or ''}", 30)
 
 
 def _error(job: JobRecord) -> str:

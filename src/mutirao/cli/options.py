@@ -85,6 +85,7 @@ _FILTERS = (
     option("--queue", help="Jobs of this queue."),
     option("--task", help="Jobs of this task."),
     option("--tag", help="Jobs with this tag."),
+    option("--graph", type=int, help="Jobs of this graph."),
     option("--error-type", help="Jobs whose last error is of this class, such as ValueError."),
     option("--before", type=past, help="Enqueued before a moment, or so long ago (2h)."),
     option("--after", type=past, help="Enqueued since a moment, or so long ago (2h)."),

@@ -10,18 +10,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mutirao.handle import Handle
+
 _STYLES = {
     **dict.fromkeys(("ok", "succeeded", "alive"), "green"),
-    **dict.fromkeys(("warning", "retried", "lost", "cancelled"), "yellow"),
+    **dict.fromkeys(("warning", "retried", "lost", "cancelled", "stopped"), "yellow"),
     **dict.fromkeys(("problem", "dead", "expired"), "bold red"),
     **dict.fromkeys(("running", "ready"), "cyan"),
-    **dict.fromkeys(("scheduled", "snoozed", "released"), "blue"),
+    **dict.fromkeys(("scheduled", "snoozed", "released", "blocked"), "blue"),
 }
 
 
 def print_json(value: Any) -> None:
     """Print one JSON document; records become objects, moments ISO 8601 text."""
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def fields_of(handle: Handle) -> dict[str, Any]:
+    """Return what a handle says of its job."""
+    return {name: getattr(handle, name) for name in ("id", "task", "queue", "how")}
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:

@@ -17,7 +17,7 @@ from mutirao.cli.options import (
     option,
     target,
 )
-from mutirao.cli.output import print_json, print_table
+from mutirao.cli.output import fields_of, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.schedule import CatchUp, Overlap, ScheduleRecord, ScheduleState, Terms
 
@@ -181,7 +181,7 @@ def run(target: str, name: str, as_json: bool) -> None:
     app = load_app(target)
     handle = _ask(app, lambda: app.schedules.arun_now(name))
     if as_json:
-        print_json(handle)
+        print_json(fields_of(handle))
     else:
         click.echo(f"enqueued job {handle.id} ({handle.task}) in queue {handle.queue}")
 

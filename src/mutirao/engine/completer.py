@@ -34,6 +34,7 @@ class Finished(NamedTuple):
     started: float
     finished: float
     follow_up: NewJob | None
+    linked: bool = False
 
 
 class Completer:
@@ -49,6 +50,7 @@ class Completer:
         on_written: Callable[[], None],
         on_woken: Callable[[Wake], None] | None = None,
     ) -> None:
+        """`on_woken`: jobs may be due in a lane, or in any, that waited for the end of others."""
         self._store, self._worker = store, worker
         self._batch, self._linger = batch, linger
         self._on_waiting, self._on_written = on_waiting, on_written
@@ -137,6 +139,7 @@ class Completer:
                     now - f.finished,
                     f.follow_up,
                     f.claim.key is not None,
+                    f.linked,
                 )
                 for f in batch
             ],
@@ -151,6 +154,8 @@ class Completer:
         await self._settle([batch[0]._replace(outcome=UNWRITABLE, follow_up=None)])
 
     def _tell(self, batch: list[Finished], settled: set[int], unsure: bool = False) -> None:
+        if any(each.linked and each.outcome.kind.final for each in batch):
+            self.tell_woken([Wake()])  # in which lanes is not known
         if isinstance(settled, Settled):
             self.tell_woken(settled.woken)
         for claim, outcome, *_ in batch:

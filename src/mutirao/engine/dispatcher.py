@@ -18,7 +18,7 @@ from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.errors import AttemptTimeout
-from mutirao.job import Claim, Outcome, OutcomeKind
+from mutirao.job import Claim, Outcome, OutcomeKind, Wake
 
 log = logging.getLogger("mutirao")
 
@@ -199,12 +199,14 @@ class Dispatcher:
         self._running.discard(running)
         finished = monotonic()
         self._pace.took(finished - running.started)
-        if running.settled or outcome.kind is OutcomeKind.LOST:
-            self._completer.tell_woken(running.woken)
-            return
         claim = running.claim
+        linked = self._executor.linked(claim)
+        if running.settled or outcome.kind is OutcomeKind.LOST:
+            steps = [Wake()] if running.settled and linked else []
+            self._completer.tell_woken([*steps, *running.woken])
+            return
         follow_up = self._executor.follow_up(claim, outcome)
-        self._completer.add(Finished(claim, outcome, running.started, finished, follow_up))
+        self._completer.add(Finished(claim, outcome, running.started, finished, follow_up, linked))
 
     def _after(self) -> None:
         if self._buffer:

@@ -17,8 +17,9 @@ from mutirao.engine.processes import STARTING, Processes
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
 from mutirao.errors import InvalidArguments, StoreUnavailable
-from mutirao.job import SUCCEEDED, Claim, DeadJob, Job, NewJob, Outcome, OutcomeKind
+from mutirao.job import SUCCEEDED, Claim, Job, Keep, NewJob, Outcome, OutcomeKind, Report
 from mutirao.middleware import AttemptMiddleware, around_attempt
+from mutirao.records import DeadJob
 from mutirao.task import Task
 
 log = logging.getLogger("mutirao")
@@ -37,11 +38,14 @@ class Executor:
         middleware: Sequence[AttemptMiddleware],
         threads: Threads,
         processes: Processes,
+        report: Report | None = None,
     ) -> None:
+        """`report` takes what handlers tell of their progress."""
         self._tasks = tasks
         self._middleware = tuple(middleware)
         self._threads = threads
         self._processes = processes
+        self._report = report
 
     def timeout(self, claim: Claim) -> float | None:
         """Return the seconds this attempt may take."""
@@ -62,6 +66,10 @@ class Executor:
         """Tell whether this attempt's handler runs in a thread, which nothing can end."""
         task = self._tasks[claim.task]
         return not task.is_coroutine and not task.options.process
+
+    def linked(self, claim: Claim) -> bool:
+        """Tell whether others may wait for the end of this job."""
+        return claim.linked or self._tasks[claim.task].options.keep_result is not None
 
     def follow_up(self, claim: Claim, outcome: Outcome) -> NewJob | None:
         """Return the `on_dead` job that goes with a death; such a job starts no further one."""
@@ -84,27 +92,32 @@ class Executor:
         claim = running.claim
         task = self._tasks[claim.task]
         limit = self._most_attempts(claim)
-        job = Job(claim, limit, self.timeout(claim), running.begin)
-        perform = partial(self._perform, task, job, running)
+        keep = task.keeper(claim.metadata)
+        job = Job(claim, limit, self.timeout(claim), running.begin, self._report, keep)
+        perform = partial(self._perform, task, job, running, keep)
         return await around_attempt(self._middleware, job, perform, partial(self._raised, running))
 
-    async def _perform(self, task: Task[..., Any], job: Job, running: Running) -> Outcome:
+    async def _perform(
+        self, task: Task[..., Any], job: Job, running: Running, keep: Keep | None
+    ) -> Outcome:
         claim = running.claim
         if (refused := self._refuse(claim)) is not None:
             return refused
         try:
             if task.options.process:
-                return await self._processes.run(task, claim, running)
+                return await self._processes.run(task, claim, running, self._report)
             arguments = task.signature.decode(claim.args)
         except InvalidArguments as unfit:
             return outcomes.dead("InvalidArguments", str(unfit))
         except BaseException as error:
             return self._raised(running, error)
         try:
-            await self._call(task, job, arguments)
+            value = await self._call(task, job, arguments)
+            if running.settled:
+                return SUCCEEDED
+            return outcomes.success(value, keep)
         except BaseException as error:
             return self._raised(running, error)
-        return SUCCEEDED
 
     def _refuse(self, claim: Claim) -> Outcome | None:
         """Return an outcome for a job whose handler must not be called at all."""
@@ -133,16 +146,16 @@ class Executor:
             return outcomes.cut_off(error)
         return self.judge(claim, error)
 
-    async def _call(self, task: Task[..., Any], job: Job, arguments: Arguments) -> None:
+    async def _call(self, task: Task[..., Any], job: Job, arguments: Arguments) -> Any:
         args, kwargs = arguments
         if task.signature.wants_job:
             args = (job, *args)
         if task.is_coroutine:
-            await task.function(*args, **kwargs)
-            return
+            return await task.function(*args, **kwargs)
         result = await self._threads.run(partial(task.function, *args, **kwargs))
         if isawaitable(result):  # a decorator hid that the handler is a coroutine function
-            await result
+            return await result
+        return result
 
     def _most_attempts(self, claim: Claim) -> int:
         return claim.max_attempts or self._tasks[claim.task].most_attempts

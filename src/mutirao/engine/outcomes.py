@@ -4,7 +4,7 @@ import logging
 import traceback
 
 from mutirao.errors import StaleRun
-from mutirao.job import MAX_ERROR_TEXT, Outcome, OutcomeKind
+from mutirao.job import MAX_ERROR_TEXT, SUCCEEDED, Keep, Outcome, OutcomeKind
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 
 log = logging.getLogger("mutirao")
@@ -41,6 +41,11 @@ def of_error(
     except Exception:
         log.exception("a retry policy failed; waiting %s s instead", POLICY_FAILED_DELAY)
         return _outcome(OutcomeKind.RETRIED, error, after=POLICY_FAILED_DELAY)
+
+
+def success(value: object, keep: Keep | None) -> Outcome:
+    """Return the outcome of a handler that returned a value. Raises InvalidResult."""
+    return SUCCEEDED if keep is None else Outcome(OutcomeKind.SUCCEEDED, result=keep(value))
 
 
 def cut_off(error: BaseException) -> Outcome:

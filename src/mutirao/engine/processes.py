@@ -16,17 +16,20 @@ from functools import partial
 from importlib import import_module
 from inspect import isawaitable
 from multiprocessing.connection import Connection, wait
+from time import monotonic
 from typing import Any
 
 import msgspec
 
 from mutirao.engine import outcomes
+from mutirao.engine.progress import PACE
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
 from mutirao.errors import ConfigurationError, InvalidArguments, WrongState
-from mutirao.job import SUCCEEDED, Claim, Job, Outcome
+from mutirao.job import Claim, Job, Outcome, Report
 from mutirao.task import Task
 
+_TELLING = b"told "  # what else crosses the pipe is empty, or JSON
 STARTING = 60.0  # seconds a child may take to start and import the application
 BURIAL = 5.0  # seconds a killed process has to be gone; only a sick kernel needs them
 
@@ -49,7 +52,9 @@ class Processes:
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
 
-    async def run(self, task: Task[..., Any], claim: Claim, running: Running) -> Outcome:
+    async def run(
+        self, task: Task[..., Any], claim: Claim, running: Running, report: Report | None = None
+    ) -> Outcome:
         """Run one attempt in a child and return how it ended. A cancelled one is killed."""
         child = self._idle_one() or self._start()
         running.kill = child.kill
@@ -57,7 +62,8 @@ class Processes:
         begun = partial(loop.call_soon_threadsafe, running.begin_now)
         order = msgspec.json.encode(_Order(task.__module__, task.__qualname__, claim))
         try:
-            answer = await self._threads.run(partial(child.ask, order, begun))
+            told = partial(_pass_on, report, claim)
+            answer = await self._threads.run(partial(child.ask, order, begun, told))
         except asyncio.CancelledError:
             self._forget(child)
             raise
@@ -102,15 +108,20 @@ class _Child:
         self._process.start()
         theirs.close()
 
-    def ask(self, order: bytes, begun: Callable[[], object]) -> bytes:
+    def ask(
+        self, order: bytes, begun: Callable[[], object], told: Callable[[bytes], object]
+    ) -> bytes:
         """Send an order and wait for the answer. Raises EOFError when the child is gone.
 
-        `begun` is called when the child has started up, and is about to call the handler.
+        `begun` is called when the child has started up, and is about to call the handler, `told`
+        when that tells of its progress.
         """
         self._pipe.send_bytes(order)
         self._pipe.recv_bytes()
         begun()
-        return self._pipe.recv_bytes()
+        while (answer := self._pipe.recv_bytes()).startswith(_TELLING):
+            told(answer.removeprefix(_TELLING))
+        return answer
 
     @property
     def alive(self) -> bool:
@@ -154,10 +165,28 @@ def _serve(pipe: Connection) -> None:
             return
         task = find_task(order.module, order.qualname)
         pipe.send_bytes(b"")
-        pipe.send_bytes(msgspec.json.encode(_obey(task, order.claim)))
+        report = _Teller(pipe)
+        pipe.send_bytes(msgspec.json.encode(_obey(task, order.claim, report)))
 
 
-def _obey(task: Task[..., Any], claim: Claim) -> Outcome:
+class _Teller:
+    """Passes progress on to the parent, not much more often than it is written there."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._next = pipe, 0.0
+
+    def __call__(self, claim: Claim, done: float, of: float | None, note: str | None) -> None:
+        if monotonic() >= self._next or done == of:
+            self._next = monotonic() + PACE / 2
+            self._pipe.send_bytes(_TELLING + msgspec.json.encode((done, of, note)))
+
+
+def _pass_on(report: Report | None, claim: Claim, told: bytes) -> None:
+    if report is not None:
+        report(claim, *msgspec.json.decode(told, type=tuple[float, float | None, str | None]))
+
+
+def _obey(task: Task[..., Any], claim: Claim, report: Report) -> Outcome:
     policy = task.options.retry
     limit = claim.max_attempts or policy.max_attempts
     try:
@@ -166,18 +195,18 @@ def _obey(task: Task[..., Any], claim: Claim) -> Outcome:
         return outcomes.dead("InvalidArguments", str(unfit))
     timeout = task.options.timeout if claim.timeout is None else claim.timeout
     if task.signature.wants_job:
-        args = (Job(claim, limit, timeout, _no_transaction), *args)
+        args = (Job(claim, limit, timeout, _no_transaction, report), *args)
     try:
-        _call(task, *args, **kwargs)
+        return outcomes.success(_call(task, *args, **kwargs), task.keeper(claim.metadata))
     except BaseException as error:
         return outcomes.of_error(error, claim.attempt, claim.max_attempts, policy)
-    return SUCCEEDED
 
 
-def _call(task: Task[..., Any], *args: Any, **kwargs: Any) -> None:
+def _call(task: Task[..., Any], *args: Any, **kwargs: Any) -> Any:
     result = task.function(*args, **kwargs)
     if isawaitable(result):
         raise TypeError(f"the handler returned {result!r}, which nobody awaits in a process")
+    return result
 
 
 def _no_transaction(job: Job, session: bool) -> Any:

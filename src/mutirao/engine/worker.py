@@ -22,6 +22,7 @@ from mutirao.engine.limiter import Limiter
 from mutirao.engine.maintenance import Housekeeping, keep
 from mutirao.engine.processes import Processes, find_task
 from mutirao.engine.producer import Producer
+from mutirao.engine.progress import Board
 from mutirao.engine.running import Running
 from mutirao.engine.scheduler import Scheduler
 from mutirao.engine.settings import WorkerSettings
@@ -66,7 +67,8 @@ class Worker:
         self._id = 0
         self._threads = Threads(self._slot_came_back)
         self._processes = Processes(self._threads)
-        executor = Executor(tasks, middleware, self._threads, self._processes)
+        self._board = Board(store)
+        executor = Executor(tasks, middleware, self._threads, self._processes, self._board.tell)
         self._completer = Completer(
             store,
             lambda: self._id,
@@ -122,6 +124,7 @@ class Worker:
         self._spawn("producer", self._producer.run())
         self._spawn("listener", self._producer.listen())
         self._spawn("schedules", scheduler.run())
+        self._spawn("progress", self._board.run())
         self._spawn("limits", limiter.run())
         for duty in house.duties():
             self._spawn(duty.name, keep(self._store, duty, lambda: self._id))
@@ -183,6 +186,7 @@ class Worker:
             # Again and again: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a
             # cancellation that comes in the moment its result does.
             _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN)
+        await self._board.write()
         self._loops.clear()
         self._threads.close()
         self._processes.close()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from sqlalchemy import URL
 
-from mutirao.notifiers.postgresql import PostgresqlNotifier
+from mutirao.notifiers.postgresql import ENDS, PostgresqlNotifier
 from mutirao.notifiers.sqlite import SqliteNotifier
 from mutirao.ports import Notifier
 
@@ -18,3 +18,10 @@ def notifier_for(database: str, url: str | URL) -> Notifier | None:
     """Return what wakes workers on a kind of database; None where there is only polling."""
     kind = _BY_DATABASE.get(database)
     return None if kind is None else kind(url)
+
+
+def ends_notifier_for(database: str, url: str | URL) -> Notifier | None:
+    """Return what tells that a job has ended, to those who asked; None where nothing does."""
+    if database == "postgresql":
+        return PostgresqlNotifier(url, ENDS)
+    return notifier_for(database, url)

@@ -16,19 +16,20 @@ from mutirao.errors import StoreUnavailable
 from mutirao.job import Wake
 
 CHANNEL = "mutirao"
+ENDS = "mutirao_ended"  # of jobs that somebody waits for
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PostgresqlNotifier:
     """Notifications of the database at `url`, through psycopg or asyncpg as the URL says."""
 
-    def __init__(self, url: str | URL) -> None:
-        self._url = make_url(url)
+    def __init__(self, url: str | URL, channel: str = CHANNEL) -> None:
+        self._url, self._channel = make_url(url), channel
 
     async def listen(self) -> AsyncGenerator[Wake, None]:
         """Yield a wake for every notification; StoreUnavailable when the connection breaks."""
         listen = _BY_DRIVER.get(self._url.drivername, _psycopg)
-        async with aclosing(listen(self._url)) as payloads:
+        async with aclosing(listen(self._url, self._channel)) as payloads:
             async for payload in payloads:
                 yield parse(payload)
 
@@ -45,13 +46,13 @@ def parse(payload: str) -> Wake:
         return Wake()  # somebody else's notification on our channel: look everywhere
 
 
-async def _psycopg(url: URL) -> AsyncGenerator[str, None]:
+async def _psycopg(url: URL, channel: str) -> AsyncGenerator[str, None]:
     import psycopg
 
     try:
         connection = await psycopg.AsyncConnection.connect(**_arguments(url), autocommit=True)
         async with connection:
-            await connection.execute(f"LISTEN {CHANNEL}")
+            await connection.execute(f"LISTEN {channel}")
             yield ""
             # Not `connection.notifies()`, which wakes up ten times a second to look for signals:
             # 0.15 s of processor time a minute, half of what an idle worker took.
@@ -65,7 +66,7 @@ async def _psycopg(url: URL) -> AsyncGenerator[str, None]:
         raise StoreUnavailable(f"the listening connection is lost: {gone}") from gone
 
 
-async def _asyncpg(url: URL) -> AsyncGenerator[str, None]:
+async def _asyncpg(url: URL, channel: str) -> AsyncGenerator[str, None]:
     import asyncpg
 
     payloads: asyncio.Queue[str | None] = asyncio.Queue()
@@ -73,7 +74,7 @@ async def _asyncpg(url: URL) -> AsyncGenerator[str, None]:
         connection = await asyncpg.connect(**_arguments(url))
         try:
             connection.add_termination_listener(lambda _: payloads.put_nowait(None))
-            await connection.add_listener(CHANNEL, lambda *heard: payloads.put_nowait(heard[3]))
+            await connection.add_listener(channel, lambda *heard: payloads.put_nowait(heard[3]))
             yield ""
             while (payload := await payloads.get()) is not None:
                 yield payload
@@ -89,14 +90,14 @@ async def _asyncpg(url: URL) -> AsyncGenerator[str, None]:
     raise StoreUnavailable("the listening connection was closed")
 
 
-async def _psycopg2(url: URL) -> AsyncGenerator[str, None]:
+async def _psycopg2(url: URL, channel: str) -> AsyncGenerator[str, None]:
     import psycopg2
 
     try:
         connection = await asyncio.to_thread(psycopg2.connect, **_arguments(url))
         with closing(connection):
             connection.autocommit = True
-            connection.cursor().execute(f"LISTEN {CHANNEL}")
+            connection.cursor().execute(f"LISTEN {channel}")
             yield ""
             with _readable(connection.fileno()) as readable:
                 while await readable.wait():

@@ -19,9 +19,6 @@ from sqlalchemy import (
     cast,
     delete,
     exists,
-    insert,
-    literal,
-    null,
     select,
     true,
     update,
@@ -29,11 +26,13 @@ from sqlalchemy import (
 
 from mutirao.job import JobState, NewJob, OutcomeKind
 from mutirao.records import JobFilter
-from mutirao.sql import keys, limits, series, tables, views
+from mutirao.sql import graphs, keys, limits, results, series, tables, views
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.ending import cancel_waiting
 from mutirao.sql.records import matching
 from mutirao.sql.tables import attempt, live
+from mutirao.unique import PARKED
 
 Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
 Moment = ColumnElement[datetime]
@@ -46,16 +45,23 @@ _ASKED = [
 ]
 
 
-def cancel(conn: Connection, dialect: Dialect, which: JobFilter, now: datetime | None) -> list[int]:
-    """Finish waiting jobs as cancelled, and flag running ones; return the ids of both."""
+def cancel(
+    conn: Connection, dialect: Dialect, enqueue: Enqueue, which: JobFilter, now: datetime | None
+) -> list[int]:
+    """Finish waiting jobs as cancelled, and flag running ones; return the ids of both.
+
+    `enqueue` writes the jobs that undo the steps of a graph.
+    """
     held = _locked(conn, which)
     among = admin_of(conn.dialect).among
     waiting = [row.id for row in held if row.worker is None]
     running = [row.id for row in held if row.worker is not None]
     if waiting:
-        conn.execute(_tell_cancelled(among(live.c.id, waiting), dialect.moment(now)))
-        conn.execute(delete(live).where(among(live.c.id, waiting)))
+        cancel_waiting(conn, dialect, waiting, now)
         keys.let_go(conn, dialect, waiting)
+        dialect.tell_ended(conn, waiting)
+        told = dict.fromkeys(waiting, OutcomeKind.CANCELLED)
+        graphs.ended(conn, dialect, enqueue, told, now)
         limits.cancelled(conn, dialect, waiting, now)
     if running:
         conn.execute(update(live).where(among(live.c.id, running)).values(cancel=true()))
@@ -65,9 +71,9 @@ def cancel(conn: Connection, dialect: Dialect, which: JobFilter, now: datetime |
 def hurry(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
     """Make waiting jobs due now; return their ids. One that is due already keeps its place.
 
-    One that waits for a job with its key, or for a limit, goes on waiting.
+    One that waits for other jobs, or for a limit, goes on waiting.
     """
-    found = [row.id for row in _locked(conn, which) if row.worker is None]
+    found = [row.id for row in _locked(conn, which) if row.worker is None and row.run_at != PARKED]
     behind = keys.behind(conn, found) | limits.blocked(conn, found) if found else set()
     waiting = [id for id in found if id not in behind]
     if waiting:
@@ -86,13 +92,17 @@ def redrive(conn: Connection, which: JobFilter, enqueue: Enqueue) -> list[int]:
     """
     # Whoever redrives at the same time must see what we made, and pass it over.
     admin_of(conn.dialect).one_at_a_time(conn, "redrive")
+    dead = _dead(conn, which)
+    graphs.hold(conn, dead)
     rows = conn.execute(
         select(*_ASKED)
-        .where(admin_of(conn.dialect).among(tables.job.c.id, _dead(conn, which)))
+        .where(admin_of(conn.dialect).among(tables.job.c.id, dead))
         .order_by(tables.job.c.id)
     )
     again = [_again(row) for row in rows]
-    return enqueue(again, conn) if again else []
+    ids = enqueue(again, conn) if again else []
+    graphs.redriven(conn, {new.redrive_of or 0: id for new, id in zip(again, ids, strict=False)})
+    return ids
 
 
 def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) -> int:
@@ -100,18 +110,23 @@ def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) ->
     if not outcome.final:
         return 0  # no job ends with it
     among = admin_of(conn.dialect).among
-    oldest = conn.scalars(
+    found = conn.scalars(
         select(attempt.c.job)
         .where(attempt.c.outcome == str(outcome), attempt.c.finished_at < before)
+        .where(~graphs.is_unfinished(attempt.c.job))
         .order_by(attempt.c.finished_at)
         .limit(limit)
-        .with_for_update(skip_locked=True)
+        .with_for_update(skip_locked=True, of=attempt)
     ).all()
+    still_wanted = graphs.unprunable(conn, found) if found else set[int]()
+    oldest = [id for id in found if id not in still_wanted]
     if oldest:
         conn.execute(delete(attempt).where(among(attempt.c.job, oldest)))
         conn.execute(delete(tables.job).where(among(tables.job.c.id, oldest)))
         keys.forget(conn, oldest)
         series.forget(conn, oldest)
+        graphs.forget(conn, oldest)
+        results.forget(conn, oldest)
     return len(oldest)
 
 
@@ -119,8 +134,10 @@ def _locked(conn: Connection, which: JobFilter) -> Sequence[Any]:
     """Lock the oldest live jobs that match, and return their rows as they are now."""
     found = select(views.jobs.c.id).join(live, live.c.id == views.jobs.c.id)
     ids = _oldest(conn, found, which)
+    if ids:
+        graphs.hold(conn, ids)
     return conn.execute(
-        select(live.c.id, live.c.worker)
+        select(live.c.id, live.c.worker, live.c.run_at)
         .where(admin_of(conn.dialect).among(live.c.id, ids))
         .order_by(live.c.id)
         .with_for_update()
@@ -139,22 +156,6 @@ def _dead(conn: Connection, which: JobFilter) -> Sequence[int]:
 def _oldest(conn: Connection, found: Select[int], which: JobFilter) -> Sequence[int]:
     wanted = found.where(matching(conn, which)).order_by(views.jobs.c.id).limit(which.limit)
     return conn.scalars(wanted).all()
-
-
-def _tell_cancelled(which: ColumnElement[bool], now: Moment) -> Any:
-    told = select(
-        live.c.id,
-        live.c.run + 1,  # the current one may be in history already
-        live.c.attempt,
-        null(),
-        literal(str(OutcomeKind.CANCELLED)),
-        now,
-        now,
-        null(),
-        null(),
-    ).where(which)
-    columns = ("job", "run", "attempt", "worker", "outcome", "started_at", "finished_at")
-    return insert(attempt).from_select([*columns, "error_type", "error"], told)
 
 
 def _again(row: Any) -> NewJob:

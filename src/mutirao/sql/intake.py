@@ -10,8 +10,10 @@ import msgspec
 
 from mutirao.errors import SchemaMissing, UnsupportedConnection
 from mutirao.job import NewJob
+from mutirao.planning import Plan
 from mutirao.sql.callers import kinds
 from mutirao.sql.callers.steps import Caller, Row, Steps, Work
+from mutirao.sql.planting import Planting, plant
 
 # What a job's row holds of what was asked, but for its times; in the order of `facts`.
 FACTS = (
@@ -42,6 +44,8 @@ class DialectIntake:
     database: str
     steps: Callable[[Iterable[NewJob]], Steps]
     lacks_tables: Callable[[Exception], bool]
+    together: Callable[[Steps], Steps]  # all of these steps or none, in whatever transaction
+    planting: Planting
 
 
 class SqlIntake:
@@ -69,14 +73,28 @@ class SqlIntake:
             SchemaMissing: the database has no Mutirão tables.
         """
         with self._explaining():
-            return kinds.run(conn, self._work(jobs))
+            return kinds.run(conn, self._work(lambda: self._dialect.steps(jobs)))
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object) -> list[int]:
         """As `enqueue`, through an asynchronous connection or session."""
         with self._explaining():
-            return await kinds.arun(conn, self._work(jobs))
+            return await kinds.arun(conn, self._work(lambda: self._dialect.steps(jobs)))
 
-    def _work(self, jobs: Iterable[NewJob]) -> Work:
+    def enqueue_graph(self, plan: Plan, conn: object) -> list[int]:
+        """Write a graph, as `enqueue` does jobs; return the ids of its jobs, in order."""
+        with self._explaining():
+            return kinds.run(conn, self._work(lambda: self._plant(plan)))
+
+    async def aenqueue_graph(self, plan: Plan, conn: object) -> list[int]:
+        """As `enqueue_graph`, through an asynchronous connection or session."""
+        with self._explaining():
+            return await kinds.arun(conn, self._work(lambda: self._plant(plan)))
+
+    def _plant(self, plan: Plan) -> Steps:
+        dialect = self._dialect
+        return dialect.together(plant(plan, dialect.steps, dialect.planting))
+
+    def _work(self, steps: Callable[[], Steps]) -> Work:
         def work(caller: Caller) -> Steps:
             if caller.database != self._dialect.database:
                 raise UnsupportedConnection(
@@ -84,7 +102,7 @@ class SqlIntake:
                     f"keeps its jobs in {self._dialect.database}: pass a connection to that "
                     f"database, or leave conn= out to enqueue in a transaction of its own."
                 )
-            return self._dialect.steps(jobs)
+            return steps()
 
         return work
 

@@ -15,7 +15,7 @@ from mutirao.limit import LimitRecord, Origin, Rule
 from mutirao.sql import views
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.tables import limit, live, parked
+from mutirao.sql.tables import counter, limit, live, parked
 from mutirao.unique import PARKED
 
 _TERMS = ("queue", "task", "by", "key", "most", "per", "burst")
@@ -100,6 +100,11 @@ def cancelled(
     """Forget that jobs were parked which are no more; others may have their place."""
     conn.execute(delete(parked).where(admin_of(conn.dialect).among(parked.c.job, list(jobs))))
     dialect.mend_limits(conn, now)
+
+
+def hold(conn: Connection) -> None:
+    """Lock all counters, for a transaction that would touch some and then others."""
+    conn.execute(select(counter.c.id).order_by(counter.c.id).with_for_update())
 
 
 def blocked(conn: Connection, jobs: Collection[int]) -> set[int]:

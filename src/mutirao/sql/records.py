@@ -9,13 +9,16 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
-from mutirao.errors import UnknownJob
+from mutirao.errors import UnknownGraph, UnknownJob
 from mutirao.job import JobState, OutcomeKind
 from mutirao.records import (
     AttemptRecord,
+    GraphRecord,
+    GraphState,
     JobFilter,
     JobRecord,
     QueueCount,
+    StepRecord,
     WorkerRecord,
 )
 from mutirao.sql import tables, views
@@ -95,6 +98,58 @@ def unserved_tasks(conn: Connection, known: Collection[str]) -> dict[str, int]:
     return {row[0]: row[1] for row in rows}
 
 
+def graphs(conn: Connection, state: GraphState | None, limit: int | None) -> list[GraphRecord]:
+    """List graphs, newest first, without their steps. A single statement."""
+    view = views.graphs
+    wanted = select(view).order_by(view.c.id.desc()).limit(limit)
+    if state is not None:
+        wanted = wanted.where(view.c.state == str(state))
+    return [_to_graph(row) for row in conn.execute(wanted)]
+
+
+def graph(conn: Connection, id: int) -> GraphRecord:
+    """Return a graph with its steps. Raises UnknownGraph."""
+    row = conn.execute(select(views.graphs).where(views.graphs.c.id == id)).first()
+    if row is None:
+        raise UnknownGraph(
+            f"There is no graph {id}. It was never committed, or it was pruned with the history of"
+            " its jobs; `mutirao graphs list` shows those there are."
+        )
+    return _to_graph(row, _steps(conn, id))
+
+
+def _steps(conn: Connection, graph: int) -> tuple[StepRecord, ...]:
+    step, edge = tables.step, tables.edge
+    first = step.alias("first")
+    leading = (
+        select(step.c.id, first.c.job)
+        .join(edge, edge.c.gate == step.c.gate)
+        .join(first, first.c.id == edge.c.step)
+        .where(step.c.graph == graph)
+        .order_by(first.c.id)
+    )
+    after: dict[int, list[int]] = {}
+    for id, job in conn.execute(leading):
+        after.setdefault(id, []).append(job)
+    rows = conn.execute(
+        select(step.c.id, step.c.job, views.jobs.c.task, step.c.stage, views.jobs.c.state)
+        .join(views.jobs, views.jobs.c.id == step.c.job)
+        .where(step.c.graph == graph)
+        .order_by(step.c.depth, step.c.id)
+    )
+    return tuple(
+        StepRecord(
+            job=job, task=task, stage=stage, state=JobState(state), after=tuple(after.get(id, ()))
+        )
+        for id, job, task, stage, state in rows
+    )
+
+
+def _to_graph(row: Any, steps: tuple[StepRecord, ...] = ()) -> GraphRecord:
+    values = row._asdict()
+    return GraphRecord(**values | {"state": GraphState(values["state"])}, steps=steps)
+
+
 def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
     """Return the condition on the view of jobs that `which` stands for, but for its limit."""
     view, admin = views.jobs.c, admin_of(conn.dialect)
@@ -112,6 +167,9 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
         conditions.append(admin.among(view.id, which.ids))
     if which.tag is not None:
         conditions.append(admin.has_tag(view.tags, which.tag))
+    if which.graph is not None:
+        steps = select(tables.step.c.job).where(tables.step.c.graph == which.graph)
+        conditions.append(view.id.in_(steps))
     if which.fingerprint is not None:
         asked = tables.job.c
         equal = select(asked.id).where(asked.fingerprint == which.fingerprint)

@@ -24,11 +24,13 @@ from mutirao.job import (
     Settlement,
     Transaction,
 )
-from mutirao.limit import LimitRecord, Origin, Rule, both
+from mutirao.limit import both
+from mutirao.marks import TAKES, marks
+from mutirao.planning import Plan
 from mutirao.ports import Attempt
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
-from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
-from mutirao.sql import commands, keys, limits, migrations, records, schedules, workers
+from mutirao.sql import commands, graphs, keys, migrations, records, results, workers
+from mutirao.sql.books import Books
 from mutirao.sql.dialects import dialect_named
 from mutirao.sql.engines import KEPT, Engines
 from mutirao.sql.intake import SqlIntake
@@ -36,7 +38,7 @@ from mutirao.sql.runner import Runner
 from mutirao.sql.transaction import CompletingTransaction
 
 
-class SqlStore:
+class SqlStore(Books):
     """Jobs in the SQL database at `url`. `pool_size`: connections kept open for each loop."""
 
     def __init__(self, url: str | URL, *, pool_size: int = KEPT) -> None:
@@ -80,6 +82,18 @@ class SqlStore:
         with _own_errors(jobs) as theirs:
             return await self._runner.run(lambda own: self._intake.enqueue(theirs, own))
 
+    def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """Write a graph through `conn`, or in a short transaction of its own."""
+        if conn is not None:
+            return self._intake.enqueue_graph(plan, conn)
+        return self._runner.run_sync(lambda own: self._intake.enqueue_graph(plan, own))
+
+    async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """Write a graph through an asynchronous `conn`, or in a short transaction of its own."""
+        if conn is not None:
+            return await self._intake.aenqueue_graph(plan, conn)
+        return await self._runner.run(lambda own: self._intake.enqueue_graph(plan, own))
+
     # Workers.
 
     async def register(
@@ -121,7 +135,11 @@ class SqlStore:
     ) -> list[Claim]:
         """Take due jobs."""
         run = self._runner.alone if self._dialect.one_statement else self._runner.run
-        return await run(self._dialect.claim, worker, lanes, limit, without, now)
+        claims = await run(self._dialect.claim, worker, lanes, limit, without, now)
+        # Most have no metadata, and then there is nothing to find in them.
+        if any(claim.metadata is not None and TAKES in marks(claim.metadata) for claim in claims):
+            claims[:] = await self._runner.alone(graphs.with_results, claims)
+        return claims
 
     async def settle(
         self, worker: int, settlements: Sequence[Settlement], *, now: datetime | None = None
@@ -132,7 +150,8 @@ class SqlStore:
         done = [s for s in settlements if s.outcome.kind.final]
         waiting = [s for s in settlements if not s.outcome.kind.final]
         keyed = any(s.keyed for s in done)
-        alone = self._dialect.one_statement and not (done and waiting) and not keyed
+        linked = any(s.linked for s in done)
+        alone = self._dialect.one_statement and not ((done and waiting) or keyed or linked)
         if alone and not any(s.follow_up for s in settlements):
             if done:
                 return await self._runner.alone(self._dialect.finish, done, now)
@@ -172,6 +191,8 @@ class SqlStore:
         self, outcome: OutcomeKind, before: float, limit: int, *, now: datetime | None = None
     ) -> int:
         """Delete a batch of old history."""
+        if outcome is OutcomeKind.SUCCEEDED:
+            await self._runner.alone(results.expire, self._dialect.moment(now))
         return await self._runner.run(
             commands.prune, outcome, self._dialect.moment(now, -before), limit
         )
@@ -179,56 +200,6 @@ class SqlStore:
     async def refresh_statistics(self) -> None:
         """Bring the planner's statistics up to date."""
         await self._runner.run(self._dialect.refresh_statistics)
-
-    # Schedules.
-
-    async def agenda(self, *, now: datetime | None = None) -> Agenda:
-        """Tell which schedules have something to do."""
-        return await self._runner.alone(schedules.agenda, self._dialect, now)
-
-    async def amend_schedule(
-        self, name: str, amend: Amend, *, wait: bool = True, now: datetime | None = None
-    ) -> Amended:
-        """Change a schedule and make its jobs."""
-        amendment = schedules.Amending(self._dialect, self._intake.enqueue, name, amend, wait, now)
-        return await self._runner.run(amendment.write)
-
-    async def vouch(
-        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
-    ) -> None:
-        """Note that schedules are in a worker's code."""
-        await self._runner.alone(schedules.vouch, self._dialect, names, worker, every, now)
-
-    async def schedules(self) -> list[ScheduleRecord]:
-        """List the schedules."""
-        return await self._runner.alone(schedules.listed)
-
-    # Limits.
-
-    async def put_limit(
-        self,
-        rule: Rule,
-        *,
-        origin: Origin = Origin.COMMAND,
-        worker: str | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Make a limit, or give the one of that name other terms."""
-        await self._runner.run(limits.put, self._dialect, rule, origin, worker, now)
-
-    async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
-        """Remove a limit."""
-        return await self._runner.run(limits.remove, self._dialect, name, now)
-
-    async def vouch_limits(
-        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
-    ) -> None:
-        """Note that limits are in a worker's code."""
-        await self._runner.alone(limits.vouch, self._dialect, names, worker, every, now)
-
-    async def limits(self) -> list[LimitRecord]:
-        """List the limits."""
-        return await self._runner.alone(limits.listed)
 
     # Handlers, people and dashboards.
 
@@ -254,7 +225,8 @@ class SqlStore:
 
     async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Cancel live jobs."""
-        return await self._runner.run(commands.cancel, self._dialect, which, now)
+        enqueue = self._intake.enqueue
+        return await self._runner.run(commands.cancel, self._dialect, enqueue, which, now)
 
     async def hurry(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now."""
@@ -296,7 +268,18 @@ class SqlStore:
         now: datetime | None,
         beside: Sequence[Settlement] = (),
     ) -> set[int]:
+        linked = {s.id: s for s in sorted(done, key=lambda s: s.run) if s.linked}
+        if linked:
+            graphs.hold(conn, list(linked))
+            succeeded = OutcomeKind.SUCCEEDED
+            if failed := [s.id for s in linked.values() if s.outcome.kind is not succeeded]:
+                graphs.hold_undone(conn, failed, [s.id for s in (*done, *beside)])
         settled = self._dialect.finish(conn, done, now, beside)
+        if ended := [s for s in linked.values() if s.id in settled]:
+            results.keep(conn, self._dialect, ended, now)
+            kinds = {s.id: s.outcome.kind for s in ended}
+            graphs.ended(conn, self._dialect, self._intake.enqueue, kinds, now)
+            self._dialect.tell_ended(conn, list(kinds))
         if keyed := [s.id for s in done if s.keyed and s.id in settled]:
             keys.let_go(conn, self._dialect, keyed)
         return settled

@@ -216,3 +216,67 @@ parked = Table(
     Column("priority", SmallInteger, nullable=False),
     Column("run_at", Instant, nullable=False),
 )
+
+graph = Table(
+    "mutirao_graph",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("name", Text),
+    Column("unfinished", Integer, nullable=False),
+    Column("undoing", Boolean, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
+step = Table(
+    "mutirao_step",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("job", BigInteger, nullable=False),
+    Column("graph", BigInteger, nullable=False),
+    Column("depth", Integer, nullable=False),
+    Column("stage", Text, nullable=False),
+    Column("on_dead", Text, nullable=False),
+    Column("gate", BigInteger),
+    Column("outcome", Text),
+    Column("needs", Text),
+    Column("compensate", Text),
+)
+
+gate = Table(
+    "mutirao_gate",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("unfinished", Integer, nullable=False),
+)
+
+edge = Table(
+    "mutirao_edge",
+    metadata,
+    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    Column("gate", BigInteger, primary_key=True, autoincrement=False),
+)
+
+result = Table(
+    "mutirao_result",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("value", Text, nullable=False),
+    Column("expires_at", Instant),
+)
+
+progress = Table(
+    "mutirao_progress",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("run", Integer, nullable=False),
+    Column("done", Double, nullable=False),
+    Column("total", Double),
+    Column("note", Text),
+    Column("told_at", Instant, nullable=False),
+)
+
+waiter = Table(
+    "mutirao_waiter",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+)

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from mutirao.errors import StaleRun, WrongState
-from mutirao.job import SUCCEEDED, Job, Settlement, Wake
+from mutirao.job import Job, Settlement, Wake, completion
 from mutirao.limit import Settled
 from mutirao.ports import Attempt
 from mutirao.sql.engines import Engines
@@ -107,9 +107,7 @@ class CompletingTransaction:
 
     def _settle(self, connection: Connection) -> None:
         job = self._job
-        started_ago, keyed = self._attempt.started_ago(), job.key is not None
-        settlement = Settlement(job.id, job.run, SUCCEEDED, started_ago, keyed=keyed)
-        settled = self._finish(connection, settlement)
+        settled = self._finish(connection, completion(job, self._attempt.started_ago()))
         if isinstance(settled, Settled):
             self._woken = settled.woken
         if not settled:

@@ -68,6 +68,11 @@ jobs = Table(
     Column("traceparent", Text),
     Column("redrive_of", BigInteger),
     Column("on_dead_of", BigInteger),
+    Column("graph", BigInteger),
+    Column("stage", Text),
+    Column("progress", Double),
+    Column("progress_of", Double),
+    Column("progress_note", Text),
 )
 
 queues = Table(
@@ -178,4 +183,21 @@ limits = Table(
     Column("declared_by", Text),
     Column("created_at", Moment),
     Column("changed_at", Moment),
+)
+
+graphs = Table(
+    "mutirao_graphs",
+    metadata,
+    Column("id", BigInteger, primary_key=True),
+    Column("name", Text),
+    Column("state", Text),
+    Column("stage", Text),
+    Column("jobs", BigInteger),
+    Column("blocked", BigInteger),
+    Column("waiting", BigInteger),
+    Column("running", BigInteger),
+    Column("succeeded", BigInteger),
+    Column("dead", BigInteger),
+    Column("cancelled", BigInteger),
+    Column("created_at", Moment),
 )

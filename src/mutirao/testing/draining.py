@@ -13,6 +13,7 @@ from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import Executor
 from mutirao.engine.processes import Processes
+from mutirao.engine.progress import Board
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.errors import WrongState
@@ -110,7 +111,10 @@ class _Bench:
     async def _run(self, claims: list[Claim]) -> None:
         threads = Threads()  # new ones each time: a stuck one must not take up a later slot
         store, worker = self._store, self._worker
-        executor = Executor(self._app.tasks, self._app._around_attempt, threads, self._processes)
+        board = Board(store)
+        executor = Executor(
+            self._app.tasks, self._app._around_attempt, threads, self._processes, board.tell
+        )
         completer = Completer(
             store, lambda: worker, len(claims), 0.0, lambda claim, after: None, lambda: None
         )
@@ -125,6 +129,7 @@ class _Bench:
         await dispatcher.idle()
         completer.close()
         await completer.run()
+        await board.write()
         threads.close()
         for claim in claims:
             self._counts[await self._outcome(claim)] += 1

@@ -11,13 +11,22 @@ from typing import Any
 
 from mutirao.engine import outcomes
 from mutirao.engine.running import Running
-from mutirao.job import SUCCEEDED, Claim, Job, NewJob, Outcome, Settlement, Transaction
+from mutirao.job import (
+    SUCCEEDED,
+    Claim,
+    Job,
+    NewJob,
+    Outcome,
+    Settlement,
+    Transaction,
+)
 from mutirao.middleware import AttemptMiddleware, around_attempt
+from mutirao.planning import Plan
+from mutirao.records import Progress
 from mutirao.task import Task
 from mutirao.testing.memory import MemoryStore
 from mutirao.testing.memory.claiming import settle, take
-from mutirao.testing.memory.keys import followers
-from mutirao.testing.memory.store import Born
+from mutirao.testing.memory.store import KeptBack
 from mutirao.testing.memory.transaction import SessionFactory
 from mutirao.unique import PARKED
 
@@ -46,6 +55,7 @@ class InlineStore(MemoryStore):
         super().__init__(accept_any_connection=True, session_factory=session_factory)
         self._known, self._middleware = tasks, middleware
         self._let_in: list[int] = []
+        self._blocked: set[int] = set()
 
     def enqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Add jobs and run them here; coroutines in an event loop of their own."""
@@ -57,6 +67,20 @@ class InlineStore(MemoryStore):
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Add jobs and run them in this event loop; plain functions in a thread."""
         ids = super().enqueue(jobs, conn)
+        for id in ids:
+            await self._arun(id)
+        return ids
+
+    def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """Add a graph and run it here, step after step."""
+        ids = super().enqueue_graph(plan, conn)
+        for id in ids:
+            self._run(id)
+        return ids
+
+    async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """Add a graph and run it in this event loop."""
+        ids = super().enqueue_graph(plan, conn)
         for id in ids:
             await self._arun(id)
         return ids
@@ -88,14 +112,16 @@ class InlineStore(MemoryStore):
             if live is None or live.worker is not None or live.task not in self._known:
                 return None
             if live.run_at == PARKED:
-                return None  # it waits for another one with its key
+                self._blocked.add(id)  # by others
+                return None
             return take(self._tables, live, CALLER, self._clock())
 
     async def _attempt(self, claim: Claim, call: Call) -> None:
         task = self._known[claim.task]
         limit = claim.max_attempts or task.options.retry.max_attempts
         running = Running(claim, self._begin)
-        job = Job(claim, limit, claim.timeout or task.options.timeout, running.begin)
+        timeout, keep = claim.timeout or task.options.timeout, task.keeper(claim.metadata)
+        job = Job(claim, limit, timeout, running.begin, self._tell, keep)
         errors: list[BaseException] = []
 
         def judge(error: BaseException) -> Outcome:
@@ -104,10 +130,10 @@ class InlineStore(MemoryStore):
 
         async def perform() -> Outcome:
             try:
-                await _perform(task, job, claim, call)
+                value = await _perform(task, job, claim, call)
+                return SUCCEEDED if running.settled else outcomes.success(value, keep)
             except Exception as error:  # noqa: BLE001 (raised below, when middleware has seen it)
                 return judge(error)
-            return SUCCEEDED
 
         outcome = await around_attempt(self._middleware, job, perform, judge)
         self._settle(running, outcome)
@@ -122,32 +148,36 @@ class InlineStore(MemoryStore):
             claim = running.claim
             done = Settlement(claim.id, claim.run, outcome, running.started_ago())
             with self._lock:
-                after = followers(self._tables, claim.id)
                 settle(self._tables, [done], self._clock())
-                self._let_in += after if outcome is SUCCEEDED else []
 
     def _suspends(self, claim: Claim) -> bool:
         asynchronous = map(inspect.isasyncgenfunction, self._middleware)
         return self._known[claim.task].is_coroutine or any(asynchronous)
 
-    def _let_children_in(self, born: Born, now: datetime) -> None:
+    def _tell(self, claim: Claim, done: float, of: float | None, note: str | None) -> None:
+        with self._lock:
+            self.note([Progress(claim.id, claim.run, done, of, note)])
+
+    def _let_children_in(self, born: KeptBack, now: datetime) -> None:
         super()._let_children_in(born, now)
         self._let_in += [id for id, _ in born]
+        self._let_in += [id for _, ids in born.graphs for id in ids]
 
     def _children_let_in(self) -> list[int]:
         with self._lock:
-            children, self._let_in = self._let_in, []
+            # Of the blocked ones those that still are will be left alone again.
+            children, self._let_in = [*self._let_in, *sorted(self._blocked)], []
+            self._blocked.clear()
         return children
 
 
-async def _perform(task: Task[..., Any], job: Job, claim: Claim, call: Call) -> None:
+async def _perform(task: Task[..., Any], job: Job, claim: Claim, call: Call) -> object:
     args, kwargs = task.signature.decode(claim.args)
     if task.signature.wants_job:
         args = (job, *args)
     if task.is_coroutine:
-        await task.function(*args, **kwargs)
-    else:
-        await call(partial(task.function, *args, **kwargs))
+        return await task.function(*args, **kwargs)
+    return await call(partial(task.function, *args, **kwargs))
 
 
 async def _here(function: Callable[[], object]) -> object:

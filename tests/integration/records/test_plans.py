@@ -75,6 +75,11 @@ def dialect(conn: Connection) -> Dialect:
     return dialect_named(conn.dialect.name)
 
 
+def nothing(jobs: object, conn: object) -> list[int]:
+    """Enqueue nothing."""
+    return []
+
+
 ASKED: dict[str, Callable[[Connection], object]] = {
     "a job": lambda conn: records.job(conn, 7),
     "jobs by id": lambda conn: records.jobs(conn, HUNDRED),
@@ -82,14 +87,14 @@ ASKED: dict[str, Callable[[Connection], object]] = {
     "the newest of a task": lambda conn: records.jobs(conn, JobFilter(task="t")),
     "dead jobs": lambda conn: records.jobs(conn, DEAD),
     "workers": records.workers,
-    "cancel by id": lambda conn: commands.cancel(conn, dialect(conn), HUNDRED, None),
+    "cancel by id": lambda conn: commands.cancel(conn, dialect(conn), nothing, HUNDRED, None),
     "hurry by id": lambda conn: commands.hurry(conn, HUNDRED, NOW),
     "cancel some": lambda conn: commands.cancel(
-        conn, dialect(conn), JobFilter(ids=(FINISHED + 1, FINISHED + 2)), None
+        conn, dialect(conn), nothing, JobFilter(ids=(FINISHED + 1, FINISHED + 2)), None
     ),
     "equal jobs": lambda conn: records.jobs(conn, JobFilter(task="t", fingerprint="f")),
-    "redrive": lambda conn: commands.redrive(conn, HUNDRED, lambda jobs, conn: []),
-    "redrive the dead": lambda conn: commands.redrive(conn, DEAD, lambda jobs, conn: []),
+    "redrive": lambda conn: commands.redrive(conn, HUNDRED, nothing),
+    "redrive the dead": lambda conn: commands.redrive(conn, DEAD, nothing),
     "prune": lambda conn: commands.prune(conn, OutcomeKind.SUCCEEDED, NOW, 500),
 }
 

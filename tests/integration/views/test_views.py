@@ -24,6 +24,7 @@ VIEWS = [
     "mutirao_throughput",
     "mutirao_workers",
     "mutirao_schedules",
+    "mutirao_graphs",
     "mutirao_limits",
 ]
 

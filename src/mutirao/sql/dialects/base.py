@@ -21,6 +21,7 @@ class Dialect(ABC):
 
     name: ClassVar[str]
     one_statement: ClassVar[bool]  # whether claim, finish and resume are a single statement each
+    tells_ends: ClassVar[bool]  # whether those who wait for an end have to ask to be told of it
 
     @abstractmethod
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
@@ -106,6 +107,10 @@ class Dialect(ABC):
     @abstractmethod
     def mend_limits(self, conn: Connection, now: datetime | None) -> None:
         """Call whoever there is room for, and give back what nobody holds. A single statement."""
+
+    @abstractmethod
+    def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:
+        """Tell those who wait for the end of these jobs, when this transaction commits."""
 
     @abstractmethod
     def refresh_statistics(self, conn: Connection) -> None:

@@ -105,7 +105,8 @@ def ended(
 ) -> Settlement:
     """Return the settlement of a claim, with an outcome of this kind."""
     outcome = Outcome(kind, after, at, error_type, error)
-    return Settlement(claim.id, claim.run, outcome, **{"keyed": claim.key is not None, **rest})
+    others = {"keyed": claim.key is not None, "linked": claim.linked}
+    return Settlement(claim.id, claim.run, outcome, **others | rest)
 
 
 async def finish(

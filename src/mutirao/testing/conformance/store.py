@@ -12,16 +12,19 @@ from mutirao.testing.conformance.concurrency import ConcurrencyContract
 from mutirao.testing.conformance.enqueueing import EnqueueingContract
 from mutirao.testing.conformance.housekeeping import LeaseContract, UpkeepContract
 from mutirao.testing.conformance.lanes import LanesContract
+from mutirao.testing.conformance.limited_steps import LimitedStepsContract
 from mutirao.testing.conformance.limits import ChangingLimitsContract, LimitsContract
 from mutirao.testing.conformance.liveness import RescueContract, WorkersContract
 from mutirao.testing.conformance.pruning import PruningContract
 from mutirao.testing.conformance.rates import RatesContract
 from mutirao.testing.conformance.records import CountsContract, RecordsContract
 from mutirao.testing.conformance.redriving import RedriveContract
+from mutirao.testing.conformance.results import ResultsContract
 from mutirao.testing.conformance.schedules import SchedulesContract
 from mutirao.testing.conformance.series import SeriesContract
 from mutirao.testing.conformance.settling import SettlingContract
 from mutirao.testing.conformance.staleness import ReleaseContract, StalenessContract
+from mutirao.testing.conformance.steps import StepsContract
 from mutirao.testing.conformance.transactions import TransactionContract
 from mutirao.testing.conformance.uniqueness import UniquenessContract
 
@@ -51,6 +54,9 @@ class StoreContract(
     ChangingLimitsContract,
     RatesContract,
     SeriesContract,
+    StepsContract,
+    LimitedStepsContract,
+    ResultsContract,
     UpkeepContract,
 ):
     """Every sentence of `mutirao.ports.Store`, as tests.

@@ -52,7 +52,7 @@ async def placed(store: Store, job: NewJob, face: Face = "aenqueue") -> tuple[in
 
 async def live_jobs(store: Store) -> list[int]:
     """Return the ids of all live jobs, oldest first."""
-    states = {JobState.SCHEDULED, JobState.READY, JobState.RUNNING}
+    states = {JobState.SCHEDULED, JobState.BLOCKED, JobState.READY, JobState.RUNNING}
     return sorted(job.id for job in await store.jobs(JobFilter(limit=None)) if job.state in states)
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, Outcome, Settlement, Wake
 from mutirao.limit import BEGINNING, Claimed, Settled, lowered
-from mutirao.testing.memory import limits
+from mutirao.testing.memory import graphs, limits
 from mutirao.testing.memory.tables import Asked, Live, Tables, arguments_of, attempt_of
 
 
@@ -54,7 +54,7 @@ def take(tables: Tables, job: Live, worker: int, now: datetime) -> Claim:
     job.run += 1
     job.attempt += 1
     job.worker, job.claimed_at = worker, now
-    return _claim_of(tables.asked[job.id], job)
+    return graphs.with_results(tables, _claim_of(tables.asked[job.id], job))
 
 
 def _due(tables: Tables, lane: Lane, without: Collection[str], now: datetime) -> list[Live]:
@@ -118,7 +118,7 @@ def _settle(tables: Tables, settlement: Settlement, now: datetime) -> bool:
         error=outcome.error,
     )
     if outcome.kind.final:
-        tables.finish(job, attempt)
+        graphs.finish(tables, job, attempt, now, outcome.result)
     else:
         tables.attempts[job.id].append(attempt)
         counted = outcome.kind not in UNCOUNTED_OUTCOMES

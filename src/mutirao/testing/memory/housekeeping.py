@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from mutirao.job import Beat, NewWorker, OutcomeKind
-from mutirao.testing.memory import limits
+from mutirao.testing.memory import graphs, limits
 from mutirao.testing.memory.keys import forget
 from mutirao.testing.memory.tables import Duty, Tables, Worker, attempt_of
 
@@ -73,14 +73,20 @@ def rescue(tables: Tables, now: datetime) -> list[tuple[int, int]]:
 
 def prune(tables: Tables, outcome: OutcomeKind, before: float, limit: int, now: datetime) -> int:
     """Forget jobs that ended with `outcome` long enough ago, oldest first."""
+    if outcome is OutcomeKind.SUCCEEDED:
+        graphs.expire(tables, now)
     horizon = now - timedelta(seconds=before)
     endings = ((tables.ending(id), id) for id in tables.asked)
     old = sorted(
         (ending.finished_at, id)
         for ending, id in endings
-        if ending is not None and ending.outcome == outcome and ending.finished_at < horizon
+        if ending is not None
+        and ending.outcome == outcome
+        and ending.finished_at < horizon
+        and not graphs.unfinished(tables, id)
     )
     for _, id in old[:limit]:
         del tables.asked[id], tables.attempts[id]
     forget(tables, [id for _, id in old[:limit]])
+    graphs.forget(tables, {id for _, id in old[:limit]})
     return len(old[:limit])

@@ -67,12 +67,6 @@ def place(tables: Tables, new: NewJob, now: datetime, id: int) -> int:
     return Placed(id, verdict.how or "inserted")
 
 
-def followers(tables: Tables, job: int) -> list[int]:
-    """Return the ids of the jobs that wait for the end of this one."""
-    behind = [key.job for key in tables.keys.values() if key.after == job]
-    return behind + [id for id, after in tables.turns.items() if after == job]
-
-
 def forget(tables: Tables, pruned: Sequence[int]) -> None:
     """Remove the keys that these jobs had last."""
     for name, key in list(tables.keys.items()):

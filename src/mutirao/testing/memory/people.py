@@ -8,7 +8,7 @@ from typing import TypedDict
 from mutirao.errors import UnknownJob
 from mutirao.job import JobState, OutcomeKind
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
-from mutirao.testing.memory import limits
+from mutirao.testing.memory import graphs, limits
 from mutirao.testing.memory.tables import Asked, Live, Tables, attempt_of
 from mutirao.unique import PARKED
 
@@ -83,9 +83,9 @@ def cancel(tables: Tables, which: JobFilter, now: datetime) -> list[int]:
     for job in meant:
         if job.worker is not None:
             job.cancel = True
-        else:
+        elif job.id in tables.live:  # not undone with its graph already
             job.run += 1  # its last run may have a row in history already
-            tables.finish(job, attempt_of(job, OutcomeKind.CANCELLED, now))
+            graphs.finish(tables, job, attempt_of(job, OutcomeKind.CANCELLED, now), now)
     limits.mend(tables, now)
     return [job.id for job in meant]
 
@@ -93,10 +93,9 @@ def cancel(tables: Tables, which: JobFilter, now: datetime) -> list[int]:
 def hurry(tables: Tables, which: JobFilter, now: datetime) -> list[int]:
     """Make waiting jobs due; one that is due already, or waits for another, keeps its place."""
     found = [job for job in _live(tables, which, now) if job.worker is None][: which.limit]
-    behind = {key.job for key in tables.keys.values() if key.after in tables.live}
-    behind |= tables.turns.keys()
-    behind |= {job.id for job in found if tables.limits.parked_at(job.id) is not None}
-    meant = [job for job in found if job.id not in behind]
+    meant = [
+        job for job in found if job.run_at != PARKED and tables.limits.parked_at(job.id) is None
+    ]
     for job in meant:
         job.run_at = min(job.run_at, now)
     return [job.id for job in meant]
@@ -114,7 +113,10 @@ def redrive(tables: Tables, which: JobFilter, now: datetime) -> list[int]:
         replace(tables.asked[id].new, run_at=None, delay=None, redrive_of=id)
         for id in meant[: which.limit]
     ]
-    return [tables.write(new, now) for new in again]
+    ids = [tables.write(new, now) for new in again]
+    for new, id in zip(again, ids, strict=True):
+        graphs.redriven(tables, new.redrive_of or 0, id)
+    return ids
 
 
 def unserved(tables: Tables, known: Collection[str]) -> dict[str, int]:
@@ -142,6 +144,7 @@ def _means(which: JobFilter, record: JobRecord) -> bool:
     return (
         (which.ids is None or record.id in which.ids)
         and which.state in (None, record.state)
+        and which.graph in (None, record.graph)
         and which.queue in (None, record.queue)
         and which.task in (None, record.task)
         and (which.tag is None or which.tag in record.tags)
@@ -169,6 +172,7 @@ def _record(tables: Tables, asked: Asked, now: datetime) -> JobRecord:
         redrive_of=new.redrive_of,
         on_dead_of=new.on_dead_of,
         **_standing(tables, asked, now),
+        **graphs.progress_of(tables, asked.id),
     )
 
 
@@ -188,7 +192,7 @@ def _standing(tables: Tables, asked: Asked, now: datetime) -> _Standing:
     if live is None:
         return standing | {"state": JobState(history[-1].outcome.value)}
     return standing | {
-        "state": _state(tables, live, now),
+        "state": graphs.state_of(tables, live, now),
         "attempt": live.attempt,
         "run_at": (live.run_at == PARKED and tables.limits.parked_at(live.id)) or live.run_at,
         "started_at": live.claimed_at or standing["started_at"],
@@ -197,19 +201,11 @@ def _standing(tables: Tables, asked: Asked, now: datetime) -> _Standing:
     }
 
 
-def _state(tables: Tables, live: Live, now: datetime) -> JobState:
-    if live.worker is not None:
-        return JobState.RUNNING
-    if live.run_at == PARKED and tables.limits.parked_at(live.id) is not None:
-        return JobState.BLOCKED
-    if live.run_at > now:
-        return JobState.SCHEDULED
-    return JobState.BLOCKED if tables.limits.stops(live.queue) else JobState.READY
-
-
 def _in_state_since(record: JobRecord) -> datetime:
-    if record.state in (JobState.READY, JobState.BLOCKED):
+    # What waits for other jobs has no time yet.
+    limited = record.state == JobState.BLOCKED and record.run_at != PARKED
+    if record.state == JobState.READY or limited:
         return max(record.run_at, record.enqueued_at)
-    if record.state == JobState.SCHEDULED:
+    if record.state in (JobState.SCHEDULED, JobState.BLOCKED):
         return record.enqueued_at
     return record.finished_at or record.started_at or record.enqueued_at

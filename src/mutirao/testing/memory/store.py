@@ -8,7 +8,6 @@ from typing import Any
 
 from mutirao.errors import StaleRun, UnsupportedConnection, WrongState
 from mutirao.job import (
-    SUCCEEDED,
     Beat,
     Claim,
     Job,
@@ -19,23 +18,37 @@ from mutirao.job import (
     OutcomeKind,
     Settlement,
     Transaction,
+    completion,
 )
-from mutirao.limit import LimitRecord, Origin, Rule
+from mutirao.planning import Plan
 from mutirao.ports import Attempt
-from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
-from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
-from mutirao.testing.memory import claiming, housekeeping, keys, limits, people, schedules
+from mutirao.records import (
+    JobFilter,
+    JobRecord,
+    QueueCount,
+    WorkerRecord,
+)
+from mutirao.testing.memory import claiming, graphs, housekeeping, keys, people
+from mutirao.testing.memory.books import Books
 from mutirao.testing.memory.tables import Tables, arguments_of
 from mutirao.testing.memory.transaction import MemoryTransaction, SessionFactory
 
 Born = list[tuple[int, NewJob]]
 
 
+class KeptBack(Born):
+    """What lands with an open transaction: jobs, and graphs with the ids of theirs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.graphs: list[tuple[Plan, list[int]]] = []
+
+
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class MemoryStore:
+class MemoryStore(Books):
     """A `mutirao.ports.Store` without a database, for unit tests.
 
     Keeps every promise of the protocol but durability, and but one commit for several things. May
@@ -65,7 +78,9 @@ class MemoryStore:
         self._session_factory = session_factory
         self._lock = Lock()
         self._tables = Tables()
-        self._children: dict[int, Born] = {}  # by the identity of the open transactions' sessions
+        self._children: dict[
+            int, KeptBack
+        ] = {}  # by the identity of the open transactions' sessions
 
     def enqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Add jobs; return their ids, in order."""
@@ -88,6 +103,25 @@ class MemoryStore:
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """As `enqueue`."""
         return self.enqueue(jobs, conn)
+
+    def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """Add a graph; return the ids of its jobs, in order."""
+        for each in plan.steps:
+            arguments_of(each.job)
+        with self._lock:
+            kept_back = self._children.get(id(conn))
+            if conn is not None and kept_back is None and not self._accept_any_connection:
+                raise _unknown(conn)
+            ids = [next(self._tables.job_ids) for _ in plan.steps]
+            if kept_back is None:
+                graphs.plant(self._tables, plan, ids, self._clock())
+            else:
+                kept_back.graphs.append((plan, ids))
+            return ids
+
+    async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """As `enqueue_graph`."""
+        return self.enqueue_graph(plan, conn)
 
     async def check(self) -> None:
         """Nothing can be missing."""
@@ -188,59 +222,6 @@ class MemoryStore:
     async def refresh_statistics(self) -> None:
         """There is no planner."""
 
-    async def agenda(self, *, now: datetime | None = None) -> Agenda:
-        """Tell which schedules have something to do."""
-        with self._lock:
-            return schedules.agenda(self._tables, now or self._clock())
-
-    async def amend_schedule(
-        self, name: str, amend: Amend, *, wait: bool = True, now: datetime | None = None
-    ) -> Amended:
-        """Change a schedule and make its jobs, while nobody else does anything."""
-        with self._lock:
-            return schedules.amend(self._tables, name, amend, now or self._clock())
-
-    async def vouch(
-        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
-    ) -> None:
-        """Note that schedules are in a worker's code."""
-        with self._lock:
-            schedules.vouch(self._tables, names, worker, every, now or self._clock())
-
-    async def schedules(self) -> list[ScheduleRecord]:
-        """List the schedules, by name."""
-        with self._lock:
-            return schedules.listed(self._tables, self._clock())
-
-    async def put_limit(
-        self,
-        rule: Rule,
-        *,
-        origin: Origin = Origin.COMMAND,
-        worker: str | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Make a limit, or give the one of that name other terms."""
-        with self._lock:
-            limits.put(self._tables, rule, origin, worker, now or self._clock())
-
-    async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
-        """Remove a limit; tell whether there was one."""
-        with self._lock:
-            return limits.remove(self._tables, name)
-
-    async def vouch_limits(
-        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
-    ) -> None:
-        """Note that limits are in a worker's code."""
-        with self._lock:
-            limits.vouch(self._tables, names, worker, every, now or self._clock())
-
-    async def limits(self) -> list[LimitRecord]:
-        """List the limits, by name and key."""
-        with self._lock:
-            return limits.listed(self._tables, self._clock())
-
     def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:
         """Enter what `session_factory` makes; complete the job afterwards.
 
@@ -303,8 +284,10 @@ class MemoryStore:
     def _write(self, born: Born, now: datetime) -> list[int]:
         return [keys.place(self._tables, new, now, id) for id, new in born]
 
-    def _let_children_in(self, born: Born, now: datetime) -> None:
+    def _let_children_in(self, born: KeptBack, now: datetime) -> None:
         self._write(born, now)
+        for plan, ids in born.graphs:
+            graphs.plant(self._tables, plan, ids, now)
 
 
 class _Completion:
@@ -312,7 +295,7 @@ class _Completion:
 
     def __init__(self, store: MemoryStore, job: Job, attempt: Attempt) -> None:
         self._store, self._job, self._attempt = store, job, attempt
-        self._kept_back: Born = []
+        self._kept_back = KeptBack()
 
     @contextmanager
     def adopt(self, session: object) -> Iterator[None]:
@@ -332,7 +315,7 @@ class _Completion:
 
     def complete(self) -> None:
         store = self._store
-        done = Settlement(self._job.id, self._job.run, SUCCEEDED, self._attempt.started_ago())
+        done = completion(self._job, self._attempt.started_ago())
         with store._lock:
             self.require()
             now = store._clock()

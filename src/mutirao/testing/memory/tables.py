@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mutirao.errors import InvalidJob
 from mutirao.job import (
@@ -17,10 +17,13 @@ from mutirao.job import (
     NewJob,
     OutcomeKind,
 )
-from mutirao.records import AttemptRecord
+from mutirao.records import AttemptRecord, Progress
 from mutirao.schedule import ScheduleState
 from mutirao.testing.memory.limits import Limits
 from mutirao.unique import PARKED, KeyName
+
+if TYPE_CHECKING:
+    from mutirao.testing.memory.graphs import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,9 @@ class Tables:
     turns: dict[int, int] = field(default_factory=dict)  # who waits for whom, that one being live
     schedules: dict[str, ScheduleState] = field(default_factory=dict)
     ticks: set[tuple[str, datetime]] = field(default_factory=set)
+    graphs: "dict[int, Graph]" = field(default_factory=dict)
+    results: dict[int, tuple[str, datetime | None]] = field(default_factory=dict)
+    progress: dict[int, Progress] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     job_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     worker_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))

@@ -17,6 +17,7 @@ class PostgreSQL(Dialect):
 
     name = "postgresql"
     one_statement = True
+    tells_ends = True
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the server's clock) plus some seconds, as an expression."""
@@ -108,6 +109,10 @@ class PostgreSQL(Dialect):
     def wake(self, conn: Connection) -> None:
         """Wake idle workers that listen, when this transaction commits."""
         conn.execute(statements.WAKE)
+
+    def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:
+        """Notify, if somebody asked for one of them."""
+        conn.execute(statements.TELL_ENDED, {"jobs": _array(jobs)})
 
     def let_go(self, conn: Connection, jobs: Sequence[int], now: datetime | None) -> None:
         """Give back what jobs hold that do not run any more."""

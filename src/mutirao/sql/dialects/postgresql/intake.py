@@ -24,6 +24,7 @@ from mutirao.sql.callers.steps import (
     placed,
     take,
 )
+from mutirao.sql.dialects.postgresql.planting import PLANTING
 from mutirao.sql.dialects.postgresql.rows import job_rows, live_rows
 from mutirao.sql.instant import from_micros
 from mutirao.sql.intake import DialectIntake, as_json, facts
@@ -135,7 +136,14 @@ def lacks_tables(error: Exception) -> bool:
     return code in _UNDEFINED and "mutirao_" in str(cause)
 
 
-INTAKE = DialectIntake("PostgreSQL", enqueue, lacks_tables)
+def together(steps: Steps) -> Steps:
+    """Do all of these steps or none, in the transaction that there is or one of their own."""
+    yield Execute("SELECT 1")  # whoever begins a transaction lazily has begun it now
+    ((autocommits,),) = yield Autocommits()
+    return (yield from (_TRANSACTION if autocommits else SAVEPOINT).around(steps))
+
+
+INTAKE = DialectIntake("PostgreSQL", enqueue, lacks_tables, together, PLANTING)
 
 
 def _one(job: NewJob) -> Execute:

@@ -47,6 +47,8 @@ RESCUE = text("SELECT * FROM mutirao_rescue(:orphans, CAST(:now AS timestamptz))
 
 WAKE = text("SELECT mutirao_wake()")
 
+TELL_ENDED = text("SELECT mutirao_tell_waiters(CAST(CAST(:jobs AS text) AS bigint[]))")
+
 # Limits.
 SIFT = text("""
 SELECT mutirao_sift(

@@ -99,6 +99,7 @@ class SQLite(Dialect):
 
     name = "sqlite"
     one_statement = False
+    tells_ends = False
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: this machine's clock) plus some seconds, as a value."""
@@ -245,6 +246,9 @@ class SQLite(Dialect):
         return [(row.id, row.run + 1) for row in lost]
 
     def wake(self, conn: Connection) -> None:
+        """Nothing to say: whoever waits sees that the database file has changed."""
+
+    def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:
         """Nothing to say: whoever waits sees that the database file has changed."""
 
     def let_go(self, conn: Connection, jobs: Sequence[int], now: datetime | None) -> None:

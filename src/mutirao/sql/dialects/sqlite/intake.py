@@ -22,6 +22,7 @@ from mutirao.sql.callers.steps import (
     take,
 )
 from mutirao.sql.dialects.sqlite.keys import place
+from mutirao.sql.dialects.sqlite.planting import PLANTING
 from mutirao.sql.instant import from_micros, to_micros
 from mutirao.sql.intake import FACTS, DialectIntake, facts
 
@@ -60,18 +61,23 @@ def lacks_tables(error: Exception) -> bool:
     return text in {f"no such table: {name}" for name in ("mutirao_job", "sqlite_sequence")}
 
 
-INTAKE = DialectIntake("SQLite", enqueue, lacks_tables)
-
-
-def _stream(jobs: Iterator[NewJob]) -> Steps:
+def together(steps: Steps) -> Steps:
+    """Do all of these steps or none, in the transaction that there is or one of their own."""
     yield Execute("SELECT 1")  # whoever begins a transaction lazily has begun it now
     ((autocommits,),) = yield Autocommits()
     if autocommits:
-        return (yield from _TRANSACTION.around(_insert(jobs)))
+        return (yield from _TRANSACTION.around(steps))
     # sqlite3 begins its implicit transaction before a statement that writes, but not before a
     # SAVEPOINT: that would be the outermost, and its RELEASE a commit.
     yield command(_ENSURE_SEQUENCE)
-    return (yield from SAVEPOINT.around(_insert(jobs)))
+    return (yield from SAVEPOINT.around(steps))
+
+
+INTAKE = DialectIntake("SQLite", enqueue, lacks_tables, together, PLANTING)
+
+
+def _stream(jobs: Iterator[NewJob]) -> Steps:
+    return together(_insert(jobs))
 
 
 def _insert(jobs: Iterator[NewJob]) -> Steps:

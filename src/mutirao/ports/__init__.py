@@ -22,9 +22,9 @@ from mutirao.job import (
     Transaction,
     Wake,
 )
-from mutirao.limit import LimitRecord, Origin, Rule
+from mutirao.planning import Plan
+from mutirao.ports.books import Books
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
-from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
 
 
 class Intake(Protocol):
@@ -59,8 +59,28 @@ class Intake(Protocol):
         """As `enqueue`, for asynchronous connections and sessions."""
         ...
 
+    def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """Write a graph and return the ids of its jobs, in the order of the plan's steps.
 
-class Store(Intake, Protocol):
+        As `enqueue`: all or none, in the caller's transaction or one of its own. The first id is
+        the graph's. A step that waits at a gate is blocked: it is due, at its own time, from the
+        moment that all steps which lead to the gate have ended, in the transaction that settles
+        or cancels the last of them; idle workers are woken by that. It is released exactly once,
+        whoever settles at the same time. A step that dies or is cancelled counts as ended where
+        its `on_dead` is "continue", though not before those that it waits for. With "stop" it
+        does not; redriving it, if it is dead, makes the new job take its place. With "compensate"
+        what waits of the graph is cancelled, what runs goes on, and once nothing does, in that
+        transaction, the compensating jobs of the steps that have succeeded are enqueued, to run
+        one after the other, the last step's first.
+        """
+        ...
+
+    async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """As `enqueue_graph`, for asynchronous connections and sessions."""
+        ...
+
+
+class Store(Intake, Books, Protocol):
     """The system of record, as workers use it."""
 
     async def check(self) -> None:
@@ -130,7 +150,8 @@ class Store(Intake, Protocol):
         Reads the lanes in the order given, each from its lower bound, in (run_at, id) order;
         jobs that another claim is taking at this moment are passed over, never waited for.
         Jobs of tasks named in `without` are left alone. Each claim adds one to the job's `run`
-        and `attempt`. Returned in the order of the lanes, then (run_at, id).
+        and `attempt`. Returned in the order of the lanes, then (run_at, id). Arguments that are
+        the results of other steps are filled in; null for one that has none.
         """
         ...
 
@@ -145,8 +166,10 @@ class Store(Intake, Protocol):
         make it wait again until `outcome.at`, or `after` seconds from now; the last two give the
         attempt back. One that somebody asked to cancel meanwhile is due at once instead, and its
         next claim says so (`Claim.cancel`). Where a job that is `keyed` ends, the one that waits
-        for it gets its own time. All in one transaction. What is returned may be a
-        `mutirao.limit.Settled`, which tells the lanes that blocked jobs came back to.
+        for it gets its own time. Where one that is `linked` ends, its result is kept, if it has
+        one, the steps behind it are released (see `enqueue_graph`), and those who wait for its end
+        are told. All in one transaction. What is returned may be a `mutirao.limit.Settled`, which
+        tells the lanes that jobs came back to for which there was no room.
         """
         ...
 
@@ -199,88 +222,15 @@ class Store(Intake, Protocol):
     ) -> int:
         """Delete jobs that ended with `outcome` more than `before` seconds ago, all attempts too.
 
-        At most `limit` jobs, oldest first; returns how many. Live jobs are never touched. A job
-        whose last attempt was `lost` on the way to being dead has its own `dead` row.
+        At most `limit` jobs, oldest first; returns how many. Live jobs are never touched, nor the
+        steps of a graph of which some are live. A job whose last attempt was `lost` on the way to
+        being dead has its own `dead` row. Results and progress go with their jobs, a graph with
+        its last one; results whose time is over go when `outcome` is succeeded.
         """
         ...
 
     async def refresh_statistics(self) -> None:
         """Bring the query planner's statistics up to date."""
-        ...
-
-    # Schedules. What becomes of one is decided by the functions of `mutirao.timetable`.
-
-    async def agenda(self, *, now: datetime | None = None) -> Agenda:
-        """Tell which schedules have something to do, and when the next one will.
-
-        Due are those not paused whose next tick has come, or that await the end of a job which is
-        not live any more; of very many the first. Reads only.
-        """
-        ...
-
-    async def amend_schedule(
-        self, name: str, amend: Amend, *, wait: bool = True, now: datetime | None = None
-    ) -> Amended:
-        """Hold a schedule, ask `amend` what becomes of it, and write that: one transaction.
-
-        `amend` is given how the schedule stands, with everything that was committed before it was
-        held and with the time; it may be called again if another one made a schedule of that name
-        at the same moment. What it raises reaches the caller, and nothing is written. Its jobs
-        are enqueued as ever, idle workers are woken, and each of them is written down with its
-        tick: there is never a second job of a tick. With `wait` False a schedule that somebody
-        else holds is left alone, as if there were none, and `amend` may change nothing then.
-
-        Raises:
-            WrongState: a tick has its job already; nothing was written.
-        """
-        ...
-
-    async def vouch(
-        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
-    ) -> None:
-        """Note that a worker has schedules of these names in its code.
-
-        Only of schedules that code declared, and where the last note is older than `every`
-        seconds; of one that somebody else holds, another time.
-        """
-        ...
-
-    async def schedules(self) -> list[ScheduleRecord]:
-        """List the schedules by name, with their next ticks and how their last jobs went."""
-        ...
-
-    # Limits; see `mutirao.limit`. Of any queue, task or value of an argument that is limited, at no
-    # moment do more jobs run than may, whoever claims them; a rate never lets start more than its
-    # burst and what has come since. A job that all its limits have no room for is not claimed: it
-    # is `blocked`, and costs nothing until there is room. What is held by a run ends with the run.
-
-    async def put_limit(
-        self,
-        rule: Rule,
-        *,
-        origin: Origin = Origin.COMMAND,
-        worker: str | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        """Make a limit, or give the one of that name other terms; in force when this returns.
-
-        What runs already is counted. With `origin` CODE, a worker says what its code has: that
-        changes a limit that is there only if the code says something new.
-        """
-        ...
-
-    async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
-        """Remove a limit, and let go what waited for it; tell whether there was one."""
-        ...
-
-    async def vouch_limits(
-        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
-    ) -> None:
-        """Note that a worker has limits of these names in its code; as `vouch` of schedules."""
-        ...
-
-    async def limits(self) -> list[LimitRecord]:
-        """List the limits by name and key, with how full they are."""
         ...
 
     # What handlers, people and dashboards ask for.
@@ -316,7 +266,7 @@ class Store(Intake, Protocol):
     async def hurry(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now, whatever their `run_at`; return their ids.
 
-        One that waits for a running job with its key, or for a limit, is left alone.
+        One that is blocked, by a job with its key, by earlier steps or by a limit, is left alone.
         """
         ...
 

@@ -1,0 +1,79 @@
+"""`graphs`: jobs that wait for each other, looked at and cancelled."""
+
+import click
+
+from mutirao.cli.options import as_json, ask, option, target
+from mutirao.cli.output import print_fields, print_json, print_table
+from mutirao.cli.target import AppCommand, load_app
+from mutirao.records import GraphRecord, GraphState
+
+id_ = click.argument("id", type=click.IntRange(min=1))
+
+
+@click.group()
+def graphs() -> None:
+    """List, show and cancel chains, groups and other graphs of jobs."""
+
+
+@graphs.command("list", cls=AppCommand)
+@target
+@option("--state", type=click.Choice([str(state) for state in GraphState]))
+@option("--limit", type=click.IntRange(min=1), default=100, help="At most so many.")
+@as_json
+def list_(target: str, state: str | None, limit: int, as_json: bool) -> None:
+    """List graphs, newest first, with how many of their jobs are in which state."""
+    app = load_app(target)
+    found = ask(app, lambda _: app.agraphs(state, limit))
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("id", "name", "state", "stage", "jobs", "blocked", "waiting", "running", "succeeded",
+         "dead", "cancelled", "created"),
+        [
+            (g.id, g.name, g.state, g.stage, g.jobs, g.blocked, g.waiting, g.running, g.succeeded,
+             g.dead, g.cancelled, g.created_at)
+            for g in found
+        ],
+        empty="no such graphs",
+    )  # fmt: skip
+
+
+@graphs.command(cls=AppCommand)
+@target
+@id_
+@as_json
+def show(target: str, id: int, as_json: bool) -> None:
+    """Show graph ID with its steps, and what each of them waits for."""
+    app = load_app(target)
+    graph = ask(app, lambda _: app.agraph(id))
+    if as_json:
+        print_json(graph)
+        return
+    shown = [name for name in GraphRecord.__slots__ if name != "steps"]
+    print_fields((name.replace("_", " "), getattr(graph, name)) for name in shown)
+    click.echo()
+    print_table(
+        ("job", "stage", "task", "state", "after"),
+        [(s.job, s.stage, s.task, s.state, _several(s.after)) for s in graph.steps],
+        empty="no steps",
+    )
+
+
+@graphs.command(cls=AppCommand)
+@target
+@id_
+@as_json
+def cancel(target: str, id: int, as_json: bool) -> None:
+    """Cancel what has not finished of graph ID; what runs is told with the next heartbeat."""
+    app = load_app(target)
+    ids = ask(app, lambda _: app.acancel_graph(id))
+    if as_json:
+        print_json({"ids": ids})
+    else:
+        click.echo(f"cancelled: {', '.join(map(str, ids))}" if ids else "nothing was left of it")
+
+
+def _several(ids: tuple[int, ...], most: int = 5) -> str:
+    shown = ", ".join(map(str, ids[:most]))
+    return shown if len(ids) <= most else f"{shown} and {len(ids) - most} more"

@@ -1,0 +1,157 @@
+"""Waiting for the ends of jobs: many at once, by one listener for each event loop.
+
+Where there is a notifier nobody polls: an end is told, and looked at now and then regardless, as
+every notification may be lost. Elsewhere the looks come less and less often.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from weakref import WeakKeyDictionary
+
+from mutirao.engine.backoff import Backoff
+from mutirao.errors import ResultTimeout, StoreUnavailable, UnknownJob
+from mutirao.ports import Notifier, Store
+from mutirao.records import Ending
+
+log = logging.getLogger("mutirao")
+
+REGARDLESS = 5.0  # seconds between looks where ends are told
+CANCEL_AGAIN = 0.5  # seconds
+SOONEST, LATEST = 0.01, 1.0  # seconds between looks elsewhere
+
+
+class Endings:
+    """Waits for the ends of an application's jobs. `notifier` tells of them, where there is one."""
+
+    def __init__(self, store: Callable[[], Store], notifier: Notifier | None) -> None:
+        self._store, self._notifier = store, notifier
+        self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
+
+    async def wait(self, id: int, timeout: float | None) -> Ending:
+        """Return how a job has ended, as soon as it has.
+
+        Raises:
+            ResultTimeout: it has not within `timeout` seconds.
+            UnknownJob: there is no such job.
+        """
+        [ending] = await _known(self._store(), id)
+        if ending.state is not None:
+            return ending
+        loop = asyncio.get_running_loop()
+        watch = self._watches.setdefault(loop, _Watch(self._store, self._notifier))
+        try:
+            async with asyncio.timeout(timeout):
+                return await watch.wait(id)
+        except TimeoutError:
+            raise ResultTimeout(
+                f"job {id} has not finished within {timeout:g} s; it goes on, and can be asked"
+                " again"
+            ) from None
+
+
+async def _known(store: Store, id: int) -> list[Ending]:
+    found = await store.endings([id])
+    if not found:
+        raise UnknownJob(
+            f"There is no job {id}. It was not committed yet, or it was pruned from history since."
+        )
+    return found
+
+
+class _Watch:
+    """Those who wait in one event loop. Its task runs while there are some."""
+
+    def __init__(self, store: Callable[[], Store], notifier: Notifier | None) -> None:
+        self._store, self._notifier = store, notifier
+        self._waiting: dict[int, set[asyncio.Future[Ending]]] = {}
+        self._look = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(self, id: int) -> Ending:
+        future: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(id, set()).add(future)
+        self._look.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="mutirao-endings")
+        try:
+            return await future
+        finally:
+            await self._leave(id, future)
+
+    async def _leave(self, id: int, future: asyncio.Future[Ending]) -> None:
+        others = self._waiting.get(id, set())
+        others.discard(future)
+        if not others:
+            self._waiting.pop(id, None)
+        if not self._waiting and self._task is not None:
+            task, self._task = self._task, None
+            await _end(task)
+
+    async def _run(self) -> None:
+        listening = asyncio.create_task(self._listen())
+        looking = asyncio.create_task(self._look_again_and_again())
+        try:
+            done, _ = await asyncio.wait((listening, looking), return_when=asyncio.FIRST_EXCEPTION)
+            for each in done:
+                each.result()
+        except Exception as error:  # noqa: BLE001 (raised where somebody waits)
+            self._fail(error)
+        finally:
+            await _end(listening, looking)
+
+    def _fail(self, error: Exception) -> None:
+        self._task = None
+        for future in [each for waiting in self._waiting.values() for each in waiting]:
+            if not future.done():
+                future.set_exception(error)
+
+    async def _listen(self) -> None:
+        backoff = Backoff()
+        while self._notifier is not None:
+            try:
+                async for _ in self._notifier.listen():
+                    backoff.reset()
+                    self._look.set()
+            except StoreUnavailable as gone:
+                wait = backoff.next()
+                log.warning("cannot listen for ends: %s; again in %.1f s", gone, wait)
+                await asyncio.sleep(wait)
+
+    async def _look_again_and_again(self) -> None:
+        asked: set[int] = set()
+        pause = SOONEST
+        while True:
+            self._look.clear()
+            new = self._waiting.keys() - asked
+            with suppress(StoreUnavailable):  # the listener tells of it, and we look again
+                if new:
+                    await self._store().await_ends(new)
+                    asked = (asked | new) & self._waiting.keys()
+                    pause = SOONEST
+                for ending in await self._store().endings(list(self._waiting)):
+                    self._tell(ending)
+            pause = min(2 * pause, LATEST) if self._notifier is None else REGARDLESS
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._look.wait()
+
+    def _tell(self, ending: Ending) -> None:
+        if ending.state is not None:
+            for future in self._waiting.get(ending.id, ()):
+                if not future.done():
+                    future.set_result(ending)
+
+
+async def _end(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks and wait until they are over, their connections closed.
+
+    Again and again: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a cancellation
+    that comes in the moment its result does.
+    """
+    running = {task for task in tasks if not task.done()}
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN)

@@ -1,0 +1,187 @@
+"""What an application does with graphs and results: enqueue, look, cancel, wait.
+
+Each has an asynchronous face and a synchronous one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from mutirao.engine.endings import Endings
+from mutirao.engine.portal import Portal
+from mutirao.errors import InvalidGraph, JobCancelled, JobDied, JobFailed, ResultMissing
+from mutirao.graph import Chain, Graph, Group, OnDead, Step, as_part
+from mutirao.handle import Handle
+from mutirao.job import JobState, NewJob
+from mutirao.middleware import Enqueueing
+from mutirao.planning import Plan, plan
+from mutirao.ports import Store
+from mutirao.records import Ending, GraphRecord, GraphState, JobFilter
+from mutirao.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class GraphHandle:
+    """A graph that was enqueued. `id` is that of its first job; `jobs` are in the order they run.
+
+    `handle[step]` is the job of a step that `step` or `Graph.add` returned.
+    """
+
+    id: int
+    jobs: tuple[Handle, ...]
+    places: Mapping[Step, int] = field(repr=False, compare=False)
+
+    def __getitem__(self, step: Step) -> Handle:
+        return self.jobs[self.places[step]]
+
+
+class Graphs:
+    """The part of an application that knows of jobs that wait for each other."""
+
+    store: Store
+    _portal: Portal
+    _endings: Endings
+    _tasks: dict[str, Task[..., Any]]
+
+    def _open(self, job: NewJob) -> Enqueueing:
+        raise NotImplementedError  # the application's
+
+    def enqueue_graph(
+        self,
+        graph: Graph | Chain | Group | Step,
+        *,
+        name: str | None = None,
+        on_dead: OnDead | str | None = None,
+        conn: object | None = None,
+    ) -> GraphHandle:
+        """Enqueue all jobs of a graph, or none; the later ones wait for those before them.
+
+        Parameters:
+            graph: what `chain`, `group`, `step` or `Graph` made.
+            name: for people; a `Graph` has its own.
+            on_dead: what happens when a step dies or is cancelled, unless it says otherwise:
+                "stop" (as unless given), "continue" or "compensate". A `Graph` has its own.
+            conn: the connection or session whose transaction the jobs join; never committed.
+
+        Raises:
+            InvalidGraph: it is empty, goes in a circle, or a step takes what is not before it.
+            InvalidJob: one of its jobs does not fit. Nothing was written.
+        """
+        with _handing_in(self._open, _plan(graph, name, on_dead)) as (planned, done):
+            return done(self._handles(planned, self.store.enqueue_graph(planned, conn)))
+
+    async def aenqueue_graph(
+        self,
+        graph: Graph | Chain | Group | Step,
+        *,
+        name: str | None = None,
+        on_dead: OnDead | str | None = None,
+        conn: object | None = None,
+    ) -> GraphHandle:
+        """As `enqueue_graph`, for asynchronous connections and sessions."""
+        with _handing_in(self._open, _plan(graph, name, on_dead)) as (planned, done):
+            return done(self._handles(planned, await self.store.aenqueue_graph(planned, conn)))
+
+    async def agraph(self, id: int) -> GraphRecord:
+        """Return a graph with its steps. Raises UnknownGraph."""
+        return await self.store.graph(id)
+
+    async def agraphs(
+        self, state: GraphState | str | None = None, limit: int | None = 100
+    ) -> list[GraphRecord]:
+        """List graphs, newest first, without their steps."""
+        return await self.store.graphs(None if state is None else GraphState(state), limit)
+
+    async def acancel_graph(self, id: int) -> list[int]:
+        """Cancel what has not finished of a graph; return the ids of those jobs.
+
+        What runs is told, and steps that ask for compensation are undone. Raises UnknownGraph.
+        """
+        await self.store.graph(id)
+        return await self.store.cancel(JobFilter(graph=id, limit=None))
+
+    async def aresult(self, id: int, timeout: float | None = None) -> Any:
+        """Wait until a job has finished, and return its result; see `Handle.result`.
+
+        It is converted to what the handler says it returns, where the task is registered here.
+        """
+        ending = await self._endings.wait(id, timeout)
+        if ending.state is JobState.SUCCEEDED and ending.result is not None:
+            if (task := self._tasks.get(ending.task)) is None:
+                return msgspec.json.decode(ending.result)
+            return task.signature.decode_result(ending.result)
+        raise _without_result(ending)
+
+    def graph(self, id: int) -> GraphRecord:
+        """As `agraph`."""
+        return self._portal.call(self.agraph, id)
+
+    def graphs(
+        self, state: GraphState | str | None = None, limit: int | None = 100
+    ) -> list[GraphRecord]:
+        """As `agraphs`."""
+        return self._portal.call(self.agraphs, state, limit)
+
+    def cancel_graph(self, id: int) -> list[int]:
+        """As `acancel_graph`."""
+        return self._portal.call(self.acancel_graph, id)
+
+    def result(self, id: int, timeout: float | None = None) -> Any:
+        """As `aresult`."""
+        return self._portal.call(self.aresult, id, timeout)
+
+    def _handles(self, planned: Plan, ids: list[int]) -> GraphHandle:
+        pairs = zip(ids, planned.steps, strict=True)
+        jobs = (Handle(id, each.job.task, each.job.queue, results=self) for id, each in pairs)
+        return GraphHandle(ids[0], tuple(jobs), planned.parts)
+
+
+def _plan(
+    given: Graph | Chain | Group | Step, name: str | None, on_dead: OnDead | str | None
+) -> Plan:
+    if not isinstance(given, Graph):
+        graph = Graph(name, on_dead=on_dead or OnDead.STOP)
+        graph.add(as_part(given))
+        return plan(graph)
+    if name is not None or on_dead is not None:
+        raise InvalidGraph("a Graph has a name and on_dead of its own; give them to Graph(…)")
+    return plan(given)
+
+
+@contextmanager
+def _handing_in(
+    opening: Callable[[NewJob], Enqueueing], planned: Plan
+) -> Iterator[tuple[Plan, Callable[[GraphHandle], GraphHandle]]]:
+    """Check every job and let it through the middleware, which is told how that went."""
+    opened: list[Enqueueing] = []
+
+    def done(handle: GraphHandle) -> GraphHandle:
+        for each, its in zip(opened, handle.jobs, strict=True):
+            each.done(its)
+        return handle
+
+    try:
+        opened.extend(map(opening, planned.jobs))
+        steps = zip(planned.steps, opened, strict=True)
+        yield replace(planned, steps=[step._replace(job=each.job) for step, each in steps]), done
+    except BaseException as error:
+        for each in opened:
+            each.failed(error)
+        raise
+
+
+def _without_result(ending: Ending) -> JobFailed:
+    about = f"job {ending.id}"
+    if ending.state is JobState.SUCCEEDED:
+        return ResultMissing(
+            f"{about} has succeeded, and its result is not there: it was not kept, or not for so"
+            " long. Register the task with @app.task(keep_result=True)",
+            ending.id,
+        )
+    why = f"{ending.error_type}: {ending.error}" if ending.error_type else ending.error
+    if ending.state is JobState.CANCELLED:
+        return JobCancelled(f"{about} was cancelled{f' ({why})' if why else ''}", ending.id)
+    return JobDied(f"{about} is dead; redrive it once its error is mended: {why}", ending.id)

@@ -1,0 +1,36 @@
+"""The words for how jobs stand and how attempts end."""
+
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """The state of a job as people see it; told from the tables and the clock, never stored."""
+
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    BLOCKED = "blocked"  # waits for other jobs
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+class OutcomeKind(StrEnum):
+    """How an attempt ended; the word stored in `mutirao_attempt.outcome`."""
+
+    SUCCEEDED = "succeeded"
+    RETRIED = "retried"  # failed, and waits for its next attempt
+    SNOOZED = "snoozed"  # asked to be called later; not counted as an attempt
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    LOST = "lost"  # its worker vanished
+    RELEASED = "released"  # interrupted by a shutdown; not counted as an attempt
+
+    @property
+    def final(self) -> bool:
+        """Whether the job leaves the live table with this outcome."""
+        return self in FINAL_OUTCOMES
+
+
+FINAL_OUTCOMES = frozenset({OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED})
+UNCOUNTED_OUTCOMES = frozenset({OutcomeKind.SNOOZED, OutcomeKind.RELEASED})

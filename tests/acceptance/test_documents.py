@@ -1,0 +1,57 @@
+"""The example of a document pipeline keeps its promise, and would say if it did not."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+DEMO = Path(__file__).parents[2] / "examples" / "documents" / "demo.py"
+
+
+def test_every_document_is_published() -> None:
+    """Once and whole, though a worker is killed and some pages stop their documents."""
+    done = subprocess.run(
+        [sys.executable, DEMO], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "is killed with SIGKILL" in done.stdout
+    assert "4 documents are stopped at stage count" in done.stdout
+    assert "each once, whole, and after all of its pages" in done.stdout
+
+
+def whole(document: int) -> tuple[int, int, float]:
+    """Return a publication as it should be."""
+    return document, sum(document + page for page in range(5)), 10.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "stopped", "told"),
+    [
+        ({}, 4, []),
+        ({3: []}, 4, ["1 documents were never published, the first is 3"]),
+        ({5: [whole(5), whole(5)]}, 4, ["1 documents were published twice, the first is 5"]),
+        ({5: [(5, 1, 10.0)]}, 4, ["document 5 has 1 words, not 35"]),
+        ({5: [(5, 35, 8.0)]}, 4, ["document 5 was published before its pages were counted"]),
+        ({}, 0, ["0 documents were stopped by a smudged page, not 4"]),
+    ],
+)
+def test_a_broken_promise_is_told(
+    changes: dict[int, list[tuple[int, int, float]]], stopped: int, told: list[str]
+) -> None:
+    """The verdict sees what is missing, double, in part, too early, or was not stopped."""
+    published = [each for id in range(1, 13) for each in changes.get(id, [whole(id)])]
+    assert list(_demo().flaws(published, dict.fromkeys(range(1, 13), 9.0), stopped)) == told
+
+
+def _demo() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("documents_demo", DEMO)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
