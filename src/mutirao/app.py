@@ -68,6 +68,10 @@ class _Decorator:
         self._app.register(task)
         return task
 
+    def over(self, function: Callable[..., Any] | None) -> "Task[..., Any] | _Decorator":
+        """Decorate a function; without one, wait for it."""
+        return self if function is None else self(function)
+
 
 class Mutirao(Orders):
     """An application's background jobs.
@@ -134,6 +138,7 @@ class Mutirao(Orders):
         supersede: Supersede | None = None,
         findable: bool = False,
         limit: Limit | Iterable[Limit] = (),
+        fair_by: str | None = None,
     ) -> _Decorator: ...
     def task(
         self,
@@ -155,6 +160,7 @@ class Mutirao(Orders):
         supersede: Supersede | None = None,
         findable: bool = False,
         limit: Limit | Iterable[Limit] = (),
+        fair_by: str | None = None,
     ) -> Task[..., Any] | _Decorator:
         """Register a function as a task: `@app.task` or `@app.task(queue="mail", ...)`.
 
@@ -173,6 +179,7 @@ class Mutirao(Orders):
             supersede: instead: what a newer job of a key makes redundant; see `Supersede`.
             findable: keep a fingerprint of the arguments, for `find`.
             limit: how many may run at once, or start in a time: a `Limit`, or several.
+            fair_by: an argument whose values take turns.
 
         Raises:
             InvalidTask: the name is taken, or the function cannot be a task.
@@ -185,14 +192,12 @@ class Mutirao(Orders):
             timeout=length_of_time("timeout", timeout),
             process=process,
             tags=several_tags(tags),
-            unique=uniqueness(
-                Unique(supersede=supersede), on_conflict, unique_for, scope, debounce_limit
-            ),
+            unique=_key_rules(supersede, on_conflict, unique_for, scope, debounce_limit),
             findable=findable,
             limits=several_limits(limit),
+            fair_by=fair_by,
         )
-        decorator = _Decorator(self, name, options)
-        return decorator if function is None else decorator(function)
+        return _Decorator(self, name, options).over(function)
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
@@ -341,6 +346,10 @@ class Mutirao(Orders):
         for job in jobs:
             opened.append(self._open(job))
             yield opened[-1].job
+
+
+def _key_rules(supersede: Supersede | None, *given: Any) -> Unique:
+    return uniqueness(Unique(supersede=supersede), *given)
 
 
 def _policy(retry: RetryPolicy | None, max_attempts: int | None) -> RetryPolicy:

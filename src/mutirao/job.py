@@ -26,6 +26,7 @@ Async = TypeVar("Async", covariant=True)
 
 DEFAULT_QUEUE = "default"
 MAX_QUEUE_NAME = 100
+FAIR = "\x1f"  # begins the names of lanes in which jobs take turns; no queue's name does
 MAX_TASK_NAME = 200
 MAX_KEY = 200
 MAX_ERROR_TEXT = 8_000  # characters kept of an error, the head and the tail of it
@@ -83,6 +84,7 @@ class NewJob:
     and `delay` (seconds, counted on the database's clock) is given; neither means now.
     `max_attempts` and `timeout` (seconds) are None where the task's own settings apply. A `key`
     without `unique` is a label. Jobs of a task with equal arguments have the same `fingerprint`.
+    The values of the argument `fair_by` take turns.
     """
 
     task: str
@@ -101,7 +103,13 @@ class NewJob:
     on_dead_of: int | None = None
     fingerprint: str | None = None
     unique: Unique | None = None
+    fair_by: str | None = None
     checked: Checked = field(default_factory=Checked, init=False, repr=False, compare=False)
+
+    @property
+    def lane(self) -> str:
+        """The name of the lane it will stand in."""
+        return self.queue if self.fair_by is None else FAIR + self.queue
 
     def with_args(self, args: str) -> Self:
         """Return the same job with other arguments; an eighth of what `replace` takes."""
@@ -153,6 +161,22 @@ class Claim(NamedTuple):
     redrive_of: int | None
     on_dead_of: int | None
     cancel: bool = False  # somebody asked to cancel it while an earlier run held it
+
+    @property
+    def lane(self) -> str:
+        """The name of the lane it stood in, and stands in again when it has to wait."""
+        return self.queue
+
+
+class FairClaim(Claim):
+    """One that took its turn: it stood in its queue's fair lane."""
+
+    __slots__ = ()
+
+    @property
+    def lane(self) -> str:
+        """The name of the lane it stood in, and stands in again when it has to wait."""
+        return FAIR + self.queue
 
 
 class Transaction(

@@ -76,6 +76,7 @@ class TaskOptions:
     unique: Unique = field(default_factory=Unique)
     findable: bool = False
     limits: tuple[Limit, ...] = ()
+    fair_by: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.retry, RetryPolicy):
@@ -104,6 +105,8 @@ class Task(Generic[P, R]):
         if rule is not None:
             _check_rule(rule, name)
             self.signature.require(rule.by, "supersede's by, which tells the kinds of jobs apart")
+        if options.fair_by is not None:
+            _check_fair(options.fair_by, self.signature, name)
         self.is_coroutine = inspect.iscoroutinefunction(function)
         self.most_attempts = options.retry.most_attempts
         self.dead_handler: Task[..., Any] | None = None
@@ -203,6 +206,7 @@ class Task(Generic[P, R]):
             metadata={} if metadata is None else copy(metadata),
             traceparent=traceparent,
             unique=self._unique(key, (on_conflict, unique_for, scope, debounce_limit)),
+            fair_by=options.fair_by,
         )
         return Call(self._desk, self.signature, template, conn, options.findable)
 
@@ -234,6 +238,7 @@ class Task(Generic[P, R]):
             unique=Unique(),
             findable=False,
             limits=(),
+            fair_by=None,
         )
         name = f"{self.name}.on_dead"
         task: Task[..., Any] = Task(self._desk, handler, name, options, unannotated=DeadJob)
@@ -328,6 +333,14 @@ def several_tags(tags: Iterable[str]) -> tuple[str, ...]:
 def _check_rule(rule: object, name: str) -> None:
     if not isinstance(rule, Supersede):
         raise InvalidTask(f"supersede of task {name!r} is {rule!r}; give Supersede(by, rules)")
+
+
+def _check_fair(by: object, signature: Signature, name: str) -> None:
+    if not isinstance(by, str) or not signature.takes(by):
+        raise InvalidTask(
+            f"fair_by of task {name!r} is {by!r}, which is no argument of it; name the one whose"
+            " values take turns"
+        )
 
 
 def _check_function(function: object, name: str) -> None:

@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from mutirao.job import JobState, NewJob, OutcomeKind
 from mutirao.records import JobFilter
-from mutirao.sql import keys, limits, series, tables, views
+from mutirao.sql import fair, keys, limits, series, tables, views
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.records import matching
@@ -91,7 +91,7 @@ def redrive(conn: Connection, which: JobFilter, enqueue: Enqueue) -> list[int]:
         .where(admin_of(conn.dialect).among(tables.job.c.id, _dead(conn, which)))
         .order_by(tables.job.c.id)
     )
-    again = [_again(row) for row in rows]
+    again = fair.known(conn, map(_again, rows))
     return enqueue(again, conn) if again else []
 
 

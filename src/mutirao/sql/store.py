@@ -4,7 +4,7 @@ It only decides which statements travel together; what they say is in `dialects/
 `records` and `commands`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -28,7 +28,7 @@ from mutirao.limit import LimitRecord, Origin, Rule, both
 from mutirao.ports import Attempt
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
-from mutirao.sql import commands, keys, limits, migrations, records, schedules, workers
+from mutirao.sql import commands, fair, keys, limits, migrations, records, schedules, workers
 from mutirao.sql.dialects import dialect_named
 from mutirao.sql.engines import KEPT, Engines
 from mutirao.sql.intake import SqlIntake
@@ -229,6 +229,11 @@ class SqlStore:
     async def limits(self) -> list[LimitRecord]:
         """List the limits."""
         return await self._runner.alone(limits.listed)
+
+    async def declare_fair(self, tasks: Mapping[str, str | None]) -> None:
+        """Note by which argument the jobs of tasks take turns."""
+        run = self._runner.run if any(tasks.values()) else self._runner.alone
+        await run(fair.declare, self._dialect, tasks)
 
     # Handlers, people and dashboards.
 

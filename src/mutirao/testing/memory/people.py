@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TypedDict
 
 from mutirao.errors import UnknownJob
+from mutirao.fair import queue_of
 from mutirao.job import JobState, OutcomeKind
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.testing.memory import limits
@@ -204,7 +205,7 @@ def _state(tables: Tables, live: Live, now: datetime) -> JobState:
         return JobState.BLOCKED
     if live.run_at > now:
         return JobState.SCHEDULED
-    return JobState.BLOCKED if tables.limits.stops(live.queue) else JobState.READY
+    return JobState.BLOCKED if tables.limits.stops(queue_of(live.queue)) else JobState.READY
 
 
 def _in_state_since(record: JobRecord) -> datetime:
