@@ -12,6 +12,8 @@ from mutirao.job import SUCCEEDED, UNCOUNTED_OUTCOMES, Claim, FairClaim, Lane, L
 from mutirao.sql.dialects.base import Dialect, by_id, in_lane_order
 from mutirao.sql.dialects.postgresql import limits, statements
 
+_QUEUE = Claim._fields.index("queue")
+
 
 class PostgreSQL(Dialect):
     """PostgreSQL 14 and later."""
@@ -140,7 +142,7 @@ class PostgreSQL(Dialect):
 def _in_turn(claim: Claim) -> Claim:
     if not is_fair(claim.queue):
         return claim
-    return FairClaim._make(claim._replace(queue=queue_of(claim.queue)))
+    return FairClaim._make((*claim[:_QUEUE], queue_of(claim.queue), *claim[_QUEUE + 1 :]))
 
 
 def _columns(settlements: Sequence[Settlement]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from mutirao.sql.dialects.base import Claims, in_lane_order
 FIRST = -1 << 63
 MOST_AT_ONCE = 100  # rows of a line that are read together
 
-_SERVED = "SELECT fair FROM mutirao_served WHERE lane = ?"
+_SERVED = "SELECT fair FROM mutirao_served WHERE worker = 0 AND lane = ?"
 _NOTE = """
 INSERT INTO mutirao_served (lane, fair) SELECT queue, fair FROM mutirao_live WHERE id = ?
 ON CONFLICT (worker, lane) DO UPDATE SET fair = excluded.fair
