@@ -215,7 +215,7 @@ class Played:
 
     async def pass_(self, n: int) -> None:
         """Time goes by."""
-        self.now += n % 10 / 3
+        self.now = round(self.now + n % 10 / 3, 6)  # as a database keeps it
 
     async def check(self) -> None:
         """The tables hold what the model does: nothing leaked, nothing lost."""
