@@ -70,6 +70,10 @@ class _Decorator:
         self._app.register(task)
         return task
 
+    def over(self, function: Callable[..., Any] | None) -> "Task[..., Any] | _Decorator":
+        """Decorate a function; without one, wait for it."""
+        return self if function is None else self(function)
+
 
 class Mutirao(Orders, Graphs):
     """An application's background jobs.
@@ -140,6 +144,7 @@ class Mutirao(Orders, Graphs):
         findable: bool = False,
         limit: Limit | Iterable[Limit] = (),
         keep_result: bool | float | timedelta = False,
+        fair_by: str | None = None,
     ) -> _Decorator: ...
     def task(
         self,
@@ -162,6 +167,7 @@ class Mutirao(Orders, Graphs):
         findable: bool = False,
         limit: Limit | Iterable[Limit] = (),
         keep_result: bool | float | timedelta = False,
+        fair_by: str | None = None,
     ) -> Task[..., Any] | _Decorator:
         """Register a function as a task: `@app.task` or `@app.task(queue="mail", ...)`.
 
@@ -181,6 +187,7 @@ class Mutirao(Orders, Graphs):
             findable: keep a fingerprint of the arguments, for `find`.
             limit: how many may run at once, or start in a time: a `Limit`, or several.
             keep_result: keep what is returned: True as long as the history, or for so many seconds.
+            fair_by: an argument whose values take turns.
 
         Raises:
             InvalidTask: the name is taken, or the function cannot be a task.
@@ -198,9 +205,9 @@ class Mutirao(Orders, Graphs):
             findable=findable,
             limits=several_limits(limit),
             keep_result=keeping(keep_result),
+            fair_by=fair_by,
         )
-        made = _Decorator(self, name, options)
-        return made if function is None else made(function)
+        return _Decorator(self, name, options).over(function)
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:

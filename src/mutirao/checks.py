@@ -14,6 +14,7 @@ import msgspec
 from mutirao.arguments import UNFIT, to_json
 from mutirao.errors import InvalidJob
 from mutirao.job import (
+    FAIR,
     MAX_KEY,
     MAX_PRIORITY,
     MAX_QUEUE_NAME,
@@ -47,6 +48,8 @@ def check_job(job: NewJob, max_payload: int) -> None:
 def _check_options(job: NewJob, max_payload: int) -> None:
     check_text("task name", job.task, MAX_TASK_NAME)
     check_text("queue name", job.queue, MAX_QUEUE_NAME)
+    if job.queue.startswith(FAIR):
+        raise InvalidJob(f"the queue name is {job.queue!r}; begin it with a character that shows")
     check_priority(job.priority)
     _check_when(job.run_at, job.delay)
     _check_limits(job.max_attempts, job.timeout)

@@ -31,6 +31,7 @@ Async = TypeVar("Async", covariant=True)
 
 DEFAULT_QUEUE = "default"
 MAX_QUEUE_NAME = 100
+FAIR = "\x1f"  # begins the names of lanes in which jobs take turns; no queue's name does
 MAX_TASK_NAME = 200
 MAX_KEY = 200
 MAX_ERROR_TEXT = 8_000  # characters kept of an error, the head and the tail of it
@@ -57,6 +58,7 @@ class NewJob:
     without `unique` is a label. Jobs of a task with equal arguments have the same `fingerprint`.
     Arguments that are another step's result are not in `args` but in `refers`, as trees of
     `mutirao.graph.Step`.
+    The values of the argument `fair_by` take turns.
     """
 
     task: str
@@ -76,7 +78,13 @@ class NewJob:
     fingerprint: str | None = None
     unique: Unique | None = None
     refers: Mapping[str, Any] = field(default_factory=dict)
+    fair_by: str | None = None
     checked: Checked = field(default_factory=Checked, init=False, repr=False, compare=False)
+
+    @property
+    def lane(self) -> str:
+        """The name of the lane it will stand in."""
+        return self.queue if self.fair_by is None else FAIR + self.queue
 
     def with_args(self, args: str) -> Self:
         """Return the same job with other arguments; an eighth of what `replace` takes."""
@@ -130,9 +138,25 @@ class Claim(NamedTuple):
     cancel: bool = False  # somebody asked to cancel it while an earlier run held it
 
     @property
+    def lane(self) -> str:
+        """The name of the lane it stood in, and stands in again when it has to wait."""
+        return self.queue
+
+    @property
     def linked(self) -> bool:
         """Whether others may wait for its end: it is, or might be, a step of a graph."""
         return self.metadata is not None and MARK in self.metadata
+
+
+class FairClaim(Claim):
+    """One that took its turn: it stood in its queue's fair lane."""
+
+    __slots__ = ()
+
+    @property
+    def lane(self) -> str:
+        """The name of the lane it stood in, and stands in again when it has to wait."""
+        return FAIR + self.queue
 
 
 Keep = Callable[[Any], "Kept"]  # turns a result into what is stored

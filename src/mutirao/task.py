@@ -62,6 +62,7 @@ class TaskOptions:
     findable: bool = False
     keep_result: float | None = None  # seconds, inf: as long as the job's history
     limits: tuple[Limit, ...] = ()
+    fair_by: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.retry, RetryPolicy):
@@ -90,6 +91,8 @@ class Task(Generic[P, R]):
         if rule is not None:
             _check_rule(rule, name)
             self.signature.require(rule.by, "supersede's by, which tells the kinds of jobs apart")
+        if options.fair_by is not None:
+            _check_fair(options.fair_by, self.signature, name)
         self.is_coroutine = inspect.iscoroutinefunction(function)
         self.most_attempts = options.retry.most_attempts
         self.dead_handler: Task[..., Any] | None = None
@@ -189,6 +192,7 @@ class Task(Generic[P, R]):
             metadata={} if metadata is None else copy(metadata),
             traceparent=traceparent,
             unique=self._unique(key, (on_conflict, unique_for, scope, debounce_limit)),
+            fair_by=options.fair_by,
         )
         return Call(self._desk, self.signature, template, conn, options.findable)
 
@@ -215,7 +219,7 @@ class Task(Generic[P, R]):
             raise InvalidTask(f"task {self.name!r} has an on_dead handler already; give it one")
         options = replace(
             self.options, process=False, retry=Retry.exponential(), unique=Unique(),
-            findable=False, keep_result=None, limits=(),
+            findable=False, keep_result=None, limits=(), fair_by=None,
         )  # fmt: skip
         name = f"{self.name}.on_dead"
         task: Task[..., Any] = Task(self._desk, handler, name, options, unannotated=DeadJob)
@@ -322,6 +326,14 @@ def _check_rule(rule: object, name: str) -> None:
         raise InvalidTask(f"supersede of task {name!r} is {rule!r}; give Supersede(by, rules)")
 
 
+def _check_fair(by: object, signature: Signature, name: str) -> None:
+    if not isinstance(by, str) or not signature.takes(by):
+        raise InvalidTask(
+            f"fair_by of task {name!r} is {by!r}, which is no argument of it; name the one whose"
+            " values take turns"
+        )
+
+
 def _check_function(function: object, name: str) -> None:
     if isinstance(function, Task):
         found = f"{function!r}; put the decorators on different functions"
@@ -336,14 +348,17 @@ def _check_function(function: object, name: str) -> None:
     raise InvalidTask(f"the task {name!r} is {found}")
 
 
-def _referred(value: object) -> Any:
+def _referred(value: object, deepest: int = 50) -> Any:
     """Return what results an argument stands for, as a tree; `...` if it stands for none."""
     if isinstance(value, Reference):
         return value.of
-    if isinstance(value, list | tuple) and value:
-        trees = tuple(_referred(each) for each in value)
-        return ... if ... in trees else trees
-    return ...
+    trees = []
+    # Not for ever: what is here may hold itself, and is to be refused for that.
+    for each in value if isinstance(value, list | tuple) and deepest else ():
+        if (tree := _referred(each, deepest - 1)) is ...:
+            return ...
+        trees.append(tree)
+    return tuple(trees) or ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,8 +67,8 @@ class Teller:
         """Name a test that failed, and its last words."""
         terminal = self._config.pluginmanager.getplugin("terminalreporter")
         if report.failed and terminal is not None:
-            terminal.ensure_newline()
-            terminal.write_line(f"{report.nodeid} ({report.when}): {report.longreprtext[-300:]}")
+            last_words = report.longreprtext[-300:]
+            terminal.write(f"\n{report.nodeid} ({report.when}): {last_words}\n")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

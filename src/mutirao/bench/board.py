@@ -12,7 +12,8 @@ class Board:
 
     Parameters:
         processes: how many there are.
-        numbers: for how many numbered jobs the moment of their start is kept.
+        numbers: for how many numbered jobs it is kept when they began, and (in `before`) how many
+            jobs had run by then.
 
     Moments are `perf_counter()`, which all processes of a machine share.
     """
@@ -21,6 +22,7 @@ class Board:
         self._done = RawArray(c_uint64, processes)
         self._last = RawArray(c_double, processes)
         self.started = RawArray(c_double, max(1, numbers))
+        self.before = RawArray(c_uint64, max(1, numbers))
 
     @property
     def done(self) -> int:
@@ -35,12 +37,13 @@ class Board:
 
     def writer(self, slot: int) -> Callable[[int | None], None]:
         """Return what a process calls for every job, from any of its threads."""
-        lock, done, last, started = Lock(), self._done, self._last, self.started
+        lock, done, last = Lock(), self._done, self._last
+        started, before = self.started, self.before
 
         def write(number: int | None) -> None:
             now = perf_counter()
             if number is not None:
-                started[number] = now
+                before[number], started[number] = sum(done), now
             with lock:
                 done[slot] += 1
                 last[slot] = now

@@ -103,6 +103,12 @@ class Crew:
                     " see what the workers said, and what holds locks in the database"
                 )
 
+    async def until_begun(self, number: int) -> None:
+        """Wait until a numbered job has begun; raise MutiraoError if a worker process ended."""
+        while not self.board.started[number]:
+            await asyncio.sleep(GLANCE)
+            self._check()
+
     def _check(self) -> None:
         for process in self.processes:
             if process.exitcode is not None:

@@ -51,7 +51,7 @@ class Ground:
         await self.store.check()
         moment = dialect_named(self.store.engines.database).moment(None)
         await self._runner.alone(_refuse_others, moment)
-        counts = (tables.counter, tables.slot, tables.parked)
+        counts = (tables.counter, tables.slot, tables.parked, tables.served)
         ours = (tables.job, tables.live, tables.attempt, tables.duty, *counts)
         await self._runner.run(self.instruments.empty, ours)
         for limit in await self.store.limits():

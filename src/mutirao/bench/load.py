@@ -34,6 +34,7 @@ class Load:
         self.plain = self._task(self._plain)
         self.numbered = self._task(self._numbered)
         self.keyed = self._task(self._keyed)
+        self.fair = self._task(self._fair, fair_by="tenant")
         self.branch = self._task(self._branch)
 
     def jobs(self, count: int, payload: int = PAYLOAD, *, plain: bool = False) -> Iterator[NewJob]:
@@ -69,14 +70,18 @@ class Load:
     async def _keyed(self, key: int) -> None:
         self._done(None)
 
+    async def _fair(self, tenant: int, number: int | None = None) -> None:
+        self._done(number)
+
     async def _branch(self, job: Job, children: int) -> None:
         """Enqueue children and be done, in one commit."""
         async with job.transaction() as session:
             await self.app.aenqueue_many(self.jobs(children), conn=session)
         self._done(None)
 
-    def _task(self, function: Callable[..., Any]) -> Task[..., Any]:
-        return self.app.task(name=PREFIX + function.__name__.lstrip("_"))(function)
+    def _task(self, function: Callable[..., Any], fair_by: str | None = None) -> Task[..., Any]:
+        name = PREFIX + function.__name__.lstrip("_")
+        return self.app.task(name=name, fair_by=fair_by)(function)
 
 
 def filling(payload: int) -> str:

@@ -11,6 +11,7 @@ import click
 from mutirao.bench.backlog import SIZES, backlog
 from mutirao.bench.drain import drain
 from mutirao.bench.enqueue import PRODUCERS, enqueue
+from mutirao.bench.fair import fair
 from mutirao.bench.fanout import fanout
 from mutirao.bench.figures import Figures, Result
 from mutirao.bench.idle import idle
@@ -211,6 +212,18 @@ def _fanout(**given: Any) -> None:
 def _limits(**given: Any) -> None:
     """Drain jobs without limits, with one for each key, and with others blocked before them."""
     _run(limits, **given)
+
+
+@_work(
+    "fair",
+    option("--jobs", type=_AT_LEAST_1, default=200_000, help="How many, each time."),
+    option("--keys", type=_AT_LEAST_1, default=1_000, help="Tenants, where there are many."),
+    option("--singles", type=_AT_LEAST_1, default=20, help="Others, with one job each."),
+    _processes,
+)
+def _fair(**given: Any) -> None:
+    """Drain jobs without turns and with them; have single jobs come amidst one tenant's many."""
+    _run(fair, **given)
 
 
 @_work(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from heapq import heappop, heappush
 from math import inf
 
-from mutirao.job import Claim, Lane, LaneHead, Wake
+from mutirao.job import Claim, FairClaim, Lane, LaneHead, Wake
 
 BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
 MOST_EXPECTED = 1_000  # times remembered for a lane; the poll finds what is forgotten
@@ -99,10 +99,11 @@ class LaneBook:
         return min((entry.next_due() for entry in self._entries.values()), default=inf)
 
     def claimed(self, claims: Iterable[Claim]) -> None:
-        """Move the bounds up to what a claim reached."""
-        last = {(claim.queue, claim.priority): claim for claim in claims}
+        """Move the bounds up to what a claim reached; lanes in which jobs take turns have none."""
+        last = {(claim.lane, claim.priority): claim for claim in claims}
         for key, claim in last.items():
-            if (entry := self._entries.get(key)) is not None:
+            entry = self._entries.get(key)
+            if entry is not None and not isinstance(claim, FairClaim):
                 entry.lane = Lane(*key, claim.run_at, claim.id)
         self._catch_up()
 

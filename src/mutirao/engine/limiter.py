@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from mutirao.engine.backoff import Backoff
@@ -16,14 +16,22 @@ VOUCH_EVERY = 60.0  # seconds; a limit that is in no code is noticed after three
 
 
 class Limiter:
-    """One worker's word for the limits in its code. `name`: what it is called in the list."""
+    """One worker's word for the limits in its code, and for the turns that its tasks take.
 
-    def __init__(self, store: Store, declared: Sequence[Rule], name: str) -> None:
-        self._store, self._declared, self._name = store, declared, name
+    Parameters:
+        fair: for each task the argument whose values take turns, if any.
+        name: what it is called where the limits are listed.
+    """
+
+    def __init__(
+        self, store: Store, declared: Sequence[Rule], fair: Mapping[str, str | None], name: str
+    ) -> None:
+        self._store, self._declared, self._fair, self._name = store, declared, fair, name
         self._told: set[str] = set()
 
     async def declare(self, now: datetime | None = None) -> None:
         """Write down what the code says, once, when the worker starts."""
+        await self._store.declare_fair(self._fair)
         for rule in self._declared:
             await self._store.put_limit(rule, origin=Origin.CODE, worker=self._name, now=now)
         await self._tell_of_the_lost()

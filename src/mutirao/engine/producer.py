@@ -19,6 +19,7 @@ from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.lanes import LaneBook
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import StoreUnavailable
+from mutirao.fair import lanes_of
 from mutirao.job import Claim, Outcome, Wake
 from mutirao.limit import Claimed
 from mutirao.ports import Notifier, Store
@@ -43,7 +44,7 @@ class Producer:
         self._store, self._notifier, self._settings = store, notifier, settings
         self._known, self._worker, self._dispatcher = known, worker, dispatcher
         queues = settings.queues
-        self._lanes = LaneBook(None if queues is None else frozenset(queues))
+        self._lanes = LaneBook(None if queues is None else frozenset(lanes_of(queues)))
         self._unknown: set[str] = set()
         self._woken = asyncio.Event()
         self._refresh_at = 0.0  # monotonic
@@ -105,10 +106,10 @@ class Producer:
         """Note that a job of this worker waits for its next attempt, which `outcome` asks for."""
         if outcome.at is None:
             due_at = monotonic() + (outcome.after or 0.0)
-            self._lanes.expect(claim.queue, claim.priority, due_at)
+            self._lanes.expect(claim.lane, claim.priority, due_at)
             self._woken.set()
         else:
-            self.wake(Wake(claim.queue, claim.priority, outcome.at))
+            self.wake(Wake(claim.lane, claim.priority, outcome.at))
 
     def reborn(self, former: int) -> None:
         """Start afresh under a new worker id, which is registered as listening."""

@@ -109,7 +109,8 @@ class Worker:
         try:
             self._check_tasks()
             scheduler = self._scheduler = self._make_scheduler()
-            limiter = Limiter(self._store, self._limits(), self._identity.name)
+            fair = {name: task.options.fair_by for name, task in self._tasks.items()}
+            limiter = Limiter(self._store, self._limits(), fair, self._identity.name)
             await self._store.check()
             await limiter.declare()
             await scheduler.declare()

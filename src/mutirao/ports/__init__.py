@@ -5,7 +5,7 @@ knows nothing else of it. Times: where a method takes `now`, None means the data
 which is what production uses; tests pass an aware datetime. All lengths of time are seconds.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -231,6 +231,18 @@ class Store(Intake, Books, Protocol):
 
     async def refresh_statistics(self) -> None:
         """Bring the query planner's statistics up to date."""
+        ...
+
+    async def declare_fair(self, tasks: Mapping[str, str | None]) -> None:
+        """Note by which argument the jobs of tasks take turns; None: they take none.
+
+        Concerns what is enqueued from now on; likewise a `NewJob.fair_by` notes it, of a task of
+        which nothing is known. Jobs that take turns stand in lanes of their own, named by
+        `mutirao.fair.fair_lane`, where `claim` takes the most urgent due job of each value, round
+        after round, whatever the bounds; each worker goes on after the value whose turn came last.
+        These claims are `FairClaim`s, in the order of the turns. In all else they are jobs like
+        others, of the queue that was asked for.
+        """
         ...
 
     # What handlers, people and dashboards ask for.

@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from mutirao.job import JobState, NewJob, OutcomeKind
 from mutirao.records import JobFilter
-from mutirao.sql import graphs, keys, limits, results, series, tables, views
+from mutirao.sql import fair, graphs, keys, limits, results, series, tables, views
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.ending import cancel_waiting
@@ -99,7 +99,7 @@ def redrive(conn: Connection, which: JobFilter, enqueue: Enqueue) -> list[int]:
         .where(admin_of(conn.dialect).among(tables.job.c.id, dead))
         .order_by(tables.job.c.id)
     )
-    again = [_again(row) for row in rows]
+    again = fair.known(conn, map(_again, rows))
     ids = enqueue(again, conn) if again else []
     graphs.redriven(conn, {new.redrive_of or 0: id for new, id in zip(again, ids, strict=False)})
     return ids

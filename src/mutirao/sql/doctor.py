@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection, func, select
 
 from mutirao.errors import SchemaError
+from mutirao.job import FAIR
 from mutirao.records import WorkerRecord
 from mutirao.schedule import ScheduleRecord, ScheduleStatus
 from mutirao.sql import limits, migrations, records, schedules
@@ -89,9 +90,8 @@ def _queues(conn: Connection) -> Iterator[Finding]:
 
 
 def _waiting(conn: Connection) -> Mapping[str, int]:
-    rows = conn.execute(
-        select(live.c.queue, func.count()).where(live.c.worker.is_(None)).group_by(live.c.queue)
-    )
+    queue = func.ltrim(live.c.queue, FAIR)
+    rows = conn.execute(select(queue, func.count()).where(live.c.worker.is_(None)).group_by(queue))
     return {row[0]: row[1] for row in rows}
 
 

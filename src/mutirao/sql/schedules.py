@@ -41,7 +41,7 @@ from mutirao.schedule import (
     Standing,
     Ticked,
 )
-from mutirao.sql import views
+from mutirao.sql import fair, views
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.tables import attempt, live, schedule, tick
 
@@ -149,7 +149,7 @@ class Amending:
     def _make(self, conn: Connection, ticks: Sequence[Ticked]) -> tuple[int, ...]:
         if not ticks:
             return ()
-        jobs = self.enqueue([each.job for each in ticks], conn)
+        jobs = self.enqueue(fair.known(conn, (each.job for each in ticks)), conn)
         rows = [
             {"schedule": self.name, "job": job, "tick": each.tick}
             for job, each in zip(jobs, ticks, strict=True)

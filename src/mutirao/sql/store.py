@@ -4,7 +4,7 @@ It only decides which statements travel together; what they say is in `dialects/
 `records` and `commands`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -29,7 +29,7 @@ from mutirao.marks import TAKES, marks
 from mutirao.planning import Plan
 from mutirao.ports import Attempt
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
-from mutirao.sql import commands, graphs, keys, migrations, records, results, workers
+from mutirao.sql import commands, fair, graphs, keys, migrations, records, results, workers
 from mutirao.sql.books import Books
 from mutirao.sql.dialects import dialect_named
 from mutirao.sql.engines import KEPT, Engines
@@ -200,6 +200,11 @@ class SqlStore(Books):
     async def refresh_statistics(self) -> None:
         """Bring the planner's statistics up to date."""
         await self._runner.run(self._dialect.refresh_statistics)
+
+    async def declare_fair(self, tasks: Mapping[str, str | None]) -> None:
+        """Note by which argument the jobs of tasks take turns."""
+        run = self._runner.run if any(tasks.values()) else self._runner.alone
+        await run(fair.declare, self._dialect, tasks)
 
     # Handlers, people and dashboards.
 

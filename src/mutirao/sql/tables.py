@@ -55,6 +55,7 @@ live = Table(
     Column("worker", BigInteger),
     Column("claimed_at", Instant),
     Column("cancel", Boolean, nullable=False),
+    Column("fair", Text, nullable=False),
 )
 
 attempt = Table(
@@ -279,4 +280,19 @@ waiter = Table(
     "mutirao_waiter",
     metadata,
     Column("job", BigInteger, primary_key=True, autoincrement=False),
+)
+
+fair = Table(
+    "mutirao_fair",
+    metadata,
+    Column("task", Text, primary_key=True),
+    Column("by", Text, nullable=False),
+)
+
+served = Table(
+    "mutirao_served",
+    metadata,
+    Column("worker", BigInteger, primary_key=True, autoincrement=False),
+    Column("lane", Text, primary_key=True),
+    Column("fair", Text, nullable=False),
 )

@@ -23,5 +23,10 @@ def compute(tenant: str, n: int) -> None:
     """Take none."""
 
 
+@app.task(fair_by="tenant")
+async def turn(tenant: str, n: int) -> None:
+    """Take a turn."""
+
+
 if __name__ == "__main__":
     raise SystemExit(app.run_worker(concurrency=30, heartbeat=0.5, expiry=2))

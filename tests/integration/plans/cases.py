@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
+from mutirao.fair import is_fair
 from mutirao.job import (
     SUCCEEDED,
     Claim,
@@ -28,6 +29,7 @@ BEGINNING = datetime(2001, 1, 1, tzinfo=UTC)
 
 JOB, LIVE, ATTEMPT = "mutirao_job_pkey", "mutirao_live_pkey", "mutirao_attempt_pkey"
 WAITING, RUNNING = "mutirao_live_waiting", "mutirao_live_running"
+FAIR = "mutirao_live_fair"
 OUTCOME = "mutirao_attempt_outcome"
 
 Act = Callable[[], object]
@@ -69,6 +71,15 @@ def _claim(without: Sequence[str] = ()) -> Callable[[Dialect, Connection], Act]:
         return lambda: dialect.claim(conn, worker, lanes, BATCH, without, None)
 
     return prepare
+
+
+def _claim_in_turn(dialect: Dialect, conn: Connection) -> Act:
+    some = [NewJob(task="fair", args=f'{{"by":{n % 150}}}', fair_by="by") for n in range(900)]
+    SqlIntake(dialect.name).enqueue(some, conn)
+    worker = join(dialect, conn)
+    lanes = [head.lane for head in dialect.lanes(conn, None, None) if is_fair(head.lane.queue)]
+    dialect.claim(conn, worker, lanes, BATCH, (), None)  # so that there is a last turn
+    return lambda: dialect.claim(conn, worker, lanes, BATCH, (), None)
 
 
 def _lanes(queues: Sequence[str] | None) -> Callable[[Dialect, Connection], Act]:
@@ -130,6 +141,7 @@ def _enqueue(*jobs: NewJob) -> Callable[[Dialect, Connection], Act]:
 CASES = {
     "claim": Case({WAITING, LIVE, JOB}, _claim(), pinned=True),
     "claim but some tasks": Case({WAITING, LIVE, JOB}, _claim(["task 7", "task 8"]), pinned=True),
+    "claim in turn": Case({FAIR, LIVE, JOB}, _claim_in_turn, pinned=True),
     "finish": Case({LIVE}, _finish, pinned=True),
     "resume": Case({LIVE}, _resume, pinned=True),
     "release": Case({LIVE}, _release, pinned=True),

@@ -10,6 +10,7 @@ from mutirao.testing.conformance.claiming import ClaimingContract
 from mutirao.testing.conformance.commands import CancelContract, HurryContract
 from mutirao.testing.conformance.concurrency import ConcurrencyContract
 from mutirao.testing.conformance.enqueueing import EnqueueingContract
+from mutirao.testing.conformance.fair import FairContract
 from mutirao.testing.conformance.housekeeping import LeaseContract, UpkeepContract
 from mutirao.testing.conformance.lanes import LanesContract
 from mutirao.testing.conformance.limited_steps import LimitedStepsContract
@@ -53,6 +54,7 @@ class StoreContract(
     LimitsContract,
     ChangingLimitsContract,
     RatesContract,
+    FairContract,
     SeriesContract,
     StepsContract,
     LimitedStepsContract,

@@ -4,7 +4,17 @@ import json
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, Outcome, Settlement, Wake
+from mutirao.fair import is_fair, once, queue_of, take_turns
+from mutirao.job import (
+    UNCOUNTED_OUTCOMES,
+    Claim,
+    FairClaim,
+    Lane,
+    LaneHead,
+    Outcome,
+    Settlement,
+    Wake,
+)
 from mutirao.limit import BEGINNING, Claimed, Settled, lowered
 from mutirao.testing.memory import graphs, limits
 from mutirao.testing.memory.tables import Asked, Live, Tables, arguments_of, attempt_of
@@ -14,7 +24,7 @@ def lanes(tables: Tables, queues: Collection[str] | None, now: datetime) -> list
     """Return the lanes that have waiting jobs, each with its earliest one."""
     heads: dict[tuple[int, str], Live] = {}
     for job in tables.live.values():
-        if job.worker is None and (queues is None or job.queue in queues):
+        if job.worker is None and (queues is None or queue_of(job.queue) in queues):
             name = job.priority, job.queue
             heads[name] = min(heads.get(name, job), job, key=lambda job: job.place)
     return [
@@ -34,7 +44,8 @@ def claim(
     """Take due jobs for a worker; an unregistered one gets none, nobody could rescue them."""
     if worker not in tables.workers:
         return []
-    lanes, claims = limits.unblocked(tables, lowered(lanes, limits.pace(tables, now))), Claimed()
+    served = once(lowered(lanes, limits.pace(tables, now)))
+    lanes, claims = limits.unblocked(tables, served), Claimed()
     called = True
     while called:
         called = False
@@ -42,6 +53,8 @@ def claim(
             due = _due(tables, lane, without, now)
             fit, more = limits.let_in(tables, due, limit - len(claims), now)
             claims += [take(tables, job, worker, now) for job in fit]
+            if fit and is_fair(lane.queue):
+                tables.served[lane.queue] = fit[-1].turn
             called = called or more
         lanes = [lane._replace(run_at=BEGINNING, id=0) for lane in lanes]
     if tables.limits.written and len(claims) >= limit:
@@ -62,17 +75,30 @@ def _due(tables: Tables, lane: Lane, without: Collection[str], now: datetime) ->
         job
         for job in tables.live.values()
         if job.worker is None
-        and (job.queue, job.priority) == (lane.queue, lane.priority)
-        and (lane.run_at, lane.id) <= job.place
+        and job.queue == lane.queue
         and job.run_at <= now
         and job.task not in without
     ]
-    return sorted(due, key=lambda job: job.place)
+    if is_fair(lane.queue):
+        return _in_turn(due, tables.served.get(lane.queue, ""))
+    within = [
+        job for job in due if job.priority == lane.priority and (lane.run_at, lane.id) <= job.place
+    ]
+    return sorted(within, key=lambda job: job.place)
+
+
+def _in_turn(due: list[Live], served: str) -> list[Live]:
+    """Return one of each value, beginning after the one that was served last, then the next."""
+    lines: dict[str, list[Live]] = {}
+    for job in sorted(due, key=lambda job: (job.turn <= served, job.turn, job.priority, job.place)):
+        lines.setdefault(job.turn, []).append(job)
+    return take_turns(map(iter, lines.values()), len(due))
 
 
 def _claim_of(asked: Asked, job: Live) -> Claim:
     new = asked.new
-    return Claim(
+    kind = FairClaim if is_fair(job.queue) else Claim
+    return kind(
         id=job.id,
         run=job.run,
         attempt=job.attempt,

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mutirao.errors import UnknownGraph
+from mutirao.fair import queue_of
 from mutirao.graph import OnDead
 from mutirao.job import Claim, JobState, Kept, NewJob, OutcomeKind
 from mutirao.marks import TAKES, marks
@@ -171,7 +172,7 @@ def state_of(tables: Tables, live: Live, now: datetime) -> JobState:
         return JobState.BLOCKED
     if live.run_at > now:
         return JobState.SCHEDULED
-    return JobState.BLOCKED if tables.limits.stops(live.queue) else JobState.READY
+    return JobState.BLOCKED if tables.limits.stops(queue_of(live.queue)) else JobState.READY
 
 
 def _waits_for_others(tables: Tables, live: Live) -> bool:

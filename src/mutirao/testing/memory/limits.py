@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from mutirao.fair import queue_of
 from mutirao.job import Lane, Wake
 from mutirao.limit import (
     VOUCHED,
@@ -181,7 +182,7 @@ def mend(tables: "Tables", now: datetime) -> tuple[Wake, ...]:
 
 def unblocked(tables: "Tables", lanes: Sequence[Lane]) -> list[Lane]:
     """Return the lanes of queues that are not paused."""
-    return [lane for lane in lanes if not tables.limits.stops(lane.queue)]
+    return [lane for lane in lanes if not tables.limits.stops(queue_of(lane.queue))]
 
 
 def _records(tables: "Tables", written: Written, now: datetime) -> list[LimitRecord]:

@@ -1,6 +1,6 @@
 """The store itself: ports.Store over plain dictionaries, one lock around each step."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from threading import Lock
@@ -221,6 +221,14 @@ class MemoryStore(Books):
 
     async def refresh_statistics(self) -> None:
         """There is no planner."""
+
+    async def declare_fair(self, tasks: Mapping[str, str | None]) -> None:
+        """Note by which argument the jobs of tasks take turns."""
+        with self._lock:
+            for task, by in tasks.items():
+                self._tables.fair.pop(task, None)
+                if by is not None:
+                    self._tables.fair[task] = by
 
     def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:
         """Enter what `session_factory` makes; complete the job afterwards.

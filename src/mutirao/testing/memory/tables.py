@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from mutirao.errors import InvalidJob
+from mutirao.fair import fair_lane, turn_of
 from mutirao.job import (
     MAX_KEY,
     MAX_PRIORITY,
@@ -51,6 +52,7 @@ class Live:
     worker: int | None = None
     claimed_at: datetime | None = None
     cancel: bool = False
+    turn: str = ""  # in a fair lane, whose name `queue` is then
 
     @property
     def place(self) -> tuple[datetime, int]:
@@ -123,6 +125,8 @@ class Tables:
     results: dict[int, tuple[str, datetime | None]] = field(default_factory=dict)
     progress: dict[int, Progress] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    fair: dict[str, str] = field(default_factory=dict)  # by task, the argument
+    served: dict[str, str] = field(default_factory=dict)  # by fair lane, whose turn was last
     job_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     worker_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -133,8 +137,15 @@ class Tables:
         frozen = replace(new, metadata=dict(new.metadata))
         self.asked[id] = Asked(id, frozen, arguments_of(new), run_at, now)
         self.live[id] = Live(id, new.task, new.queue, new.priority, run_at)
+        self._line_up(self.live[id], new)
         self.attempts[id] = []
         return id
+
+    def _line_up(self, job: Live, new: NewJob) -> None:
+        if new.fair_by is not None:
+            self.fair.setdefault(new.task, new.fair_by)
+        if new.task in self.fair:
+            job.queue, job.turn = fair_lane(new.queue), turn_of(new.args, self.fair[new.task])
 
     def finish(self, job: Live, attempt: AttemptRecord) -> None:
         """Take a job out of the live ones, with its last attempt; let go what waited for it."""

@@ -7,9 +7,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Insert, Interval, Table, func, literal
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 
-from mutirao.job import SUCCEEDED, UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, Settlement
+from mutirao.fair import is_fair, lanes_of, queue_of
+from mutirao.job import SUCCEEDED, UNCOUNTED_OUTCOMES, Claim, FairClaim, Lane, LaneHead, Settlement
 from mutirao.sql.dialects.base import Dialect, by_id, in_lane_order
 from mutirao.sql.dialects.postgresql import limits, statements
+
+_QUEUE = Claim._fields.index("queue")
 
 
 class PostgreSQL(Dialect):
@@ -33,7 +36,7 @@ class PostgreSQL(Dialect):
         self, conn: Connection, queues: Collection[str] | None, now: datetime | None
     ) -> list[LaneHead]:
         """Read the heads of all lanes."""
-        wanted = None if queues is None else list(queues)
+        wanted = None if queues is None else lanes_of(queues)
         rows = conn.execute(statements.LANES, {"queues": wanted, "now": now})
         return [LaneHead(Lane(*row[:4]), row[4]) for row in rows]
 
@@ -50,6 +53,11 @@ class PostgreSQL(Dialect):
         if not lanes or limit < 1:
             return []
         values = {"worker": worker, "limit": limit, "now": now, "without": list(without) or None}
+        if any(is_fair(lane.queue) for lane in lanes):
+            rows = conn.execute(statements.CLAIM_IN_TURN, values | limits.columns(lanes)).all()
+            claimed = limits.claim_on(conn, values, lanes, rows, statements.CLAIM_IN_TURN)
+            claimed[:] = map(_in_turn, claimed)
+            return claimed
         rows = conn.execute(statements.CLAIM, values | limits.columns(lanes)).all()
         if limits.asks_again(rows):
             return in_lane_order(limits.claim_on(conn, values, lanes, rows), lanes)
@@ -134,6 +142,12 @@ class PostgreSQL(Dialect):
         """Analyse the tables whose size changes with the load."""
         for table in ("mutirao_job", "mutirao_live", "mutirao_attempt"):
             conn.exec_driver_sql(f"ANALYZE {table}")
+
+
+def _in_turn(claim: Claim) -> Claim:
+    if not is_fair(claim.queue):
+        return claim
+    return FairClaim._make((*claim[:_QUEUE], queue_of(claim.queue), *claim[_QUEUE + 1 :]))
 
 
 def _columns(settlements: Sequence[Settlement]) -> dict[str, Any]:

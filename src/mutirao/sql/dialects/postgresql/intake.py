@@ -62,6 +62,10 @@ _LAST = "SELECT * FROM mutirao_last(%s::text, %s::text, %s::text, %s::text)"
 _PLACE_IN_SERIES = {"scope": "text", "after": "bigint", "how": "text", "merged": "text::json"}
 _JOIN = f"SELECT mutirao_join({_named(_PLACE_IN_SERIES)})"
 
+# Where jobs take turns.
+_IN_TURN = "SELECT mutirao_in_turn(%s::text, %s::text)"
+_LINE_UP = "SELECT mutirao_line_up(%s::bigint)"
+
 # JSON inside the list is text, so that nothing in it can pass for a field of the job. Ids are
 # drawn in the order of the subquery, hence in that of the list.
 _SEVERAL = """WITH asked AS (
@@ -121,7 +125,7 @@ def enqueue(jobs: Iterable[NewJob]) -> Steps:
         return (yield from _stream(chain(first, (following,), rest)))
     if not first:
         return []
-    if any(job.unique is not None for job in first):
+    if any(job.unique is not None for job in first) or _several_in_turn(first):
         if len(first) == 1 and not _in_series(first[0]):
             return [(yield from _place(first[0]))]
         return (yield from _stream(iter(first)))
@@ -150,16 +154,37 @@ def _one(job: NewJob) -> Execute:
     """Pass what is not NULL by name: most jobs have four facts of fourteen."""
     row = _asked(job)
     given = tuple(name for name, value in zip(_TYPES, row, strict=True) if value is not None)
-    return Execute(_call(given), tuple(value for value in row if value is not None))
+    values = tuple(value for value in row if value is not None)
+    if job.fair_by is not None:
+        return Execute(_call((*given[1:], "fair_by")), (*values[1:], job.task, job.fair_by))
+    return Execute(_call(given), values)
 
 
 @lru_cache(maxsize=256)
 def _call(names: tuple[str, ...]) -> str:
-    return f"SELECT mutirao_enqueue({', '.join(f'{n} => %s::{_TYPES[n]}' for n in names)})"
+    return f"SELECT mutirao_enqueue({', '.join(map(_argument, names))})"
+
+
+def _argument(name: str) -> str:
+    if name == "fair_by":
+        return "task => mutirao_in_turn(%s::text, %s::text)"
+    return f"{name} => %s::{_TYPES[name]}"
+
+
+def _several_in_turn(jobs: list[NewJob]) -> bool:
+    return len(jobs) > 1 and any(job.fair_by is not None for job in jobs)
 
 
 def _place(job: NewJob) -> Generator[Request, Rows, int]:
     """Write a job with a unique key, or find the one that has it."""
+    id = yield from _place_as_asked(job)
+    if job.fair_by is not None and isinstance(id, Placed) and id.how != "found":
+        yield Execute(_IN_TURN, (job.task, job.fair_by))
+        yield Execute(_LINE_UP, (int(id),))
+    return id
+
+
+def _place_as_asked(job: NewJob) -> Generator[Request, Rows, int]:
     unique = job.unique or Unique()
     if unique.supersede is not None:
         return (yield from _join(job, unique, unique.supersede))
@@ -225,9 +250,11 @@ def _copy(jobs: Iterator[NewJob], now: datetime) -> Steps:
             new = [*map(int, reserved.split(","))]
             alike = {id(job.checked): job for job in plain}
             due = {kind: _due(job, now) for kind, job in alike.items()}
+            for each in sorted({(j.task, j.fair_by) for j in alike.values() if j.fair_by}):
+                yield Execute(_IN_TURN, each)
             yield job_rows(new, plain, alike, due, now)
             yield live_rows(new, plain, alike, due)
-            lanes.update((job.queue, job.priority) for job in alike.values())
+            lanes.update((job.lane, job.priority) for job in alike.values())
             earliest = min(earliest, *due.values())
         if len(plain) == len(chunk):
             ids += new

@@ -6,7 +6,7 @@ What is decided, and under which locks, is in the functions of the migration.
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, TextClause
 
 from mutirao.job import Claim, Lane, Wake
 from mutirao.limit import Claimed, Settled, lowered
@@ -30,7 +30,11 @@ def asks_again(rows: Sequence[Any]) -> bool:
 
 
 def claim_on(
-    conn: Connection, values: dict[str, Any], lanes: Sequence[Lane], rows: Sequence[Any]
+    conn: Connection,
+    values: dict[str, Any],
+    lanes: Sequence[Lane],
+    rows: Sequence[Any],
+    claim: TextClause = statements.CLAIM,
 ) -> Claimed:
     """Go on claiming after `rows` until enough is found, or nothing is left to look at.
 
@@ -48,7 +52,7 @@ def claim_on(
         look = values | columns(lanes) | {"look": LOOK}
         lanes = lowered(lanes, _parse(conn.execute(statements.SIFT, look).scalar()))
         ask = values | columns(lanes) | {"limit": wanted - len(found)}
-        rows = conn.execute(statements.CLAIM, ask).all()
+        rows = conn.execute(claim, ask).all()
     found.extend(Claim._make(row) for row in rows)
     return found
 

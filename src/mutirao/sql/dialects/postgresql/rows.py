@@ -10,6 +10,7 @@ from datetime import datetime
 from struct import Struct
 from typing import Any
 
+from mutirao.fair import turn_of
 from mutirao.job import NewJob
 from mutirao.sql.callers.steps import Load
 from mutirao.sql.instant import to_micros
@@ -66,15 +67,25 @@ def job_rows(
 def live_rows(ids: Sequence[int], jobs: Sequence[NewJob], alike: Alike, due: Due) -> Load:
     """Return the rows of `mutirao_live`."""
     rest = {
-        kind: _moment(due[kind]) + _fact("queue", job.queue) + _fact("priority", job.priority)
+        kind: _moment(due[kind]) + _fact("queue", job.lane) + _fact("priority", job.priority)
         for kind, job in alike.items()
     }
     rows = zip(ids, jobs, strict=True)
+    if any(job.fair_by is not None for job in alike.values()):
+        return Load(
+            "mutirao_live",
+            ("id", "run_at", "queue", "priority", "fair"),
+            (_begin(5, 8, new) + rest[id(job.checked)] + _text(_fair(job)) for new, job in rows),
+        )
     return Load(
         "mutirao_live",
         ("id", "run_at", "queue", "priority"),
         (_begin(4, 8, new) + rest[id(job.checked)] for new, job in rows),
     )
+
+
+def _fair(job: NewJob) -> str:
+    return "" if job.fair_by is None else turn_of(job.args, job.fair_by)
 
 
 def _moment(moment: datetime) -> bytes:

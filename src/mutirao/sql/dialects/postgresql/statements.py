@@ -11,13 +11,15 @@ LANES = text("""
 SELECT * FROM mutirao_lanes(CAST(:queues AS text[]), CAST(:now AS timestamptz))
 """)
 
-CLAIM = text("""
-SELECT * FROM mutirao_claim(
+_CLAIM = """
+SELECT * FROM {}(
     :worker, CAST(:queues AS text[]), CAST(:priorities AS smallint[]),
     CAST(:run_ats AS timestamptz[]), CAST(:ids AS bigint[]), :limit,
     CAST(:without AS text[]), CAST(:now AS timestamptz)
 )
-""")
+"""
+CLAIM = text(_CLAIM.format("mutirao_claim"))
+CLAIM_IN_TURN = text(_CLAIM.format("mutirao_claim_in_turn"))
 
 _ENDED = """
     CAST(CAST(:ids AS text) AS bigint[]), CAST(CAST(:runs AS text) AS integer[]),

@@ -13,10 +13,20 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Insert, Table, literal
 from sqlalchemy.dialects.sqlite import insert
 
-from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind, Settlement, Wake
+from mutirao.fair import is_fair, once, queue_of
+from mutirao.job import (
+    UNCOUNTED_OUTCOMES,
+    Claim,
+    FairClaim,
+    Lane,
+    LaneHead,
+    OutcomeKind,
+    Settlement,
+    Wake,
+)
 from mutirao.limit import BEGINNING, Claimed, Settled
-from mutirao.sql.dialects.base import Dialect, by_id, in_lane_order
-from mutirao.sql.dialects.sqlite import limits
+from mutirao.sql.dialects.base import Dialect, by_id
+from mutirao.sql.dialects.sqlite import fair, limits
 from mutirao.sql.instant import Instant, from_micros, to_micros
 
 SECOND = 1_000_000
@@ -55,7 +65,7 @@ UPDATE mutirao_live SET worker = ?, run = run + 1, attempt = attempt + 1, claime
 WHERE id IN (SELECT value FROM json_each(?))
 """
 _TAKEN = """
-SELECT l.id, l.run, l.attempt, j.task, j.args, j.queue, j.priority, l.run_at, j.enqueued_at,
+SELECT l.id, l.run, l.attempt, j.task, j.args, l.queue, j.priority, l.run_at, j.enqueued_at,
        j.max_attempts, j.timeout, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of,
        j.on_dead_of, l.cancel
 FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
@@ -117,7 +127,7 @@ class SQLite(Dialect):
         while (row := conn.exec_driver_sql(_NEXT_LANE, at).first()) is not None:
             queue, priority, run_at, id = row
             at = (queue, priority, queue)
-            if queues is None or queue in queues:
+            if queues is None or queue_of(queue) in queues:
                 lane = Lane(queue, priority, from_micros(run_at), id)
                 heads.append(LaneHead(lane, (run_at - moment) / SECOND))
         return sorted(heads, key=lambda head: (head.lane.priority, head.lane.queue))
@@ -133,17 +143,18 @@ class SQLite(Dialect):
     ) -> list[Claim]:
         """Take due jobs."""
         moment, ids = _micros(now), list[int]()
-        for lane in lanes:
+        for lane in once(lanes):
             if len(ids) >= limit:
                 break
             due, limited = _due(conn, lane, limit - len(ids), without, moment)
             if limited:
                 return self._claim_within(conn, worker, lanes, limit, without, moment)
             ids += due
+            fair.note(conn, lane.queue, due)
         if not ids:
             return []
         _take(conn, worker, ids, moment)
-        return in_lane_order(_taken(conn, ids), lanes)
+        return fair.in_order(_taken(conn, ids), lanes, ids)
 
     def _claim_within(
         self,
@@ -159,7 +170,9 @@ class SQLite(Dialect):
         limits.pace(conn, moment)
         stopped = {rule.queue for rule in rules if rule.stops_a_queue}
         served = [
-            lane._replace(run_at=BEGINNING, id=0) for lane in lanes if lane.queue not in stopped
+            lane._replace(run_at=BEGINNING, id=0)
+            for lane in once(lanes)
+            if queue_of(lane.queue) not in stopped
         ]
         ids, parked, called = list[int](), 0, True
         while called:
@@ -172,10 +185,11 @@ class SQLite(Dialect):
                         break
                     fit, unfit, more = limits.let_in(conn, rules, due, wanted, moment)
                     _take(conn, worker, fit, moment)
+                    fair.note(conn, lane.queue, fit)
                     ids, parked, called = ids + fit, parked + unfit, called or more
                     look = LOOK if unfit else 0
             called = called and len(ids) < limit and parked < MOST_PARKED
-        claims = in_lane_order(Claimed(_taken(conn, ids)), lanes)
+        claims = fair.in_order(Claimed(_taken(conn, ids)), lanes, ids)
         if len(ids) >= limit or parked >= MOST_PARKED:
             claims.woken = tuple(Wake(lane.queue, lane.priority, BEGINNING) for lane in served)
         return claims
@@ -283,6 +297,8 @@ def _due(
     conn: Connection, lane: Lane, limit: int, without: Collection[str], moment: int
 ) -> tuple[list[int], bool]:
     """Return the first due jobs of a lane, and whether there are limits that may concern them."""
+    if is_fair(lane.queue):
+        return fair.due(conn, lane.queue, limit, without, moment), limits.exist(conn)
     values = [lane.queue, lane.priority, to_micros(lane.run_at), lane.id, moment]
     if without:
         values.append(json.dumps(list(without)))
@@ -300,8 +316,9 @@ def _taken(conn: Connection, ids: Sequence[int]) -> list[Claim]:
 
 
 def _to_claim(row: Any) -> Claim:
-    claim = Claim._make(row)
+    claim = (FairClaim if is_fair(row.queue) else Claim)._make(row)
     return claim._replace(
+        queue=queue_of(row.queue),
         run_at=from_micros(row.run_at),
         enqueued_at=from_micros(row.enqueued_at),
         cancel=bool(claim.cancel),

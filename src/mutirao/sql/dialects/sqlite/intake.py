@@ -3,7 +3,7 @@
 Times come from this process's clock, which is that of every worker on the same file.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -15,7 +15,9 @@ from mutirao.sql.callers.steps import (
     Bracket,
     Execute,
     Load,
+    Request,
     Row,
+    Rows,
     Steps,
     command,
     placed,
@@ -40,6 +42,8 @@ SELECT 'mutirao_job', 0
 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'mutirao_job')"""
 _RESERVE = "UPDATE sqlite_sequence SET seq = seq + ? WHERE name = 'mutirao_job' RETURNING seq"
 
+_IN_TURN = "INSERT INTO mutirao_fair (task, by) VALUES (?, ?) ON CONFLICT DO NOTHING"
+
 _TRANSACTION = Bracket("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
 
 
@@ -50,6 +54,7 @@ def enqueue(jobs: Iterable[NewJob]) -> Steps:
     if first is None:
         return []
     if second is None and first.unique is None:
+        yield from _line_up([first])
         ((id,),) = yield _write(first, _now())
         return [int(id)]
     return (yield from _stream(chain((first,), () if second is None else (second,), rest)))
@@ -85,6 +90,7 @@ def _insert(jobs: Iterator[NewJob]) -> Steps:
     ids: list[int] = []
     yield command(_ENSURE_SEQUENCE)
     while chunk := take(jobs, CHUNK, CHARACTERS):
+        yield from _line_up(chunk)
         plain = [job for job in chunk if job.unique is None]
         new = (yield from _load(plain, now)) if plain else []
         if len(plain) == len(chunk):
@@ -96,6 +102,13 @@ def _insert(jobs: Iterator[NewJob]) -> Steps:
                 partial(place, now=from_micros(now), write=partial(_write, now=now)),
             )
     return ids
+
+
+def _line_up(jobs: Iterable[NewJob]) -> Generator[Request, Rows, None]:
+    """Say which tasks' jobs take turns, for the trigger."""
+    fair = {(job.task, job.fair_by) for job in jobs if job.fair_by is not None}
+    for each in sorted(fair):
+        yield Execute(_IN_TURN, each, answers=False)
 
 
 def _load(jobs: list[NewJob], now: int) -> Steps:

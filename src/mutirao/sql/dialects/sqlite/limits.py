@@ -195,6 +195,11 @@ def mend(conn: Connection, moment: int) -> tuple[Wake, ...]:
     return woken
 
 
+def exist(conn: Connection) -> bool:
+    """Tell whether there are limits."""
+    return bool(conn.exec_driver_sql("SELECT EXISTS (SELECT 1 FROM mutirao_limit)").scalar())
+
+
 def in_use(conn: Connection) -> bool:
     """Tell whether anything is counted."""
     return bool(conn.exec_driver_sql("SELECT EXISTS (SELECT 1 FROM mutirao_counter)").scalar())

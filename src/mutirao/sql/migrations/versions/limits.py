@@ -9,5 +9,6 @@ down_revision = "0004"
 
 
 def upgrade(op: Operations) -> None:
-    """Add what counts running jobs, and where those wait that would be one too many."""
+    """Add what counts running jobs, where those wait that are too many, and who takes turns."""
     run_sql(op, "limits")
+    run_sql(op, "fair")

@@ -271,10 +271,11 @@ $$
 -- once more, because jobs behind the parked ones were not looked at; it names the lanes that others
 -- were called back to, with * where one was left that may fit. With `_most` 0 it only looks at
 -- `_look` jobs, for some to park. One look a statement: were it to look again, it would lock
--- counters out of their order.
+-- counters out of their order. Those of `_chosen` that are given were locked by the caller.
 CREATE FUNCTION mutirao_admit(
     _queues text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[], _most integer,
-    _look integer, _without text[], _now timestamptz, OUT taken bigint[], OUT again text
+    _look integer, _without text[], _now timestamptz, _chosen bigint[] DEFAULT NULL,
+    OUT taken bigint[], OUT again text
 ) LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
@@ -303,10 +304,12 @@ DECLARE
     lanes text[];
 BEGIN
     paused := ARRAY(
-        SELECT m.queue FROM mutirao_limit m
+        SELECT unnest(ARRAY[m.queue, E'\x1f' || m.queue]) FROM mutirao_limit m
         WHERE m.most = 0 AND m.queue IS NOT NULL AND m.by IS NULL
     );
-    IF _most > 0 THEN
+    IF _chosen IS NOT NULL THEN
+        looked := _chosen;
+    ELSIF _most > 0 THEN
         looked := ARRAY(
             SELECT w.id FROM unnest(_queues, _priorities, _run_ats, _ids)
                 AS lane (queue, priority, run_at, id)
@@ -844,7 +847,7 @@ JOIN (
                 SELECT FROM mutirao_parked WHERE job = id
             ) THEN 'blocked'
             WHEN run_at > statement_timestamp() THEN 'scheduled'
-            WHEN queue IN (
+            WHEN ltrim(queue, E'\x1f') IN (
                 SELECT m.queue FROM mutirao_limit m WHERE m.most = 0 AND m.by IS NULL
             ) THEN 'blocked'
             ELSE 'ready'
@@ -865,7 +868,7 @@ WHERE s.state IN ('running', 'scheduled', 'ready', 'blocked', 'succeeded', 'dead
 --;
 CREATE OR REPLACE VIEW mutirao_queues AS
 SELECT
-    queue, state, count(*) AS jobs,
+    ltrim(queue, E'\x1f') AS queue, state, count(*) AS jobs,
     extract(epoch FROM statement_timestamp() - min(since))::float8 AS oldest_age
 FROM (
     SELECT queue, 'running'::text AS state, claimed_at AS since
@@ -873,7 +876,7 @@ FROM (
     UNION ALL
     SELECT l.queue, CASE WHEN p.queue IS NULL THEN 'ready' ELSE 'blocked' END, l.run_at
     FROM mutirao_live l
-    LEFT JOIN mutirao_limit p ON p.queue = l.queue AND p.most = 0 AND p.by IS NULL
+    LEFT JOIN mutirao_limit p ON p.queue = ltrim(l.queue, E'\x1f') AND p.most = 0 AND p.by IS NULL
     WHERE l.worker IS NULL AND l.run_at <= statement_timestamp()
     UNION ALL
     SELECT l.queue, CASE WHEN p.job IS NULL THEN 'scheduled' ELSE 'blocked' END,
@@ -886,7 +889,7 @@ FROM (
     FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
     WHERE a.outcome IN ('succeeded', 'dead', 'cancelled')
 ) s
-GROUP BY queue, state
+GROUP BY 1, state
 --;
 -- One row for each limit and key. A worker notes every minute that a limit is in its code.
 CREATE VIEW mutirao_limits AS

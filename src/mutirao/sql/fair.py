@@ -1,0 +1,34 @@
+"""Which tasks' jobs take turns: rows that workers write, and whoever enqueues reads."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from sqlalchemy import Connection, and_, delete, false, not_, or_, select
+
+from mutirao.job import NewJob
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.tables import fair, served, worker
+
+
+def declare(conn: Connection, dialect: Dialect, tasks: Mapping[str, str | None]) -> None:
+    """Note by which argument the jobs of tasks take turns; None: they take none.
+
+    A single statement if none of them does. What is remembered of the turns of workers that are
+    no more, goes.
+    """
+    rules = [{"task": task, "by": by} for task, by in sorted(tasks.items()) if by is not None]
+    as_it_is = [and_(fair.c.task == rule["task"], fair.c.by == rule["by"]) for rule in rules]
+    others = not_(or_(false(), *as_it_is))
+    conn.execute(delete(fair).where(fair.c.task.in_(list(tasks)), others))
+    if rules:
+        conn.execute(dialect.insert_unless_exists(fair).values(rules))
+        gone = served.c.worker.not_in(select(worker.c.id))
+        conn.execute(delete(served).where(served.c.worker > 0, gone))
+
+
+def known(conn: Connection, jobs: Iterable[NewJob]) -> list[NewJob]:
+    """Return jobs that somebody asked for without the code at hand, with what is known of it."""
+    rules = {row.task: row.by for row in conn.execute(select(fair))}
+    if not rules:
+        return list(jobs)
+    return [replace(job, fair_by=job.fair_by or rules.get(job.task)) for job in jobs]
