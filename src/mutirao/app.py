@@ -181,13 +181,11 @@ class Mutirao(Orders, Graphs):
             timeout: seconds (or a `timedelta`) an attempt may take; None for no limit.
             process: run in a child process, which a timeout can kill.
             tags: given to every job of this task.
-            on_conflict, unique_for, scope, debounce_limit: what a key means, for calls with one;
-                see `Task.using`.
+            on_conflict, unique_for, scope, debounce_limit: what a key means; see `Task.using`.
             supersede: instead: what a newer job of a key makes redundant; see `Supersede`.
             findable: keep a fingerprint of the arguments, for `find`.
-            limit: how many may run at once, or start in a time: a `Limit`, or several.
+            limit, fair_by: how many run at once, or start in a time; whose jobs take turns.
             keep_result: keep what is returned: True as long as the history, or for so many seconds.
-            fair_by: an argument whose values take turns.
 
         Raises:
             InvalidTask: the name is taken, or the function cannot be a task.
