@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from mutirao.graph import chain, group
 from mutirao.job import Claim, JobState, NewJob, OutcomeKind
 from mutirao.limit import Limit, Settled, pause_of
 from mutirao.ports import Store
-from mutirao.records import JobFilter
+from mutirao.records import GraphState, JobFilter
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
     NOW,
@@ -26,6 +27,7 @@ from mutirao.testing.conformance.kit import (
     take,
     take_one,
 )
+from mutirao.testing.conformance.steps import plant, stands
 from mutirao.unique import OnConflict, Unique
 
 
@@ -197,6 +199,19 @@ class FairContract:
         claims = await take(store, worker, 2)
         assert tenants(claims) == "ab"
         assert claims[1].id == ids[1]
+
+    async def test_fair_steps(self, store: Store) -> None:
+        """Members of a group take turns, and so does what follows it."""
+        await put(store, *(of("c") for _ in range(2)))
+        plan = chain(group(of(name) for name in "aab"), group(of(name) for name in "ddc"))
+        *_, after = await plant(store, plan)
+        worker = await join(store)
+        claims = await take(store, worker, 4)
+        assert tenants(claims) == "abca"
+        assert (await store.job(after)).state is JobState.BLOCKED
+        await finish(store, worker, claims)
+        assert tenants(await take(store, worker)) == "cdcd"
+        assert await stands(store, after) == (GraphState.RUNNING, "fair")
 
     async def test_fair_declared(self, store: Store) -> None:
         """What is enqueued without knowing of it takes turns too, once somebody said so."""
