@@ -28,7 +28,7 @@ def last(**options: object) -> NewJob:
 class LimitedStepsContract:
     """`Store.enqueue_graph` and `Store.put_limit` together."""
 
-    async def test_a_group_and_what_follows(self, store: Store) -> None:
+    async def test_limited_members_and_what_follows(self, store: Store) -> None:
         """No more members run than may; what follows waits for those that were parked, too."""
         rule = await limited(store, 2)
         *members, after = await plant(store, chain(group(due() for _ in range(5)), last()))
