@@ -111,7 +111,7 @@ JOIN (
             WHEN worker IS NOT NULL THEN 'running'
             WHEN run_at = '9999-05-31 00:00Z' THEN 'blocked'
             WHEN run_at > statement_timestamp() THEN 'scheduled'
-            WHEN queue IN (
+            WHEN ltrim(queue, E'\x1f') IN (
                 SELECT m.queue FROM mutirao_limit m WHERE m.most = 0 AND m.by IS NULL
             ) THEN 'blocked'
             ELSE 'ready'
@@ -132,7 +132,7 @@ WHERE s.state IN ('running', 'scheduled', 'ready', 'blocked', 'succeeded', 'dead
 --;
 CREATE OR REPLACE VIEW mutirao_queues AS
 SELECT
-    queue, state, count(*) AS jobs,
+    ltrim(queue, E'\x1f') AS queue, state, count(*) AS jobs,
     extract(epoch FROM statement_timestamp() - min(since))::float8 AS oldest_age
 FROM (
     SELECT queue, 'running'::text AS state, claimed_at AS since
@@ -140,7 +140,7 @@ FROM (
     UNION ALL
     SELECT l.queue, CASE WHEN p.queue IS NULL THEN 'ready' ELSE 'blocked' END, l.run_at
     FROM mutirao_live l
-    LEFT JOIN mutirao_limit p ON p.queue = l.queue AND p.most = 0 AND p.by IS NULL
+    LEFT JOIN mutirao_limit p ON p.queue = ltrim(l.queue, E'\x1f') AND p.most = 0 AND p.by IS NULL
     WHERE l.worker IS NULL AND l.run_at <= statement_timestamp()
     UNION ALL
     SELECT l.queue, CASE WHEN l.run_at = '9999-05-31 00:00Z' THEN 'blocked' ELSE 'scheduled' END,
@@ -153,7 +153,7 @@ FROM (
     FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
     WHERE a.outcome IN ('succeeded', 'dead', 'cancelled')
 ) s
-GROUP BY queue, state
+GROUP BY 1, state
 --;
 -- Where a graph stands: its stage is that of the earliest step that is not over. A step that died is
 -- over only where the graph was to go on without it.

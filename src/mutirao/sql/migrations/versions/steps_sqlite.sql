@@ -126,7 +126,7 @@ SELECT
     (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
     (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note
 FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
-WHERE l.worker IS NULL AND l.run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND l.queue NOT IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)
+WHERE l.worker IS NULL AND l.run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND ltrim(l.queue, char(31)) NOT IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)
 UNION ALL
 SELECT
     l.id, j.task, j.queue, j.priority, CAST('blocked' AS text) AS state,
@@ -152,7 +152,7 @@ SELECT
     (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
     (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note
 FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
-WHERE l.worker IS NULL AND l.run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND l.queue IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)
+WHERE l.worker IS NULL AND l.run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND ltrim(l.queue, char(31)) IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)
 UNION ALL
 SELECT
     l.id, j.task, j.queue, j.priority, CAST('scheduled' AS text) AS state,
@@ -245,12 +245,12 @@ WHERE a.outcome IN ('dead', 'cancelled')
 DROP VIEW mutirao_queues
 --;
 CREATE VIEW mutirao_queues AS
-SELECT queue, state, count(*) AS jobs, ((CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - min(since)) / 1e6 AS oldest_age
+SELECT ltrim(queue, char(31)) AS queue, state, count(*) AS jobs, ((CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - min(since)) / 1e6 AS oldest_age
 FROM (
     SELECT queue, CAST('running' AS text) AS state, claimed_at AS since
     FROM mutirao_live WHERE worker IS NOT NULL
     UNION ALL
-    SELECT l.queue, CASE WHEN l.queue IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL) THEN 'blocked' ELSE 'ready' END, l.run_at
+    SELECT l.queue, CASE WHEN ltrim(l.queue, char(31)) IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL) THEN 'blocked' ELSE 'ready' END, l.run_at
     FROM mutirao_live l WHERE l.worker IS NULL AND l.run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999)
     UNION ALL
     SELECT l.queue, CAST('scheduled' AS text), j.enqueued_at
@@ -266,7 +266,7 @@ FROM (
     FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
     WHERE a.outcome IN ('succeeded', 'dead', 'cancelled')
 )
-GROUP BY queue, state
+GROUP BY 1, state
 --;
 -- Where a graph stands: its stage is that of the earliest step that is not over. A step that died is
 -- over only where the graph was to go on without it.
