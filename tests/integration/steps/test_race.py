@@ -74,9 +74,11 @@ async def test_a_race_with_sigkill(app: Mutirao, url: str) -> None:
     """Killed processes lose nothing: what they held runs again, and what follows it after that."""
     for _ in range(GRAPHS):
         await app.aenqueue_graph(diamond())
-    race(url, 0, 0, NEVER, NEVER)
+    race(url, 0, 0)  # beside quicker ones they might find nothing to die with
     long_after = datetime.now(UTC) + timedelta(hours=2)
     assert await app.store.rescue(now=long_after) != []
+    race(url, 3, NEVER, NEVER)
+    await app.store.rescue(now=long_after + timedelta(hours=2))
     race(url, NEVER, NEVER)
     assert {graph.state for graph in await app.agraphs()} == {GraphState.SUCCEEDED}
     await nothing_was_too_early(app)
