@@ -220,7 +220,12 @@ class Mutirao(Orders, Graphs):
         return self._tasks[name]
 
     def register(self, task: Task[..., Any]) -> None:
-        """Add a task. Raises InvalidTask if its name is taken, InvalidJob for bad options."""
+        """Add a task.
+
+        Raises:
+            InvalidTask: its name is taken.
+            InvalidJob, InvalidLimit: an option is out of its range, or a limit's name is taken.
+        """
         if task.name in self._tasks:
             raise InvalidTask(
                 f"two tasks are called {task.name!r} ({self._tasks[task.name]} and {task});"
@@ -228,6 +233,8 @@ class Mutirao(Orders, Graphs):
             )
         check_job(task.using().template, self._max_payload)
         check_unique(task.options.unique)
+        if task.options.limits:
+            self.limits.check(task)
         self._tasks[task.name] = task
 
     def around_enqueue(self, middleware: AroundEnqueue) -> AroundEnqueue:

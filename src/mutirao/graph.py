@@ -162,10 +162,10 @@ def step(
     Raises:
         InvalidGraph: the job has a unique key, or an option is unknown.
     """
-    if not isinstance(job, NewJob):
-        raise InvalidGraph(f"a step is {job!r}; give a job, as task.job(…) makes it")
-    for each in (job, compensate):
-        if each is not None and each.unique is not None:
+    for each in (job,) if compensate is None else (job, compensate):
+        if not isinstance(each, NewJob):
+            raise InvalidGraph(f"a step is {each!r}; give a job, as task.job(…) makes it")
+        if each.unique is not None:
             raise InvalidGraph(
                 f"a step of task {each.task!r} has the key {each.key!r}, so another job might"
                 " stand for it or take its place; leave the key out"

@@ -35,7 +35,14 @@ class GraphHandle:
     places: Mapping[Step, int] = field(repr=False, compare=False)
 
     def __getitem__(self, step: Step) -> Handle:
-        return self.jobs[self.places[step]]
+        """Return a step's job. Raises InvalidGraph if that is no step of this graph."""
+        try:
+            return self.jobs[self.places[step]]
+        except (KeyError, TypeError):  # of what has no hash
+            raise InvalidGraph(
+                f"the graph has no step {step!r}; give what step(…) or graph.add(…) returned, or"
+                " take a job by its place: handle.jobs[0]"
+            ) from None
 
 
 class Graphs:

@@ -289,7 +289,9 @@ def check_name(what: str, value: object, longest: int) -> None:
 
 def _check_number(what: str, value: object, instead: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
-        raise InvalidLimit(f"{what} is {value!r}; give a whole number of 1 or more{instead}")
+        raise InvalidLimit(
+            f"{what} is {value!r}; give a whole number of 1 or more, up to {MOST:,}{instead}"
+        )
 
 
 def _seconds(per: object) -> float:

@@ -3,8 +3,10 @@
 Orders have an asynchronous face, which does it, and a synchronous one, which waits for that one.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
 from mutirao.engine.portal import Portal
@@ -53,28 +55,17 @@ class Limits:
         Raises:
             InvalidLimit: it is no limit, or its name is taken.
         """
-        self._of_queues.append(_limit(limit).on(queue=queue))
-        self.declared()
+        rule = _limit(limit).on(queue=queue)
+        _check_names((*self.declared(), rule))
+        self._of_queues.append(rule)
+
+    def check(self, task: Task[..., Any]) -> None:
+        """Raise InvalidLimit if the limits of a task have names that are taken."""
+        _check_names((*self.declared(), *_limits_of(task)))
 
     def declared(self) -> tuple[Rule, ...]:
-        """Return the limits in the code.
-
-        Raises:
-            InvalidLimit: two of them have one name.
-        """
-        of_tasks = (
-            limit.on(task=task.name) for task in self._tasks() for limit in task.options.limits
-        )
-        rules = (*of_tasks, *self._of_queues)
-        by_name: dict[str, Rule] = {}
-        for rule in rules:
-            if rule.name in by_name:
-                raise InvalidLimit(
-                    f"two limits are called {rule.name!r}; give one of them another name:"
-                    " Limit(…, name=…)"
-                )
-            by_name[rule.name] = rule
-        return rules
+        """Return the limits in the code."""
+        return (*chain.from_iterable(map(_limits_of, self._tasks())), *self._of_queues)
 
     # At run time.
 
@@ -212,6 +203,18 @@ class Limits:
                 " the key is a value: by=…"
             )
         return found.pop()
+
+
+def _limits_of(task: Task[..., Any]) -> list[Rule]:
+    return [limit.on(task=task.name) for limit in task.options.limits]
+
+
+def _check_names(rules: Sequence[Rule]) -> None:
+    [(name, times)] = Counter(rule.name for rule in rules).most_common(1) or [("", 0)]
+    if times > 1:
+        raise InvalidLimit(
+            f"two limits are called {name!r}; give one of them another name: Limit(…, name=…)"
+        )
 
 
 def _limit(limit: object) -> Limit:

@@ -62,6 +62,8 @@ class Orders:
             InvalidTask: the task is not `findable`.
             InvalidArguments: the arguments do not fit it.
         """
+        if not isinstance(task, Task):
+            raise InvalidTask(f"the task is {task!r}; give the one that @app.task made")
         if not task.options.findable:
             raise InvalidTask(
                 f"task {task.name!r} keeps no fingerprints of its jobs; register it with"

@@ -14,7 +14,7 @@ from mutirao.checks import check_job, check_text
 from mutirao.cron import check_times
 from mutirao.engine.portal import Portal
 from mutirao.errors import InvalidSchedule
-from mutirao.handle import Handle
+from mutirao.handle import Handle, Results
 from mutirao.job import Job, NewJob
 from mutirao.ports import Store
 from mutirao.schedule import (
@@ -34,7 +34,7 @@ R = TypeVar("R")
 Order = Callable[[Standing, str], Amendment]
 
 
-class Office(Protocol):
+class Office(Results, Protocol):
     """The application, as schedules know it."""
 
     store: Store
@@ -200,7 +200,7 @@ class Schedules:
         """
         done = await self._app.store.amend_schedule(name, partial(timetable.run_now, name=name))
         job = _found(done.state).schedule.job
-        return Handle(done.jobs[0], job.task, job.queue)
+        return Handle(done.jobs[0], job.task, job.queue, results=self._app)
 
     def put(
         self, name: str, job: NewJob, cron: str | None = None, **terms: Unpack[Terms]

@@ -92,7 +92,10 @@ class Task(Generic[P, R]):
             _check_rule(rule, name)
             self.signature.require(rule.by, "supersede's by, which tells the kinds of jobs apart")
         if options.fair_by is not None:
-            _check_fair(options.fair_by, self.signature, name)
+            _check_argument("fair_by", options.fair_by, self.signature, name)
+        for limit in options.limits:
+            if limit.by is not None:
+                _check_argument("a limit's by", limit.by, self.signature, name)
         self.is_coroutine = inspect.iscoroutinefunction(function)
         self.most_attempts = options.retry.most_attempts
         self.dead_handler: Task[..., Any] | None = None
@@ -243,7 +246,6 @@ class Task(Generic[P, R]):
         Not sooner than this can annotations name what is defined further down.
         """
         self.signature.check(with_result=self.options.keep_result is not None)
-        self._check_limits()
         try:
             self.announce_death(DeadJob(0, self.name, self.options.queue, {}, 1, None, None))
         except InvalidArguments as unfit:
@@ -251,14 +253,6 @@ class Task(Generic[P, R]):
                 f"the on_dead handler of {self.name!r} must take one DeadJob (and, first, a Job"
                 f" if it wants one): {unfit}"
             ) from unfit
-
-    def _check_limits(self) -> None:
-        for limit in self.options.limits:
-            if limit.by is not None and not self.signature.takes(limit.by):
-                raise InvalidTask(
-                    f"task {self.name!r} has a limit by {limit.by!r}, which is no argument of it;"
-                    f" its signature is {self.name}{inspect.signature(self.function)}"
-                )
 
     def announce_death(self, dead: DeadJob) -> NewJob | None:
         """Return the job that tells the `on_dead` handler, or None if there is no handler."""
@@ -326,11 +320,11 @@ def _check_rule(rule: object, name: str) -> None:
         raise InvalidTask(f"supersede of task {name!r} is {rule!r}; give Supersede(by, rules)")
 
 
-def _check_fair(by: object, signature: Signature, name: str) -> None:
+def _check_argument(what: str, by: object, signature: Signature, name: str) -> None:
     if not isinstance(by, str) or not signature.takes(by):
         raise InvalidTask(
-            f"fair_by of task {name!r} is {by!r}, which is no argument of it; name the one whose"
-            " values take turns"
+            f"{what} of task {name!r} is {by!r}, which is no argument of it; name the one whose"
+            " values are told apart"
         )
 
 

@@ -46,8 +46,8 @@ class Endings:
                 return await watch.wait(id)
         except TimeoutError:
             raise ResultTimeout(
-                f"job {id} has not finished within {timeout:g} s; it goes on, and can be asked"
-                " again"
+                f"job {id} has not finished within {timeout:g} s; ask again, or see what it waits"
+                " for: `mutirao show`"
             ) from None
 
 

@@ -13,6 +13,7 @@ from mutirao.errors import (
     InvalidArguments,
     InvalidJob,
     InvalidSchedule,
+    ResultTimeout,
     UnknownSchedule,
     UnknownTask,
     WrongState,
@@ -66,6 +67,8 @@ def test_the_synchronous_face(pg_url: str) -> None:
     app.schedules.pause("s")
     app.schedules.resume("s")
     handle = app.schedules.run_now("s")
+    with pytest.raises(ResultTimeout, match="has not finished within"):
+        handle.result(timeout=0.01)
     with pytest.raises(WrongState, match="forbids another one"):
         app.schedules.run_now("s")
     [listed] = app.schedules.list()

@@ -154,6 +154,10 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], object], str]] = {
         lambda one, _: chain(one.using(key="k").job(1)),
         "has the key 'k', so another job might stand for it",
     ),
+    "no compensating job": (
+        lambda one, _: step(one.job(1), compensate=one),
+        "a step is <Task 'double'",
+    ),
     "a compensating key": (
         lambda one, _: step(one.job(1), compensate=one.using(key="k").job(1)),
         "has the key 'k'",
@@ -174,6 +178,18 @@ def test_bad_input(app: Mutirao, tasks: Any, what: str) -> None:
         app.enqueue_graph(compose(*tasks))  # type: ignore[arg-type]
     assert app.jobs() == []
     assert app.graphs() == []
+
+
+def test_steps_of_a_handle(app: Mutirao, tasks: Any) -> None:
+    """Are found by what `step` returned; for anything else there is an error that says so."""
+    one, _ = tasks
+    first = step(one.job(1))
+    handle = app.enqueue_graph(chain(first, one.job(2)))
+    assert handle[first] == handle.jobs[0]
+    others: list[Any] = [step(one.job(1)), one.job(2), {}]
+    for other in others:
+        with pytest.raises(InvalidGraph, match="give what step"):
+            handle[other]
 
 
 def test_options_of_a_graph(app: Mutirao, tasks: Any) -> None:

@@ -128,6 +128,8 @@ async def test_finding_equal_jobs(app: Mutirao) -> None:
         await app.afind(task, side=7)
     with pytest.raises(InvalidTask, match=r"register it with @app\.task\(findable=True\)"):
         await app.afind(app.task(name="other")(index), page=7)
+    with pytest.raises(InvalidTask, match=r"the task is 'index'; give the one that @app.task made"):
+        await app.afind("index", page=7)  # type: ignore[arg-type]
     await app.aclose()
 
 

@@ -12,6 +12,7 @@ import pytest
 from mutirao import timetable
 from mutirao.errors import InvalidSchedule, WrongState
 from mutirao.job import JobState, NewJob, OutcomeKind
+from mutirao.limit import pause_of
 from mutirao.ports import Store
 from mutirao.records import JobFilter
 from mutirao.schedule import (
@@ -322,6 +323,11 @@ class SchedulesContract:
         )  # fmt: skip
         assert (found["a"].last_job, found["a"].last_state) == (id, "ready")
         assert (found["a"].last_tick, found["a"].last_duration) == (at(10), None)
+        pause = pause_of(None, found["a"].task)
+        await store.put_limit(pause)
+        assert await take(store, worker, now=FAR_AHEAD) == []
+        assert (await other_store.schedules())[0].last_state == "blocked"
+        assert await store.remove_limit(pause.name)
         claims = await take(store, worker, now=FAR_AHEAD)
         assert (await other_store.schedules())[0].last_state == "running"
         await finish(

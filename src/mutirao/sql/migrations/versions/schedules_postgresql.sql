@@ -60,6 +60,7 @@ SELECT
     s.last_job,
     CASE
         WHEN l.worker IS NOT NULL THEN 'running'
+        WHEN l.run_at = '9999-05-31 00:00Z' THEN 'blocked'
         WHEN l.run_at > statement_timestamp() THEN 'scheduled'
         WHEN l.id IS NOT NULL THEN 'ready'
         ELSE a.outcome

@@ -60,6 +60,7 @@ SELECT
     s.last_job,
     CASE
         WHEN l.worker IS NOT NULL THEN 'running'
+        WHEN l.run_at = 253383724800000000 THEN 'blocked'
         WHEN l.run_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) THEN 'scheduled'
         WHEN l.id IS NOT NULL THEN 'ready'
         ELSE a.outcome
