@@ -1,15 +1,17 @@
 """`drain`: how fast workers do jobs that are there already, history kept."""
 
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 from mutirao.bench.crew import Crew
 from mutirao.bench.figures import Cost, Figures
 from mutirao.bench.ground import Ground, ground
 from mutirao.bench.load import PAYLOAD, Load
 from mutirao.bench.spent import measured
-from mutirao.job import SUCCEEDED, NewWorker, Settlement
+from mutirao.job import SUCCEEDED, NewJob, NewWorker, Settlement
 
 BATCH = 500  # jobs in a claim of the store alone, as a worker's largest
 
@@ -63,22 +65,35 @@ async def drain(
         MutiraoError: the database is not ours to use, or some jobs were not done once.
     """
     async with ground(url) as place:
-        await place.fill(Load(url).jobs(jobs, payload, plain=threads))
-        async with Crew(url, processes, {"concurrency": concurrency}) as crew:
-            with measured(url) as spent:
-                await crew.start()
-                await crew.until(jobs)
-                # Stopping writes the last settlements: the time covers them.
-                share = await crew.stop()
-        await place.expect(jobs)
+        waiting = Load(url).jobs(jobs, payload, plain=threads)
+        cost = await drained(place, waiting, jobs, processes, {"concurrency": concurrency})
         rate = await _alone(place, jobs, payload) if alone else None
         return Drained(
             processes=processes,
             plain=threads,
             payload=payload,
-            cost=Cost.of(jobs, spent, share),
+            cost=cost,
             alone=rate,
         )
+
+
+async def drained(
+    place: Ground,
+    jobs: Iterable[NewJob],
+    number: int,
+    processes: int,
+    settings: Mapping[str, Any] | None = None,
+) -> Cost:
+    """Write so many jobs, let workers do them, and return what these took."""
+    await place.fill(jobs)
+    async with Crew(place.url, processes, settings) as crew:
+        with measured(place.url) as spent:
+            await crew.start()
+            await crew.until(number)
+            # Stopping writes the last settlements: the time covers them.
+            share = await crew.stop()
+    await place.expect(number)
+    return Cost.of(number, spent, share)
 
 
 async def _alone(place: Ground, jobs: int, payload: int) -> float:

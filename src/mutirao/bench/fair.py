@@ -1,16 +1,15 @@
 """`fair`: how long a tenant's job waits while another's very many are done; what turns cost."""
 
 import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass
 from time import perf_counter
 
 from mutirao.bench.crew import Crew
+from mutirao.bench.drain import drained
 from mutirao.bench.figures import Cost, Figures, Quantiles, prefixed, quantile
-from mutirao.bench.ground import Ground, ground
+from mutirao.bench.ground import ground
 from mutirao.bench.load import Load
 from mutirao.bench.spent import measured
-from mutirao.job import NewJob
 
 PAUSE = 0.05  # seconds between two single jobs
 
@@ -60,12 +59,11 @@ async def fair(
     """
     load = Load(url)
     async with ground(url) as place:
-        unfair = await _drained(
-            place, (load.keyed.job(key=n % keys) for n in range(jobs)), processes
-        )
+        others = (load.keyed.job(key=n % keys) for n in range(jobs))
+        unfair = await drained(place, others, jobs, processes)
         await place.prepare()
         many = (load.fair.job(tenant=n % keys) for n in range(jobs))
-        in_turn = await _drained(place, many, processes)
+        in_turn = await drained(place, many, jobs, processes)
         await place.prepare()
         await place.fill(load.fair.job(tenant=-1) for _ in range(jobs))
         async with Crew(url, processes, numbers=singles) as crew:
@@ -85,18 +83,6 @@ async def fair(
         waited=Quantiles.of([waited for waited, _ in found]),
         before=tuple(before for _, before in found),
     )
-
-
-async def _drained(place: Ground, jobs: Iterable[NewJob], processes: int) -> Cost:
-    waiting = list(jobs)
-    await place.fill(waiting)
-    async with Crew(place.url, processes) as crew:
-        with measured(place.url) as spent:
-            await crew.start()
-            await crew.until(len(waiting))
-            share = await crew.stop()
-    await place.expect(len(waiting))
-    return Cost.of(len(waiting), spent, share)
 
 
 async def _single(crew: Crew, load: Load, number: int) -> tuple[float, int]:

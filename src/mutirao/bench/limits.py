@@ -1,15 +1,13 @@
 """`limits`: what limits cost those who use them, and whether blocked jobs are in the way."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from time import perf_counter
 
-from mutirao.bench.crew import Crew
+from mutirao.bench.drain import drained
 from mutirao.bench.figures import Cost, Figures
 from mutirao.bench.ground import Ground, ground
 from mutirao.bench.load import Load
-from mutirao.bench.spent import measured
-from mutirao.job import NewJob, NewWorker
+from mutirao.job import NewWorker
 from mutirao.limit import Limit, Rule, pause_of
 
 
@@ -69,15 +67,15 @@ async def limits(
     pause = pause_of(None, load.keyed.name, "key", "-1")
     others = [load.keyed.job(key=n % keys) for n in range(jobs)]
     async with ground(url) as place:
-        unlimited = await _drained(place, others, processes)
+        unlimited = await drained(place, others, jobs, processes)
         await place.prepare()
         await _limit(place, rule)
-        limited = await _drained(place, others, processes)
+        limited = await drained(place, others, jobs, processes)
         await place.prepare()
         await _limit(place, rule, pause)
         await place.fill(load.keyed.job(key=-1) for _ in range(blocked))
         parking = await _park(place, blocked)
-        behind = await _drained(place, others, processes)
+        behind = await drained(place, others, jobs, processes)
         await place.prepare()
     return Limited(
         keys=keys,
@@ -93,18 +91,6 @@ async def limits(
 async def _limit(place: Ground, *rules: Rule) -> None:
     for rule in rules:
         await place.store.put_limit(rule)
-
-
-async def _drained(place: Ground, jobs: Iterable[NewJob], processes: int) -> Cost:
-    waiting = list(jobs)
-    await place.fill(waiting)
-    async with Crew(place.url, processes) as crew:
-        with measured(place.url) as spent:
-            await crew.start()
-            await crew.until(len(waiting))
-            share = await crew.stop()
-    await place.expect(len(waiting))
-    return Cost.of(len(waiting), spent, share)
 
 
 async def _park(place: Ground, jobs: int) -> float:

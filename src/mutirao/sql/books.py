@@ -9,7 +9,7 @@ from datetime import datetime
 from mutirao.limit import LimitRecord, Origin, Rule
 from mutirao.records import Ending, GraphRecord, GraphState, Progress
 from mutirao.schedule import Agenda, Amend, Amended, ScheduleRecord
-from mutirao.sql import limits, records, results, schedules
+from mutirao.sql import limits, records, results, schedules, tables, workers
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.intake import SqlIntake
 from mutirao.sql.runner import Runner
@@ -39,7 +39,8 @@ class Books:
         self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
     ) -> None:
         """Note that schedules are in a worker's code."""
-        await self._runner.alone(schedules.vouch, self._dialect, names, worker, every, now)
+        told = (self._dialect, names, worker, every, now)
+        await self._runner.alone(workers.vouch, tables.schedule, *told)
 
     async def schedules(self) -> list[ScheduleRecord]:
         """List the schedules."""
@@ -66,7 +67,8 @@ class Books:
         self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
     ) -> None:
         """Note that limits are in a worker's code."""
-        await self._runner.alone(limits.vouch, self._dialect, names, worker, every, now)
+        told = (self._dialect, names, worker, every, now)
+        await self._runner.alone(workers.vouch, tables.limit, *told)
 
     async def limits(self) -> list[LimitRecord]:
         """List the limits."""

@@ -61,32 +61,6 @@ def remove(conn: Connection, dialect: Dialect, name: str, now: datetime | None) 
     return True
 
 
-def vouch(
-    conn: Connection,
-    dialect: Dialect,
-    names: Collection[str],
-    worker: str,
-    every: float,
-    now: datetime | None,
-) -> None:
-    """Note that limits are in a worker's code. A single statement; waits for no lock."""
-    old = (
-        select(limit.c.name)
-        .where(
-            limit.c.name.in_(names),
-            limit.c.origin == str(Origin.CODE),
-            limit.c.declared_at < dialect.moment(now, -every),
-        )
-        .order_by(limit.c.name)
-        .with_for_update(skip_locked=True)
-    )
-    conn.execute(
-        update(limit)
-        .where(limit.c.name.in_(old))
-        .values(declared_at=dialect.moment(now), declared_by=worker)
-    )
-
-
 def listed(conn: Connection) -> list[LimitRecord]:
     """List the limits with what they count, by name and key. A single statement."""
     view = views.limits

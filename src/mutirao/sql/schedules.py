@@ -4,7 +4,7 @@ A schedule's row is locked while it is decided about, and what else the decision
 after that: so it sees everything that the decision before it wrote.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -163,35 +163,6 @@ class Amending:
             ) from twice
         _forget(conn, self.name)
         return tuple(jobs)
-
-
-def vouch(
-    conn: Connection,
-    dialect: Dialect,
-    names: Collection[str],
-    worker: str,
-    every: float,
-    now: datetime | None,
-) -> None:
-    """Note that schedules are in a worker's code. A single statement.
-
-    Waits for no lock: a machine paused in a transaction may hold one for long.
-    """
-    old = (
-        select(schedule.c.name)
-        .where(
-            schedule.c.name.in_(names),
-            schedule.c.origin == str(Origin.CODE),
-            schedule.c.declared_at < dialect.moment(now, -every),
-        )
-        .order_by(schedule.c.name)
-        .with_for_update(skip_locked=True)
-    )
-    conn.execute(
-        update(schedule)
-        .where(schedule.c.name.in_(old))
-        .values(declared_at=dialect.moment(now), declared_by=worker)
-    )
 
 
 def listed(conn: Connection) -> list[ScheduleRecord]:

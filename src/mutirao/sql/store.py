@@ -149,9 +149,8 @@ class SqlStore(Books):
             return set()
         done = [s for s in settlements if s.outcome.kind.final]
         waiting = [s for s in settlements if not s.outcome.kind.final]
-        keyed = any(s.keyed for s in done)
-        linked = any(s.linked for s in done)
-        alone = self._dialect.one_statement and not ((done and waiting) or keyed or linked)
+        bound = any(s.keyed or s.linked for s in done)
+        alone = self._dialect.one_statement and not ((done and waiting) or bound)
         if alone and not any(s.follow_up for s in settlements):
             if done:
                 return await self._runner.alone(self._dialect.finish, done, now)

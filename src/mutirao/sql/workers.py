@@ -1,10 +1,12 @@
 """Workers, their heartbeats and the leases of their duties: the same statements everywhere."""
 
+from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import Connection, and_, delete, exists, insert, or_, select, true, update
+from sqlalchemy import Connection, Table, and_, delete, exists, insert, or_, select, true, update
 
 from mutirao.job import Beat, NewWorker
+from mutirao.schedule import Origin
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.tables import duty, live, worker
 
@@ -108,3 +110,33 @@ def lease(
     )
     # The row itself tells: the count of an INSERT is not kept for every driver.
     return conn.execute(first.returning(duty.c.name)).first() is not None
+
+
+def vouch(
+    conn: Connection,
+    declared: Table,
+    dialect: Dialect,
+    names: Collection[str],
+    worker: str,
+    every: float,
+    now: datetime | None,
+) -> None:
+    """Note what of a table (schedules, limits) is in a worker's code. A single statement.
+
+    Waits for no lock: a machine paused in a transaction may hold one for long.
+    """
+    old = (
+        select(declared.c.name)
+        .where(
+            declared.c.name.in_(names),
+            declared.c.origin == str(Origin.CODE),
+            declared.c.declared_at < dialect.moment(now, -every),
+        )
+        .order_by(declared.c.name)
+        .with_for_update(skip_locked=True)
+    )
+    conn.execute(
+        update(declared)
+        .where(declared.c.name.in_(old))
+        .values(declared_at=dialect.moment(now), declared_by=worker)
+    )

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from tests.integration.uniqueness.conftest import (
+    app,
+    lite_url,
+    open_stores,
+    pg_url,
+    shared_database,
+    url,
+)
 
-import pytest
-
-from mutirao import Mutirao
-from tests.integration.worker.conftest import lite_url, open_stores, pg_url, shared_database, url
-
-__all__ = ["lite_url", "open_stores", "pg_url", "shared_database", "url"]
-
-
-@pytest.fixture
-async def app(url: str) -> AsyncIterator[Mutirao]:
-    """An application without tasks; on each database."""
-    application = Mutirao(url)
-    yield application
-    await application.aclose()
-    application.close()
+__all__ = ["app", "lite_url", "open_stores", "pg_url", "shared_database", "url"]
