@@ -14,7 +14,6 @@ from sqlalchemy import URL
 
 from mutirao.checks import check_job, check_unique
 from mutirao.engine.endings import Endings
-from mutirao.engine.logs import log_attempts
 from mutirao.engine.portal import Portal
 from mutirao.engine.service import EmbeddedWorker, serve
 from mutirao.engine.settings import WorkerSettings
@@ -107,7 +106,7 @@ class Mutirao(Orders, Graphs):
         self._max_payload = max_payload
         self._tasks: dict[str, Task[..., Any]] = {}
         self._around_enqueue: list[EnqueueMiddleware] = []
-        self._around_attempt: list[AttemptMiddleware] = [log_attempts]
+        self._around_attempt: list[AttemptMiddleware] = []
         self._portal = Portal()
         self._endings = Endings(lambda: self.store, ends)
         self.schedules = Schedules(self, self.task, self._portal, max_payload)

@@ -26,11 +26,12 @@ class OutcomeKind(StrEnum):
     LOST = "lost"  # its worker vanished
     RELEASED = "released"  # interrupted by a shutdown; not counted as an attempt
 
-    @property
-    def final(self) -> bool:
-        """Whether the job leaves the live table with this outcome."""
-        return self in FINAL_OUTCOMES
+    final: bool  # whether the job leaves the live table with this outcome
+
+    def __init__(self, word: str) -> None:
+        # An attribute: every job is asked for it three times on its way, and a property is a call.
+        self.final = word in ("succeeded", "dead", "cancelled")
 
 
-FINAL_OUTCOMES = frozenset({OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED})
+FINAL_OUTCOMES = frozenset(kind for kind in OutcomeKind if kind.final)
 UNCOUNTED_OUTCOMES = frozenset({OutcomeKind.SNOOZED, OutcomeKind.RELEASED})

@@ -98,6 +98,7 @@ class Task(Generic[P, R]):
                 _check_argument("a limit's by", limit.by, self.signature, name)
         self.is_coroutine = inspect.iscoroutinefunction(function)
         self.most_attempts = options.retry.most_attempts
+        self.keeps_results = options.keep_result is not None
         self.dead_handler: Task[..., Any] | None = None
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
@@ -235,7 +236,7 @@ class Task(Generic[P, R]):
 
         What a later step needs is kept as long as the graph.
         """
-        if metadata is None and self.options.keep_result is None:
+        if metadata is None and not self.keeps_results:
             return None
         keep_for = inf if KEEPS in marks(metadata) else self.options.keep_result
         return None if keep_for is None else lambda value: kept(self.name, value, keep_for)
@@ -245,7 +246,7 @@ class Task(Generic[P, R]):
 
         Not sooner than this can annotations name what is defined further down.
         """
-        self.signature.check(with_result=self.options.keep_result is not None)
+        self.signature.check(with_result=self.keeps_results)
         try:
             self.announce_death(DeadJob(0, self.name, self.options.queue, {}, 1, None, None))
         except InvalidArguments as unfit:

@@ -5,7 +5,6 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import partial
 from math import inf
 from time import monotonic
@@ -18,7 +17,7 @@ from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.errors import AttemptTimeout
-from mutirao.job import Claim, Outcome, OutcomeKind, Wake
+from mutirao.job import SUCCEEDED, Claim, Outcome, OutcomeKind, Wake
 
 log = logging.getLogger("mutirao")
 
@@ -109,9 +108,10 @@ class Dispatcher:
 
     def _next(self) -> Claim | None:
         # Another thread may take the last one between a look and the taking.
-        with suppress(IndexError):
+        try:
             return self._buffer.popleft()
-        return None
+        except IndexError:
+            return None
 
     def drop_unstarted(self) -> list[tuple[int, int]]:
         """Forget the jobs that have not started, and return them; from any thread."""
@@ -205,13 +205,15 @@ class Dispatcher:
             steps = [Wake()] if running.settled and linked else []
             self._completer.tell_woken([*steps, *running.woken])
             return
-        follow_up = self._executor.follow_up(claim, outcome)
+        follow_up = None if outcome is SUCCEEDED else self._executor.follow_up(claim, outcome)
         self._completer.add(Finished(claim, outcome, running.started, finished, follow_up, linked))
 
     def _after(self) -> None:
+        if self._pumping:
+            return
         if self._buffer:
             self.pump()
-        elif not self._pumping:
+        else:
             self.changed.set()
 
     def _expire(self, running: Running, timeout: float) -> None:

@@ -4,20 +4,19 @@ Whatever a handler or a middleware raises becomes an outcome; nothing is raised 
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from typing import Any
 
 import msgspec
 
-from mutirao.arguments import Arguments
-from mutirao.engine import outcomes
+from mutirao.engine import logs, outcomes
 from mutirao.engine.processes import STARTING, Processes
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
 from mutirao.errors import InvalidArguments, StoreUnavailable
-from mutirao.job import SUCCEEDED, Claim, Job, Keep, NewJob, Outcome, OutcomeKind, Report
+from mutirao.job import SUCCEEDED, Claim, Job, NewJob, Outcome, OutcomeKind, Report
 from mutirao.middleware import AttemptMiddleware, around_attempt
 from mutirao.records import DeadJob
 from mutirao.task import Task
@@ -69,7 +68,8 @@ class Executor:
 
     def linked(self, claim: Claim) -> bool:
         """Tell whether others may wait for the end of this job."""
-        return claim.linked or self._tasks[claim.task].options.keep_result is not None
+        keeps = self._tasks[claim.task].keeps_results
+        return keeps or (claim.metadata is not None and claim.linked)
 
     def follow_up(self, claim: Claim, outcome: Outcome) -> NewJob | None:
         """Return the `on_dead` job that goes with a death; such a job starts no further one."""
@@ -88,36 +88,51 @@ class Executor:
         )
 
     async def attempt(self, running: Running) -> Outcome:
-        """Run one attempt to its end, whatever that is."""
+        """Run one attempt to its end, whatever that is, and log it."""
         claim = running.claim
         task = self._tasks[claim.task]
-        limit = self._most_attempts(claim)
-        keep = task.keeper(claim.metadata)
-        job = Job(claim, limit, self.timeout(claim), running.begin, self._report, keep)
-        perform = partial(self._perform, task, job, running, keep)
-        return await around_attempt(self._middleware, job, perform, partial(self._raised, running))
+        logs.started(claim)
+        if self._middleware:
+            job, raised = self._job(task, running), partial(self._raised, running)
+            perform = partial(self._perform, task, running, job)
+            outcome = await around_attempt(self._middleware, job, perform, raised)
+        else:
+            outcome = await self._perform(task, running)
+        logs.ended(claim, outcome, running.started)
+        return outcome
 
     async def _perform(
-        self, task: Task[..., Any], job: Job, running: Running, keep: Keep | None
+        self, task: Task[..., Any], running: Running, job: Job | None = None
     ) -> Outcome:
         claim = running.claim
-        if (refused := self._refuse(claim)) is not None:
+        if (claim.cancel or claim.attempt > 1) and (refused := self._refuse(claim)) is not None:
             return refused
         try:
             if task.options.process:
                 return await self._processes.run(task, claim, running, self._report)
-            arguments = task.signature.decode(claim.args)
+            args, kwargs = task.signature.decode(claim.args)
         except InvalidArguments as unfit:
             return outcomes.dead("InvalidArguments", str(unfit))
         except BaseException as error:
             return self._raised(running, error)
         try:
-            value = await self._call(task, job, arguments)
-            if running.settled:
+            if task.signature.wants_job:
+                args = (job or self._job(task, running), *args)
+            if task.is_coroutine:
+                value = await task.function(*args, **kwargs)
+            else:
+                value = await self._in_thread(partial(task.function, *args, **kwargs))
+            if running.settled or (claim.metadata is None and not task.keeps_results):
                 return SUCCEEDED
-            return outcomes.success(value, keep)
+            return outcomes.success(value, task.keeper(claim.metadata))
         except BaseException as error:
             return self._raised(running, error)
+
+    def _job(self, task: Task[..., Any], running: Running) -> Job:
+        """Return what a handler or a middleware is given of the job; most handlers never ask."""
+        claim = running.claim
+        limit, keep = self._most_attempts(claim), task.keeper(claim.metadata)
+        return Job(claim, limit, self.timeout(claim), running.begin, self._report, keep)
 
     def _refuse(self, claim: Claim) -> Outcome | None:
         """Return an outcome for a job whose handler must not be called at all."""
@@ -146,13 +161,8 @@ class Executor:
             return outcomes.cut_off(error)
         return self.judge(claim, error)
 
-    async def _call(self, task: Task[..., Any], job: Job, arguments: Arguments) -> Any:
-        args, kwargs = arguments
-        if task.signature.wants_job:
-            args = (job, *args)
-        if task.is_coroutine:
-            return await task.function(*args, **kwargs)
-        result = await self._threads.run(partial(task.function, *args, **kwargs))
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        result = await self._threads.run(call)
         if isawaitable(result):  # a decorator hid that the handler is a coroutine function
             return await result
         return result

@@ -100,10 +100,10 @@ class LaneBook:
 
     def claimed(self, claims: Iterable[Claim]) -> None:
         """Move the bounds up to what a claim reached; lanes in which jobs take turns have none."""
-        last = {(claim.lane, claim.priority): claim for claim in claims}
+        plain = [claim for claim in claims if not isinstance(claim, FairClaim)]
+        last = {(claim.queue, claim.priority): claim for claim in plain}
         for key, claim in last.items():
-            entry = self._entries.get(key)
-            if entry is not None and not isinstance(claim, FairClaim):
+            if (entry := self._entries.get(key)) is not None:
                 entry.lane = Lane(*key, claim.run_at, claim.id)
         self._catch_up()
 

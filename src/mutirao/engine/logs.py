@@ -1,11 +1,14 @@
-"""The library's own logging, a middleware like any other."""
+"""The library's own logging of attempts. Payloads stay out of it.
+
+Functions of the executor's and no middleware, which would cost every job a generator and a `Job`:
+1.4 of 8 µs that the engine takes for one.
+"""
 
 import logging
 from time import monotonic
 from typing import Any
 
-from mutirao.job import Job, Outcome, OutcomeKind
-from mutirao.middleware import AttemptSteps
+from mutirao.job import SUCCEEDED, Claim, Outcome, OutcomeKind
 
 log = logging.getLogger("mutirao")
 
@@ -20,30 +23,32 @@ _LEVELS = {
 }
 
 
-def log_attempts(job: Job) -> AttemptSteps:
-    """Log every attempt's end with its outcome, and its start at DEBUG. Payloads stay out."""
-    started = monotonic()
+def started(claim: Claim) -> None:
+    """Log that an attempt starts, at DEBUG."""
     if log.isEnabledFor(logging.DEBUG):
-        log.debug("job %s (%s) starts", job.id, job.task, extra=_fields(job))
-    outcome = yield
-    level = _LEVELS[outcome.kind]
+        log.debug("job %s (%s) starts", claim.id, claim.task, extra=_fields(claim))
+
+
+def ended(claim: Claim, outcome: Outcome, since: float) -> None:
+    """Log how an attempt ended that started at this monotonic time, at the level it deserves."""
+    level = logging.INFO if outcome is SUCCEEDED else _LEVELS[outcome.kind]
     if log.isEnabledFor(level):
-        duration = monotonic() - started
+        duration = monotonic() - since
         log.log(
             level,
             "job %s (%s) %s in %.3f s%s",
-            *(job.id, job.task, outcome.kind, duration, _why(outcome)),
-            extra=_fields(job) | {"duration": duration, "outcome": str(outcome.kind)},
+            *(claim.id, claim.task, outcome.kind, duration, _why(outcome)),
+            extra=_fields(claim) | {"duration": duration, "outcome": str(outcome.kind)},
         )
 
 
-def _fields(job: Job) -> dict[str, Any]:
+def _fields(claim: Claim) -> dict[str, Any]:
     return {
-        "job": job.id,
-        "task": job.task,
-        "queue": job.queue,
-        "attempt": job.attempt,
-        "run": job.run,
+        "job": claim.id,
+        "task": claim.task,
+        "queue": claim.queue,
+        "attempt": claim.attempt,
+        "run": claim.run,
     }
 
 

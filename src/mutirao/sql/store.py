@@ -137,7 +137,8 @@ class SqlStore(Books):
         run = self._runner.alone if self._dialect.one_statement else self._runner.run
         claims = await run(self._dialect.claim, worker, lanes, limit, without, now)
         # Most have no metadata, and then there is nothing to find in them.
-        if any(claim.metadata is not None and TAKES in marks(claim.metadata) for claim in claims):
+        marked = [claim.metadata for claim in claims if claim.metadata is not None]
+        if any(TAKES in marks(metadata) for metadata in marked):
             claims[:] = await self._runner.alone(graphs.with_results, claims)
         return claims
 
@@ -149,9 +150,8 @@ class SqlStore(Books):
             return set()
         done = [s for s in settlements if s.outcome.kind.final]
         waiting = [s for s in settlements if not s.outcome.kind.final]
-        bound = any(s.keyed or s.linked for s in done)
-        alone = self._dialect.one_statement and not ((done and waiting) or bound)
-        if alone and not any(s.follow_up for s in settlements):
+        bound = [s for s in done if s.keyed or s.linked] or [s for s in settlements if s.follow_up]
+        if self._dialect.one_statement and not ((done and waiting) or bound):
             if done:
                 return await self._runner.alone(self._dialect.finish, done, now)
             return await self._runner.alone(self._dialect.resume, worker, waiting, now)

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from mutirao.engine import outcomes
+from mutirao.engine import logs, outcomes
 from mutirao.engine.running import Running
 from mutirao.job import (
     SUCCEEDED,
@@ -135,7 +135,9 @@ class InlineStore(MemoryStore):
             except Exception as error:  # noqa: BLE001 (raised below, when middleware has seen it)
                 return judge(error)
 
+        logs.started(claim)
         outcome = await around_attempt(self._middleware, job, perform, judge)
+        logs.ended(claim, outcome, running.started)
         self._settle(running, outcome)
         if errors:
             raise errors[0]

@@ -19,7 +19,6 @@ from mutirao import Mutirao
 from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import Executor
-from mutirao.engine.logs import log_attempts
 from mutirao.engine.processes import Processes
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
@@ -59,7 +58,7 @@ class Line:
         store: Any = self.store
         settings = WorkerSettings(concurrency=JOBS, linger=0.0)
         self.threads = Threads()
-        executor = Executor(app.tasks, (log_attempts,), self.threads, Processes(self.threads))
+        executor = Executor(app.tasks, (), self.threads, Processes(self.threads))
         self.completer = Completer(
             store, lambda: 1, settings.batch, settings.linger, lambda *_: None, lambda: None
         )
