@@ -202,8 +202,9 @@ BEGIN
 END
 $$
 --;
--- Counts more or fewer running jobs, one for each time that a counter is named. The caller holds them.
--- A function of its own, and the next as well, for the join: by loops it took the product of both.
+-- Counts more or fewer running jobs, one for each time that a counter is named. Rows are met, and
+-- locked, in the order of their ids, whichever side of the join is looked up in the other.
+-- A function of its own, and the next two as well, for the join: by loops it took the product of both.
 CREATE FUNCTION mutirao_count(_counters bigint[], _by integer, _now timestamptz)
 RETURNS void LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on
@@ -212,8 +213,39 @@ SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     UPDATE mutirao_counter c
     SET running = c.running + _by * n.jobs, touched_at = greatest(c.touched_at, _now)
-    FROM (SELECT u.id, count(*) AS jobs FROM unnest(_counters) AS u (id) GROUP BY u.id) n
+    FROM (
+        SELECT u.id, count(*) AS jobs FROM unnest(_counters) AS u (id) GROUP BY u.id ORDER BY u.id
+    ) n
     WHERE c.id = ANY(_counters) AND c.id = n.id;
+END
+$$
+--;
+-- Counts more running jobs, if all of these counters have room for all that is asked of them, `_most`
+-- being the most that each may count; tells whether they had. As a rule they do, and this is all that
+-- is to be done: locking them first, to look, took 5 of the 14 microseconds for a job.
+CREATE FUNCTION mutirao_take(_counters bigint[], _most integer[], _now timestamptz)
+RETURNS boolean LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on
+SET enable_mergejoin = off SET enable_nestloop = off SET enable_indexscan = on SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    counted integer;
+BEGIN
+    UPDATE mutirao_counter c
+    SET running = c.running + n.jobs, touched_at = greatest(c.touched_at, _now)
+    FROM (
+        SELECT u.id, u.most, count(*) AS jobs FROM unnest(_counters, _most) AS u (id, most)
+        GROUP BY u.id, u.most ORDER BY u.id
+    ) n
+    WHERE c.id = ANY(_counters) AND c.id = n.id AND c.running + n.jobs <= n.most;
+    GET DIAGNOSTICS counted = ROW_COUNT;
+    IF counted < (SELECT count(DISTINCT u.id) FROM unnest(_counters) AS u (id)) THEN
+        RAISE EXCEPTION USING ERRCODE = 'MTFUL';
+    END IF;
+    RETURN true;
+EXCEPTION
+    WHEN SQLSTATE 'MTFUL' THEN
+        RETURN false; -- and what was counted is not
 END
 $$
 --;
@@ -232,37 +264,42 @@ BEGIN
 END
 $$
 --;
--- Gives back what those of these jobs hold that do not run any more, and calls others in their place.
-CREATE FUNCTION mutirao_let_go(_jobs bigint[], _now timestamptz)
+-- Gives back what these jobs hold, and calls others in their place. The caller has ended their runs, or
+-- holds what they hold.
+CREATE FUNCTION mutirao_give_back(_jobs bigint[], _now timestamptz)
 RETURNS void LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    moment timestamptz := coalesce(_now, statement_timestamp());
-    held bigint[];
-    ended bigint[];
-    freed bigint[];
+    freed bigint[] := ARRAY(SELECT s.counter FROM mutirao_slot s WHERE s.job = ANY(_jobs));
 BEGIN
-    held := ARRAY(
-        SELECT DISTINCT s.counter FROM unnest(_jobs) AS u (job)
-        CROSS JOIN LATERAL (SELECT counter FROM mutirao_slot WHERE job = u.job OFFSET 0) s
-    );
-    IF cardinality(held) = 0 THEN
-        RETURN;
+    IF cardinality(freed) > 0 THEN
+        -- The counters first: who removes a limit holds them, and removes the rows of its slots next.
+        PERFORM mutirao_count(freed, -1, NULL);
+        DELETE FROM mutirao_slot s WHERE s.job = ANY(_jobs);
+        PERFORM mutirao_note(mutirao_call(
+            ARRAY(SELECT DISTINCT unnest(freed)), coalesce(_now, statement_timestamp())
+        ));
     END IF;
-    PERFORM FROM mutirao_counter WHERE id = ANY(held) ORDER BY id FOR UPDATE;
-    ended := ARRAY(
+END
+$$
+--;
+-- The same of those that do not run any more: whether they do is looked at under what they hold.
+CREATE FUNCTION mutirao_let_go(_jobs bigint[], _now timestamptz)
+RETURNS void LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    PERFORM FROM mutirao_counter WHERE id = ANY(ARRAY(
+        SELECT s.counter FROM mutirao_slot s WHERE s.job = ANY(_jobs)
+    )) ORDER BY id FOR UPDATE;
+    PERFORM mutirao_give_back(ARRAY(
         SELECT u.job FROM unnest(_jobs) AS u (job)
         LEFT JOIN LATERAL (SELECT worker FROM mutirao_live WHERE id = u.job OFFSET 0) l ON true
         WHERE l.worker IS NULL
-    );
-    WITH gone AS (
-        DELETE FROM mutirao_slot s WHERE s.job = ANY(ended) RETURNING s.counter
-    )
-    SELECT array_agg(g.counter) INTO freed FROM gone g;
-    PERFORM mutirao_count(freed, -1, NULL);
-    PERFORM mutirao_note(mutirao_call(held, moment));
+    ), _now);
 END
 $$
 --;
@@ -289,6 +326,7 @@ DECLARE
     jobs bigint[];
     names text[];
     keys text[];
+    bounds integer[];
     held boolean[];
     early boolean[];
     needed bigint[];
@@ -342,11 +380,11 @@ BEGIN
         );
     END IF;
     taken := looked[1:_most];
-    SELECT array_agg(n.job), array_agg(n.name), array_agg(n.key), array_agg(n.held),
-           array_agg(n.place <= _most), array_agg(n.counter)
-    INTO jobs, names, keys, held, early, needed
+    SELECT array_agg(n.job), array_agg(n.name), array_agg(n.key), array_agg(n.most),
+           array_agg(n.held), array_agg(n.place <= _most), array_agg(n.counter)
+    INTO jobs, names, keys, bounds, held, early, needed
     FROM (
-        SELECT c.place, c.id AS job, m.name, v.key, m.per IS NULL AS held,
+        SELECT c.place, c.id AS job, m.name, v.key, m.most, m.per IS NULL AS held,
                (SELECT k.id FROM mutirao_counter k WHERE k.name = m.name AND k.key = v.key) AS counter
         FROM unnest(looked) WITH ORDINALITY AS c (id, place)
         CROSS JOIN LATERAL (SELECT task, queue, args FROM mutirao_job WHERE id = c.id OFFSET 0) j
@@ -372,6 +410,14 @@ BEGIN
         );
     END IF;
     paced := EXISTS (SELECT FROM mutirao_limit m WHERE m.per IS NOT NULL);
+    -- As a rule there is no rate and all fit; what follows is for when it is not so.
+    IF needed IS NULL AND NOT paced THEN
+        RETURN;
+    ELSIF _most > 0 AND NOT paced AND mutirao_take(needed, bounds, _now) THEN
+        INSERT INTO mutirao_slot (job, counter)
+        SELECT u.job, u.counter FROM unnest(jobs, needed) AS u (job, counter);
+        RETURN;
+    END IF;
     -- Locked one after the other, in the order of their ids.
     SELECT array_agg(n.id), bool_and(n.jobs = 0 OR coalesce(n.jobs <= r.room, false))
     INTO counters, all_fit
@@ -392,7 +438,6 @@ BEGIN
     IF counters IS NULL THEN
         RETURN;
     END IF;
-    -- As a rule all fit; what follows the ELSE is for when they do not.
     IF _most > 0 AND all_fit THEN
         took_jobs := jobs;
         took_counters := needed;
@@ -715,7 +760,7 @@ BEGIN
     )
     SELECT coalesce(array_agg(job), '{}') INTO settled FROM told;
     IF EXISTS (SELECT FROM mutirao_counter) THEN -- limits
-        PERFORM mutirao_let_go(settled, _now);
+        PERFORM mutirao_give_back(settled, _now);
     END IF;
     RETURN CASE WHEN cardinality(settled) < cardinality(_ids) THEN settled END;
 END
