@@ -264,20 +264,25 @@ BEGIN
 END
 $$
 --;
--- Gives back what these jobs hold, and calls others in their place. The caller has ended their runs, or
--- holds what they hold.
+-- Gives back what these jobs hold, and calls others in their place. The caller has their live rows, or has
+-- ended them, and so has whoever removes a limit before it removes what is held under it.
 CREATE FUNCTION mutirao_give_back(_jobs bigint[], _now timestamptz)
 RETURNS void LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    freed bigint[] := ARRAY(SELECT s.counter FROM mutirao_slot s WHERE s.job = ANY(_jobs));
+    freed bigint[];
 BEGIN
-    IF cardinality(freed) > 0 THEN
-        -- The counters first: who removes a limit holds them, and removes the rows of its slots next.
-        PERFORM mutirao_count(freed, -1, NULL);
-        DELETE FROM mutirao_slot s WHERE s.job = ANY(_jobs);
+    WITH gone AS (
+        DELETE FROM mutirao_slot s WHERE s.job = ANY(_jobs) RETURNING s.counter
+    )
+    SELECT array_agg(g.counter) INTO freed FROM gone g;
+    IF freed IS NULL THEN
+        RETURN;
+    END IF;
+    PERFORM mutirao_count(freed, -1, NULL);
+    IF EXISTS (SELECT FROM mutirao_parked) THEN
         PERFORM mutirao_note(mutirao_call(
             ARRAY(SELECT DISTINCT unnest(freed)), coalesce(_now, statement_timestamp())
         ));
@@ -388,12 +393,13 @@ BEGIN
                (SELECT k.id FROM mutirao_counter k WHERE k.name = m.name AND k.key = v.key) AS counter
         FROM unnest(looked) WITH ORDINALITY AS c (id, place)
         CROSS JOIN LATERAL (SELECT task, queue, args FROM mutirao_job WHERE id = c.id OFFSET 0) j
-        JOIN mutirao_limit m ON (m.queue = j.queue OR m.task = j.task)
-            AND (m.key IS NULL OR m.key = left(coalesce(j.args ->> m.by, ''), 200))
-        CROSS JOIN LATERAL (
-            SELECT CASE WHEN m.by IS NULL OR m.key IS NOT NULL THEN ''
-                        ELSE left(coalesce(j.args ->> m.by, ''), 200) END AS key OFFSET 0
-        ) v
+        JOIN mutirao_limit m ON m.queue = j.queue OR m.task = j.task
+        CROSS JOIN LATERAL ( -- looked for in the arguments once
+            SELECT CASE WHEN m.by IS NULL THEN '' ELSE left(coalesce(j.args ->> m.by, ''), 200) END
+                AS value OFFSET 0
+        ) a
+        CROSS JOIN LATERAL (SELECT CASE WHEN m.key IS NULL THEN a.value ELSE '' END AS key) v
+        WHERE m.key IS NULL OR m.key = a.value
         ORDER BY c.place, m.name
     ) n;
     IF array_position(needed, NULL) IS NOT NULL THEN
@@ -603,22 +609,23 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    closing bigint[];
-    ready bigint[];
+    closing bigint[] := ARRAY(SELECT id FROM mutirao_counter WHERE name = _name);
+    bound bigint[];
 BEGIN
-    ready := ARRAY(
-        SELECT l.id FROM mutirao_live l WHERE l.worker IS NULL AND l.id = ANY(ARRAY(
-            SELECT p.job FROM mutirao_parked p JOIN mutirao_counter c ON c.id = p.counter
-            WHERE c.name = _name
+    bound := ARRAY(
+        SELECT l.id FROM mutirao_live l WHERE l.id = ANY(ARRAY(
+            SELECT p.job FROM mutirao_parked p WHERE p.counter = ANY(closing)
+            UNION ALL
+            SELECT r.id FROM mutirao_live r WHERE r.worker IS NOT NULL
         ))
         ORDER BY l.id FOR UPDATE
     );
-    closing := ARRAY(SELECT id FROM mutirao_counter WHERE name = _name ORDER BY id FOR UPDATE);
+    PERFORM FROM mutirao_counter WHERE id = ANY(closing) ORDER BY id FOR UPDATE;
     WITH called AS (
         DELETE FROM mutirao_parked WHERE counter = ANY(closing) RETURNING job, run_at
     )
     UPDATE mutirao_live l SET run_at = called.run_at FROM called
-    WHERE l.id = ANY(ready) AND l.id = called.job;
+    WHERE l.id = ANY(bound) AND l.worker IS NULL AND l.id = called.job;
     DELETE FROM mutirao_slot WHERE counter = ANY(closing);
     DELETE FROM mutirao_counter WHERE id = ANY(closing);
     PERFORM mutirao_wake();
