@@ -7,8 +7,7 @@ from tests.integration.uniqueness.conftest import (
     lite_url,
     open_stores,
     pg_url,
-    shared_database,
     url,
 )
 
-__all__ = ["app", "lite_url", "open_stores", "pg_url", "shared_database", "url"]
+__all__ = ["app", "lite_url", "open_stores", "pg_url", "url"]

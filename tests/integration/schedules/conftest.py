@@ -8,8 +8,7 @@ from tests.integration.worker.conftest import (
     open_stores,
     pg_app,
     pg_url,
-    shared_database,
     url,
 )
 
-__all__ = ["app", "lite_url", "open_stores", "pg_app", "pg_url", "shared_database", "url"]
+__all__ = ["app", "lite_url", "open_stores", "pg_app", "pg_url", "url"]

@@ -7,8 +7,7 @@ from tests.integration.worker.conftest import (
     lite_url,
     pg_app,
     pg_url,
-    shared_database,
     url,
 )
 
-__all__ = ["app", "lite_url", "pg_app", "pg_url", "shared_database", "url"]
+__all__ = ["app", "lite_url", "pg_app", "pg_url", "url"]

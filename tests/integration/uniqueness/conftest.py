@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mutirao import Mutirao
-from tests.integration.worker.conftest import lite_url, open_stores, pg_url, shared_database, url
+from tests.integration.worker.conftest import lite_url, open_stores, pg_url, url
 
-__all__ = ["lite_url", "open_stores", "pg_url", "shared_database", "url"]
+__all__ = ["lite_url", "open_stores", "pg_url", "url"]
 
 
 @pytest.fixture

@@ -2,45 +2,25 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from psycopg import sql
 
 from mutirao import Mutirao
 from mutirao.ports import Store
 from mutirao.sql.store import SqlStore
-from mutirao.sql.tables import metadata
 from mutirao.testing.memory import MemoryStore
 from tests.conftest import DATABASES
-from tests.support.postgresql import PostgresServer
 
 OpenStores = Callable[[str], Callable[[], list[Store]]]
 
-EMPTY = sql.SQL("TRUNCATE {} RESTART IDENTITY").format(
-    sql.SQL(", ").join(sql.Identifier(name) for name in metadata.tables)
-)
-
-
-@pytest.fixture(scope="module")
-def shared_database(postgres: PostgresServer, migrated_template: str) -> Iterator[str]:
-    """The name of a database with Mutirão's tables, and with what earlier tests left in them."""
-    with postgres.database(migrated_template) as name:
-        yield name
-        # A connection that was given up while it was being made lives until it is collected, and
-        # the server drops no database while somebody is at its door.
-        gc.collect()
-
 
 @pytest.fixture
-def pg_url(postgres: PostgresServer, shared_database: str) -> str:
+def pg_url(emptied_postgresql_url: str) -> str:
     """The URL (psycopg) of a PostgreSQL database with Mutirão's tables, emptied."""
-    with postgres.connect(shared_database) as connection:
-        connection.execute(EMPTY)
-    return postgres.url(shared_database)
+    return emptied_postgresql_url
 
 
 @pytest.fixture

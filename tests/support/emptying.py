@@ -1,0 +1,34 @@
+"""Emptying a database between tests."""
+
+from __future__ import annotations
+
+from psycopg import sql
+
+from mutirao.sql.tables import metadata
+from tests.support.postgresql import PostgresServer
+
+# Only what has rows is truncated: a new file for each of 20 tables and its indexes takes 27 ms, and
+# this 6. Sequences begin anew, as in new tables.
+_EMPTY = sql.SQL("""
+DO $$
+DECLARE
+    name text;
+    filled boolean;
+BEGIN
+    FOREACH name IN ARRAY ARRAY[{tables}] LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM %I)', name) INTO filled;
+        IF filled THEN
+            EXECUTE format('TRUNCATE %I', name);
+        END IF;
+    END LOOP;
+    PERFORM setval(oid, 1, false) FROM pg_class
+    WHERE relkind = 'S' AND relnamespace = 'public'::regnamespace;
+END
+$$
+""").format(tables=sql.SQL(", ").join(map(sql.Literal, metadata.tables)))
+
+
+def empty(postgres: PostgresServer, database: str) -> None:
+    """Make a database as empty as when its tables were made."""
+    with postgres.connect(database) as connection:
+        connection.execute(_EMPTY)
