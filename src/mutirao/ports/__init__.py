@@ -147,7 +147,8 @@ class Store(Intake, Books, Protocol):
     ) -> list[Claim]:
         """Take up to `limit` due jobs for a worker, exclusively, and return them.
 
-        Reads the lanes in the order given, each from its lower bound, in (run_at, id) order;
+        Reads the lanes in the order given, each from its lower bound, in (run_at, id) order; of
+        lanes with the same priority it may take from each a part, and no less than it finds;
         jobs that another claim is taking at this moment are passed over, never waited for.
         Jobs of tasks named in `without` are left alone. Each claim adds one to the job's `run`
         and `attempt`. Returned in the order of the lanes, then (run_at, id). Arguments that are

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
@@ -67,17 +68,17 @@ def test_reading_the_heads(connection: Connection) -> None:
 
 
 def test_claiming_from_all_lanes(connection: Connection) -> None:
-    """As many index entries as jobs: of the lanes behind those that suffice, none."""
+    """As many index entries as jobs, the same of each lane in front: of those behind them, none."""
     claims, heard = _claim(connection, _lanes(connection))
-    assert len(claims) == BATCH
-    assert {claim.priority for claim in claims} == {1}
+    of_each = Counter((claim.queue, claim.priority) for claim in claims)
+    assert of_each == {(f"queue {n}", 1): BATCH / QUEUES for n in range(1, QUEUES + 1)}
     assert {index: heard.rows(index) for index in heard.reads} == {
         WAITING: BATCH,
         LIVE: BATCH,
         JOB: BATCH,
     }
     # Rows of the table lie as they came: each is in a page of its own.
-    assert heard.pages(WAITING) <= BATCH / DUE * recorded.PAGES_A_LANE + BATCH
+    assert heard.pages(WAITING) <= QUEUES * recorded.PAGES_A_LANE + BATCH
 
 
 def test_claiming_where_all_is_scheduled_for_later(connection: Connection) -> None:

@@ -26,10 +26,25 @@ class ClaimingContract:
     @pytest.mark.parametrize("limit", [1, 3, 9, 10])
     async def test_the_limit_of_a_claim(self, store: Store, limit: int) -> None:
         """Up to `limit` jobs, all lanes together, and fewer where there are no more."""
-        await put(store, *(due(queue=queue) for queue in "abc" for _ in range(3)))
-        lanes = [lane(queue) for queue in "abc"]
+        places = [("a", 1), ("b", 2), ("c", 3)]
+        await put(store, *(due(queue=queue, priority=n) for queue, n in places for _ in range(3)))
+        lanes = [lane(*place) for place in places]
         claims = await store.claim(await join(store), lanes, limit, now=NOW)
         assert [claim.queue for claim in claims] == list("aaabbbccc")[:limit]
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 6, 8, 9, 10, 12])
+    async def test_lanes_of_the_same_priority(self, store: Store, limit: int) -> None:
+        """However a claim is shared between them, it takes what there is, each from its front."""
+        jobs = [due(queue=queue) for queue in "abbccccc"]
+        ids = await put(store, *jobs, due(queue="d", priority=1))
+        lanes = [*(lane(queue) for queue in "abc"), lane("d", 1)]
+        claims = await store.claim(await join(store), lanes, limit, now=NOW)
+        assert len(claims) == min(limit, len(ids))
+        for each in lanes:
+            taken = [claim.id for claim in claims if claim.queue == each.queue]
+            waited = [id for id, job in zip(ids, jobs, strict=False) if job.queue == each.queue]
+            assert taken == waited[: len(taken)] or each.queue == "d"
+        assert ("d" in {claim.queue for claim in claims}) == (limit > len(jobs))
 
     async def test_nothing_is_asked_for(self, store: Store) -> None:
         """A limit of nothing, or no lane, takes nothing and leaves everything."""

@@ -687,7 +687,9 @@ SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
-    found bigint[];
+    found bigint[] := '{}';
+    front integer; -- lanes of the first priority
+    share integer := 0; -- of each of them
     again text;
 BEGIN
     -- Limits: whoever makes or changes one waits until no claim goes on that does not know it.
@@ -696,16 +698,41 @@ BEGIN
         SELECT a.taken, a.again INTO found, again
         FROM mutirao_admit(_queues, _priorities, _run_ats, _ids, _most, _most, _without, moment) a;
     ELSIF _without IS NULL THEN
-        found := ARRAY(
-            SELECT w.id FROM unnest(_queues, _priorities, _run_ats, _ids)
-                AS lane (queue, priority, run_at, id)
-            CROSS JOIN LATERAL (
-                SELECT l.id FROM mutirao_live l
-                WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
-                  AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= moment
-                ORDER BY l.run_at, l.id LIMIT _most FOR UPDATE SKIP LOCKED
-            ) w LIMIT _most
+        -- First the same from each lane in front: what came together lies on the same pages. With a
+        -- million jobs in 1,000 lanes that is 46 instead of 58 microseconds for a job.
+        front := (
+            SELECT coalesce(min(u.place) - 1, cardinality(_priorities))
+            FROM unnest(_priorities) WITH ORDINALITY AS u (priority, place)
+            WHERE u.priority <> _priorities[1]
         );
+        IF front > 1 THEN
+            share := (_most + front - 1) / front;
+            found := ARRAY(
+                SELECT w.id
+                FROM unnest(_queues[:front], _priorities[:front], _run_ats[:front], _ids[:front])
+                    AS lane (queue, priority, run_at, id)
+                CROSS JOIN LATERAL (
+                    SELECT l.id FROM mutirao_live l
+                    WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
+                      AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= moment
+                    ORDER BY l.run_at, l.id LIMIT share FOR UPDATE SKIP LOCKED
+                ) w LIMIT _most
+            );
+        END IF;
+        IF cardinality(found) < _most THEN
+            found := found || ARRAY(
+                SELECT w.id FROM unnest(_queues, _priorities, _run_ats, _ids)
+                    WITH ORDINALITY AS lane (queue, priority, run_at, id, place)
+                CROSS JOIN LATERAL (
+                    SELECT l.id FROM mutirao_live l
+                    WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
+                      AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= moment
+                    ORDER BY l.run_at, l.id
+                    OFFSET CASE WHEN lane.place <= front THEN share ELSE 0 END LIMIT _most
+                    FOR UPDATE SKIP LOCKED
+                ) w LIMIT _most - cardinality(found)
+            );
+        END IF;
     ELSE
         found := ARRAY(
             SELECT w.id FROM unnest(_queues, _priorities, _run_ats, _ids)
