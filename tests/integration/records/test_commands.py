@@ -61,7 +61,8 @@ async def test_hurry_keeps_the_place_of_what_is_due(store: SqlStore) -> None:
     before = (await store.job(first)).run_at
     assert await store.hurry(JobFilter(task="t")) == [first, second]
     assert (await store.job(first)).run_at == before
-    assert [s.id for s in await claim(store, made.worker, 2)] == [first, second]
+    taken = [claimed.id for claimed in await claim(store, made.worker, 9)]
+    assert [id for id in taken if id in (first, second)] == [first, second]
 
 
 async def test_a_redriven_job_is_copied_to_the_letter(store: SqlStore) -> None:
