@@ -67,8 +67,8 @@ def plan(composed: Graph) -> Plan:
     """Check what was composed and number its steps, predecessors first.
 
     Raises:
-        InvalidGraph: it is empty, goes in a circle, has a step twice, or a step takes the result of
-            one that is not before it.
+        InvalidGraph: it is empty, goes in a circle, has a step twice, a step takes the result of
+            one that is not before it, or nothing would ever undo what says how it is undone.
     """
     return _Planner(composed).plan()
 
@@ -102,7 +102,16 @@ class _Planner:
             ends[part] = self._lay(part, after, previous or None)
         if not self.steps:
             raise InvalidGraph("the graph has no steps; add some")
+        self._check_undoing()
         return Plan(self.composed.name, self._marked(), self.gates, self.places)
+
+    def _check_undoing(self) -> None:
+        undone = [each.job.task for each in self.steps if each.compensate is not None]
+        if undone and all(each.on_dead is not OnDead.COMPENSATE for each in self.steps):
+            raise InvalidGraph(
+                f"the graph says how {undone[0]!r} is undone, but nothing would ever undo it; give the"
+                ' graph, or a step, on_dead="compensate"'
+            )
 
     def _lay(self, part: Part, after: tuple[int, ...], previous: Any) -> tuple[int, ...]:
         """Number the steps of a part; return those that whoever comes after it waits for."""

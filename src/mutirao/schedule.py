@@ -67,7 +67,7 @@ class Schedule:
         job: what each tick makes; its `run_at` and `delay` are left out.
         cron: five fields, or six with the seconds first, in local time of `timezone`.
         every: the time between two ticks; the first is one such time after it was made.
-        timezone: a name such as America/Sao_Paulo.
+        timezone: of the cron line, a name such as America/Sao_Paulo.
         catch_up: what becomes of ticks that nobody was there for.
         catch_up_limit: with `all`, the most of them that still make jobs: the last ones.
         overlap: what a tick does while the job before it is live.
@@ -234,6 +234,11 @@ def _check_timing(schedule: Schedule) -> None:
         raise InvalidSchedule(f"{found} given for schedule {schedule.name!r}; give one of them")
     if every is not None and not SHORTEST <= every <= LONGEST:
         raise InvalidSchedule(f"every is {every}; give more than no time, and at most 300 years")
+    if every is not None and schedule.timezone != "UTC":
+        raise InvalidSchedule(
+            f"timezone is {schedule.timezone!r}, and `every` counts hours that are all equal; leave"
+            " the zone out, or give a cron line, which means local time"
+        )
     if cron is not None and not isinstance(cron, str):
         raise InvalidSchedule(f"cron is {cron!r}; give text, such as '*/5 * * * *'")
 

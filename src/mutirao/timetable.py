@@ -80,7 +80,7 @@ def change(standing: Standing, name: str, terms: Mapping[str, Any]) -> Amendment
     if given.get("cron") is not None:
         given.setdefault("every", None)
     elif given.get("every") is not None:
-        given.setdefault("cron", None)
+        given = {"cron": None, "timezone": "UTC"} | given
     return put(standing, replace(state.schedule, **given))
 
 

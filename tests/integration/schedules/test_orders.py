@@ -98,6 +98,7 @@ def far() -> datetime:
         ({"cron": "0 0 30 2 *"}, InvalidSchedule, "'0 0 30 2 \\*' is no cron line"),
         ({"cron": "* * */20 * 1L"}, InvalidSchedule, "never ticks"),
         ({"cron": "* * * * *", "timezone": "Mars/X"}, InvalidSchedule, "no time zone 'Mars/X'"),
+        ({"every": 5, "timezone": "Europe/Berlin"}, InvalidSchedule, "leave the zone out"),
         ({"every": 0}, InvalidSchedule, "give more than no time"),
         ({"every": -HOUR}, InvalidSchedule, "give more than no time"),
         ({"every": "1h"}, InvalidSchedule, "every is '1h'; give a timedelta, or seconds"),

@@ -162,6 +162,10 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], object], str]] = {
         lambda one, _: step(one.job(1), compensate=one.using(key="k").job(1)),
         "has the key 'k'",
     ),
+    "nothing undoes it": (
+        lambda one, _: chain(step(one.job(1), compensate=one.job(PREVIOUS)), one.job(2)),
+        "how 'double' is undone, but nothing would ever undo it",
+    ),
     "on_dead": (lambda one, _: step(one.job(1), on_dead="retry"), "stop, continue, compensate"),
     "stage": (lambda one, _: step(one.job(1), stage="s" * 201), "text of 1 to 200 characters"),
     "name": (lambda one, _: Graph(""), "the name is ''; give text of 1 to 200"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mutirao import timetable
+from mutirao.cron import next_tick
 from mutirao.errors import InvalidSchedule, WrongState
 from mutirao.job import JobState, NewJob, OutcomeKind
 from mutirao.limit import pause_of
@@ -84,7 +85,14 @@ class SchedulesContract:
         assert await store.schedules() == []
         assert await store.amend_schedule("s", timetable.tick, now=NOW) == Amended(None)
 
-    async def test_what_is_kept_of_a_schedule(self, store: Store, other_store: Store) -> None:
+    @pytest.mark.parametrize(
+        "timing",
+        [{"seconds": 0.123456}, {"cron": "30 3 * * MON", "timezone": "America/Sao_Paulo"}],
+        ids=["every", "cron"],
+    )
+    async def test_what_is_kept_of_a_schedule(
+        self, store: Store, other_store: Store, timing: dict[str, Any]
+    ) -> None:
         """All of it, to the microsecond and the last digit."""
         job = NewJob(
             task="töst 🎈",
@@ -99,9 +107,8 @@ class SchedulesContract:
         )
         whole = scheduled(
             "näme '\";--",
-            seconds=0.123456,
             job=job,
-            timezone="America/Sao_Paulo",
+            **timing,
             catch_up="all",
             catch_up_limit=7,
             jitter=timedelta(microseconds=1),
@@ -118,7 +125,7 @@ class SchedulesContract:
         await other_store.amend_schedule(whole.name, look, now=NOW)
         assert found == [state]
         assert state.schedule == whole
-        assert state.next_at == at(0.123456)
+        assert state.next_at == next_tick(whole, NOW)
 
     async def test_what_its_jobs_are(self, store: Store) -> None:
         """Those that were asked for, and told of the tick; with jitter they are due later."""
