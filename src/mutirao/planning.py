@@ -109,8 +109,8 @@ class _Planner:
         undone = [each.job.task for each in self.steps if each.compensate is not None]
         if undone and all(each.on_dead is not OnDead.COMPENSATE for each in self.steps):
             raise InvalidGraph(
-                f"the graph says how {undone[0]!r} is undone, but nothing would ever undo it; give the"
-                ' graph, or a step, on_dead="compensate"'
+                f"the graph says how {undone[0]!r} is undone, but nothing would ever undo it; give"
+                ' the graph, or a step, on_dead="compensate"'
             )
 
     def _lay(self, part: Part, after: tuple[int, ...], previous: Any) -> tuple[int, ...]:

@@ -122,7 +122,9 @@ class Played:
         # Later than it is, so that what is due now is due for the model, too.
         self.queue, self.now, self.worker = next(_queues), 1e9, 0
         self.claims = dict[int, Claim]()
-        undoes = any(on_dead == "compensate" for _, on_dead, _ in shape)  # else there is no such step
+        undoes = any(
+            on_dead == "compensate" for _, on_dead, _ in shape
+        )  # else there is no such step
         self.model = Model(
             [
                 Place(frozenset(each % n for each in after if n), on_dead, undo and undoes)
