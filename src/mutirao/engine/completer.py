@@ -154,7 +154,7 @@ class Completer:
         await self._settle([batch[0]._replace(outcome=UNWRITABLE, follow_up=None)])
 
     def _tell(self, batch: list[Finished], settled: set[int], unsure: bool = False) -> None:
-        if [each for each in batch if each.linked and each.outcome.kind.final]:
+        if any(each.linked and each.outcome.kind.final for each in batch):
             self.tell_woken([Wake()])  # in which lanes is not known
         if isinstance(settled, Settled):
             self.tell_woken(settled.woken)

@@ -17,7 +17,7 @@ from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.errors import AttemptTimeout
-from mutirao.job import SUCCEEDED, Claim, Outcome, OutcomeKind, Wake
+from mutirao.job import Claim, Outcome, OutcomeKind, Wake
 
 log = logging.getLogger("mutirao")
 
@@ -205,7 +205,7 @@ class Dispatcher:
             steps = [Wake()] if running.settled and linked else []
             self._completer.tell_woken([*steps, *running.woken])
             return
-        follow_up = None if outcome is SUCCEEDED else self._executor.follow_up(claim, outcome)
+        follow_up = self._executor.follow_up(claim, outcome)
         self._completer.add(Finished(claim, outcome, running.started, finished, follow_up, linked))
 
     def _after(self) -> None:

@@ -68,8 +68,7 @@ class Executor:
 
     def linked(self, claim: Claim) -> bool:
         """Tell whether others may wait for the end of this job."""
-        keeps = self._tasks[claim.task].keeps_results
-        return keeps or (claim.metadata is not None and claim.linked)
+        return self._tasks[claim.task].keeps_results or claim.linked
 
     def follow_up(self, claim: Claim, outcome: Outcome) -> NewJob | None:
         """Return the `on_dead` job that goes with a death; such a job starts no further one."""
@@ -105,7 +104,7 @@ class Executor:
         self, task: Task[..., Any], running: Running, job: Job | None = None
     ) -> Outcome:
         claim = running.claim
-        if (claim.cancel or claim.attempt > 1) and (refused := self._refuse(claim)) is not None:
+        if (refused := self._refuse(claim)) is not None:
             return refused
         try:
             if task.options.process:
@@ -122,7 +121,7 @@ class Executor:
                 value = await task.function(*args, **kwargs)
             else:
                 value = await self._in_thread(partial(task.function, *args, **kwargs))
-            if running.settled or (claim.metadata is None and not task.keeps_results):
+            if running.settled:
                 return SUCCEEDED
             return outcomes.success(value, task.keeper(claim.metadata))
         except BaseException as error:

@@ -257,7 +257,7 @@ class Store(Intake, Books, Protocol):
         ...
 
     async def job(self, id: int) -> JobRecord:
-        """Return one job with all its attempts. Raises UnknownJob."""
+        """Return one job with all its attempts, of one moment. Raises UnknownJob."""
         ...
 
     async def counts(self) -> list[QueueCount]:

@@ -99,7 +99,10 @@ class Books(Protocol):
         ...
 
     async def graph(self, id: int) -> GraphRecord:
-        """Return a graph with its steps, in the order of the plan. Raises UnknownGraph."""
+        """Return a graph with its steps, in the order of the plan, all of one moment.
+
+        Raises UnknownGraph.
+        """
         ...
 
     async def endings(self, jobs: Collection[int]) -> list[Ending]:

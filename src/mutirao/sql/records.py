@@ -4,7 +4,7 @@ Synchronous functions of a SQLAlchemy `Connection`; their contracts are those of
 the same name in `mutirao.ports.Store`. None of them writes.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, select
@@ -41,33 +41,21 @@ def jobs(conn: Connection, which: JobFilter) -> list[JobRecord]:
 
 
 def job(conn: Connection, id: int) -> JobRecord:
-    """Return one job with all its attempts. Raises UnknownJob."""
-    row = conn.execute(select(*_JOB).where(views.jobs.c.id == id)).first()
-    if row is None:
+    """Return one job with all its attempts. Raises UnknownJob. A single statement."""
+    attempt = tables.attempt
+    rows = conn.execute(
+        select(*_JOB, *(column.label(f"its_{column.name}") for column in attempt.c))
+        .outerjoin(attempt, attempt.c.job == views.jobs.c.id)
+        .where(views.jobs.c.id == id)
+        .order_by(attempt.c.run)
+    ).all()
+    if not rows:
         raise UnknownJob(
             f"There is no job {id}. It was never committed, or it was pruned from history since;"
             " `mutirao list` shows the jobs there are."
         )
-    return _to_record(row, attempts(conn, id))
-
-
-def attempts(conn: Connection, job: int) -> tuple[AttemptRecord, ...]:
-    """Return what happened to a job, in order. A single statement."""
-    table = tables.attempt
-    rows = conn.execute(select(table).where(table.c.job == job).order_by(table.c.run))
-    return tuple(
-        AttemptRecord(
-            attempt=row.attempt,
-            run=row.run,
-            worker=row.worker,
-            outcome=OutcomeKind(row.outcome),
-            started_at=row.started_at,
-            finished_at=row.finished_at,
-            error_type=row.error_type,
-            error=row.error,
-        )
-        for row in rows
-    )
+    attempts = tuple(_to_attempt(row) for row in rows if row.its_job is not None)
+    return _to_record(rows[0], attempts)
 
 
 def counts(conn: Connection) -> list[QueueCount]:
@@ -108,17 +96,33 @@ def graphs(conn: Connection, state: GraphState | None, limit: int | None) -> lis
 
 
 def graph(conn: Connection, id: int) -> GraphRecord:
-    """Return a graph with its steps. Raises UnknownGraph."""
-    row = conn.execute(select(views.graphs).where(views.graphs.c.id == id)).first()
-    if row is None:
+    """Return a graph with its steps. Raises UnknownGraph.
+
+    What changes is read by a single statement; what is before what never does.
+    """
+    step, its = tables.step, views.jobs.c
+    rows = conn.execute(
+        select(
+            views.graphs,
+            *(step.c.id.label("step"), its.id.label("job"), its.task),
+            *(step.c.stage.label("its_stage"), its.state.label("its_state")),
+        )
+        .join(step, step.c.graph == views.graphs.c.id)
+        .join(views.jobs, its.id == step.c.job)
+        .where(views.graphs.c.id == id)
+        .order_by(step.c.depth, step.c.id)
+    ).all()
+    if not rows:
         raise UnknownGraph(
             f"There is no graph {id}. It was never committed, or it was pruned with the history of"
             " its jobs; `mutirao graphs list` shows those there are."
         )
-    return _to_graph(row, _steps(conn, id))
+    after = _before_each(conn, id)
+    return _to_graph(rows[0], tuple(_to_step(row, after) for row in rows))
 
 
-def _steps(conn: Connection, graph: int) -> tuple[StepRecord, ...]:
+def _before_each(conn: Connection, graph: int) -> dict[int, list[int]]:
+    """Return by step the jobs of the steps that come before it."""
     step, edge = tables.step, tables.edge
     first = step.alias("first")
     leading = (
@@ -131,22 +135,21 @@ def _steps(conn: Connection, graph: int) -> tuple[StepRecord, ...]:
     after: dict[int, list[int]] = {}
     for id, job in conn.execute(leading):
         after.setdefault(id, []).append(job)
-    rows = conn.execute(
-        select(step.c.id, step.c.job, views.jobs.c.task, step.c.stage, views.jobs.c.state)
-        .join(views.jobs, views.jobs.c.id == step.c.job)
-        .where(step.c.graph == graph)
-        .order_by(step.c.depth, step.c.id)
-    )
-    return tuple(
-        StepRecord(
-            job=job, task=task, stage=stage, state=JobState(state), after=tuple(after.get(id, ()))
-        )
-        for id, job, task, stage, state in rows
+    return after
+
+
+def _to_step(row: Any, after: dict[int, list[int]]) -> StepRecord:
+    return StepRecord(
+        job=row.job,
+        task=row.task,
+        stage=row.its_stage,
+        state=JobState(row.its_state),
+        after=tuple(after.get(row.step, ())),
     )
 
 
 def _to_graph(row: Any, steps: tuple[StepRecord, ...] = ()) -> GraphRecord:
-    values = row._asdict()
+    values = _of(row, views.graphs.c)
     return GraphRecord(**values | {"state": GraphState(values["state"])}, steps=steps)
 
 
@@ -181,8 +184,25 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
     return and_(True, *conditions)
 
 
+def _of(row: Any, columns: Iterable[ColumnElement[Any]]) -> dict[str, Any]:
+    return {column.name: getattr(row, column.name) for column in columns}
+
+
+def _to_attempt(row: Any) -> AttemptRecord:
+    return AttemptRecord(
+        attempt=row.its_attempt,
+        run=row.its_run,
+        worker=row.its_worker,
+        outcome=OutcomeKind(row.its_outcome),
+        started_at=row.its_started_at,
+        finished_at=row.its_finished_at,
+        error_type=row.its_error_type,
+        error=row.its_error,
+    )
+
+
 def _to_record(row: Any, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
-    values = row._asdict()
+    values = _of(row, _JOB)
     values["state"] = JobState(values["state"])
     values["tags"] = tuple(values["tags"] or ())
     values["metadata"] = values["metadata"] or {}

@@ -77,11 +77,7 @@ def test_changing_one_term(shell: Shell) -> None:
         (1, ("put", APP, "s", "send", "--cron", "0 0 30 2 *"), "'0 0 30 2 *' is no cron line"),
         (1, ("put", APP, "s", "send", "--cron", "0 0 * * *", "--every", "5m"), "both cron and"),
         (1, ("put", APP, "s", "send", "--cron", "0 0 * * *", "--timezone", "M/X"), "no time zone"),
-        (
-            1,
-            ("put", APP, "s", "send", "--every", "5m", "--timezone", "Mars/X"),
-            "leave the zone out",
-        ),
+        (1, ("put", APP, "s", "send", "--every", "5m", "--timezone", "M/X"), "leave the zone out"),
         (1, ("put", APP, "s", "send", "--every", "0"), "every is 0:00:00"),
         (1, ("put", APP, "s", "send", "--every", "5m", "--until", "2001-01-01T00:00Z"), "passed"),
         (1, ("put", APP, "s", "nobody", "--every", "5m"), "no task 'nobody'"),

@@ -23,7 +23,7 @@ from mutirao.limit import Limit, Rule, pause_of
 from mutirao.ports import Store
 from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import at, ended, newcomer, take
-from tests.integration.worker.conftest import OpenStores
+from tests.integration.conftest import OpenStores
 
 _numbers = itertools.count()
 EXPIRY = 5.0

@@ -25,7 +25,7 @@ from mutirao.records import JobFilter
 from mutirao.schedule import Amendment, Standing
 from mutirao.testing.conformance.kit import NOW, at
 from mutirao.testing.conformance.schedules import order, plan, scheduled
-from tests.integration.worker.conftest import OpenStores
+from tests.integration.conftest import OpenStores
 
 EVERY, LATE = 10, 60  # seconds
 Open = Callable[[], Store]

@@ -127,7 +127,7 @@ async def test_the_server_is_away_for_longer_than_the_expiry(
     async with working(troubled, **patient), working(troubled, **patient):
         await soon(begun.wait())
         before = tables.workers()
-        postgres.stop()
+        await asyncio.to_thread(postgres.stop)
         away_until = monotonic() + 2.0  # more than the expiry
         await until(lambda: monotonic() > away_until)
         assert _said(caplog, "no heartbeat: ")
@@ -156,7 +156,7 @@ async def test_stopping_while_the_server_is_away(
     worker = working(pg_app, **QUICK)
     await worker.__aenter__()
     await soon(begun.wait())
-    postgres.stop()
+    await asyncio.to_thread(postgres.stop)
     stopped = asyncio.create_task(worker.__aexit__(None, None, None))
     finish.set()
     await until(lambda: _said(caplog, "cannot settle 1 jobs: "))

@@ -23,7 +23,7 @@ from mutirao.records import GraphState, JobFilter
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.kit import at, ended, newcomer
 from mutirao.testing.memory import MemoryStore
-from tests.integration.worker.conftest import OpenStores
+from tests.integration.conftest import OpenStores
 
 _queues = (f"q{n}" for n in itertools.count())
 EXPIRY = 5.0
@@ -122,9 +122,8 @@ class Played:
         # Later than it is, so that what is due now is due for the model, too.
         self.queue, self.now, self.worker = next(_queues), 1e9, 0
         self.claims = dict[int, Claim]()
-        undoes = any(
-            on_dead == "compensate" for _, on_dead, _ in shape
-        )  # else there is no such step
+        # Where nothing asks for it, a graph with steps to undo is refused.
+        undoes = any(on_dead == "compensate" for _, on_dead, _ in shape)
         self.model = Model(
             [
                 Place(frozenset(each % n for each in after if n), on_dead, undo and undoes)

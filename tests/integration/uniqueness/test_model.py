@@ -23,7 +23,7 @@ from mutirao.ports import Store
 from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import at, ended, newcomer
 from mutirao.unique import PARKED, OnConflict, Placed, Unique
-from tests.integration.worker.conftest import OpenStores
+from tests.integration.conftest import OpenStores
 
 _queues = (f"q{n}" for n in itertools.count())
 EXPIRY = 5.0

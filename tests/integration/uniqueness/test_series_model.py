@@ -21,7 +21,7 @@ from mutirao.records import JobFilter
 from mutirao.supersede import Supersede
 from mutirao.testing.conformance.kit import at, ended, newcomer
 from mutirao.unique import PARKED, Placed, Unique
-from tests.integration.worker.conftest import OpenStores
+from tests.integration.conftest import OpenStores
 
 _queues = (f"s{n}" for n in itertools.count())
 EXPIRY = 5.0

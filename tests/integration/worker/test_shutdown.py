@@ -231,7 +231,7 @@ async def test_while_the_database_stays_away(pg_app: Mutirao, postgres: Postgres
     [id] = enqueue(pg_app, "hold")
     async with running(pg_app, grace=0.5) as worker:
         await worker.says(f"begun {id}")
-        postgres.stop()
+        await asyncio.to_thread(postgres.stop)
         try:
             worker.send(signal.SIGTERM)
             await worker.logs("did not end; 1 jobs will run again", "could not sign off")

@@ -5,13 +5,14 @@ from collections import Counter
 
 from mutirao.job import Claim, JobState, OutcomeKind
 from mutirao.ports import Store
-from mutirao.records import JobFilter
+from mutirao.records import JobFilter, JobRecord
 from mutirao.testing.conformance.kit import (
     NOW,
     at,
     deadline,
     due,
     ended,
+    finish,
     ids_of,
     join,
     lane,
@@ -153,3 +154,27 @@ class ConcurrencyContract:
         assert sorted(cancelled) == sorted([*finished, *(id for id, _ in beat.cancelled)])
         running = [claim.id for share in shares for claim in share]
         assert sorted(finished + running) == sorted(ids)
+
+    async def test_a_record_is_of_one_moment(self, store: Store, other_store: Store) -> None:
+        """Whoever looks while jobs run sees no attempt without its state, nor the reverse."""
+        worker = await join(store)
+        ids = await put(store, *(due() for _ in range(300)))
+        seen: list[JobRecord] = []
+
+        async def watch() -> None:
+            for id in ids:
+                while not seen or seen[-1].id != id or seen[-1].state is not JobState.SUCCEEDED:
+                    seen.append(await other_store.job(id))
+                    await asyncio.sleep(0)  # a store in memory never waits
+
+        async def work_singly() -> None:
+            while claims := await store.claim(worker, [lane()], 1, now=NOW):
+                await finish(store, worker, claims)
+
+        async with deadline():
+            await asyncio.gather(watch(), work_singly())
+        assert {(record.state, len(record.attempts)) for record in seen} <= {
+            (JobState.READY, 0),
+            (JobState.RUNNING, 0),
+            (JobState.SUCCEEDED, 1),
+        }

@@ -52,10 +52,11 @@ def open_stores(request: pytest.FixtureRequest) -> OpenStores:
 
 @pytest.fixture
 async def app(url: str) -> AsyncIterator[Mutirao]:
-    """An application without tasks; on each database."""
+    """An application without tasks; on each database. Closed for plain callers, too."""
     application = Mutirao(url)
     yield application
     await application.aclose()
+    application.close()
 
 
 @pytest.fixture
