@@ -78,15 +78,26 @@ class Signature:
             InvalidArguments: they do not fit the signature or its types, or are not JSON.
         """
         decoder = self._decoder  # raises what is wrong with the task, which is no caller's fault
-        if not args and not self._needs_spreading:
-            # By name, as most calls are: decoding alone finds what is missing or too much.
+        if (named := self._named(args, kwargs)) is not None:
             try:
-                payload = _ENCODER.encode(kwargs)
+                payload = _ENCODER.encode(named)
                 decoder.decode(payload)
                 return payload.decode()
             except UNFIT:  # told below, by what the signature says to it
                 pass
         return self._encoded(self._bound(args, kwargs), decoder)
+
+    def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the arguments by name, if that is plain: what is missing, decoding finds.
+
+        Binding takes three times as long as all the rest of the encoding.
+        """
+        if self._needs_spreading or len(args) > len(self._places):
+            return None
+        if not args:
+            return kwargs
+        named = dict(zip(self._places, args, strict=False)) | kwargs
+        return named if len(named) == len(args) + len(kwargs) else None
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -241,6 +252,12 @@ class Signature:
     def _needs_spreading(self) -> bool:
         by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         return any(p.kind not in by_name for p in self._signature.parameters.values())
+
+    @cached_property
+    def _places(self) -> list[str]:
+        """The names of the parameters that may be given by position."""
+        keyword_only = Parameter.KEYWORD_ONLY
+        return [p.name for p in self._signature.parameters.values() if p.kind is not keyword_only]
 
     def _spread(self, values: dict[str, Any]) -> Arguments:
         bound = inspect.BoundArguments(self._signature, values)

@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.sql.dialects import all_connecting
 from mutirao.sql.dialects.connecting import ALONE, Connecting
+from mutirao.sql.kept import Kept
 
 # Connections that are kept once they were needed: as many as a worker has slots by default, each of
 # which may hold a transaction. 16 producers that shared 5 connected anew for two jobs of three, at
@@ -59,6 +60,7 @@ class Engines:
         self._pid = os.getpid()
         self._sync: dict[bool, Engine] = {}
         self._async: _Async = WeakKeyDictionary()
+        self._kept: Kept | None = None
 
     @property
     def database(self) -> str:
@@ -103,6 +105,14 @@ class Engines:
             return self._sync.setdefault(alone, engine)
         return self._sync[alone]
 
+    def kept(self) -> Kept:
+        """Return the connections of `sync(alone=True)` that are lent for one statement each."""
+        self._forget_if_forked()
+        if self._kept is None:
+            # Half of them: the pool has others for who asks it.
+            self._kept = Kept(self.sync(alone=True), self._pool_size // 2)
+        return self._kept
+
     def asynchronous(self, *, alone: bool = False) -> AsyncEngine:
         """Return the running loop's engine; `alone`: as for `sync`.
 
@@ -135,6 +145,9 @@ class Engines:
         """Close the synchronous engines' connections."""
         self._forget_if_forked()
         engines, self._sync = self._sync, {}
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.dispose()
         for engine in engines.values():
             engine.dispose()
 
@@ -173,3 +186,4 @@ class Engines:
             for each in engines.values():
                 each.sync_engine.dispose(close=False)
         self._pid, self._sync, self._async = os.getpid(), {}, WeakKeyDictionary()
+        self._kept = None

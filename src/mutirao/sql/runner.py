@@ -146,19 +146,19 @@ class Runner:
         if not self._engines.apart:
             return self.alone_sync(body)
         with unavailable_when_lost():
-            engine = self._engines.sync(alone=True)
-            lent = engine.raw_connection()
+            kept = self._engines.kept()
+            lent = kept.take()
             try:
-                with _unavailable_when_broken(engine, lent):
+                with _unavailable_when_broken(kept.engine, lent):
                     return body(lent.driver_connection)
             except BaseException as error:
                 if _unfit(error):
                     lent.invalidate(error)
                 if isinstance(error, StoreUnavailable):
-                    engine.dispose()  # the others of its pool are as old
+                    kept.dispose()  # the others are as old
                 raise
             finally:
-                lent.close()
+                kept.give_back(lent)
 
     async def lend(self, body: Callable[[Any], Awaitable[R]], sync: Callable[[Any], R]) -> R:
         """As `lend_sync`, to `body`, or in the thread to `sync` where workers use one."""

@@ -5,7 +5,7 @@ object cannot be one of its connections, and a driver that is missing never matt
 """
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -36,6 +36,26 @@ class Adapting(Kind, Generic[Adapted]):
     """A kind with the caller that speaks through it."""
 
     adapt: Callable[[Any], Adapted]
+
+
+class Kinds(Generic[Adapted]):
+    """Some kinds, and which of them are the classes that were met, which never changes."""
+
+    def __init__(self, *kinds: Adapting[Adapted]) -> None:
+        self.each = kinds
+        self._met: dict[type, Adapting[Adapted]] = {}
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.each))
+
+    def of(self, conn: object) -> Adapting[Adapted] | None:
+        """Return which of them `conn` is, if any."""
+        kind = self._met.get(conn.__class__)
+        if kind is None:
+            kind = next((each for each in self.each if each.fits(conn)), None)
+            if kind is not None:
+                self._met[conn.__class__] = kind
+        return kind
 
 
 def _psycopg(conn: Any) -> SyncCaller:
@@ -99,9 +119,9 @@ def _scoped(registry: Any) -> Any:
 
 
 def _beneath_sqlalchemy(driver: object) -> SyncCaller | AsyncCaller:
-    for kind in (*_DRIVERS, *_ASYNC_DRIVERS):
-        if kind.fits(driver):
-            return kind.adapt(driver)
+    kind = _ANY_DRIVER.of(driver)
+    if kind is not None:
+        return kind.adapt(driver)
     raise UnsupportedConnection(
         f"conn= was given a SQLAlchemy connection over {_described(driver)}; expected one over "
         f"psycopg, psycopg2, asyncpg, sqlite3 or aiosqlite. Create the engine with a URL such as "
@@ -109,30 +129,31 @@ def _beneath_sqlalchemy(driver: object) -> SyncCaller | AsyncCaller:
     )
 
 
-_DRIVERS = (
+_DRIVERS = Kinds(
     Adapting("psycopg", "Connection", _psycopg),
     Adapting("psycopg2.extensions", "connection", _psycopg2),
     Adapting("sqlite3", "Connection", _sqlite3),
 )
-_ASYNC_DRIVERS = (
+_ASYNC_DRIVERS = Kinds(
     Adapting("psycopg", "AsyncConnection", _psycopg_async),
     Adapting("asyncpg", "Connection", _asyncpg),
     Adapting("asyncpg.pool", "PoolConnectionProxy", _asyncpg),
     Adapting("aiosqlite", "Connection", _aiosqlite),
 )
-_SYNC = (
+_SYNC = Kinds(
     Adapting("sqlalchemy", "Connection", _sqlalchemy),
     Adapting("sqlalchemy.orm", "Session", _sqlalchemy_session),
     Adapting("sqlalchemy.orm", "scoped_session", _sqlalchemy_session),
-    *_DRIVERS,
+    *_DRIVERS.each,
 )
 # Their `run_sync` lends what is synchronous beneath them, and `run` takes that.
-_GREENLET = (
+_GREENLET = Kinds(
     Adapting("sqlalchemy.ext.asyncio", "AsyncConnection", _itself),
     Adapting("sqlalchemy.ext.asyncio", "AsyncSession", _itself),
     Adapting("sqlalchemy.ext.asyncio", "async_scoped_session", _scoped),
 )
-_ASYNC = (*_GREENLET, *_ASYNC_DRIVERS)
+_ASYNC = Kinds[Any](*_GREENLET.each, *_ASYNC_DRIVERS.each)
+_ANY_DRIVER = Kinds[SyncCaller | AsyncCaller](*_DRIVERS.each, *_ASYNC_DRIVERS.each)
 
 
 def run(conn: object, work: Work) -> list[int]:
@@ -141,37 +162,33 @@ def run(conn: object, work: Work) -> list[int]:
     Raises:
         UnsupportedConnection: it is none of the accepted kinds, or an asynchronous one.
     """
-    for kind in _SYNC:
-        if kind.fits(conn):
-            return drive(work, kind.adapt(conn))
+    kind = _SYNC.of(conn)
+    if kind is not None:
+        return drive(work, kind.adapt(conn))
     raise _unsupported(conn, _ASYNC, "is asynchronous: use `aenqueue`, and await it")
 
 
 async def arun(conn: object, work: Work) -> list[int]:
     """As `run`, through an asynchronous connection or session."""
-    for kind in _GREENLET:
-        if kind.fits(conn):
-            ids: list[int] = await kind.adapt(conn).run_sync(run, work)
-            return ids
-    for driver in _ASYNC_DRIVERS:
-        if driver.fits(conn):
-            return await adrive(work, driver.adapt(conn))
+    lender = _GREENLET.of(conn)
+    if lender is not None:
+        ids: list[int] = await lender.adapt(conn).run_sync(run, work)
+        return ids
+    driver = _ASYNC_DRIVERS.of(conn)
+    if driver is not None:
+        return await adrive(work, driver.adapt(conn))
     raise _unsupported(conn, _SYNC, "is synchronous: use `enqueue`")
 
 
-def _unsupported(conn: object, other: Iterable[Kind], why: str) -> UnsupportedConnection:
-    if not any(kind.fits(conn) for kind in other):
+def _unsupported(conn: object, other: Kinds[Any], why: str) -> UnsupportedConnection:
+    if other.of(conn) is None:
         why = "is no connection or session that jobs can be written through"
     return UnsupportedConnection(
         f"conn= was given {_described(conn)}, which {why}. "
-        f"`enqueue` and `enqueue_many` accept {_listed(_SYNC)}; `aenqueue` and `aenqueue_many` "
-        f"accept {_listed(_ASYNC)}. Pass the one whose transaction the job shall belong to."
+        f"`enqueue` and `enqueue_many` accept {_SYNC}; `aenqueue` and `aenqueue_many` "
+        f"accept {_ASYNC}. Pass the one whose transaction the job shall belong to."
     )
 
 
 def _described(found: object) -> str:
     return f"an object of type {type(found).__module__}.{type(found).__qualname__}"
-
-
-def _listed(kinds: Iterable[Kind]) -> str:
-    return ", ".join(str(kind) for kind in kinds)

@@ -8,7 +8,7 @@ it, which lets it undo what it has begun.
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mutirao.job import NewJob
 
@@ -16,8 +16,7 @@ Row = tuple[Any, ...]
 Rows = list[Row]
 
 
-@dataclass(frozen=True, slots=True)
-class Execute:
+class Execute(NamedTuple):
     """One statement and its parameters. Placeholders: `%s` on PostgreSQL, `?` on SQLite.
 
     `answers` says whether it returns rows: in psycopg's pipeline mode a cursor cannot tell.

@@ -1,0 +1,44 @@
+"""Connections of a pool that are kept at hand between single statements.
+
+What the pool writes down as they come and go takes 20 µs of the 210 in which a program enqueues a
+job; a queue that nobody waits for takes one.
+"""
+
+from collections import deque
+
+from sqlalchemy import Engine, PoolProxiedConnection
+from sqlalchemy.pool import QueuePool
+
+
+class Kept:
+    """Lends an engine's connections to one borrower each; from any thread.
+
+    `most`: how many are out of the pool at the same time while they are still kept at hand. Beyond
+    that they go back to it, which knows who waits for one, and closes what is too many.
+    """
+
+    def __init__(self, engine: Engine, most: int) -> None:
+        self.engine = engine
+        self._most = most
+        self._idle = deque[PoolProxiedConnection]()
+
+    def take(self) -> PoolProxiedConnection:
+        """Return a connection that nobody else uses."""
+        try:
+            return self._idle.pop()  # the last, whose plans and caches are warm
+        except IndexError:
+            return self.engine.raw_connection()
+
+    def give_back(self, lent: PoolProxiedConnection) -> None:
+        """Take a connection back, or what is left of one that was invalidated."""
+        pool = self.engine.pool
+        if lent.is_valid and isinstance(pool, QueuePool) and pool.checkedout() <= self._most:
+            self._idle.append(lent)
+        else:
+            lent.close()
+
+    def dispose(self) -> None:
+        """Close all that are not lent, and those of the engine."""
+        while self._idle:
+            self._idle.pop().close()
+        self.engine.dispose()
