@@ -1,7 +1,6 @@
 """How jobs get in through a connection that somebody holds: the program's, or the store's own."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -61,6 +60,7 @@ class SqlIntake:
         self._dialect: DialectIntake = import_module(
             f"mutirao.sql.dialects.{dialect}.intake"
         ).INTAKE
+        self._explaining = _Explaining(self._dialect.lacks_tables)
 
     def enqueue(self, jobs: Iterable[NewJob], conn: object) -> list[int]:
         """Write `jobs` through a synchronous connection or session; return their ids, in order.
@@ -72,22 +72,22 @@ class SqlIntake:
                 connected to another kind of database.
             SchemaMissing: the database has no Mutirão tables.
         """
-        with self._explaining():
+        with self._explaining:
             return kinds.run(conn, self._work(lambda: self._dialect.steps(jobs)))
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object) -> list[int]:
         """As `enqueue`, through an asynchronous connection or session."""
-        with self._explaining():
+        with self._explaining:
             return await kinds.arun(conn, self._work(lambda: self._dialect.steps(jobs)))
 
     def enqueue_graph(self, plan: Plan, conn: object) -> list[int]:
         """Write a graph, as `enqueue` does jobs; return the ids of its jobs, in order."""
-        with self._explaining():
+        with self._explaining:
             return kinds.run(conn, self._work(lambda: self._plant(plan)))
 
     async def aenqueue_graph(self, plan: Plan, conn: object) -> list[int]:
         """As `enqueue_graph`, through an asynchronous connection or session."""
-        with self._explaining():
+        with self._explaining:
             return await kinds.arun(conn, self._work(lambda: self._plant(plan)))
 
     def _plant(self, plan: Plan) -> Steps:
@@ -106,13 +106,19 @@ class SqlIntake:
 
         return work
 
-    @contextmanager
-    def _explaining(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            if not self._dialect.lacks_tables(error):
-                raise
+
+class _Explaining:
+    """Says what to do where a driver says that a table is missing."""
+
+    def __init__(self, lacks_tables: Callable[[Exception], bool]) -> None:
+        self._lacks_tables = lacks_tables
+
+    def __enter__(self) -> None:
+        """Nothing has to be done."""
+
+    def __exit__(self, _: Any, error: BaseException | None, trace: Any) -> None:
+        """Raise SchemaMissing where that is what happened."""
+        if isinstance(error, Exception) and self._lacks_tables(error):
             raise SchemaMissing(
                 "The database has no Mutirão tables"
                 f" ({str(error).partition(chr(10))[0]}): run `mutirao migrate module:app`, or check"
