@@ -40,12 +40,17 @@ MIN_PRIORITY, MAX_PRIORITY = -32_768, 32_767  # a 16-bit integer in every databa
 
 
 class Checked:
-    """What is known of the options of a job, shared by all that differ in arguments only."""
+    """What is known of the options of a job, shared by all that differ in arguments only.
 
-    __slots__ = ("max_payload",)
+    `max_payload`: the limit under which they were found to fit. `written`: what each kind of
+    database has made of them, to write the next one by.
+    """
+
+    __slots__ = ("max_payload", "written")
 
     def __init__(self) -> None:
-        self.max_payload: int | None = None  # the limit under which the options were found to fit
+        self.max_payload: int | None = None
+        self.written: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, kw_only=True)

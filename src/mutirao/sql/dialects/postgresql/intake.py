@@ -32,6 +32,7 @@ from mutirao.sql.intake import DialectIntake, as_json, facts
 from mutirao.supersede import Older, Supersede, decide
 from mutirao.unique import Placed, Unique, duplicate
 
+_NAME = "PostgreSQL"
 AT_ONCE = 200  # jobs that one statement still writes as fast as COPY
 CHUNK = 5_000  # jobs held in memory at a time
 CHARACTERS = 4 << 20  # of their arguments, likewise
@@ -45,7 +46,7 @@ _TYPES = {
     "run_at": "text::timestamptz", "delay": "double precision",
 }  # fmt: skip
 
-_LEFT_OUT = {"args": "{}", "queue": DEFAULT_QUEUE, "priority": 0}  # the function has them, too
+_LEFT_OUT = {"queue": DEFAULT_QUEUE, "priority": 0}  # the function has them, too
 _DEFAULTS = tuple(_LEFT_OUT.get(name) for name in _TYPES)
 
 # And what else travels to `mutirao_place`.
@@ -122,6 +123,9 @@ _UNDEFINED = {"42P01", "42883"}  # a table, a function
 
 def enqueue(jobs: Iterable[NewJob]) -> Steps:
     """Write `jobs` and return their ids, in order; all or none, with one wake-up for all."""
+    if isinstance(jobs, list) and len(jobs) == 1 and jobs[0].unique is None:
+        ((id,),) = yield _one(jobs[0])
+        return [int(id)]
     rest = iter(jobs)
     first = take(rest, AT_ONCE, CHARACTERS)
     following = next(rest, None)
@@ -151,17 +155,29 @@ def together(steps: Steps) -> Steps:
     return (yield from (_TRANSACTION if autocommits else SAVEPOINT).around(steps))
 
 
-INTAKE = DialectIntake("PostgreSQL", enqueue, lacks_tables, together, PLANTING)
+INTAKE = DialectIntake(_NAME, enqueue, lacks_tables, together, PLANTING)
 
 
 def _one(job: NewJob) -> Execute:
-    """Pass by name what is not the default: most jobs have three facts of fourteen."""
+    """Return the call for a job: but for its arguments the same for all that share its options."""
+    known = job.checked.written
+    if (written := known.get(_NAME)) is None:
+        written = known[_NAME] = _written(job)
+    sql, before, after = written
+    return Execute(sql, (*before, job.args, *after))
+
+
+def _written(job: NewJob) -> tuple[str, Row, Row]:
+    """Return the statement for a job, and what is bound before its arguments and after them.
+
+    What is not the function's default is passed by name: most jobs have three facts of fourteen.
+    """
     row = _asked(job)
     given = tuple(map(ne, row, _DEFAULTS))
-    values = tuple(compress(row, given))
+    task, _, *others = compress(row, given)
     if job.fair_by is None:
-        return Execute(_call(given), values)
-    return Execute(_call(given, in_turn=True), (job.task, job.fair_by, *values[1:]))
+        return _call(given), (task,), tuple(others)
+    return _call(given, in_turn=True), (task, job.fair_by), tuple(others)
 
 
 @lru_cache(maxsize=256)
