@@ -159,11 +159,13 @@ def _enqueue(peer: Peer, options: argparse.Namespace) -> dict[str, Any]:
 def _one(peer: Peer, options: argparse.Namespace) -> dict[str, Any]:
     each = max(options.jobs // options.producers, 1)
     data = payload(options.payload)
+    cpu = time.process_time()
     if peer.asynchronous:
         seconds = asyncio.run(_one_async(peer, options, each, data))
     else:
         seconds = _one_threads(peer, options, each, data)
-    return {"seconds": seconds, "jobs": each * options.producers}
+    cpu = time.process_time() - cpu
+    return {"seconds": seconds, "cpu": cpu, "jobs": each * options.producers}
 
 
 async def _one_async(peer: Peer, options: argparse.Namespace, each: int, data: str) -> float:
