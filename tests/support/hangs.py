@@ -18,6 +18,15 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import Phase, settings
+
+# What is found is told as it was found. Looking for something shorter that fails as well takes up
+# to five minutes, when a test is taken for one that hangs, and nothing would be told at all:
+# `--hypothesis-profile=default` does look.
+settings.register_profile(
+    "found", phases=[each for each in Phase if each is not Phase.shrink], print_blob=True
+)
+settings.load_profile("found")
 
 
 class Watch:

@@ -47,6 +47,19 @@ class RatesContract:
         assert [round(head.due_in, 1) for head in heads] == [9.0]
         assert ids_of(await take(store, worker, now=at(10.1))) == [ids[2]]
 
+    async def test_the_only_one_is_cancelled(self, store: Store) -> None:
+        """Whoever comes after it does not wait for it."""
+        await limited(store, 1, per=10)
+        first, second = await put(store, due(), due())
+        worker = await join(store)
+        assert ids_of(await take(store, worker)) == [first]
+        await store.cancel(JobFilter(ids=(second,)), now=at(1))
+        [third] = await put(store, due())
+        assert await take(store, worker, now=at(2)) == []
+        heads = [head for head in await store.lanes(None, now=at(2)) if head.due_in < 100]
+        assert [round(head.due_in, 1) for head in heads] == [8.0]
+        assert ids_of(await take(store, worker, now=at(10.1))) == [third]
+
     async def test_behind_a_backlog(self, store: Store) -> None:
         """In a lane that is full of others, tokens are used when they come, not at its end."""
         await limited(store, 1, per=10)

@@ -176,7 +176,11 @@ def mend(tables: "Tables", now: datetime) -> tuple[Wake, ...]:
     for counter in tables.limits.counters.values():
         counter.running = {id for id in counter.running if id in tables.live and id not in waiting}
         counter.parked = {id: at for id, at in counter.parked.items() if id in waiting}
-    awaited = [name for name, counter in tables.limits.counters.items() if counter.parked]
+    awaited = [
+        name
+        for name, counter in tables.limits.counters.items()
+        if counter.parked or counter.probe_at is not None  # who was sent ahead may be gone
+    ]
     return _call(tables, awaited, now)
 
 

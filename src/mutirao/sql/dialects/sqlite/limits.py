@@ -49,7 +49,11 @@ SELECT s.job, s.counter FROM mutirao_slot s LEFT JOIN mutirao_live l ON l.id = s
 WHERE s.job IN (SELECT value FROM json_each(?)) AND l.worker IS NULL
 """
 _AMONG = "id IN (SELECT value FROM json_each(?))"
-_AWAITED = "EXISTS (SELECT 1 FROM mutirao_parked p WHERE p.counter = mutirao_counter.id)"
+# Whoever was sent ahead may have been cancelled, and have been the last.
+_AWAITED = (
+    "probe_at IS NOT NULL"
+    " OR EXISTS (SELECT 1 FROM mutirao_parked p WHERE p.counter = mutirao_counter.id)"
+)
 _QUIET = """
 DELETE FROM mutirao_counter
 WHERE running = 0 AND touched_at < ? AND id NOT IN (SELECT counter FROM mutirao_parked)

@@ -651,7 +651,8 @@ BEGIN
     );
     waited_for := ARRAY(
         SELECT c.id FROM mutirao_counter c
-        WHERE EXISTS (SELECT FROM mutirao_parked p WHERE p.counter = c.id)
+        WHERE c.probe_at IS NOT NULL
+           OR EXISTS (SELECT FROM mutirao_parked p WHERE p.counter = c.id)
            OR c.id = ANY(ARRAY(SELECT s.counter FROM mutirao_slot s WHERE s.job = ANY(idle)))
         ORDER BY c.id FOR UPDATE
     );
@@ -660,7 +661,7 @@ BEGIN
         SELECT c.id FROM mutirao_counter c JOIN mutirao_limit m ON m.name = c.name
         WHERE c.id = ANY(waited_for) AND m.per IS NULL
     ), moment));
-    -- Whoever was sent ahead may have been cancelled.
+    -- Whoever was sent ahead may have been cancelled, and have been the last.
     UPDATE mutirao_counter SET probe_at = NULL WHERE id = ANY(waited_for) AND probe_at IS NOT NULL;
     PERFORM mutirao_note(mutirao_pace(waited_for, moment));
     DELETE FROM mutirao_counter WHERE id = ANY(ARRAY(
