@@ -94,7 +94,7 @@ x = f("b")
 ```console
 $ python -c 'print("2031-01-01 00:00:00Z meant 0.125 s and more")'
 2026-11-21 14:24:20Z said 0.001 s and …
-$ python -c 'import signal; print("up"); print("noise"); signal.pause()'
+$ python -c 'print("up"); print("noise"); exec("while True: pass")'
 up
 ^C
 KeyboardInterrupt
@@ -102,7 +102,7 @@ KeyboardInterrupt
 
 ```sh
 python -c 'print(1)'
-python -c 'import signal; print(2); signal.pause()'
+python -c 'print(2); exec("while True: pass")'
 ```
 
 ```text
