@@ -302,7 +302,8 @@ def main() -> None:
     try:
         with PostgresServer() as server:
             print(server.url(), flush=True)
-            signal.pause()
+            while True:
+                time.sleep(1)  # unlike a pause, it ends where a signal comes just before it
     except KeyboardInterrupt:
         print("stopped")
 

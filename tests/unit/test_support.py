@@ -113,11 +113,13 @@ def test_the_server_does_not_outlive_its_owner(how: signal.Signals) -> None:
 
 _OWNER = """
 import signal
+import time
 from tests.support.postgresql import PostgresServer
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 with PostgresServer({"fsync": "off"}) as server:
     print(server.directory, server.url(driver=None))
-    signal.pause()
+    while True:
+        time.sleep(1)
 """
 
 
