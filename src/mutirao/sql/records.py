@@ -7,7 +7,7 @@ the same name in `mutirao.ports.Store`. None of them writes.
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, select
+from sqlalchemy import Column, ColumnElement, Connection, and_, func, select
 
 from mutirao.errors import UnknownGraph, UnknownJob
 from mutirao.job import JobState, OutcomeKind
@@ -27,6 +27,8 @@ from mutirao.sql.dialects.admin import admin_of
 _JOB = [
     column for column in views.jobs.c if column.name not in ("duration", "run")
 ]  # what a JobRecord is made of
+_ATTEMPT = [column for column in tables.attempt.c if column.name != "job"]  # and an AttemptRecord
+_ITS = "its_"  # begins the names of columns of what stands beside
 
 
 def jobs(conn: Connection, which: JobFilter) -> list[JobRecord]:
@@ -44,7 +46,7 @@ def job(conn: Connection, id: int) -> JobRecord:
     """Return one job with all its attempts. Raises UnknownJob. A single statement."""
     attempt = tables.attempt
     rows = conn.execute(
-        select(*_JOB, *(column.label(f"its_{column.name}") for column in attempt.c))
+        select(*_JOB, *(column.label(_ITS + column.name) for column in _ATTEMPT))
         .outerjoin(attempt, attempt.c.job == views.jobs.c.id)
         .where(views.jobs.c.id == id)
         .order_by(attempt.c.run)
@@ -54,7 +56,7 @@ def job(conn: Connection, id: int) -> JobRecord:
             f"There is no job {id}. It was never committed, or it was pruned from history since;"
             " `mutirao list` shows the jobs there are."
         )
-    attempts = tuple(_to_attempt(row) for row in rows if row.its_job is not None)
+    attempts = tuple(_to_attempt(row) for row in rows if row.its_run is not None)
     return _to_record(rows[0], attempts)
 
 
@@ -184,21 +186,13 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
     return and_(True, *conditions)
 
 
-def _of(row: Any, columns: Iterable[ColumnElement[Any]]) -> dict[str, Any]:
-    return {column.name: getattr(row, column.name) for column in columns}
+def _of(row: Any, columns: Iterable[Column[Any]], prefix: str = "") -> dict[str, Any]:
+    return {column.name: getattr(row, prefix + column.name) for column in columns}
 
 
 def _to_attempt(row: Any) -> AttemptRecord:
-    return AttemptRecord(
-        attempt=row.its_attempt,
-        run=row.its_run,
-        worker=row.its_worker,
-        outcome=OutcomeKind(row.its_outcome),
-        started_at=row.its_started_at,
-        finished_at=row.its_finished_at,
-        error_type=row.its_error_type,
-        error=row.its_error,
-    )
+    values = _of(row, _ATTEMPT, _ITS)
+    return AttemptRecord(**values | {"outcome": OutcomeKind(values["outcome"])})
 
 
 def _to_record(row: Any, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:

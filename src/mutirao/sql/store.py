@@ -294,7 +294,7 @@ class SqlStore(Books):
 
 def _is_one(jobs: Iterable[NewJob]) -> bool:
     """Tell whether this is a single job, which is written by a single statement."""
-    return isinstance(jobs, list) and len(jobs) == 1
+    return isinstance(jobs, list | tuple) and len(jobs) == 1
 
 
 @contextmanager

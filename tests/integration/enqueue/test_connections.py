@@ -12,6 +12,7 @@ import pytest
 from mutirao import Mutirao, Task
 from mutirao.errors import StoreUnavailable
 from mutirao.sql.engines import KEPT, MAX_OVERFLOW
+from tests.support.postgresql import PostgresServer
 from tests.support.waiting import until
 
 MANY = KEPT + MAX_OVERFLOW + 16  # threads: more than there may be connections
@@ -38,15 +39,27 @@ def sell(shop: Mutirao) -> Task[[], None]:
 
 
 @pytest.fixture
-def administrator(pg_url: str) -> Iterator[psycopg.Connection]:
+def administrator(postgres: PostgresServer) -> Iterator[psycopg.Connection]:
     """Somebody who sees the connections of others, and can end them."""
-    with psycopg.connect(pg_url.replace("+psycopg", ""), autocommit=True) as connection:
+    with postgres.connect() as connection:
         yield connection
 
 
 def opened(administrator: psycopg.Connection) -> int:
     """Count the application's connections."""
     return len(administrator.execute(MINE).fetchall())
+
+
+def all_at_once(sell: Task[[], None], threads: int, times: int) -> list[int]:
+    """Enqueue so many times in each of so many threads that begin together; return the ids."""
+    together = Barrier(threads)
+
+    def shout(_: int) -> list[int]:
+        together.wait()
+        return [sell.enqueue().id for _ in range(times)]
+
+    with ThreadPoolExecutor(threads) as pool:
+        return [id for found in pool.map(shout, range(threads)) for id in found]
 
 
 def test_one_after_the_other(sell: Task[[], None], administrator: psycopg.Connection) -> None:
@@ -58,15 +71,7 @@ def test_one_after_the_other(sell: Task[[], None], administrator: psycopg.Connec
 
 def test_many_at_once(sell: Task[[], None], administrator: psycopg.Connection) -> None:
     """Whoever finds none waits for one, and not for ever; afterwards few are kept."""
-    together = Barrier(MANY)
-
-    def shout(_: int) -> list[int]:
-        together.wait()
-        return [sell.enqueue().id for _ in range(3)]
-
-    with ThreadPoolExecutor(MANY) as threads:
-        ids = [id for found in threads.map(shout, range(MANY)) for id in found]
-    assert len(set(ids)) == 3 * MANY
+    assert len(set(all_at_once(sell, MANY, 3))) == 3 * MANY
     assert opened(administrator) <= KEPT + KEPT // 2
 
 
@@ -83,14 +88,7 @@ async def test_closing(
 
 def test_when_they_were_cut(sell: Task[[], None], administrator: psycopg.Connection) -> None:
     """One call hears of it; the others of the same age are not tried."""
-    together = Barrier(5)
-
-    def shout(_: int) -> int:
-        together.wait()
-        return sell.enqueue().id
-
-    with ThreadPoolExecutor(5) as threads:
-        assert len(set(threads.map(shout, range(5)))) == 5
+    assert len(set(all_at_once(sell, 5, 1))) == 5
     administrator.execute(MINE.replace("pid", "pg_terminate_backend(pid, 60000)", 1))
     with pytest.raises(StoreUnavailable):
         sell.enqueue()

@@ -123,9 +123,6 @@ _UNDEFINED = {"42P01", "42883"}  # a table, a function
 
 def enqueue(jobs: Iterable[NewJob]) -> Steps:
     """Write `jobs` and return their ids, in order; all or none, with one wake-up for all."""
-    if isinstance(jobs, list) and len(jobs) == 1 and jobs[0].unique is None:
-        ((id,),) = yield _one(jobs[0])
-        return [int(id)]
     rest = iter(jobs)
     first = take(rest, AT_ONCE, CHARACTERS)
     following = next(rest, None)
@@ -133,11 +130,11 @@ def enqueue(jobs: Iterable[NewJob]) -> Steps:
         return (yield from _stream(chain(first, (following,), rest)))
     if not first:
         return []
-    if any(job.unique is not None for job in first) or _several_in_turn(first):
-        if len(first) == 1 and not _in_series(first[0]):
-            return [(yield from _place(first[0]))]
+    if len(first) == 1:
+        return (yield from _single(first[0]))
+    if any(job.unique is not None or job.fair_by is not None for job in first):
         return (yield from _stream(iter(first)))
-    rows = yield _one(first[0]) if len(first) == 1 else _several(first)
+    rows = yield _several(first)
     return [int(row[0]) for row in rows]
 
 
@@ -156,6 +153,15 @@ def together(steps: Steps) -> Steps:
 
 
 INTAKE = DialectIntake(_NAME, enqueue, lacks_tables, together, PLANTING)
+
+
+def _single(job: NewJob) -> Steps:
+    if job.unique is None:
+        ((id,),) = yield _one(job)
+        return [int(id)]
+    if _in_series(job):
+        return (yield from _stream(iter((job,))))
+    return [(yield from _place(job))]
 
 
 def _one(job: NewJob) -> Execute:
@@ -186,10 +192,6 @@ def _call(given: tuple[bool, ...], in_turn: bool = False) -> str:
     if in_turn:
         facts = facts.replace("task => %s::text", "task => mutirao_in_turn(%s::text, %s::text)")
     return f"SELECT mutirao_enqueue({facts})"
-
-
-def _several_in_turn(jobs: list[NewJob]) -> bool:
-    return len(jobs) > 1 and any(job.fair_by is not None for job in jobs)
 
 
 def _place(job: NewJob) -> Generator[Request, Rows, int]:
