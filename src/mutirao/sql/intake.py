@@ -11,7 +11,7 @@ from mutirao.errors import SchemaMissing, UnsupportedConnection
 from mutirao.job import NewJob
 from mutirao.planning import Plan
 from mutirao.sql.callers import kinds
-from mutirao.sql.callers.steps import Caller, Row, Steps, Work
+from mutirao.sql.callers.steps import Caller, Row, Steps, SyncCaller, Work, drive
 from mutirao.sql.planting import Planting, plant
 
 # What a job's row holds of what was asked, but for its times; in the order of `facts`.
@@ -74,6 +74,11 @@ class SqlIntake:
         """
         with self._explaining:
             return kinds.run(conn, self._work(lambda: self._dialect.steps(jobs)))
+
+    def enqueue_through(self, caller: SyncCaller, jobs: Iterable[NewJob]) -> list[int]:
+        """As `enqueue`, through a connection of the store's own."""
+        with self._explaining:
+            return drive(lambda _: self._dialect.steps(jobs), caller)
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object) -> list[int]:
         """As `enqueue`, through an asynchronous connection or session."""

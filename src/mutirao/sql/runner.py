@@ -17,6 +17,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.util import greenlet_spawn
 
 from mutirao.errors import StoreUnavailable
+from mutirao.sql.callers import kinds
+from mutirao.sql.callers.steps import SyncCaller
 from mutirao.sql.engines import Engines
 from mutirao.sql.thread import OneThread
 
@@ -142,23 +144,23 @@ class Runner:
         with unavailable_when_lost():
             return _connected(self._engines.sync(alone=True), body, *args, **kwargs)
 
-    def lend_sync(self, body: Callable[[Any], R]) -> R:
-        """Call a body of one statement with whatever connection runs that quickest.
+    def lend_sync(self, body: Callable[[SyncCaller], R]) -> R:
+        """Call a body of one statement with who speaks through the connection that is quickest.
 
         It is the driver's own, in no transaction, where such statements have connections apart:
         SQLAlchemy takes longer (90 µs) than everything else in this process.
         """
         if not self._engines.apart:
-            return self.alone_sync(body)
+            return self.alone_sync(lambda connection: body(kinds.caller(connection)))
         with unavailable_when_lost():
             kept = self._engines.kept()
             lent = kept.take()
             try:
-                return body(lent.driver_connection)
+                return body(lent.caller)
             except BaseException as error:
-                broken = _broken(kept.engine, lent, error)
+                broken = _broken(kept.engine, lent.pooled, error)
                 if _unfit(error, broken):
-                    lent.invalidate(error)
+                    lent.pooled.invalidate(error)
                 if broken is not None:
                     kept.dispose()  # the others are as old
                     raise broken from error
@@ -166,7 +168,7 @@ class Runner:
             finally:
                 kept.give_back(lent)
 
-    async def lend(self, body: Callable[[Any], Awaitable[R]], sync: Callable[[Any], R]) -> R:
+    async def lend(self, body: Callable[[Any], Awaitable[R]], sync: Callable[[SyncCaller], R]) -> R:
         """As `lend_sync`, to `body`, or in the thread to `sync` where workers use one."""
         with unavailable_when_lost():
             if self._engines.in_thread:

@@ -64,6 +64,12 @@ def _psycopg(conn: Any) -> SyncCaller:
     return PsycopgCaller(conn)
 
 
+def _own_psycopg(conn: Any) -> SyncCaller:
+    from mutirao.sql.callers.psycopg import OwnPsycopgCaller
+
+    return OwnPsycopgCaller(conn)
+
+
 def _psycopg_async(conn: Any) -> AsyncCaller:
     from mutirao.sql.callers.psycopg import AsyncPsycopgCaller
 
@@ -134,6 +140,7 @@ _DRIVERS = Kinds(
     Adapting("psycopg2.extensions", "connection", _psycopg2),
     Adapting("sqlite3", "Connection", _sqlite3),
 )
+_OWN = Kinds(Adapting("psycopg", "Connection", _own_psycopg), *_DRIVERS.each)
 _ASYNC_DRIVERS = Kinds(
     Adapting("psycopg", "AsyncConnection", _psycopg_async),
     Adapting("asyncpg", "Connection", _asyncpg),
@@ -156,16 +163,31 @@ _ASYNC = Kinds[Any](*_GREENLET.each, *_ASYNC_DRIVERS.each)
 _ANY_DRIVER = Kinds[SyncCaller | AsyncCaller](*_DRIVERS.each, *_ASYNC_DRIVERS.each)
 
 
-def run(conn: object, work: Work) -> list[int]:
-    """Do `work` through a synchronous connection or session and return the ids.
+def caller(conn: object) -> SyncCaller:
+    """Return who speaks through a synchronous connection or session.
 
     Raises:
         UnsupportedConnection: it is none of the accepted kinds, or an asynchronous one.
     """
     kind = _SYNC.of(conn)
     if kind is not None:
-        return drive(work, kind.adapt(conn))
+        return kind.adapt(conn)
     raise _unsupported(conn, _ASYNC, "is asynchronous: use `aenqueue`, and await it")
+
+
+def own(conn: object) -> SyncCaller:
+    """Return who speaks through a driver's connection that is ours, statement after statement."""
+    kind = _OWN.of(conn)
+    return kind.adapt(conn) if kind is not None else caller(conn)
+
+
+def run(conn: object, work: Work) -> list[int]:
+    """Do `work` through a synchronous connection or session and return the ids.
+
+    Raises:
+        UnsupportedConnection: it is none of the accepted kinds, or an asynchronous one.
+    """
+    return drive(work, caller(conn))
 
 
 async def arun(conn: object, work: Work) -> list[int]:
