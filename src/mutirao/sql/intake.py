@@ -11,7 +11,16 @@ from mutirao.errors import SchemaMissing, UnsupportedConnection
 from mutirao.job import NewJob
 from mutirao.planning import Plan
 from mutirao.sql.callers import kinds
-from mutirao.sql.callers.steps import Caller, Row, Steps, SyncCaller, Work, drive
+from mutirao.sql.callers.steps import (
+    AsyncCaller,
+    Caller,
+    Row,
+    Steps,
+    SyncCaller,
+    Work,
+    adrive,
+    drive,
+)
 from mutirao.sql.planting import Planting, plant
 
 # What a job's row holds of what was asked, but for its times; in the order of `facts`.
@@ -84,6 +93,11 @@ class SqlIntake:
         """As `enqueue`, through an asynchronous connection or session."""
         with self._explaining:
             return await kinds.arun(conn, self._work(lambda: self._dialect.steps(jobs)))
+
+    async def aenqueue_through(self, caller: AsyncCaller, jobs: Iterable[NewJob]) -> list[int]:
+        """As `aenqueue`, through a connection of the store's own."""
+        with self._explaining:
+            return await adrive(lambda _: self._dialect.steps(jobs), caller)
 
     def enqueue_graph(self, plan: Plan, conn: object) -> list[int]:
         """Write a graph, as `enqueue` does jobs; return the ids of its jobs, in order."""

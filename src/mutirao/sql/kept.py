@@ -10,10 +10,8 @@ from typing import NamedTuple
 from sqlalchemy import Engine, PoolProxiedConnection
 from sqlalchemy.pool import QueuePool
 
-from mutirao.sql.callers import kinds
+from mutirao.sql.callers.own import own
 from mutirao.sql.callers.steps import SyncCaller
-
-_CALLER = "mutirao"  # where a connection holds its caller, which knows what is prepared on it
 
 
 class Lent(NamedTuple):
@@ -41,9 +39,7 @@ class Kept:
             return self._idle.pop()  # the last, whose plans and caches are warm
         except IndexError:
             pooled = self.engine.raw_connection()
-            caller = pooled.info.get(_CALLER) or kinds.own(pooled.driver_connection)
-            pooled.info[_CALLER] = caller
-            return Lent(pooled, caller)
+            return Lent(pooled, own(pooled))
 
     def give_back(self, lent: Lent) -> None:
         """Take a connection back, or what is left of one that was invalidated."""

@@ -18,7 +18,8 @@ from sqlalchemy.util import greenlet_spawn
 
 from mutirao.errors import StoreUnavailable
 from mutirao.sql.callers import kinds
-from mutirao.sql.callers.steps import SyncCaller
+from mutirao.sql.callers.own import aown
+from mutirao.sql.callers.steps import AsyncCaller, SyncCaller
 from mutirao.sql.engines import Engines
 from mutirao.sql.thread import OneThread
 
@@ -168,24 +169,28 @@ class Runner:
             finally:
                 kept.give_back(lent)
 
-    async def lend(self, body: Callable[[Any], Awaitable[R]], sync: Callable[[SyncCaller], R]) -> R:
+    async def lend(
+        self, body: Callable[[AsyncCaller], Awaitable[R]], sync: Callable[[SyncCaller], R]
+    ) -> R:
         """As `lend_sync`, to `body`, or in the thread to `sync` where workers use one."""
         with unavailable_when_lost():
             if self._engines.in_thread:
                 return await self._in_thread(lambda: self.lend_sync(sync))
-            engine = self._engines.asynchronous(alone=True)
-            async with engine.connect() as connection:
-                lent = await connection.get_raw_connection()
-                try:
-                    return await body(lent.driver_connection)
-                except BaseException as error:
-                    broken = _broken(engine.sync_engine, lent, error)
-                    if _unfit(error, broken):
-                        await connection.invalidate(error)
-                    if broken is not None:
-                        await engine.dispose()
-                        raise broken from error
-                    raise
+            engine = self._engines.asynchronous(alone=True).sync_engine
+            # What AsyncEngine does around its connections takes 0.1 ms more.
+            lent = await greenlet_spawn(engine.raw_connection)
+            try:
+                return await body(aown(lent))
+            except BaseException as error:
+                broken = _broken(engine, lent, error)
+                if _unfit(error, broken):
+                    await greenlet_spawn(lent.invalidate, error)
+                if broken is not None:
+                    await greenlet_spawn(engine.dispose)
+                    raise broken from error
+                raise
+            finally:
+                await greenlet_spawn(lent.close)
 
     async def close(self) -> None:
         """End the thread and close the connections; the next call opens them again."""

@@ -76,7 +76,7 @@ class SqlStore(Books):
             return await self._intake.aenqueue(jobs, conn)
         if _is_one(jobs):
             return await self._runner.lend(
-                lambda own: self._intake.aenqueue(jobs, own),
+                lambda own: self._intake.aenqueue_through(own, jobs),
                 lambda own: self._intake.enqueue_through(own, jobs),
             )
         with _own_errors(jobs) as theirs:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Thread
 from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from mutirao import Mutirao, Task
 from mutirao.errors import StoreUnavailable
@@ -111,7 +113,7 @@ def test_more_kinds_of_jobs_than_are_prepared(
     psycopg_shop: Mutirao, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first ones are; the others are written all the same."""
-    monkeypatch.setattr("mutirao.sql.callers.psycopg.PREPARED", 2)
+    monkeypatch.setattr("mutirao.sql.callers.prepared.MOST", 2)
 
     @psycopg_shop.task
     def sell(what: str) -> None: ...
@@ -154,3 +156,56 @@ def test_interrupted(psycopg_shop: Mutirao, administrator: psycopg.Connection, p
         somebody.join()
     assert [job.id for job in psycopg_shop.jobs()] == [first]
     assert sell.enqueue().id > first
+
+
+@pytest.fixture(params=["psycopg", "asyncpg"])
+async def ashop(request: pytest.FixtureRequest, pg_url: str) -> AsyncIterator[Mutirao]:
+    """An application whose program is asynchronous."""
+    name = {"psycopg": "application_name=the+shop", "asyncpg": ""}[request.param]
+    application = Mutirao(f"{pg_url.replace('psycopg', request.param)}?{name}")
+    yield application
+    await application.aclose()
+
+
+def theirs(administrator: psycopg.Connection, database: str, what: str = "true") -> list[int]:
+    """Return the processes of others that use a database."""
+    found = administrator.execute(
+        f"SELECT pid FROM pg_stat_activity WHERE datname = %s AND {what}",  # noqa: S608
+        (database,),
+    )
+    return [pid for (pid,) in found]
+
+
+async def test_when_they_were_cut_asynchronously(
+    ashop: Mutirao, administrator: psycopg.Connection, pg_url: str
+) -> None:
+    """As for threads: one call hears of it."""
+
+    @ashop.task
+    async def sell() -> None: ...
+
+    await asyncio.gather(*(sell.aenqueue() for _ in range(5)))
+    for pid in theirs(administrator, str(make_url(pg_url).database)):
+        administrator.execute("SELECT pg_terminate_backend(%s, 60000)", (pid,))
+    with pytest.raises(StoreUnavailable):
+        await sell.aenqueue()
+    await asyncio.gather(*(sell.aenqueue() for _ in range(5)))
+
+
+async def test_cancelled(ashop: Mutirao, administrator: psycopg.Connection, pg_url: str) -> None:
+    """A coroutine that is cancelled while it enqueues leaves no connection in mid-sentence."""
+
+    @ashop.task
+    async def sell() -> None: ...
+
+    database = str(make_url(pg_url).database)
+    with psycopg.connect(pg_url.replace("+psycopg", "")) as locking:
+        locking.execute("LOCK TABLE mutirao_job")
+        enqueueing = asyncio.create_task(sell.aenqueue())
+        await until(lambda: theirs(administrator, database, "wait_event_type = 'Lock'"))
+        enqueueing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await enqueueing
+    await until(lambda: not theirs(administrator, database))
+    assert await ashop.ajobs() == []
+    assert (await sell.aenqueue()).how == "inserted"

@@ -57,17 +57,18 @@ class Kinds(Generic[Adapted]):
                 self._met[conn.__class__] = kind
         return kind
 
+    def caller(self, conn: object) -> Adapted:
+        """Return who speaks through `conn`. Raises UnsupportedConnection if it is none of them."""
+        kind = self.of(conn)
+        if kind is None:
+            raise UnsupportedConnection(f"found {_described(conn)}; expected one of {self}")
+        return kind.adapt(conn)
+
 
 def _psycopg(conn: Any) -> SyncCaller:
     from mutirao.sql.callers.psycopg import PsycopgCaller
 
     return PsycopgCaller(conn)
-
-
-def _own_psycopg(conn: Any) -> SyncCaller:
-    from mutirao.sql.callers.psycopg import OwnPsycopgCaller
-
-    return OwnPsycopgCaller(conn)
 
 
 def _psycopg_async(conn: Any) -> AsyncCaller:
@@ -135,13 +136,12 @@ def _beneath_sqlalchemy(driver: object) -> SyncCaller | AsyncCaller:
     )
 
 
-_DRIVERS = Kinds(
+DRIVERS = Kinds(
     Adapting("psycopg", "Connection", _psycopg),
     Adapting("psycopg2.extensions", "connection", _psycopg2),
     Adapting("sqlite3", "Connection", _sqlite3),
 )
-_OWN = Kinds(Adapting("psycopg", "Connection", _own_psycopg), *_DRIVERS.each)
-_ASYNC_DRIVERS = Kinds(
+ASYNC_DRIVERS = Kinds(
     Adapting("psycopg", "AsyncConnection", _psycopg_async),
     Adapting("asyncpg", "Connection", _asyncpg),
     Adapting("asyncpg.pool", "PoolConnectionProxy", _asyncpg),
@@ -151,7 +151,7 @@ _SYNC = Kinds(
     Adapting("sqlalchemy", "Connection", _sqlalchemy),
     Adapting("sqlalchemy.orm", "Session", _sqlalchemy_session),
     Adapting("sqlalchemy.orm", "scoped_session", _sqlalchemy_session),
-    *_DRIVERS.each,
+    *DRIVERS.each,
 )
 # Their `run_sync` lends what is synchronous beneath them, and `run` takes that.
 _GREENLET = Kinds(
@@ -159,8 +159,8 @@ _GREENLET = Kinds(
     Adapting("sqlalchemy.ext.asyncio", "AsyncSession", _itself),
     Adapting("sqlalchemy.ext.asyncio", "async_scoped_session", _scoped),
 )
-_ASYNC = Kinds[Any](*_GREENLET.each, *_ASYNC_DRIVERS.each)
-_ANY_DRIVER = Kinds[SyncCaller | AsyncCaller](*_DRIVERS.each, *_ASYNC_DRIVERS.each)
+_ASYNC = Kinds[Any](*_GREENLET.each, *ASYNC_DRIVERS.each)
+_ANY_DRIVER = Kinds[SyncCaller | AsyncCaller](*DRIVERS.each, *ASYNC_DRIVERS.each)
 
 
 def caller(conn: object) -> SyncCaller:
@@ -173,12 +173,6 @@ def caller(conn: object) -> SyncCaller:
     if kind is not None:
         return kind.adapt(conn)
     raise _unsupported(conn, _ASYNC, "is asynchronous: use `aenqueue`, and await it")
-
-
-def own(conn: object) -> SyncCaller:
-    """Return who speaks through a driver's connection that is ours, statement after statement."""
-    kind = _OWN.of(conn)
-    return kind.adapt(conn) if kind is not None else caller(conn)
 
 
 def run(conn: object, work: Work) -> list[int]:
@@ -196,7 +190,7 @@ async def arun(conn: object, work: Work) -> list[int]:
     if lender is not None:
         ids: list[int] = await lender.adapt(conn).run_sync(run, work)
         return ids
-    driver = _ASYNC_DRIVERS.of(conn)
+    driver = ASYNC_DRIVERS.of(conn)
     if driver is not None:
         return await adrive(work, driver.adapt(conn))
     raise _unsupported(conn, _SYNC, "is synchronous: use `enqueue`")

@@ -1,0 +1,43 @@
+"""Who speaks through the connections of the store's own pools: one caller as long as each lasts."""
+
+from typing import Any
+
+from sqlalchemy import PoolProxiedConnection
+
+from mutirao.sql.callers.kinds import ASYNC_DRIVERS, DRIVERS, Adapted, Adapting, Kinds
+from mutirao.sql.callers.steps import AsyncCaller, SyncCaller
+
+_PLACE = "mutirao"  # what a pool remembers with a connection
+
+
+def own(pooled: PoolProxiedConnection) -> SyncCaller:
+    """Return who speaks through a connection of a synchronous engine."""
+    return _caller(_SYNC, pooled)
+
+
+def aown(pooled: PoolProxiedConnection) -> AsyncCaller:
+    """Return who speaks through a connection of an asynchronous engine, past its greenlets."""
+    return _caller(_ASYNC, pooled)
+
+
+def _caller(kinds: Kinds[Adapted], pooled: PoolProxiedConnection) -> Adapted:
+    known: Adapted | None = pooled.info.get(_PLACE)
+    if known is None:
+        known = pooled.info[_PLACE] = kinds.caller(pooled.driver_connection)
+    return known
+
+
+def _psycopg(conn: Any) -> SyncCaller:
+    from mutirao.sql.callers.psycopg import OwnPsycopgCaller
+
+    return OwnPsycopgCaller(conn)
+
+
+def _psycopg_async(conn: Any) -> AsyncCaller:
+    from mutirao.sql.callers.psycopg import OwnAsyncPsycopgCaller
+
+    return OwnAsyncPsycopgCaller(conn)
+
+
+_SYNC = Kinds(Adapting("psycopg", "Connection", _psycopg), *DRIVERS.each)
+_ASYNC = Kinds(Adapting("psycopg", "AsyncConnection", _psycopg_async), *ASYNC_DRIVERS.each)
