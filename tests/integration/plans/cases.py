@@ -29,7 +29,7 @@ BEGINNING = datetime(2001, 1, 1, tzinfo=UTC)
 
 JOB, LIVE, ATTEMPT = "mutirao_job_pkey", "mutirao_live_pkey", "mutirao_attempt_pkey"
 WAITING, RUNNING = "mutirao_live_waiting", "mutirao_live_running"
-FAIR = "mutirao_live_fair"
+CANCELLED, FAIR = "mutirao_live_cancelled", "mutirao_live_fair"
 OUTCOME = "mutirao_attempt_outcome"
 
 Act = Callable[[], object]
@@ -150,7 +150,7 @@ CASES = {
     "rescue": Case({RUNNING, LIVE}, _rescue(False), 3 * HELD, pinned=True),
     "rescue orphans": Case({RUNNING, LIVE}, _rescue(True), 3 * HELD, pinned=True),
     "held": Case({RUNNING}, _held),
-    "beat": Case({RUNNING}, _beat),
+    "beat": Case({CANCELLED}, _beat),
     "retire": Case({RUNNING}, _retire),
     # Live jobs for the sake of keys: one that somebody waits to take is not forgotten.
     "prune the succeeded": Case({OUTCOME, ATTEMPT, JOB, LIVE}, _prune(OutcomeKind.SUCCEEDED)),

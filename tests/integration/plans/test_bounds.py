@@ -8,9 +8,10 @@ import pytest
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 
 from mutirao.job import SUCCEEDED, Claim, Lane, Settlement
+from mutirao.sql import workers
 from mutirao.sql.dialects import dialect_named
 from tests.integration.plans import filling
-from tests.integration.plans.cases import BATCH, BEGINNING, JOB, LIVE, WAITING, join
+from tests.integration.plans.cases import BATCH, BEGINNING, CANCELLED, JOB, LIVE, WAITING, join
 from tests.integration.plans.kit import Overheard, overheard
 from tests.support.postgresql import PostgresServer
 
@@ -98,6 +99,15 @@ def test_what_is_scheduled_ahead_is_not_read(connection: Connection) -> None:
     assert claims == []
     assert heard.rows(WAITING) == 0
     assert heard.pages(WAITING) <= FEW_PAGES
+
+
+def test_a_heartbeat_does_not_read_the_entries_of_finished_jobs(connection: Connection) -> None:
+    """Whoever has finished so many looks for something to cancel where nothing else is."""
+    worker = connection.execute(text("SELECT min(id) FROM mutirao_worker")).scalar_one()
+    with overheard(connection) as heard:
+        assert workers.beat(connection, POSTGRESQL, worker, 60.0, 0, None).alive
+    assert heard.reads == {CANCELLED}
+    assert heard.pages(CANCELLED) <= FEW_PAGES
 
 
 def _finish_the_first(connection: Connection) -> None:

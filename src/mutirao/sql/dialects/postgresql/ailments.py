@@ -12,6 +12,7 @@ INDEXES = (
     "mutirao_live_pkey",
     "mutirao_live_waiting",
     "mutirao_live_running",
+    "mutirao_live_cancelled",
     "mutirao_attempt_pkey",
     "mutirao_attempt_outcome",
 )

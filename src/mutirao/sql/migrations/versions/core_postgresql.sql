@@ -47,6 +47,10 @@ CREATE INDEX mutirao_live_waiting ON mutirao_live (queue, priority, run_at, id) 
 --;
 CREATE INDEX mutirao_live_running ON mutirao_live (worker) WHERE worker IS NOT NULL
 --;
+-- For heartbeats: where a snapshot has kept 600,000 dead entries of the index above, looking into it
+-- for something to cancel takes 0.1 s.
+CREATE INDEX mutirao_live_cancelled ON mutirao_live (worker) WHERE cancel
+--;
 -- What happened. One row appended for each attempt; the last one is the job's outcome.
 CREATE TABLE mutirao_attempt (
     job bigint NOT NULL,
