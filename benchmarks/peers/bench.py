@@ -74,6 +74,12 @@ class Bench:
             peer.set_up(database)
             yield database
 
+    def tidy(self, database: Database) -> None:
+        """Do what autovacuum and the checkpointer would do in the minutes after a large load."""
+        with self.server.connect(database.name) as conn:
+            conn.execute("VACUUM (ANALYZE)")
+            conn.execute("CHECKPOINT")
+
     def calibrate(self, peer: Peer) -> None:
         """Find out roughly how fast a peer is."""
         for jobs in _TRIALS:

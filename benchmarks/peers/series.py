@@ -66,7 +66,7 @@ def _held(bench: Bench, database: Database) -> Iterator[None]:
 
 
 def backlog(bench: Bench, peers: Sequence[Peer], runs: int, most: int) -> Iterator[Record]:
-    """Drain some jobs while many more wait, up to `most`; ourselves and the limit more still."""
+    """Drain some jobs while others wait, up to `most`; ourselves and the limit more still."""
     for size in (*SIZES, LARGEST):
         for peer in peers:
             if size <= most or (size == LARGEST and most == SIZES[-1] and peer.name in OURS):
@@ -75,17 +75,18 @@ def backlog(bench: Bench, peers: Sequence[Peer], runs: int, most: int) -> Iterat
 
 
 def _backlog(bench: Bench, peer: Peer, size: int, runs: int) -> Iterator[Record]:
-    """Preload once where it lasts for all runs, and for each run where it does not."""
-    expected = size / peer.rates["enqueue"]
+    """Preload once for all runs where these hardly change how many wait, otherwise for each."""
+    jobs = min(OF_BACKLOG, bench.jobs(peer))
+    expected = (size + jobs) / peer.rates["enqueue"]
     if expected > _LONGEST_PRELOAD and peer.name not in OURS:
         raise CallFailed(f"preloading {size:,} jobs would take {expected:,.0f} s")
-    jobs = min(OF_BACKLOG, size, bench.jobs(peer))
     at_a_time = runs if size >= runs * jobs * 2 else 1
     for first in range(1, runs + 1, at_a_time):
         with bench.database(peer) as database:
-            peer.call_only("enqueue", database, jobs=size)
+            peer.call_only("enqueue", database, jobs=size + at_a_time * jobs)
+            bench.tidy(database)
             for number in range(first, first + at_a_time):
-                answer = peer.call("drain", database, jobs=jobs, waiting=size)
+                answer = peer.call("drain", database, jobs=jobs, waiting=size + jobs)
                 yield record(peer, BACKLOG, str(size), number, answer)
 
 

