@@ -75,18 +75,19 @@ def backlog(bench: Bench, peers: Sequence[Peer], runs: int, most: int) -> Iterat
 
 
 def _backlog(bench: Bench, peer: Peer, size: int, runs: int) -> Iterator[Record]:
-    """Preload once for all runs where these hardly change how many wait, otherwise for each."""
+    """Preload once for all runs where that is at most half as much again, otherwise for each."""
     jobs = min(OF_BACKLOG, bench.jobs(peer))
-    expected = (size + jobs) / peer.rates["enqueue"]
-    if expected > _LONGEST_PRELOAD and peer.name not in OURS:
-        raise CallFailed(f"preloading {size:,} jobs would take {expected:,.0f} s")
     at_a_time = runs if size >= runs * jobs * 2 else 1
+    preload = size + at_a_time * jobs
+    expected = preload / peer.rates["enqueue"]
+    if expected > _LONGEST_PRELOAD and peer.name not in OURS:
+        raise CallFailed(f"preloading {preload:,} jobs would take {expected:,.0f} s")
     for first in range(1, runs + 1, at_a_time):
         with bench.database(peer) as database:
-            peer.call_only("enqueue", database, jobs=size + at_a_time * jobs)
+            peer.call_only("enqueue", database, jobs=preload)
             bench.tidy(database)
             for number in range(first, first + at_a_time):
-                answer = peer.call("drain", database, jobs=jobs, waiting=size + jobs)
+                answer = peer.call("drain", database, jobs=jobs, waiting=preload)
                 yield record(peer, BACKLOG, str(size), number, answer)
 
 

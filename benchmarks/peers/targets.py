@@ -101,8 +101,8 @@ def _steadiness(results: Results) -> Iterator[Target]:
     yield Target("pinned", "last five rounds, × the first five,", 0.95, share)
     sizes = results.variants(series.BACKLOG)
     rates = [(int(s), results.median(OURS, series.BACKLOG, s, rate)) for s in sizes]
+    few, usual = rates[0] if rates else (0, None)
     for size, found in rates[1:]:
-        few, usual = rates[0]
         yield Target(f"backlog of {size:,}", f"× that of {few:,}", 0.8, _ratio(found, usual))
 
 

@@ -87,7 +87,7 @@ class SqlIntake:
     def enqueue_through(self, caller: SyncCaller, jobs: Iterable[NewJob]) -> list[int]:
         """As `enqueue`, through a connection of the store's own."""
         with self._explaining:
-            return drive(lambda _: self._dialect.steps(jobs), caller)
+            return drive(self._dialect.steps(jobs), caller)
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object) -> list[int]:
         """As `enqueue`, through an asynchronous connection or session."""
@@ -97,7 +97,7 @@ class SqlIntake:
     async def aenqueue_through(self, caller: AsyncCaller, jobs: Iterable[NewJob]) -> list[int]:
         """As `aenqueue`, through a connection of the store's own."""
         with self._explaining:
-            return await adrive(lambda _: self._dialect.steps(jobs), caller)
+            return await adrive(self._dialect.steps(jobs), caller)
 
     def enqueue_graph(self, plan: Plan, conn: object) -> list[int]:
         """Write a graph, as `enqueue` does jobs; return the ids of its jobs, in order."""

@@ -1,7 +1,7 @@
 """Connections of a pool, and who speaks through each, kept at hand between single statements.
 
-What the pool writes down as they come and go takes 20 µs of the 210 that the client has to do for a
-job that is enqueued.
+What the pool writes down as they come and go takes 20 µs for each job that is enqueued; all the
+rest of the client takes 119.
 """
 
 from collections import deque

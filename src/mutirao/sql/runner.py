@@ -29,8 +29,9 @@ Body = Callable[Concatenate[Connection, P], R]
 
 
 # The classes of SQLSTATE that pass: the connection, a deadlock, no resources, a lock, the operator,
-# the system. Most drivers call them OperationalError; asyncpg leaves them without a kind.
-PASSING = ("08", "40", "53", "55", "57", "58")
+# the system. Most drivers call them OperationalError; asyncpg leaves them without a kind. And a
+# statement that a pooler has prepared elsewhere, or that somebody has deallocated.
+PASSING = ("08", "40", "53", "55", "57", "58", "26", "42P05")
 
 
 class unavailable_when_lost:  # noqa: N801 (used like `contextlib.suppress`)
@@ -98,6 +99,7 @@ def _passes(error: Exception) -> bool:
     # asyncpg's word for a connection that the server has ended while it was idle, and the words of
     # all drivers while SQLAlchemy sets a connection up, where nobody wraps what is raised.
     confused = type(cause).__name__ in (
+        "ConnectionTimeout",
         "InternalClientError",
         "InterfaceError",
         "OperationalError",
@@ -146,7 +148,7 @@ class Runner:
             return _connected(self._engines.sync(alone=True), body, *args, **kwargs)
 
     def lend_sync(self, body: Callable[[SyncCaller], R]) -> R:
-        """Call a body of one statement with who speaks through the connection that is quickest.
+        """Call a body that needs no transaction with who speaks through the quickest connection.
 
         It is the driver's own, in no transaction, where such statements have connections apart:
         SQLAlchemy takes longer (90 µs) than everything else in this process.

@@ -293,7 +293,7 @@ class SqlStore(Books):
 
 
 def _is_one(jobs: Iterable[NewJob]) -> bool:
-    """Tell whether this is a single job, which is written by a single statement."""
+    """Tell whether this is a single job, which needs no transaction around it."""
     return isinstance(jobs, list | tuple) and len(jobs) == 1
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, Thread
-from typing import Any
+from threading import Barrier
 
 import psycopg
 import pytest
@@ -16,7 +14,6 @@ from sqlalchemy import make_url
 from mutirao import Mutirao, Task
 from mutirao.errors import StoreUnavailable
 from mutirao.sql.engines import KEPT, MAX_OVERFLOW
-from mutirao.sql.store import SqlStore
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import until
 
@@ -99,63 +96,6 @@ def test_when_they_were_cut(sell: Task[[], None], administrator: psycopg.Connect
         sell.enqueue()
     for _ in range(5):
         sell.enqueue()
-
-
-@pytest.fixture
-def psycopg_shop(pg_url: str) -> Iterator[Mutirao]:
-    """An application on psycopg, on whose connections we prepare statements ourselves."""
-    application = Mutirao(f"{pg_url}?application_name=the+shop")
-    yield application
-    application.close()
-
-
-def test_more_kinds_of_jobs_than_are_prepared(
-    psycopg_shop: Mutirao, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first ones are; the others are written all the same."""
-    monkeypatch.setattr("mutirao.sql.callers.prepared.MOST", 2)
-
-    @psycopg_shop.task
-    def sell(what: str) -> None: ...
-
-    options: list[dict[str, Any]] = [{}, {"priority": 3}, {"queue": "slow"}, {"tags": ["é"]}]
-    for _ in range(2):
-        for asked in options:
-            job = psycopg_shop.job(sell.using(**asked).enqueue("maçã").id)
-            found = {"priority": job.priority, "queue": job.queue, "tags": [*job.tags]}
-            usual = {"priority": 0, "queue": "default", "tags": []}
-            assert (found, job.args) == (usual | asked, {"what": "maçã"})
-    assert isinstance(psycopg_shop.store, SqlStore)
-    kept = psycopg_shop.store.engines.kept()
-    lent = kept.take()
-    driver: Any = lent.pooled.driver_connection
-    ours = driver.execute("SELECT name FROM pg_prepared_statements")
-    assert sorted(name for (name,) in ours if "mutirao" in name) == ["mutirao_0", "mutirao_1"]
-    kept.give_back(lent)
-
-
-def test_interrupted(psycopg_shop: Mutirao, administrator: psycopg.Connection, pg_url: str) -> None:
-    """Ctrl-C ends an enqueue that waits for the database; the next one works."""
-
-    @psycopg_shop.task
-    def sell() -> None: ...
-
-    first = sell.enqueue().id
-
-    def interrupt() -> None:
-        while not administrator.execute(f"{MINE} AND wait_event_type = 'Lock'").fetchall():
-            pass
-        signal.raise_signal(signal.SIGINT)
-
-    with psycopg.connect(pg_url.replace("+psycopg", "")) as locking:
-        locking.execute("LOCK TABLE mutirao_job")
-        somebody = Thread(target=interrupt, daemon=True)
-        somebody.start()
-        with pytest.raises(KeyboardInterrupt):
-            sell.enqueue()
-        somebody.join()
-    assert [job.id for job in psycopg_shop.jobs()] == [first]
-    assert sell.enqueue().id > first
 
 
 @pytest.fixture(params=["psycopg", "asyncpg"])

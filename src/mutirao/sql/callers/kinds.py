@@ -57,7 +57,7 @@ class Kinds(Generic[Adapted]):
                 self._met[conn.__class__] = kind
         return kind
 
-    def caller(self, conn: object) -> Adapted:
+    def adapt(self, conn: object) -> Adapted:
         """Return who speaks through `conn`. Raises UnsupportedConnection if it is none of them."""
         kind = self.of(conn)
         if kind is None:
@@ -181,7 +181,8 @@ def run(conn: object, work: Work) -> list[int]:
     Raises:
         UnsupportedConnection: it is none of the accepted kinds, or an asynchronous one.
     """
-    return drive(work, caller(conn))
+    speaker = caller(conn)
+    return drive(work(speaker), speaker)
 
 
 async def arun(conn: object, work: Work) -> list[int]:
@@ -192,7 +193,8 @@ async def arun(conn: object, work: Work) -> list[int]:
         return ids
     driver = ASYNC_DRIVERS.of(conn)
     if driver is not None:
-        return await adrive(work, driver.adapt(conn))
+        speaker = driver.adapt(conn)
+        return await adrive(work(speaker), speaker)
     raise _unsupported(conn, _SYNC, "is synchronous: use `enqueue`")
 
 

@@ -23,7 +23,7 @@ def aown(pooled: PoolProxiedConnection) -> AsyncCaller:
 def _caller(kinds: Kinds[Adapted], pooled: PoolProxiedConnection) -> Adapted:
     known: Adapted | None = pooled.info.get(_PLACE)
     if known is None:
-        known = pooled.info[_PLACE] = kinds.caller(pooled.driver_connection)
+        known = pooled.info[_PLACE] = kinds.adapt(pooled.driver_connection)
     return known
 
 

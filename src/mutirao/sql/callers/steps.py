@@ -90,9 +90,8 @@ class AsyncCaller(Caller, Protocol):
 Work = Callable[[Caller], Steps]
 
 
-def drive(work: Work, caller: SyncCaller) -> list[int]:
-    """Run the steps of `work` over a blocking driver and return the ids."""
-    steps = work(caller)
+def drive(steps: Steps, caller: SyncCaller) -> list[int]:
+    """Run steps over a blocking driver and return the ids."""
     try:
         request = next(steps)
         while True:
@@ -106,9 +105,8 @@ def drive(work: Work, caller: SyncCaller) -> list[int]:
         return end.value  # type: ignore[no-any-return]
 
 
-async def adrive(work: Work, caller: AsyncCaller) -> list[int]:
-    """Run the steps of `work` over an awaited driver and return the ids."""
-    steps = work(caller)
+async def adrive(steps: Steps, caller: AsyncCaller) -> list[int]:
+    """Run steps over an awaited driver and return the ids."""
     try:
         request = next(steps)
         while True:
