@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -86,6 +87,22 @@ async def test_closing(
         assert opened(administrator) == 1
         shop.close()
         await until(lambda: opened(administrator) == 0)
+
+
+async def test_nobody_answers() -> None:
+    """A server that accepts and says nothing cannot be reached, for threads and for coroutines."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        mute = Mutirao(f"postgresql+psycopg://nobody@127.0.0.1:{port}/nothing?connect_timeout=2")
+
+        @mute.task
+        def sell() -> None: ...
+
+        with pytest.raises(StoreUnavailable):
+            await asyncio.to_thread(sell.enqueue)
+        with pytest.raises(StoreUnavailable):
+            await sell.aenqueue()
+        await mute.aclose()
 
 
 def test_when_they_were_cut(sell: Task[[], None], administrator: psycopg.Connection) -> None:
