@@ -84,7 +84,7 @@ class SqlIntake:
         with self._explaining:
             return kinds.run(conn, self._work(lambda: self._dialect.steps(jobs)))
 
-    def enqueue_through(self, caller: SyncCaller, jobs: Iterable[NewJob]) -> list[int]:
+    def enqueue_through(self, jobs: Iterable[NewJob], caller: SyncCaller) -> list[int]:
         """As `enqueue`, through a connection of the store's own."""
         with self._explaining:
             return drive(self._dialect.steps(jobs), caller)
@@ -94,7 +94,7 @@ class SqlIntake:
         with self._explaining:
             return await kinds.arun(conn, self._work(lambda: self._dialect.steps(jobs)))
 
-    async def aenqueue_through(self, caller: AsyncCaller, jobs: Iterable[NewJob]) -> list[int]:
+    async def aenqueue_through(self, jobs: Iterable[NewJob], caller: AsyncCaller) -> list[int]:
         """As `aenqueue`, through a connection of the store's own."""
         with self._explaining:
             return await adrive(self._dialect.steps(jobs), caller)

@@ -18,7 +18,7 @@ from sqlalchemy.util import greenlet_spawn
 
 from mutirao.errors import StoreUnavailable
 from mutirao.sql.callers import kinds
-from mutirao.sql.callers.own import aown
+from mutirao.sql.callers.own import aown, own
 from mutirao.sql.callers.steps import AsyncCaller, SyncCaller
 from mutirao.sql.engines import Engines
 from mutirao.sql.thread import OneThread
@@ -159,11 +159,11 @@ class Runner:
             kept = self._engines.kept()
             lent = kept.take()
             try:
-                return body(lent.caller)
+                return body(own(lent))
             except BaseException as error:
-                broken = _broken(kept.engine, lent.pooled, error)
+                broken = _broken(kept.engine, lent, error)
                 if _unfit(error, broken):
-                    lent.pooled.invalidate(error)
+                    lent.invalidate(error)
                 if broken is not None:
                     kept.dispose()  # the others are as old
                     raise broken from error

@@ -66,7 +66,7 @@ class SqlStore(Books):
         if conn is not None:
             return self._intake.enqueue(jobs, conn)
         if _is_one(jobs):
-            return self._runner.lend_sync(lambda own: self._intake.enqueue_through(own, jobs))
+            return self._runner.lend_sync(lambda own: self._intake.enqueue_through(jobs, own))
         with _own_errors(jobs) as theirs:
             return self._runner.run_sync(lambda own: self._intake.enqueue(theirs, own))
 
@@ -76,8 +76,8 @@ class SqlStore(Books):
             return await self._intake.aenqueue(jobs, conn)
         if _is_one(jobs):
             return await self._runner.lend(
-                lambda own: self._intake.aenqueue_through(own, jobs),
-                lambda own: self._intake.enqueue_through(own, jobs),
+                lambda own: self._intake.aenqueue_through(jobs, own),
+                lambda own: self._intake.enqueue_through(jobs, own),
             )
         with _own_errors(jobs) as theirs:
             return await self._runner.run(lambda own: self._intake.enqueue(theirs, own))

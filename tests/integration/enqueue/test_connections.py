@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from threading import Barrier
 
 import psycopg
@@ -19,14 +20,21 @@ from tests.support.postgresql import PostgresServer
 from tests.support.waiting import until
 
 MANY = KEPT + MAX_OVERFLOW + 16  # threads: more than there may be connections
-MINE = "SELECT pid FROM pg_stat_activity WHERE application_name = 'the shop'"
+THEIRS = """
+SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND datname = %s
+"""
+
+
+@pytest.fixture
+def pg_url(migrated_postgresql_url: str) -> str:
+    """A database that nobody else has used: its sessions are counted."""
+    return migrated_postgresql_url
 
 
 @pytest.fixture(params=["psycopg", "psycopg2"])
 def shop(request: pytest.FixtureRequest, pg_url: str) -> Iterator[Mutirao]:
-    """An application whose connections have a name."""
-    url = pg_url.replace("psycopg", request.param)
-    application = Mutirao(f"{url}?application_name=the+shop")
+    """An application."""
+    application = Mutirao(pg_url.replace("psycopg", request.param))
     yield application
     application.close()
 
@@ -41,16 +49,29 @@ def sell(shop: Mutirao) -> Task[[], None]:
     return sell
 
 
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Those of the application, as somebody sees them who can end them."""
+
+    administrator: psycopg.Connection
+    database: str
+
+    def opened(self, in_which: str = "true") -> int:
+        """Count them, or those of which a condition holds."""
+        where = f"{THEIRS} AND {in_which}"
+        return len(self.administrator.execute(where, (self.database,)).fetchall())
+
+    def cut(self) -> None:
+        """End all of them, and wait for that."""
+        ending = THEIRS.replace("pid", "pg_terminate_backend(pid, 60000)", 1)
+        self.administrator.execute(ending, (self.database,))
+
+
 @pytest.fixture
-def administrator(postgres: PostgresServer) -> Iterator[psycopg.Connection]:
-    """Somebody who sees the connections of others, and can end them."""
+def sessions(postgres: PostgresServer, pg_url: str) -> Iterator[Sessions]:
+    """The application's sessions on the server."""
     with postgres.connect() as connection:
-        yield connection
-
-
-def opened(administrator: psycopg.Connection) -> int:
-    """Count the application's connections."""
-    return len(administrator.execute(MINE).fetchall())
+        yield Sessions(connection, str(make_url(pg_url).database))
 
 
 def all_at_once(sell: Task[[], None], threads: int, times: int) -> list[int]:
@@ -65,28 +86,26 @@ def all_at_once(sell: Task[[], None], threads: int, times: int) -> list[int]:
         return [id for found in pool.map(shout, range(threads)) for id in found]
 
 
-def test_one_after_the_other(sell: Task[[], None], administrator: psycopg.Connection) -> None:
+def test_one_after_the_other(sell: Task[[], None], sessions: Sessions) -> None:
     """They all go through the same one."""
     ids = [sell.enqueue().id for _ in range(30)]
     assert ids == sorted(set(ids))
-    assert opened(administrator) == 1
+    assert sessions.opened() == 1
 
 
-def test_many_at_once(sell: Task[[], None], administrator: psycopg.Connection) -> None:
+def test_many_at_once(sell: Task[[], None], sessions: Sessions) -> None:
     """Whoever finds none waits for one, and not for ever; afterwards few are kept."""
     assert len(set(all_at_once(sell, MANY, 3))) == 3 * MANY
-    assert opened(administrator) <= KEPT + KEPT // 2
+    assert sessions.opened() <= KEPT + KEPT // 2
 
 
-async def test_closing(
-    shop: Mutirao, sell: Task[[], None], administrator: psycopg.Connection
-) -> None:
+async def test_closing(shop: Mutirao, sell: Task[[], None], sessions: Sessions) -> None:
     """Leaves none; the next call opens one again."""
     for _ in range(2):
         sell.enqueue()
-        assert opened(administrator) == 1
+        assert sessions.opened() == 1
         shop.close()
-        await until(lambda: opened(administrator) == 0)
+        await until(lambda: sessions.opened() == 0)
 
 
 async def test_nobody_answers() -> None:
@@ -105,10 +124,10 @@ async def test_nobody_answers() -> None:
         await mute.aclose()
 
 
-def test_when_they_were_cut(sell: Task[[], None], administrator: psycopg.Connection) -> None:
+def test_when_they_were_cut(sell: Task[[], None], sessions: Sessions) -> None:
     """One call hears of it; the others of the same age are not tried."""
     assert len(set(all_at_once(sell, 5, 1))) == 5
-    administrator.execute(MINE.replace("pid", "pg_terminate_backend(pid, 60000)", 1))
+    sessions.cut()
     with pytest.raises(StoreUnavailable):
         sell.enqueue()
     for _ in range(5):
@@ -118,51 +137,37 @@ def test_when_they_were_cut(sell: Task[[], None], administrator: psycopg.Connect
 @pytest.fixture(params=["psycopg", "asyncpg"])
 async def ashop(request: pytest.FixtureRequest, pg_url: str) -> AsyncIterator[Mutirao]:
     """An application whose program is asynchronous."""
-    name = {"psycopg": "application_name=the+shop", "asyncpg": ""}[request.param]
-    application = Mutirao(f"{pg_url.replace('psycopg', request.param)}?{name}")
+    application = Mutirao(pg_url.replace("psycopg", request.param))
     yield application
     await application.aclose()
 
 
-def theirs(administrator: psycopg.Connection, database: str, what: str = "true") -> list[int]:
-    """Return the processes of others that use a database."""
-    found = administrator.execute(
-        f"SELECT pid FROM pg_stat_activity WHERE datname = %s AND {what}",  # noqa: S608
-        (database,),
-    )
-    return [pid for (pid,) in found]
-
-
-async def test_when_they_were_cut_asynchronously(
-    ashop: Mutirao, administrator: psycopg.Connection, pg_url: str
-) -> None:
+async def test_when_they_were_cut_asynchronously(ashop: Mutirao, sessions: Sessions) -> None:
     """As for threads: one call hears of it."""
 
     @ashop.task
     async def sell() -> None: ...
 
     await asyncio.gather(*(sell.aenqueue() for _ in range(5)))
-    for pid in theirs(administrator, str(make_url(pg_url).database)):
-        administrator.execute("SELECT pg_terminate_backend(%s, 60000)", (pid,))
+    sessions.cut()
     with pytest.raises(StoreUnavailable):
         await sell.aenqueue()
     await asyncio.gather(*(sell.aenqueue() for _ in range(5)))
 
 
-async def test_cancelled(ashop: Mutirao, administrator: psycopg.Connection, pg_url: str) -> None:
+async def test_cancelled(ashop: Mutirao, sessions: Sessions, pg_url: str) -> None:
     """A coroutine that is cancelled while it enqueues leaves no connection in mid-sentence."""
 
     @ashop.task
     async def sell() -> None: ...
 
-    database = str(make_url(pg_url).database)
     with psycopg.connect(pg_url.replace("+psycopg", "")) as locking:
         locking.execute("LOCK TABLE mutirao_job")
         enqueueing = asyncio.create_task(sell.aenqueue())
-        await until(lambda: theirs(administrator, database, "wait_event_type = 'Lock'"))
+        await until(lambda: sessions.opened("wait_event_type = 'Lock'"))
         enqueueing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await enqueueing
-    await until(lambda: not theirs(administrator, database))
+    await until(lambda: sessions.opened() == 0)
     assert await ashop.ajobs() == []
     assert (await sell.aenqueue()).how == "inserted"

@@ -45,7 +45,7 @@ def on_ours(shop: Mutirao, statement: str) -> list[Any]:
     assert isinstance(shop.store, SqlStore)
     kept = shop.store.engines.kept()
     lent = kept.take()
-    driver: Any = lent.pooled.driver_connection
+    driver: Any = lent.driver_connection
     cursor = driver.execute(statement)
     rows: list[Any] = [] if cursor.description is None else cursor.fetchall()
     kept.give_back(lent)
