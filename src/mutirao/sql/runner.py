@@ -19,7 +19,7 @@ from sqlalchemy.util import greenlet_spawn
 from mutirao.errors import StoreUnavailable
 from mutirao.sql.callers import kinds
 from mutirao.sql.callers.own import aown, own
-from mutirao.sql.callers.steps import AsyncCaller, SyncCaller
+from mutirao.sql.callers.steps import Asking, AsyncCaller, SyncCaller, adrive, drive
 from mutirao.sql.engines import Engines
 from mutirao.sql.thread import OneThread
 
@@ -193,6 +193,10 @@ class Runner:
                 raise
             finally:
                 await greenlet_spawn(lent.close)
+
+    async def ask(self, steps: Asking[R]) -> R:
+        """Run steps that need no transaction, through the quickest connection."""
+        return await self.lend(lambda own: adrive(steps, own), lambda own: drive(steps, own))
 
     async def close(self) -> None:
         """End the thread and close the connections; the next call opens them again."""

@@ -44,6 +44,7 @@ class SqlStore(Books):
     def __init__(self, url: str | URL, *, pool_size: int = KEPT) -> None:
         self.engines = Engines(url, pool_size)
         self._dialect = dialect_named(self.engines.database)
+        self._standing = self._dialect.standing
         self._intake = SqlIntake(self.engines.database)
         self._runner = Runner(self.engines)
 
@@ -134,8 +135,11 @@ class SqlStore(Books):
         now: datetime | None = None,
     ) -> list[Claim]:
         """Take due jobs."""
-        run = self._runner.alone if self._dialect.one_statement else self._runner.run
-        claims = await run(self._dialect.claim, worker, lanes, limit, without, now)
+        asked = (worker, lanes, limit, without, now)
+        if self._standing is not None:
+            claims = await self._runner.ask(self._standing.claim(*asked))
+        else:
+            claims = await self._runner.run(self._dialect.claim, *asked)
         # Most have no metadata, and then there is nothing to find in them.
         marked = [claim.metadata for claim in claims if claim.metadata is not None]
         if any(TAKES in marks(metadata) for metadata in marked):
@@ -151,18 +155,19 @@ class SqlStore(Books):
         done = [s for s in settlements if s.outcome.kind.final]
         waiting = [s for s in settlements if not s.outcome.kind.final]
         bound = [s for s in done if s.keyed or s.linked] or [s for s in settlements if s.follow_up]
-        if self._dialect.one_statement and not ((done and waiting) or bound):
+        if self._standing is not None and not ((done and waiting) or bound):
             if done:
-                return await self._runner.alone(self._dialect.finish, done, now)
-            return await self._runner.alone(self._dialect.resume, worker, waiting, now)
+                return await self._runner.ask(self._standing.finish(done, now))
+            return await self._runner.ask(self._standing.resume(worker, waiting, now))
         return await self._runner.run(self._settle, worker, done, waiting, now)
 
     async def release(self, jobs: Sequence[tuple[int, int]]) -> set[int]:
         """Give back jobs that were never started."""
         if not jobs:
             return set()
-        run = self._runner.alone if self._dialect.one_statement else self._runner.run
-        return await run(self._dialect.release, jobs)
+        if self._standing is not None:
+            return await self._runner.ask(self._standing.release(jobs))
+        return await self._runner.run(self._dialect.release, jobs)
 
     async def held(self, worker: int) -> list[tuple[int, int]]:
         """Return (id, run) of every job a worker holds."""
@@ -180,7 +185,7 @@ class SqlStore(Books):
         self, *, orphans: bool = True, now: datetime | None = None
     ) -> list[tuple[int, int]]:
         """Give back the jobs of vanished workers."""
-        if self._dialect.one_statement:
+        if self._standing is not None:
             return await self._runner.alone(self._dialect.rescue, orphans, now)
         if await self._runner.alone(self._dialect.someone_is_gone, now):
             return await self._runner.run(self._dialect.rescue, orphans, now)

@@ -1,4 +1,4 @@
-"""Enqueueing as steps without I/O, and the two pumps that drive them.
+"""What is asked of a database as steps without I/O, and the two pumps that drive them.
 
 A body is a generator: it yields what it wants of the database and is sent the rows. So it is
 written once, and runs over synchronous and asynchronous drivers alike. Errors are thrown into
@@ -8,12 +8,13 @@ it, which lets it undo what it has begun.
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from mutirao.job import NewJob
 
 Row = tuple[Any, ...]
 Rows = list[Row]
+R = TypeVar("R")
 
 
 class Execute(NamedTuple):
@@ -55,7 +56,8 @@ class Autocommits:
 
 
 Request = Execute | Load | Autocommits
-Steps = Generator[Request, Rows, list[int]]
+Asking = Generator[Request, Rows, R]
+Steps = Asking[list[int]]  # those that enqueue
 
 
 class Caller(Protocol):
@@ -90,8 +92,8 @@ class AsyncCaller(Caller, Protocol):
 Work = Callable[[Caller], Steps]
 
 
-def drive(steps: Steps, caller: SyncCaller) -> list[int]:
-    """Run steps over a blocking driver and return the ids."""
+def drive(steps: Asking[R], caller: SyncCaller) -> R:
+    """Run steps over a blocking driver and return what they do."""
     try:
         request = next(steps)
         while True:
@@ -105,8 +107,8 @@ def drive(steps: Steps, caller: SyncCaller) -> list[int]:
         return end.value  # type: ignore[no-any-return]
 
 
-async def adrive(steps: Steps, caller: AsyncCaller) -> list[int]:
-    """Run steps over an awaited driver and return the ids."""
+async def adrive(steps: Asking[R], caller: AsyncCaller) -> R:
+    """Run steps over an awaited driver and return what they do."""
     try:
         request = next(steps)
         while True:

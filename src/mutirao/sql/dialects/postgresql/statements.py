@@ -1,6 +1,7 @@
 """The hot statements in PostgreSQL's words. Each is one statement, hence one round trip.
 
-Tests hold their plans (`EXPLAIN`) with a million finished jobs and with generic plans.
+Tests hold their plans (`EXPLAIN`) with a million finished jobs and with generic plans. What is
+written with `%s` is asked in steps, past SQLAlchemy.
 """
 
 from sqlalchemy import text
@@ -13,37 +14,31 @@ SELECT * FROM mutirao_lanes(CAST(:queues AS text[]), CAST(:now AS timestamptz))
 
 _CLAIM = """
 SELECT * FROM {}(
-    :worker, CAST(:queues AS text[]), CAST(:priorities AS smallint[]),
-    CAST(:run_ats AS timestamptz[]), CAST(:ids AS bigint[]), :limit,
-    CAST(:without AS text[]), CAST(:now AS timestamptz)
+    %s, %s::text[], %s::smallint[], %s::timestamptz[], %s::bigint[], %s, %s::text[],
+    %s::timestamptz
 )
 """
-CLAIM = text(_CLAIM.format("mutirao_claim"))
-CLAIM_IN_TURN = text(_CLAIM.format("mutirao_claim_in_turn"))
+CLAIM = _CLAIM.format("mutirao_claim")
+CLAIM_IN_TURN = _CLAIM.format("mutirao_claim_in_turn")
 
 _ENDED = """
-    CAST(CAST(:ids AS text) AS bigint[]), CAST(CAST(:runs AS text) AS integer[]),
-    CAST(:outcomes AS text[]), CAST(CAST(:started AS text) AS bigint[]),
-    CAST(CAST(:finished AS text) AS bigint[]), CAST(:error_types AS text[]),
-    CAST(:errors AS text[])
+    %s::text::bigint[], %s::text::integer[], %s::text[], %s::text::bigint[], %s::text::bigint[],
+    %s::text[], %s::text[]
 """
 # Where limits call jobs into the place of those that ended, the transaction knows where to.
 _CALLED = "current_setting('mutirao.called', true)"
-_FINISH = f"mutirao_finish({_ENDED}, CAST(:now AS timestamptz)), {_CALLED}"
-FINISH = text(f"SELECT {_FINISH}")
-_HOLD = "mutirao_hold(CAST(CAST(:all_ids AS text) AS bigint[]))"
-FINISH_SOME = text(f"SELECT {_HOLD}, {_FINISH}")  # of those that a transaction settles
+_FINISH = f"mutirao_finish({_ENDED}, %s::timestamptz), {_CALLED}"
+FINISH = f"SELECT {_FINISH}"
+# Of those that a transaction settles.
+FINISH_SOME = f"SELECT mutirao_hold(%s::text::bigint[]), {_FINISH}"
 
-RESUME = text(f"""
+RESUME = f"""
 SELECT mutirao_resume(
-    :worker, {_ENDED}, CAST(:back AS integer[]), CAST(:ats AS timestamptz[]),
-    CAST(:afters AS double precision[]), CAST(:now AS timestamptz)
+    %s, {_ENDED}, %s::integer[], %s::timestamptz[], %s::double precision[], %s::timestamptz
 ), {_CALLED}
-""")
+"""
 
-RELEASE = text("""
-SELECT mutirao_release(CAST(CAST(:ids AS text) AS bigint[]), CAST(CAST(:runs AS text) AS integer[]))
-""")
+RELEASE = "SELECT mutirao_release(%s::text::bigint[], %s::text::integer[])"
 
 RESCUE = text("SELECT * FROM mutirao_rescue(:orphans, CAST(:now AS timestamptz))")
 
@@ -52,12 +47,11 @@ WAKE = text("SELECT mutirao_wake()")
 TELL_ENDED = text("SELECT mutirao_tell_waiters(CAST(CAST(:jobs AS text) AS bigint[]))")
 
 # Limits.
-SIFT = text("""
+SIFT = """
 SELECT mutirao_sift(
-    CAST(:queues AS text[]), CAST(:priorities AS smallint[]), CAST(:run_ats AS timestamptz[]),
-    CAST(:ids AS bigint[]), :look, CAST(:without AS text[]), CAST(:now AS timestamptz)
+    %s::text[], %s::smallint[], %s::timestamptz[], %s::bigint[], %s, %s::text[], %s::timestamptz
 )
-""")
+"""
 
 LET_GO = text("""
 SELECT mutirao_let_go(CAST(CAST(:ids AS text) AS bigint[]), CAST(:now AS timestamptz))

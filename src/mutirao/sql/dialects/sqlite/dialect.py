@@ -108,7 +108,7 @@ class SQLite(Dialect):
     """SQLite 3.35 and later, in a file."""
 
     name = "sqlite"
-    one_statement = False
+    standing = None
     tells_ends = False
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
