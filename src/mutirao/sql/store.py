@@ -171,7 +171,7 @@ class SqlStore(Books):
 
     async def held(self, worker: int) -> list[tuple[int, int]]:
         """Return (id, run) of every job a worker holds."""
-        return await self._runner.alone(workers.held, worker)
+        return await self._runner.alone(workers.held, self._dialect, worker)
 
     # Housekeeping.
 

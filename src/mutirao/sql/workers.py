@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import Connection, Table, and_, delete, exists, insert, or_, select, true, update
+from sqlalchemy import Connection, Table, and_, delete, exists, insert, or_, select, update
 
 from mutirao.job import Beat, NewWorker
 from mutirao.schedule import Origin
@@ -45,7 +45,7 @@ def beat(
     One statement, unless there is something to cancel.
     """
     moment, expires = dialect.moment(now), dialect.moment(now, expiry)
-    to_cancel = and_(live.c.worker == id, live.c.cancel == true())
+    to_cancel = dialect.to_cancel_by(id)
     alive = conn.execute(
         update(worker)
         .where(worker.c.id == id)
@@ -67,7 +67,7 @@ def retire(conn: Connection, dialect: Dialect, id: int) -> None:
     """Give back what a worker holds and remove it. The new run fences a late settlement off."""
     given = conn.scalars(
         update(live)
-        .where(live.c.worker == id)
+        .where(dialect.held_by(id))
         .values(worker=None, claimed_at=None, attempt=live.c.attempt - 1, run=live.c.run + 1)
         .returning(live.c.id)
     ).all()
@@ -76,9 +76,9 @@ def retire(conn: Connection, dialect: Dialect, id: int) -> None:
     conn.execute(delete(worker).where(worker.c.id == id))
 
 
-def held(conn: Connection, id: int) -> list[tuple[int, int]]:
+def held(conn: Connection, dialect: Dialect, id: int) -> list[tuple[int, int]]:
     """Return (id, run) of the jobs a worker holds. A single statement."""
-    rows = conn.execute(select(live.c.id, live.c.run).where(live.c.worker == id))
+    rows = conn.execute(select(live.c.id, live.c.run).where(dialect.held_by(id)))
     return [(row[0], row[1]) for row in rows]
 
 

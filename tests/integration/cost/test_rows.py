@@ -23,6 +23,7 @@ TOUCHED = text("""
     FROM pg_stat_xact_user_tables
     WHERE relname IN ('mutirao_job', 'mutirao_live', 'mutirao_attempt')
 """)
+HOT = "n_tup_hot_upd"
 Touched = dict[str, dict[str, int]]
 
 
@@ -46,7 +47,10 @@ def test_rows_touched(connection: Connection, what: str) -> None:
         table: {how: number / jobs for how, number in rows.items()}
         for table, rows in touched.items()
     }
-    assert per_job == recorded.ROWS[what]
+    expected = recorded.ROWS[what]
+    if HOT not in expected.get("live", {}):  # then it depends on what room others have left
+        per_job.get("live", {}).pop(HOT, None)
+    assert per_job == expected
 
 
 def test_a_scan_is_noticed(connection: Connection) -> None:

@@ -112,11 +112,11 @@ async def test_an_invalid_index(migrated_postgresql_url: str) -> None:
         await do(
             store,
             "UPDATE pg_index SET indisvalid = false"
-            " WHERE indexrelid = 'mutirao_live_running'::regclass".replace("::", r"\:\:"),
+            " WHERE indexrelid = 'mutirao_live_fair'::regclass".replace("::", r"\:\:"),
         )
         found = await find(store, "indexes")
     assert found.level is PROBLEM
-    assert "mutirao_live_running" in found.found
+    assert "mutirao_live_fair" in found.found
 
 
 async def test_claims_that_read_the_whole_table(migrated_postgresql_url: str) -> None:
@@ -126,7 +126,7 @@ async def test_claims_that_read_the_whole_table(migrated_postgresql_url: str) ->
         await store.aenqueue(NewJob(task="send") for _ in range(20_000))
         await store.refresh_statistics()
         assert (await find(store, "claims")).level is OK
-        await do(store, "DROP INDEX mutirao_live_waiting")
+        await do(store, "DROP INDEX mutirao_live_lanes")
         found = await find(store, "claims")
     assert found.level is PROBLEM
     assert "Seq Scan" in found.found

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, text
 
 FINISHED = 1_000_000
 LIVE = 200_000
-HELD = 8_000  # of the live ones, about as many are running
+DUE = LIVE * 3 // 4 + 10_000  # and those that are claimed meanwhile
 
 # Only the tests make statistics. What is not logged need not be written twice.
 QUIET = """

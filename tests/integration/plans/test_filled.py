@@ -44,7 +44,7 @@ def connection(request: pytest.FixtureRequest, filled: Engine) -> Iterator[Conne
 def test_read_by_index(connection: Connection, what: str) -> None:
     """Each statement on the way reads by the indexes it is meant to, and not much.
 
-    How much follows from the batch (for a rescue, from what is running), not from the tables.
+    How much follows from the batch (for a rescue, from what is due), not from the tables.
     """
     case = CASES[what]
     act = case.prepare(POSTGRESQL, connection)

@@ -67,6 +67,14 @@ class Dialect(ABC):
         """Return `now` (None: the database's clock) plus some seconds, as an expression."""
 
     @abstractmethod
+    def held_by(self, worker: int) -> ColumnElement[bool]:
+        """Return the condition on `mutirao_live` that a worker holds the job."""
+
+    @abstractmethod
+    def to_cancel_by(self, worker: int) -> ColumnElement[bool]:
+        """Return the condition on `mutirao_live` that a worker is to cancel the job."""
+
+    @abstractmethod
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that does nothing, and counts no row, where the key is taken."""
 

@@ -10,8 +10,8 @@ INDEXES = (
     "mutirao_job_pkey",
     "mutirao_job_redrive_of",
     "mutirao_live_pkey",
-    "mutirao_live_waiting",
-    "mutirao_live_running",
+    "mutirao_live_lanes",
+    "mutirao_live_fair",
     "mutirao_live_cancelled",
     "mutirao_attempt_pkey",
     "mutirao_attempt_outcome",
@@ -30,7 +30,7 @@ _SIZE = text("SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = to_regclas
 _CLAIM_PLAN = text("""
 EXPLAIN SELECT id FROM mutirao_live
 WHERE worker IS NULL AND queue = (SELECT queue FROM mutirao_live LIMIT 1) AND priority = 0
-  AND run_at <= statement_timestamp()
+  AND run_at < '9999-05-31 00:00Z' AND run_at <= statement_timestamp()
 ORDER BY run_at, id LIMIT 100 FOR UPDATE SKIP LOCKED
 """)
 _DEAD_ROWS = text("""
@@ -85,15 +85,15 @@ def _plan(connection: Connection) -> Iterator[Finding]:
     connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
     plan = "\n".join(connection.scalars(_CLAIM_PLAN))
     rows = connection.scalars(_SIZE).one()
-    if "mutirao_live_waiting" in plan:
-        yield Finding(Level.OK, "claims", "read by the index mutirao_live_waiting")
+    if "mutirao_live_lanes" in plan:
+        yield Finding(Level.OK, "claims", "read by the index mutirao_live_lanes")
     elif rows < MANY_ROWS:
         yield Finding(Level.OK, "claims", f"{rows:.0f} live jobs, too few to need an index")
     else:
         yield Finding(
             Level.PROBLEM,
             "claims",
-            f"the planner does not use mutirao_live_waiting: {plan}",
+            f"the planner does not use mutirao_live_lanes: {plan}",
             "ANALYZE mutirao_live; see that enable_indexscan is on",
         )
 

@@ -2,8 +2,23 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Insert, Interval, Table, func, literal
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Insert,
+    Interval,
+    Table,
+    and_,
+    cast,
+    false,
+    func,
+    literal,
+    select,
+)
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 
 from mutirao.fair import lanes_of
@@ -13,6 +28,7 @@ from mutirao.sql.callers.steps import drive
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.dialects.postgresql import statements
 from mutirao.sql.dialects.postgresql.standing import STANDING, array
+from mutirao.sql.tables import live
 
 
 class PostgreSQL(Dialect):
@@ -27,6 +43,16 @@ class PostgreSQL(Dialect):
         timestamp = TIMESTAMP(timezone=True)
         start = func.statement_timestamp() if now is None else literal(now, timestamp)
         return (start + literal(timedelta(seconds=plus), Interval)).cast(timestamp)
+
+    def held_by(self, worker: int) -> ColumnElement[bool]:
+        """Return the condition that a worker holds the job; no index tells."""
+        moment = literal(None, TIMESTAMP(timezone=True))
+        held = func.mutirao_held(literal([worker], ARRAY(BigInteger)), false(), moment)
+        return and_(_among(held), live.c.worker == worker)
+
+    def to_cancel_by(self, worker: int) -> ColumnElement[bool]:
+        """Return the condition that a worker is to cancel the job: few are, in an index of them."""
+        return _among(func.mutirao_cancelled(worker))
 
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that does nothing, and counts no row, where the key is taken."""
@@ -111,3 +137,8 @@ class PostgreSQL(Dialect):
         """Analyse the tables whose size changes with the load."""
         for table in ("mutirao_job", "mutirao_live", "mutirao_attempt"):
             conn.exec_driver_sql(f"ANALYZE {table}")
+
+
+def _among(ids: ColumnElement[Any]) -> ColumnElement[bool]:
+    # Selected, or the planner calls the function itself, to know how many there are.
+    return live.c.id == func.any(cast(select(ids).scalar_subquery(), ARRAY(BigInteger)))

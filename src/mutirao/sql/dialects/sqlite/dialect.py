@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table, literal
+from sqlalchemy import ColumnElement, Connection, Insert, Table, and_, literal, true
 from sqlalchemy.dialects.sqlite import insert
 
 from mutirao.fair import is_fair, once, queue_of
@@ -28,6 +28,7 @@ from mutirao.limit import BEGINNING, Claimed, Settled
 from mutirao.sql.dialects.base import Dialect, by_id
 from mutirao.sql.dialects.sqlite import fair, limits
 from mutirao.sql.instant import Instant, from_micros, to_micros
+from mutirao.sql.tables import live
 
 SECOND = 1_000_000
 LOOK = 500  # jobs that are looked at together, once some were found that cannot run
@@ -114,6 +115,14 @@ class SQLite(Dialect):
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: this machine's clock) plus some seconds, as a value."""
         return literal((now or datetime.now(UTC)) + timedelta(seconds=plus), Instant)
+
+    def held_by(self, worker: int) -> ColumnElement[bool]:
+        """Return the condition that a worker holds the job: an index tells."""
+        return live.c.worker == worker
+
+    def to_cancel_by(self, worker: int) -> ColumnElement[bool]:
+        """Return the condition that a worker is to cancel the job: it is among those it holds."""
+        return and_(self.held_by(worker), live.c.cancel == true())
 
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that does nothing, and counts no row, where the key is taken."""

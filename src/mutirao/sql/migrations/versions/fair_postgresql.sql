@@ -17,8 +17,7 @@ CREATE TABLE mutirao_served (
 -- NULL would add eight bytes to each row of a running job.
 ALTER TABLE mutirao_live ADD COLUMN fair text COLLATE "C" NOT NULL DEFAULT ''
 --;
-CREATE INDEX mutirao_live_fair ON mutirao_live (queue, fair, priority, run_at, id)
-WHERE worker IS NULL AND fair <> ''
+CREATE INDEX mutirao_live_fair ON mutirao_live (queue, fair, priority, run_at, id) WHERE fair <> ''
 --;
 -- Says by which argument the jobs of a task take turns, unless that is known. Returns the task.
 CREATE FUNCTION mutirao_in_turn(_task text, _by text) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
@@ -251,6 +250,7 @@ BEGIN
             chosen := chosen || ARRAY(
                 SELECT l.id FROM mutirao_live l
                 WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
+                  AND l.run_at < '9999-05-31 00:00Z'
                   AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= moment
                   AND (_without IS NULL OR (
                       (SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)

@@ -359,6 +359,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT l.id FROM mutirao_live l
                 WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
+                  AND l.run_at < '9999-05-31 00:00Z'
                   AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= _now
                   AND (_without IS NULL OR (
                       (SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)
@@ -375,6 +376,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT l.id FROM mutirao_live l
                 WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
+                  AND l.run_at < '9999-05-31 00:00Z'
                   AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= _now
                   AND (_without IS NULL OR (
                       (SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)
@@ -583,7 +585,8 @@ BEGIN
     END IF;
     running := ARRAY(
         SELECT l.id FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
-        WHERE l.worker IS NOT NULL AND (j.queue = bound.queue OR j.task = bound.task)
+        WHERE l.id = ANY((SELECT mutirao_held(NULL, false, 'infinity'))::bigint[]) AND l.worker IS NOT NULL
+          AND (j.queue = bound.queue OR j.task = bound.task)
         ORDER BY l.id FOR UPDATE OF l
     );
     WITH each AS (
@@ -616,7 +619,7 @@ BEGIN
         SELECT l.id FROM mutirao_live l WHERE l.id = ANY(ARRAY(
             SELECT p.job FROM mutirao_parked p WHERE p.counter = ANY(closing)
             UNION ALL
-            SELECT r.id FROM mutirao_live r WHERE r.worker IS NOT NULL
+            SELECT unnest(mutirao_held(NULL, false, 'infinity'))
         ))
         ORDER BY l.id FOR UPDATE
     );
@@ -715,6 +718,7 @@ BEGIN
                 CROSS JOIN LATERAL (
                     SELECT l.id FROM mutirao_live l
                     WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
+                      AND l.run_at < '9999-05-31 00:00Z'
                       AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= moment
                     ORDER BY l.run_at, l.id LIMIT share FOR UPDATE SKIP LOCKED
                 ) w LIMIT _most
@@ -727,6 +731,7 @@ BEGIN
                 CROSS JOIN LATERAL (
                     SELECT l.id FROM mutirao_live l
                     WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
+                      AND l.run_at < '9999-05-31 00:00Z'
                       AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= moment
                     ORDER BY l.run_at, l.id
                     OFFSET CASE WHEN lane.place <= front THEN share ELSE 0 END LIMIT _most
@@ -741,6 +746,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT l.id FROM mutirao_live l
                 WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
+                  AND l.run_at < '9999-05-31 00:00Z'
                   AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= moment
                   AND ((SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)) IS NOT TRUE
                 ORDER BY l.run_at, l.id LIMIT _most FOR UPDATE SKIP LOCKED
@@ -861,7 +867,7 @@ $$
 --;
 CREATE OR REPLACE FUNCTION mutirao_rescue(_orphans boolean, _now timestamptz)
 RETURNS TABLE (id bigint, run integer) LANGUAGE plpgsql VOLATILE
-SET enable_seqscan = off SET enable_indexscan = off SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
@@ -874,13 +880,10 @@ BEGIN
         )) RETURNING id
     ), held AS (
         SELECT id, run, attempt, worker, claimed_at FROM mutirao_live
-        WHERE worker = ANY(ARRAY(
-            SELECT id FROM gone
-            UNION ALL
-            SELECT worker FROM mutirao_live
-            WHERE _orphans AND worker IS NOT NULL
-              AND worker NOT IN (SELECT id FROM mutirao_worker)
-        )) FOR UPDATE SKIP LOCKED
+        WHERE id = ANY(mutirao_held(ARRAY(SELECT id FROM gone), _orphans, moment)) AND (
+            worker = ANY(ARRAY(SELECT id FROM gone))
+            OR _orphans AND worker NOT IN (SELECT id FROM mutirao_worker)
+        ) FOR UPDATE SKIP LOCKED
     ), told AS (
         INSERT INTO mutirao_attempt
             (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
