@@ -9,6 +9,8 @@ from collections import deque
 from sqlalchemy import Engine, PoolProxiedConnection
 from sqlalchemy.pool import QueuePool
 
+_AGE = "mutirao age"  # what a pool remembers with a connection: how often it was replaced before
+
 
 class Kept:
     """Lends an engine's connections to one borrower each; from any thread.
@@ -21,17 +23,23 @@ class Kept:
         self.engine = engine
         self._most = most
         self._idle = deque[PoolProxiedConnection]()
+        self._age = 0
 
     def take(self) -> PoolProxiedConnection:
         """Return a connection that nobody else uses."""
         try:
             return self._idle.pop()  # the last, whose plans and caches are warm
         except IndexError:
-            return self.engine.raw_connection()
+            age = self._age
+            lent = self.engine.raw_connection()
+            lent.info[_AGE] = age
+            return lent
 
     def give_back(self, lent: PoolProxiedConnection) -> None:
         """Take a connection back, or what is left of one that was invalidated."""
         pool = self.engine.pool
+        if lent.is_valid and lent.info[_AGE] != self._age:
+            lent.invalidate()  # its pool was replaced meanwhile, and closes nothing any more
         if lent.is_valid and isinstance(pool, QueuePool) and pool.checkedout() <= self._most:
             self._idle.append(lent)
         else:
@@ -39,6 +47,8 @@ class Kept:
 
     def dispose(self) -> None:
         """Close all that are not lent, and those of the engine."""
+        self._age += 1
         while self._idle:
             self._idle.pop().close()
         self.engine.dispose()
+        self._age += 1  # what was taken in between may be of either pool

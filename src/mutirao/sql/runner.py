@@ -85,8 +85,14 @@ def _broken(
 
 
 def _connected(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    pool = engine.pool
     with engine.connect() as connection:
-        return body(connection, *args, **kwargs)
+        try:
+            return body(connection, *args, **kwargs)
+        finally:
+            # A pool that was replaced meanwhile closes nothing any more.
+            if pool is not engine.pool and not connection.invalidated:
+                connection.invalidate()
 
 
 def _unfit(error: BaseException, broken: StoreUnavailable | None) -> bool:
@@ -179,6 +185,7 @@ class Runner:
             if self._engines.in_thread:
                 return await self._in_thread(lambda: self.lend_sync(sync))
             engine = self._engines.asynchronous(alone=True).sync_engine
+            pool = engine.pool
             # What AsyncEngine does around its connections takes 0.1 ms more.
             lent = await greenlet_spawn(engine.raw_connection)
             try:
@@ -192,6 +199,8 @@ class Runner:
                     raise broken from error
                 raise
             finally:
+                if lent.is_valid and pool is not engine.pool:
+                    await greenlet_spawn(lent.invalidate)
                 await greenlet_spawn(lent.close)
 
     async def ask(self, steps: Asking[R]) -> R:

@@ -497,5 +497,7 @@ SELECT
 FROM mutirao_worker w
 LEFT JOIN (
     SELECT worker, count(*) AS running, json_agg(id ORDER BY id) AS jobs
-    FROM mutirao_live WHERE worker IS NOT NULL GROUP BY worker
+    FROM mutirao_live
+    WHERE id = ANY((SELECT mutirao_held(NULL, false, NULL))::bigint[]) AND worker IS NOT NULL
+    GROUP BY worker
 ) l ON l.worker = w.id
