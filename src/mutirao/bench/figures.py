@@ -28,8 +28,7 @@ class Cost:
         rate: jobs a second.
         client_cpu: microseconds of processor time of producers and workers.
         server_cpu: likewise of the database's server.
-        statements: sent; COPY, BEGIN and COMMIT not counted. None where none went through
-            SQLAlchemy, as when one job is enqueued.
+        statements: sent; COPY, BEGIN and COMMIT not counted. None where none were.
         wal_bytes, commits, dead_tuples: as in `Gauges`.
     """
 

@@ -15,7 +15,7 @@ class Idle:
 
     Parameters:
         seconds: how long it was watched.
-        statements: a minute; only what goes through SQLAlchemy.
+        statements: a minute.
         client_cpu: seconds of processor time a minute, of the worker.
         server_cpu: likewise, of the database's server.
         commits, wal_bytes: a minute, as in `Gauges`.

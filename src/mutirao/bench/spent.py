@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import URL, Engine, event
 
 from mutirao.engine.portal import Portal
+from mutirao.sql.callers import own
 from mutirao.sql.dialects.gauges import Gauges, Instruments, instruments_named
 from mutirao.sql.engines import Engines
 from mutirao.sql.runner import Runner
@@ -25,7 +26,8 @@ class Spent:
     Parameters:
         seconds: on the clock.
         client_cpu: seconds of processor time of this process, and of children that ended.
-        statements: how many SQLAlchemy sent from this process; COPY, BEGIN and COMMIT not counted.
+        statements: how many this process sent through connections of the store's own; COPY, BEGIN
+            and COMMIT not counted.
         server_cpu: seconds of processor time of the database's server; None if it runs elsewhere,
             or inside the client as SQLite does.
         wal_bytes, commits, dead_tuples: as in `Gauges`.
@@ -74,7 +76,8 @@ def counted(spent: Spent) -> Iterator[None]:
 
     event.listen(Engine, "before_cursor_execute", count)
     try:
-        yield
+        with own.counted(count):
+            yield
     finally:
         event.remove(Engine, "before_cursor_execute", count)
 

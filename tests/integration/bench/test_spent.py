@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
-from mutirao.bench.spent import Spent, measured
+from mutirao import Mutirao
+from mutirao.bench.spent import Spent, counted, measured
 from mutirao.sql.dialects.postgresql.processes import server_cpu
 
 ROWS = 1_000
@@ -51,6 +52,20 @@ def test_what_was_written_is_counted(engine: Engine) -> None:
     for name, least in COUNTED.items():
         found = getattr(spent, name)
         assert found is None if engine.name == "sqlite" else found >= least, name
+
+
+async def test_what_goes_past_sqlalchemy_is_counted(pg_app: Mutirao) -> None:
+    """A statement for each single job, from plain code and from coroutines."""
+
+    @pg_app.task
+    def send() -> None:
+        """Nothing."""
+
+    with counted(spent := Spent()):
+        send.enqueue()
+        await send.aenqueue()
+    send.enqueue()
+    assert spent.statements == 2
 
 
 def test_nothing_is_counted_after_the_block(engine: Engine) -> None:

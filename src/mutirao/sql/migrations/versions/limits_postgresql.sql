@@ -704,11 +704,13 @@ BEGIN
     ELSIF _without IS NULL THEN
         -- First the same from each lane in front: what came together lies on the same pages. With a
         -- million jobs in 1,000 lanes that is 46 instead of 58 microseconds for a job.
-        front := (
-            SELECT coalesce(min(u.place) - 1, cardinality(_priorities))
-            FROM unnest(_priorities) WITH ORDINALITY AS u (priority, place)
-            WHERE u.priority <> _priorities[1]
-        );
+        IF cardinality(_priorities) > 1 THEN
+            front := (
+                SELECT coalesce(min(u.place) - 1, cardinality(_priorities))
+                FROM unnest(_priorities) WITH ORDINALITY AS u (priority, place)
+                WHERE u.priority <> _priorities[1]
+            );
+        END IF;
         IF front > 1 THEN
             share := (_most + front - 1) / front;
             found := ARRAY(
