@@ -7,8 +7,8 @@ database queue up, so a busy worker spares everybody that.
 
 import asyncio
 import logging
-from collections.abc import Callable, Container
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from math import inf
 from time import monotonic
@@ -52,7 +52,9 @@ class Producer:
         self._guessing = False  # whether claims have made the heads old
         self._listening = True  # as registered
         self._attention = Attention(monotonic())
-        self._unsure = False  # whether a claim's answer was lost
+        self._unsure = False  # whether the answer to a claim or a release was lost
+        self._held_at = 0.0  # monotonic: when to ask again what is held, if that failed
+        self._doubts = Backoff()
         self._former: list[int] = []  # ids of this worker that are gone
         self._stopping = False
 
@@ -65,7 +67,7 @@ class Producer:
                 if backoff.reset():
                     log.warning("the database is back; claiming again")
             except StoreUnavailable as gone:
-                self._unsure, self._refresh_at = True, 0.0
+                self._refresh_at = 0.0
                 wait = backoff.next()
                 log.warning("cannot claim: %s; again in %.1f s", gone, wait)
                 await self._sleep(wait)
@@ -119,7 +121,7 @@ class Producer:
         self._dispatcher.changed.set()
 
     async def _turn(self) -> None:
-        if self._unsure or self._former:
+        if self._doubted_in() <= 0:
             await self._give_back_unknown()
         await self._give_back_stalled()
         wanted = self._dispatcher.wanted()
@@ -144,13 +146,13 @@ class Producer:
         lanes = self._lanes.due(monotonic())
         if not lanes:
             return []
-        self._unsure, worker = True, self._worker()
+        worker = self._worker()
         self._lanes.asking()
-        claims = await self._store.claim(worker, lanes, wanted, without=tuple(self._unknown))
-        if worker != self._worker():  # who claimed them is gone by now: they would be rescued
-            await self._store.release([(claim.id, claim.run) for claim in claims])
-            return []
-        self._unsure = False
+        with self._unsure_unless_answered():
+            claims = await self._store.claim(worker, lanes, wanted, without=tuple(self._unknown))
+            if worker != self._worker():  # who claimed them is gone by now: they would be rescued
+                await self._store.release([(claim.id, claim.run) for claim in claims])
+                return []
         self._lanes.claimed(claims)
         if self._listening and len(claims) < wanted:
             self._lanes.exhausted(lanes)
@@ -181,24 +183,35 @@ class Producer:
         new = {claim.task for claim in foreign} - self._unknown
         self._unknown |= new
         log.warning("no such task here: %s; left to other workers", ", ".join(sorted(new)))
-        self._unsure = True
-        await self._store.release([(claim.id, claim.run) for claim in foreign])
-        self._unsure = False
+        with self._unsure_unless_answered():
+            await self._store.release([(claim.id, claim.run) for claim in foreign])
         return [claim for claim in claims if claim.task in self._known]
 
     async def _give_back_stalled(self) -> None:
         """Release jobs that have waited too long for a slot here; another worker may be free."""
         if stalled := self._dispatcher.drop_stalled():
             log.info("handlers take longer than before; giving back %s jobs", len(stalled))
+            with self._unsure_unless_answered():
+                await self._store.release(stalled)
+
+    @contextmanager
+    def _unsure_unless_answered(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
             self._unsure = True
-            await self._store.release(stalled)
-            self._unsure = False
+            raise
+
+    def _doubted_in(self) -> float:
+        """Return the seconds until what we hold is to be asked; inf if there is no doubt."""
+        return self._held_at - monotonic() if self._unsure or self._former else inf
 
     async def _give_back_unknown(self) -> None:
         """Release what the tables say we hold and we do not know of.
 
         A claim's commit may have happened though its answer never came, or under an id that was
-        gone: whoever rescued that worker's jobs could not see those.
+        gone: whoever rescued that worker's jobs could not see those. Where finding out takes
+        longer than the server allows, claiming goes on, and it is tried again later.
         """
         self._unsure = False
         try:
@@ -206,8 +219,9 @@ class Producer:
             while self._former:
                 await self._give_back_of(self._former[-1], self._dispatcher.unsettled)
                 self._former.pop()
+            self._doubts.reset()
         except StoreUnavailable:
-            self._unsure = True
+            self._unsure, self._held_at = True, monotonic() + self._doubts.next()
             raise
 
     async def _give_back_of(self, worker: int, known: Callable[[], set[tuple[int, int]]]) -> None:
@@ -233,9 +247,10 @@ class Producer:
 
     async def _wait_for_room(self) -> None:
         self._dispatcher.changed.clear()
-        if not (self._dispatcher.wanted() or self._former or self._stopping):
+        seconds = min(self._dispatcher.patience(), self._doubted_in())
+        if not (self._dispatcher.wanted() or seconds <= 0 or self._stopping):
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._dispatcher.patience()):
+                async with asyncio.timeout(seconds):
                     await self._dispatcher.changed.wait()
 
     async def _sleep(self, seconds: float) -> None:

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import URL, Engine, create_engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.util import greenlet_spawn
 
 from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.sql.dialects import all_connecting
@@ -28,6 +29,7 @@ KEPT = 20
 MAX_OVERFLOW = 64  # connections beyond those, closed after use
 _STANDING: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", ALONE: True}
 _Async = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, AsyncEngine]]
+_AsyncKept = WeakKeyDictionary[asyncio.AbstractEventLoop, Kept]
 
 
 def parse_url(url: str | URL) -> tuple[URL, Connecting]:
@@ -61,6 +63,7 @@ class Engines:
         self._sync: dict[bool, Engine] = {}
         self._async: _Async = WeakKeyDictionary()
         self._kept: Kept | None = None
+        self._akept: _AsyncKept = WeakKeyDictionary()
 
     @property
     def database(self) -> str:
@@ -113,6 +116,14 @@ class Engines:
             self._kept = Kept(self.sync(alone=True), self._pool_size // 2)
         return self._kept
 
+    def asynchronously_kept(self) -> Kept:
+        """As `kept`, of `asynchronous(alone=True)`, in the running loop."""
+        engine, loop = self.asynchronous(alone=True).sync_engine, asyncio.get_running_loop()
+        kept = self._akept.get(loop)
+        if kept is None:
+            kept = self._akept[loop] = Kept(engine, self._pool_size // 2)
+        return kept
+
     def asynchronous(self, *, alone: bool = False) -> AsyncEngine:
         """Return the running loop's engine; `alone`: as for `sync`.
 
@@ -137,7 +148,10 @@ class Engines:
     async def close(self) -> None:
         """Close the connections of the synchronous engines and of the running loop's."""
         self._forget_if_forked()
-        for engine in self._async.pop(asyncio.get_running_loop(), {}).values():
+        loop = asyncio.get_running_loop()
+        if (kept := self._akept.pop(loop, None)) is not None:
+            await greenlet_spawn(kept.dispose)
+        for engine in self._async.pop(loop, {}).values():
             await engine.dispose()
         self.close_sync()
 
@@ -186,4 +200,4 @@ class Engines:
             for each in engines.values():
                 each.sync_engine.dispose(close=False)
         self._pid, self._sync, self._async = os.getpid(), {}, WeakKeyDictionary()
-        self._kept = None
+        self._kept, self._akept = None, WeakKeyDictionary()

@@ -95,9 +95,17 @@ def _connected(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwar
                 connection.invalidate()
 
 
+def _breaks(error: BaseException) -> bool:
+    """Whether what was raised says that the connection, and others as old, may be broken.
+
+    Not a deadlock, no resources, a lock or a timeout: then the server was heard.
+    """
+    return not str(getattr(error, "sqlstate", None)).startswith(("40", "53", "55", "57014"))
+
+
 def _unfit(error: BaseException, broken: StoreUnavailable | None) -> bool:
     """Whether a connection is not to be used again: it is lost, or was left in mid-sentence."""
-    return broken is not None or not isinstance(error, Exception)
+    return (broken is not None and _breaks(error)) or not isinstance(error, Exception)
 
 
 def _passes(error: Exception) -> bool:
@@ -171,7 +179,8 @@ class Runner:
                 if _unfit(error, broken):
                     lent.invalidate(error)
                 if broken is not None:
-                    kept.dispose()  # the others are as old
+                    if _breaks(error):
+                        kept.dispose()  # the others are as old
                     raise broken from error
                 raise
             finally:
@@ -184,28 +193,38 @@ class Runner:
         with unavailable_when_lost():
             if self._engines.in_thread:
                 return await self._in_thread(lambda: self.lend_sync(sync))
-            engine = self._engines.asynchronous(alone=True).sync_engine
-            pool = engine.pool
-            # What AsyncEngine does around its connections takes 0.1 ms more.
-            lent = await greenlet_spawn(engine.raw_connection)
-            try:
-                return await body(aown(lent))
-            except BaseException as error:
-                broken = _broken(engine, lent, error)
-                if _unfit(error, broken):
-                    await greenlet_spawn(lent.invalidate, error)
-                if broken is not None:
-                    await greenlet_spawn(engine.dispose)
-                    raise broken from error
-                raise
-            finally:
-                if lent.is_valid and pool is not engine.pool:
-                    await greenlet_spawn(lent.invalidate)
-                await greenlet_spawn(lent.close)
+            return await self._lend(body, keep=False)
+
+    async def _lend(self, body: Callable[[AsyncCaller], Awaitable[R]], *, keep: bool) -> R:
+        kept = self._engines.asynchronously_kept()
+        # What AsyncEngine does around its connections takes 0.1 ms more.
+        lent = kept.at_hand() if keep else None
+        if lent is None:
+            lent = await greenlet_spawn(kept.open)
+        try:
+            return await body(aown(lent))
+        except BaseException as error:
+            broken = _broken(kept.engine, lent, error)
+            if _unfit(error, broken):
+                await greenlet_spawn(lent.invalidate, error)
+            if broken is not None:
+                if _breaks(error):
+                    await greenlet_spawn(kept.dispose)
+                raise broken from error
+            raise
+        finally:
+            if not (keep and kept.keep(lent)):
+                await greenlet_spawn(kept.close, lent)
 
     async def ask(self, steps: Asking[R]) -> R:
-        """Run steps that need no transaction, through the quickest connection."""
-        return await self.lend(lambda own: adrive(steps, own), lambda own: drive(steps, own))
+        """Run steps that need no transaction, through the quickest connection.
+
+        For workers, which close in the end: asynchronous connections are kept at hand for them.
+        """
+        with unavailable_when_lost():
+            if self._engines.in_thread:
+                return await self._in_thread(lambda: self.lend_sync(lambda own: drive(steps, own)))
+            return await self._lend(lambda own: adrive(steps, own), keep=True)
 
     async def close(self) -> None:
         """End the thread and close the connections; the next call opens them again."""

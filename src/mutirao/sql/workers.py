@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import Connection, Table, and_, delete, exists, insert, or_, select, update
+from sqlalchemy import Connection, Table, and_, delete, insert, or_, select, update
 
 from mutirao.job import Beat, NewWorker
 from mutirao.schedule import Origin
@@ -45,16 +45,15 @@ def beat(
     One statement, unless there is something to cancel.
     """
     moment, expires = dialect.moment(now), dialect.moment(now, expiry)
-    to_cancel = dialect.to_cancel_by(id)
     alive = conn.execute(
         update(worker)
         .where(worker.c.id == id)
         .values(beat_at=moment, expires_at=expires, stuck=stuck)
-        .returning(exists().where(to_cancel))
+        .returning(dialect.has_to_cancel(id))
     ).scalar()
     if not alive:  # None if there is no such worker, else whether there is anything to cancel
         return Beat(alive is not None, ())
-    cancelled = conn.execute(select(live.c.id, live.c.run).where(to_cancel))
+    cancelled = conn.execute(select(live.c.id, live.c.run).where(dialect.to_cancel_by(id)))
     return Beat(True, tuple((row[0], row[1]) for row in cancelled))
 
 

@@ -87,8 +87,8 @@ WAL_OF_WORKING: dict[str, float] = {"claim": 163, "finish": 336}
 # Of the figure. On one server they repeat to the byte; other versions split index pages elsewhere.
 WAL_TOLERANCE = 0.1
 
-# Pages touched for each lane that is looked into, at the most: the way down the index of waiting
-# jobs, a leaf or two, and a row of the table.
+# Pages touched for each lane that is looked into, at the most: the way down the index of lanes,
+# a leaf or two, and a row of the table.
 PAGES_A_LANE = 5
 
 # Blocks of memory for each attempt, at the most: where its handler has ended, and where it waits.

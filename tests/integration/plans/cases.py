@@ -153,7 +153,7 @@ CASES = {
     "rescue": Case(HOLDS, _rescue(False), DUE, pinned=True, on_sqlite={RUNNING, LIVE}),
     "rescue orphans": Case(HOLDS, _rescue(True), DUE, pinned=True, on_sqlite={RUNNING, LIVE}),
     "held": Case(HOLDS, _held, DUE, on_sqlite={RUNNING}),
-    "beat": Case({CANCELLED, LIVE}, _beat, on_sqlite={RUNNING}),
+    "beat": Case({CANCELLED}, _beat, on_sqlite={RUNNING}),
     "retire": Case(HOLDS, _retire, DUE, on_sqlite={RUNNING}),
     # Live jobs for the sake of keys: one that somebody waits to take is not forgotten.
     "prune the succeeded": Case({OUTCOME, ATTEMPT, JOB, LIVE}, _prune(OutcomeKind.SUCCEEDED)),

@@ -26,10 +26,11 @@ NOW = literal(datetime.now(UTC), Instant)
 DEAD = JobFilter(state=JobState.DEAD, limit=None)
 HUNDRED = JobFilter(ids=tuple(range(1, 100)))
 
-# What PostgreSQL must not plan; of live jobs it may read all, where a state is asked for.
+# What PostgreSQL must not plan. All live jobs it may read where a state is asked for, or who runs
+# what.
 SCAN = re.compile(r"Seq Scan on mutirao_(job|attempt)\b")
 SCAN_OF_LIVE = re.compile(r"Seq Scan on mutirao_live\b")
-BY_STATE = {"dead jobs", "redrive", "redrive the dead"}
+BY_STATE = {"dead jobs", "redrive", "redrive the dead", "workers"}
 # SQLite says "SCAN" also of reading the newest few in order; there the steps of its virtual machine
 # are counted. Reading all of the history takes at least as many as it has rows.
 STEPS = FINISHED

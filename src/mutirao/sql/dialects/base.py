@@ -75,6 +75,10 @@ class Dialect(ABC):
         """Return the condition on `mutirao_live` that a worker is to cancel the job."""
 
     @abstractmethod
+    def has_to_cancel(self, worker: int) -> ColumnElement[bool]:
+        """Return whether there is such a job, as an expression."""
+
+    @abstractmethod
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that does nothing, and counts no row, where the key is taken."""
 

@@ -30,7 +30,7 @@ _SIZE = text("SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = to_regclas
 _CLAIM_PLAN = text("""
 EXPLAIN SELECT id FROM mutirao_live
 WHERE worker IS NULL AND queue = (SELECT queue FROM mutirao_live LIMIT 1) AND priority = 0
-  AND run_at < '9999-05-31 00:00Z' AND run_at <= statement_timestamp()
+  AND run_at < '9999-06-01 00:00Z' AND run_at <= statement_timestamp()
 ORDER BY run_at, id LIMIT 100 FOR UPDATE SKIP LOCKED
 """)
 _DEAD_ROWS = text("""

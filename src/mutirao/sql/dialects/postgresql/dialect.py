@@ -54,6 +54,10 @@ class PostgreSQL(Dialect):
         """Return the condition that a worker is to cancel the job: few are, in an index of them."""
         return _among(func.mutirao_cancelled(worker))
 
+    def has_to_cancel(self, worker: int) -> ColumnElement[bool]:
+        """Return whether there is such a job, as an expression."""
+        return func.cardinality(func.mutirao_cancelled(worker)) > 0
+
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that does nothing, and counts no row, where the key is taken."""
         return insert(table).on_conflict_do_nothing()

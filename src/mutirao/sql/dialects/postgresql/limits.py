@@ -58,7 +58,7 @@ def claim_on(ask: Ask, rows: Rows) -> Asking[Claimed]:
         told = rows[-1][_TOLD]
         wakes, left, rounds = _parse(told), "*" in told, rounds + 1
         if len(found) >= ask.limit or rounds == MOST_ROUNDS:
-            asked = [Wake(lane.queue, lane.priority, lane.run_at) for lane in ask.lanes]
+            asked = [Wake(lane.queue, lane.priority, lane.run_at) for lane in lanes]
             found.woken = (*wakes, *(asked if left or rounds == MOST_ROUNDS else ()))
             return found
         lanes = lowered(lanes, wakes)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table, and_, literal, true
+from sqlalchemy import ColumnElement, Connection, Insert, Table, and_, exists, literal, true
 from sqlalchemy.dialects.sqlite import insert
 
 from mutirao.fair import is_fair, once, queue_of
@@ -123,6 +123,10 @@ class SQLite(Dialect):
     def to_cancel_by(self, worker: int) -> ColumnElement[bool]:
         """Return the condition that a worker is to cancel the job: it is among those it holds."""
         return and_(self.held_by(worker), live.c.cancel == true())
+
+    def has_to_cancel(self, worker: int) -> ColumnElement[bool]:
+        """Return whether there is such a job, as an expression."""
+        return exists().where(self.to_cancel_by(worker))
 
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that does nothing, and counts no row, where the key is taken."""

@@ -45,10 +45,10 @@ CREATE TABLE mutirao_live (
 --;
 -- No index holds a column that changes when a job is claimed: so the claimed row stays in its page, and
 -- no index is written to (HOT). With an index of what runs, and this one of what waits only, claiming
--- and settling took the server 31 µs for a job instead of 24. What waits for something else than a time
--- is left out; that also keeps the planner from walking over all of it for what is not about lanes.
+-- and settling took the server 28 µs for a job instead of 21. The condition is always true: it keeps the
+-- planner from walking over all of it for what is not about lanes.
 CREATE INDEX mutirao_live_lanes ON mutirao_live (queue, priority, run_at, id)
-WHERE run_at < '9999-05-31 00:00Z'
+WHERE run_at < '9999-06-01 00:00Z'
 --;
 -- For heartbeats: not on the worker, which changes.
 CREATE INDEX mutirao_live_cancelled ON mutirao_live (id) WHERE cancel
@@ -171,7 +171,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT l.id FROM mutirao_live l
                 WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
-                  AND l.run_at < '9999-05-31 00:00Z'
+                  AND l.run_at < '9999-06-01 00:00Z'
                   AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= moment
                 ORDER BY l.run_at, l.id LIMIT _most FOR UPDATE SKIP LOCKED
             ) w LIMIT _most
@@ -183,7 +183,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT l.id FROM mutirao_live l
                 WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
-                  AND l.run_at < '9999-05-31 00:00Z'
+                  AND l.run_at < '9999-06-01 00:00Z'
                   AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= moment
                   AND ((SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)) IS NOT TRUE
                 ORDER BY l.run_at, l.id LIMIT _most FOR UPDATE SKIP LOCKED
@@ -306,12 +306,12 @@ BEGIN
     RETURN QUERY
     WITH RECURSIVE head AS (
         (SELECT queue, priority, run_at, id FROM mutirao_live
-         WHERE worker IS NULL AND run_at < '9999-05-31 00:00Z'
+         WHERE worker IS NULL AND run_at < '9999-06-01 00:00Z'
          ORDER BY queue, priority, run_at, id LIMIT 1)
         UNION ALL
         SELECT next.* FROM head CROSS JOIN LATERAL (
             SELECT l.queue, l.priority, l.run_at, l.id FROM mutirao_live l
-            WHERE l.worker IS NULL AND l.run_at < '9999-05-31 00:00Z'
+            WHERE l.worker IS NULL AND l.run_at < '9999-06-01 00:00Z'
               AND (l.queue, l.priority) > (head.queue, head.priority)
             ORDER BY l.queue, l.priority, l.run_at, l.id LIMIT 1
         ) next
@@ -338,19 +338,19 @@ BEGIN
     END IF;
     RETURN ARRAY(
         WITH RECURSIVE lane AS (
-            (SELECT queue, priority FROM mutirao_live WHERE run_at < '9999-05-31 00:00Z'
+            (SELECT queue, priority FROM mutirao_live WHERE run_at < '9999-06-01 00:00Z'
              ORDER BY queue, priority LIMIT 1)
             UNION ALL
             SELECT next.* FROM lane CROSS JOIN LATERAL (
                 SELECT l.queue, l.priority FROM mutirao_live l
-                WHERE l.run_at < '9999-05-31 00:00Z' AND (l.queue, l.priority) > (lane.queue, lane.priority)
+                WHERE l.run_at < '9999-06-01 00:00Z' AND (l.queue, l.priority) > (lane.queue, lane.priority)
                 ORDER BY l.queue, l.priority LIMIT 1
             ) next
         )
         SELECT h.id FROM lane CROSS JOIN LATERAL (
             SELECT l.id, l.worker FROM mutirao_live l
             WHERE l.queue = lane.queue AND l.priority = lane.priority
-              AND l.run_at < '9999-05-31 00:00Z' AND l.run_at <= latest AND l.worker IS NOT NULL OFFSET 0
+              AND l.run_at < '9999-06-01 00:00Z' AND l.run_at <= latest AND l.worker IS NOT NULL OFFSET 0
         ) h
         WHERE _workers IS NULL OR h.worker = ANY(_workers)
            OR _orphans AND h.worker NOT IN (SELECT id FROM mutirao_worker)
@@ -379,27 +379,36 @@ SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
+    gone bigint[];
+    held bigint[];
 BEGIN
-    RETURN QUERY
-    WITH gone AS (
+    WITH expired AS (
         DELETE FROM mutirao_worker WHERE id = ANY(ARRAY(
             SELECT id FROM mutirao_worker WHERE expires_at < moment FOR UPDATE SKIP LOCKED
         )) RETURNING id
-    ), held AS (
+    )
+    SELECT coalesce(array_agg(id), '{}') INTO gone FROM expired;
+    held := mutirao_held(gone, _orphans, moment);
+    -- Which workers these are is settled here: whoever claims one of the jobs from now on is alive.
+    IF _orphans THEN
+        gone := gone || ARRAY(
+            SELECT DISTINCT worker FROM mutirao_live
+            WHERE id = ANY(held) AND worker NOT IN (SELECT id FROM mutirao_worker)
+        );
+    END IF;
+    RETURN QUERY
+    WITH taken AS (
         SELECT id, run, attempt, worker, claimed_at FROM mutirao_live
-        WHERE id = ANY(mutirao_held(ARRAY(SELECT id FROM gone), _orphans, moment)) AND (
-            worker = ANY(ARRAY(SELECT id FROM gone))
-            OR _orphans AND worker NOT IN (SELECT id FROM mutirao_worker)
-        ) FOR UPDATE SKIP LOCKED
+        WHERE id = ANY(held) AND worker = ANY(gone) FOR UPDATE SKIP LOCKED
     ), told AS (
         INSERT INTO mutirao_attempt
             (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
         SELECT id, run, attempt, worker, 'lost', claimed_at, moment, 'WorkerLost',
                'the heartbeat of worker ' || worker || ' stopped'
-        FROM held
+        FROM taken
     ), lost AS (
         UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, run = run + 1
-        WHERE id = ANY(ARRAY(SELECT id FROM held)) RETURNING id, run
+        WHERE id = ANY(ARRAY(SELECT id FROM taken)) RETURNING id, run
     )
     SELECT id, run FROM lost ORDER BY id;
     IF FOUND THEN
@@ -497,7 +506,5 @@ SELECT
 FROM mutirao_worker w
 LEFT JOIN (
     SELECT worker, count(*) AS running, json_agg(id ORDER BY id) AS jobs
-    FROM mutirao_live
-    WHERE id = ANY((SELECT mutirao_held(NULL, false, NULL))::bigint[]) AND worker IS NOT NULL
-    GROUP BY worker
+    FROM mutirao_live WHERE worker IS NOT NULL GROUP BY worker
 ) l ON l.worker = w.id

@@ -250,7 +250,7 @@ BEGIN
             chosen := chosen || ARRAY(
                 SELECT l.id FROM mutirao_live l
                 WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
-                  AND l.run_at < '9999-05-31 00:00Z'
+                  AND l.run_at < '9999-06-01 00:00Z'
                   AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= moment
                   AND (_without IS NULL OR (
                       (SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)

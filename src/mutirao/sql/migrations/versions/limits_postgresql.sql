@@ -359,7 +359,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT l.id FROM mutirao_live l
                 WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
-                  AND l.run_at < '9999-05-31 00:00Z'
+                  AND l.run_at < '9999-06-01 00:00Z'
                   AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= _now
                   AND (_without IS NULL OR (
                       (SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)
@@ -376,7 +376,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT l.id FROM mutirao_live l
                 WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
-                  AND l.run_at < '9999-05-31 00:00Z'
+                  AND l.run_at < '9999-06-01 00:00Z'
                   AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= _now
                   AND (_without IS NULL OR (
                       (SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)
@@ -585,7 +585,7 @@ BEGIN
     END IF;
     running := ARRAY(
         SELECT l.id FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
-        WHERE l.id = ANY((SELECT mutirao_held(NULL, false, 'infinity'))::bigint[]) AND l.worker IS NOT NULL
+        WHERE l.id = ANY((SELECT mutirao_held(NULL, false, moment))::bigint[]) AND l.worker IS NOT NULL
           AND (j.queue = bound.queue OR j.task = bound.task)
         ORDER BY l.id FOR UPDATE OF l
     );
@@ -619,7 +619,7 @@ BEGIN
         SELECT l.id FROM mutirao_live l WHERE l.id = ANY(ARRAY(
             SELECT p.job FROM mutirao_parked p WHERE p.counter = ANY(closing)
             UNION ALL
-            SELECT unnest(mutirao_held(NULL, false, 'infinity'))
+            SELECT s.job FROM mutirao_slot s WHERE s.counter = ANY(closing)
         ))
         ORDER BY l.id FOR UPDATE
     );
@@ -720,7 +720,7 @@ BEGIN
                 CROSS JOIN LATERAL (
                     SELECT l.id FROM mutirao_live l
                     WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
-                      AND l.run_at < '9999-05-31 00:00Z'
+                      AND l.run_at < '9999-06-01 00:00Z'
                       AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= moment
                     ORDER BY l.run_at, l.id LIMIT share FOR UPDATE SKIP LOCKED
                 ) w LIMIT _most
@@ -733,7 +733,7 @@ BEGIN
                 CROSS JOIN LATERAL (
                     SELECT l.id FROM mutirao_live l
                     WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
-                      AND l.run_at < '9999-05-31 00:00Z'
+                      AND l.run_at < '9999-06-01 00:00Z'
                       AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= moment
                     ORDER BY l.run_at, l.id
                     OFFSET CASE WHEN lane.place <= front THEN share ELSE 0 END LIMIT _most
@@ -748,7 +748,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT l.id FROM mutirao_live l
                 WHERE l.worker IS NULL AND l.queue = lane.queue AND l.priority = lane.priority
-                  AND l.run_at < '9999-05-31 00:00Z'
+                  AND l.run_at < '9999-06-01 00:00Z'
                   AND (l.run_at, l.id) >= (lane.run_at, lane.id) AND l.run_at <= moment
                   AND ((SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)) IS NOT TRUE
                 ORDER BY l.run_at, l.id LIMIT _most FOR UPDATE SKIP LOCKED
@@ -874,27 +874,36 @@ SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
+    gone bigint[];
+    held bigint[];
 BEGIN
-    RETURN QUERY
-    WITH gone AS (
+    WITH expired AS (
         DELETE FROM mutirao_worker WHERE id = ANY(ARRAY(
             SELECT id FROM mutirao_worker WHERE expires_at < moment FOR UPDATE SKIP LOCKED
         )) RETURNING id
-    ), held AS (
+    )
+    SELECT coalesce(array_agg(id), '{}') INTO gone FROM expired;
+    held := mutirao_held(gone, _orphans, moment);
+    -- Which workers these are is settled here: whoever claims one of the jobs from now on is alive.
+    IF _orphans THEN
+        gone := gone || ARRAY(
+            SELECT DISTINCT worker FROM mutirao_live
+            WHERE id = ANY(held) AND worker NOT IN (SELECT id FROM mutirao_worker)
+        );
+    END IF;
+    RETURN QUERY
+    WITH taken AS (
         SELECT id, run, attempt, worker, claimed_at FROM mutirao_live
-        WHERE id = ANY(mutirao_held(ARRAY(SELECT id FROM gone), _orphans, moment)) AND (
-            worker = ANY(ARRAY(SELECT id FROM gone))
-            OR _orphans AND worker NOT IN (SELECT id FROM mutirao_worker)
-        ) FOR UPDATE SKIP LOCKED
+        WHERE id = ANY(held) AND worker = ANY(gone) FOR UPDATE SKIP LOCKED
     ), told AS (
         INSERT INTO mutirao_attempt
             (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
         SELECT id, run, attempt, worker, 'lost', claimed_at, moment, 'WorkerLost',
                'the heartbeat of worker ' || worker || ' stopped'
-        FROM held
+        FROM taken
     ), lost AS (
         UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, run = run + 1
-        WHERE id = ANY(ARRAY(SELECT id FROM held)) RETURNING id, run
+        WHERE id = ANY(ARRAY(SELECT id FROM taken)) RETURNING id, run
     )
     SELECT id, run FROM lost ORDER BY id;
     IF FOUND THEN
