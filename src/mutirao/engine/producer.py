@@ -26,6 +26,8 @@ from mutirao.ports import Notifier, Store
 
 log = logging.getLogger("mutirao")
 
+DOUBT_SHARE = 5  # what is held is asked again after so many times the time that it took in vain
+LONGEST_DOUBT = 60.0  # seconds
 REFRESH_SHARE = 50  # the heads are read again after so many times the time that took: ≤ 2 %
 
 
@@ -213,15 +215,18 @@ class Producer:
         gone: whoever rescued that worker's jobs could not see those. Where finding out takes
         longer than the server allows, claiming goes on, and it is tried again later.
         """
-        self._unsure = False
+        self._unsure, started = False, monotonic()
         try:
             await self._give_back_of(self._worker(), self._dispatcher.holds)
             while self._former:
-                await self._give_back_of(self._former[-1], self._dispatcher.unsettled)
-                self._former.pop()
+                former = self._former[-1]
+                await self._give_back_of(former, self._dispatcher.unsettled)
+                self._former.remove(former)
             self._doubts.reset()
         except StoreUnavailable:
-            self._unsure, self._held_at = True, monotonic() + self._doubts.next()
+            now = monotonic()
+            longer = min(LONGEST_DOUBT, DOUBT_SHARE * (now - started))
+            self._unsure, self._held_at = True, now + max(longer, self._doubts.next())
             raise
 
     async def _give_back_of(self, worker: int, known: Callable[[], set[tuple[int, int]]]) -> None:
@@ -236,7 +241,8 @@ class Producer:
             if self._guessing:  # nobody tells of what has waited behind the claimed ones
                 self._refresh_at = min(self._refresh_at, self._may_refresh_at)
             due = min(self._lanes.next_due(), self._refresh_at)
-            await self._sleep(min(due - monotonic(), self._dispatcher.patience()))
+            due_in = min(due - monotonic(), self._doubted_in())
+            await self._sleep(min(due_in, self._dispatcher.patience()))
             self._attention.rested(monotonic())
         elif self._attention.looked_in_vain():
             await self._store.listen(self._worker(), True)

@@ -149,9 +149,10 @@ class Engines:
         """Close the connections of the synchronous engines and of the running loop's."""
         self._forget_if_forked()
         loop = asyncio.get_running_loop()
-        if (kept := self._akept.pop(loop, None)) is not None:
+        kept, engines = self._akept.pop(loop, None), self._async.pop(loop, {})
+        if kept is not None:
             await greenlet_spawn(kept.dispose)
-        for engine in self._async.pop(loop, {}).values():
+        for engine in engines.values():
             await engine.dispose()
         self.close_sync()
 

@@ -6,11 +6,12 @@ waits 0.17 ms less for its claim, of 1.6.
 """
 
 from collections import deque
+from weakref import ref
 
 from sqlalchemy import Engine, PoolProxiedConnection
 from sqlalchemy.pool import QueuePool
 
-_AGE = "mutirao age"  # what a pool remembers with a connection: how often it was replaced before
+_POOL = "mutirao pool"  # what is remembered with a connection: where it comes from
 
 
 class Kept:
@@ -24,7 +25,6 @@ class Kept:
         self.engine = engine
         self._most = most
         self._idle = deque[PoolProxiedConnection]()
-        self._age = 0
 
     def take(self) -> PoolProxiedConnection:
         """Return a connection that nobody else uses."""
@@ -39,9 +39,9 @@ class Kept:
 
     def open(self) -> PoolProxiedConnection:
         """Return a connection of the pool."""
-        age = self._age
+        pool = ref(self.engine.pool)
         lent = self.engine.raw_connection()
-        lent.info[_AGE] = age
+        lent.info[_POOL] = pool
         return lent
 
     def give_back(self, lent: PoolProxiedConnection) -> None:
@@ -64,12 +64,12 @@ class Kept:
         lent.close()
 
     def _is_old(self, lent: PoolProxiedConnection) -> bool:
-        return not lent.is_valid or lent.info[_AGE] != self._age
+        return not lent.is_valid or lent.info[_POOL]() is not self.engine.pool
 
     def dispose(self) -> None:
         """Close all that are not lent, and those of the engine."""
-        self._age += 1
+        pool = self.engine.pool
+        self.engine.dispose(close=False)  # replaces it, before anybody else has a turn
         while self._idle:
-            self._idle.pop().close()
-        self.engine.dispose()
-        self._age += 1  # what was taken in between may be of either pool
+            self.close(self._idle.pop())
+        pool.dispose()

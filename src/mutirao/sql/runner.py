@@ -201,11 +201,13 @@ class Runner:
         lent = kept.at_hand() if keep else None
         if lent is None:
             lent = await greenlet_spawn(kept.open)
+        fit = True
         try:
             return await body(aown(lent))
         except BaseException as error:
             broken = _broken(kept.engine, lent, error)
-            if _unfit(error, broken):
+            fit = not _unfit(error, broken)
+            if not fit:
                 await greenlet_spawn(lent.invalidate, error)
             if broken is not None:
                 if _breaks(error):
@@ -213,7 +215,7 @@ class Runner:
                 raise broken from error
             raise
         finally:
-            if not (keep and kept.keep(lent)):
+            if not (keep and fit and kept.keep(lent)):
                 await greenlet_spawn(kept.close, lent)
 
     async def ask(self, steps: Asking[R]) -> R:

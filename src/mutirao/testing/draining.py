@@ -86,17 +86,24 @@ class _Bench:
     ) -> Counter[OutcomeKind]:
         try:
             while claims := await self._claim(moment, queues):
-                if self._counts.total() + len(claims) > limit:
+                try:
+                    self._bound(claims, limit)
+                    await self._run(claims)
+                except BaseException:
+                    # Who signs off gives back what was due: not what was claimed ahead of its time.
                     await self._store.release([(claim.id, claim.run) for claim in claims])
-                    raise WrongState(
-                        f"{limit} attempts were made and there are still jobs, such as one of"
-                        f" {claims[0].task!r}. Does one snooze or enqueue itself for ever?"
-                        " Otherwise give drain a higher limit."
-                    )
-                await self._run(claims)
+                    raise
             return self._counts
         finally:
             self._processes.close()
+
+    def _bound(self, claims: list[Claim], limit: int) -> None:
+        if self._counts.total() + len(claims) > limit:
+            raise WrongState(
+                f"{limit} attempts were made and there are still jobs, such as one of"
+                f" {claims[0].task!r}. Does one snooze or enqueue itself for ever?"
+                " Otherwise give drain a higher limit."
+            )
 
     async def _claim(self, moment: datetime | None, queues: Collection[str] | None) -> list[Claim]:
         heads = await self._store.lanes(queues, now=moment)

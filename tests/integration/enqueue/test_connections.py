@@ -61,6 +61,10 @@ class Sessions:
         where = f"{THEIRS} AND {in_which}"
         return len(self.administrator.execute(where, (self.database,)).fetchall())
 
+    def pids(self) -> set[int]:
+        """Return who serves them."""
+        return {pid for (pid,) in self.administrator.execute(THEIRS, (self.database,))}
+
     def cut(self) -> None:
         """End all of them, and wait for that."""
         ending = THEIRS.replace("pid", "pg_terminate_backend(pid, 60000)", 1)
@@ -106,6 +110,31 @@ async def test_closing(shop: Mutirao, sell: Task[[], None], sessions: Sessions) 
         assert sessions.opened() == 1
         shop.close()
         await until(lambda: sessions.opened() == 0)
+
+
+async def test_a_lock_that_is_not_given(
+    postgres: PostgresServer, pg_url: str, sessions: Sessions
+) -> None:
+    """The server has answered: the connections are used again."""
+    impatient = Mutirao(f"{pg_url}?options=-c%20lock_timeout%3D50ms")
+
+    @impatient.task
+    def sell() -> None: ...
+
+    sell.enqueue()
+    await sell.aenqueue()
+    before = sessions.pids()
+    with postgres.connect(sessions.database) as other, other.transaction():
+        other.execute("LOCK TABLE mutirao_job")
+        with pytest.raises(StoreUnavailable, match="lock timeout"):
+            sell.enqueue()
+        with pytest.raises(StoreUnavailable, match="lock timeout"):
+            await sell.aenqueue()
+    sell.enqueue()
+    await sell.aenqueue()
+    assert before <= sessions.pids()
+    await impatient.aclose()
+    impatient.close()
 
 
 async def test_nobody_answers() -> None:

@@ -15,11 +15,14 @@ from mutirao.notifiers import notifier_for
 from mutirao.sql.store import SqlStore
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import ended, outcomes, working
-from tests.support.waiting import soon
+from tests.support.waiting import soon, until
 
 
 class Forgetful(SqlStore):
-    """Loses the first answer to each of the calls named in `forgets`, after it was committed."""
+    """Loses the first answer to each of the calls named in `forgets`, after it was committed.
+
+    As long as `held` is among them, it does not answer that at all.
+    """
 
     def __init__(self, url: Any, forgets: set[str], *, pool_size: int = 5) -> None:
         super().__init__(url, pool_size=pool_size)
@@ -41,6 +44,12 @@ class Forgetful(SqlStore):
     async def release(self, *args: Any, **kwargs: Any) -> Any:
         """Give back."""
         return self._forget("release", await super().release(*args, **kwargs))
+
+    async def held(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what a worker holds."""
+        if "held" in self.forgets:
+            raise StoreUnavailable("that takes longer than the server allows")
+        return await super().held(*args, **kwargs)
 
     def _forget(self, call: str, answer: Any) -> Any:
         if call in self.forgets:
@@ -86,6 +95,22 @@ async def test_a_claim(forgetful: Mutirao, url: str, caplog: pytest.LogCaptureFi
     assert set(calls.values()) == {1}
     assert Tables(url).outcomes() == {"succeeded"}
     assert "giving back 20 jobs whose claim was cut off" in caplog.text
+
+
+async def test_who_cannot_find_out_what_it_holds(forgetful: Mutirao, url: str) -> None:
+    """Goes on claiming, and gives back what it must when it can."""
+
+    @forgetful.task
+    async def step() -> None: ...
+
+    forget(forgetful, "claim", "held")
+    await forgetful.aenqueue_many([step.job() for _ in range(20)])
+    async with working(forgetful):
+        await until(lambda: "claim" not in still_remembered(forgetful))
+        await ended(forgetful, (await step.aenqueue()).id)
+        still_remembered(forgetful).remove("held")
+        await all_finished(Tables(url), 21)
+    assert Tables(url).outcomes() == {"succeeded"}
 
 
 @pytest.mark.parametrize("mixed", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Generator
 from datetime import timedelta
@@ -12,6 +13,7 @@ import pytest
 from mutirao import Job, JobState, Mutirao, NewJob, Outcome, OutcomeKind, Retry
 from mutirao.errors import SchemaMissing, WrongState
 from mutirao.testing import adrain, capture, drain
+from tests.support.waiting import soon
 from tests.unit.testing.shop import Shop
 
 OK, DEAD, RETRIED = OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.RETRIED
@@ -48,6 +50,23 @@ class TestOnADatabase:
         record = await real_shop.app.ajob(handle.id)
         assert (record.state, record.attempt) == (JobState.SUCCEEDED, 1)
         assert await real_shop.app.store.workers() == []
+        await real_shop.app.aclose()
+
+    async def test_interrupted_ahead_of_time(self, real_shop: Shop) -> None:
+        """What was not due yet waits again, and is nobody's."""
+        began = asyncio.Event()
+
+        async def last() -> None:
+            began.set()
+            await asyncio.Event().wait()
+
+        handle = await real_shop.task(last).using(delay=timedelta(days=7)).aenqueue()
+        draining = asyncio.create_task(adrain(real_shop.app, with_scheduled=True))
+        await soon(began.wait())
+        draining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await draining
+        assert (await real_shop.app.ajob(handle.id)).state is JobState.SCHEDULED
         await real_shop.app.aclose()
 
     def test_scheduled_jobs_and_retries(self, real_shop: Shop) -> None:
