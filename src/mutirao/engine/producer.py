@@ -208,6 +208,10 @@ class Producer:
         """Return the seconds until what we hold is to be asked; inf if there is no doubt."""
         return self._held_at - monotonic() if self._unsure or self._former else inf
 
+    def _patience(self) -> float:
+        """Return the seconds until jobs have to be given back, or may have to be."""
+        return min(self._dispatcher.patience(), self._doubted_in())
+
     async def _give_back_unknown(self) -> None:
         """Release what the tables say we hold and we do not know of.
 
@@ -241,8 +245,7 @@ class Producer:
             if self._guessing:  # nobody tells of what has waited behind the claimed ones
                 self._refresh_at = min(self._refresh_at, self._may_refresh_at)
             due = min(self._lanes.next_due(), self._refresh_at)
-            due_in = min(due - monotonic(), self._doubted_in())
-            await self._sleep(min(due_in, self._dispatcher.patience()))
+            await self._sleep(min(due - monotonic(), self._patience()))
             self._attention.rested(monotonic())
         elif self._attention.looked_in_vain():
             await self._store.listen(self._worker(), True)
@@ -253,7 +256,7 @@ class Producer:
 
     async def _wait_for_room(self) -> None:
         self._dispatcher.changed.clear()
-        seconds = min(self._dispatcher.patience(), self._doubted_in())
+        seconds = self._patience()
         if not (self._dispatcher.wanted() or seconds <= 0 or self._stopping):
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):

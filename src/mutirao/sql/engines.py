@@ -118,11 +118,12 @@ class Engines:
 
     def asynchronously_kept(self) -> Kept:
         """As `kept`, of `asynchronous(alone=True)`, in the running loop."""
-        engine, loop = self.asynchronous(alone=True).sync_engine, asyncio.get_running_loop()
-        kept = self._akept.get(loop)
-        if kept is None:
-            kept = self._akept[loop] = Kept(engine, self._pool_size // 2)
-        return kept
+        self._forget_if_forked()
+        loop = asyncio.get_running_loop()
+        if loop not in self._akept:
+            engine = self.asynchronous(alone=True).sync_engine
+            self._akept[loop] = Kept(engine, self._pool_size // 2)
+        return self._akept[loop]
 
     def asynchronous(self, *, alone: bool = False) -> AsyncEngine:
         """Return the running loop's engine; `alone`: as for `sync`.

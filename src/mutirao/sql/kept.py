@@ -52,7 +52,9 @@ class Kept:
     def keep(self, lent: PoolProxiedConnection) -> bool:
         """Keep a connection at hand, and tell whether there is reason to."""
         pool = self.engine.pool
-        if self._is_old(lent) or not isinstance(pool, QueuePool) or pool.checkedout() > self._most:
+        if not lent.is_valid or self._is_old(lent):
+            return False
+        if not isinstance(pool, QueuePool) or pool.checkedout() > self._most:
             return False
         self._idle.append(lent)
         return True
@@ -64,7 +66,7 @@ class Kept:
         lent.close()
 
     def _is_old(self, lent: PoolProxiedConnection) -> bool:
-        return not lent.is_valid or lent.info[_POOL]() is not self.engine.pool
+        return lent.info[_POOL]() is not self.engine.pool
 
     def dispose(self) -> None:
         """Close all that are not lent, and those of the engine."""

@@ -9,6 +9,7 @@ reached now" become `StoreUnavailable`, which the engine's loops know how to wai
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, PoolProxiedConnection
@@ -176,10 +177,11 @@ class Runner:
                 return body(own(lent))
             except BaseException as error:
                 broken = _broken(kept.engine, lent, error)
-                if _unfit(error, broken):
+                unfit = _unfit(error, broken)
+                if unfit:
                     lent.invalidate(error)
                 if broken is not None:
-                    if _breaks(error):
+                    if unfit:
                         kept.dispose()  # the others are as old
                     raise broken from error
                 raise
@@ -201,21 +203,21 @@ class Runner:
         lent = kept.at_hand() if keep else None
         if lent is None:
             lent = await greenlet_spawn(kept.open)
-        fit = True
+        unfit = False
         try:
             return await body(aown(lent))
         except BaseException as error:
             broken = _broken(kept.engine, lent, error)
-            fit = not _unfit(error, broken)
-            if not fit:
+            unfit = _unfit(error, broken)
+            if unfit:
                 await greenlet_spawn(lent.invalidate, error)
             if broken is not None:
-                if _breaks(error):
+                if unfit:
                     await greenlet_spawn(kept.dispose)
                 raise broken from error
             raise
         finally:
-            if not (keep and fit and kept.keep(lent)):
+            if unfit or not (keep and kept.keep(lent)):
                 await greenlet_spawn(kept.close, lent)
 
     async def ask(self, steps: Asking[R]) -> R:
@@ -225,8 +227,8 @@ class Runner:
         """
         with unavailable_when_lost():
             if self._engines.in_thread:
-                return await self._in_thread(lambda: self.lend_sync(lambda own: drive(steps, own)))
-            return await self._lend(lambda own: adrive(steps, own), keep=True)
+                return await self._in_thread(lambda: self.lend_sync(partial(drive, steps)))
+            return await self._lend(partial(adrive, steps), keep=True)
 
     async def close(self) -> None:
         """End the thread and close the connections; the next call opens them again."""

@@ -677,7 +677,13 @@ BEGIN
 END
 $$
 --;
-CREATE OR REPLACE FUNCTION mutirao_claim(
+-- What workers do to the live table. Functions, so that their plans can be pinned: to the planner
+-- 500 look-ups by key seem dearer than a sequential scan of 100,000 rows, which takes ten times as
+-- long (settling 500 jobs: 78 ms instead of 7), and statistics of a queue are out of date at once.
+-- One plan serves every call, so a call is not planned either.
+-- Subqueries that cannot be pulled up (OFFSET 0) are looked into by key: a join that was planned
+-- while the table held a few rows may walk it for each row of the other side, when it has grown.
+CREATE FUNCTION mutirao_claim(
     _worker bigint, _queues text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[],
     _most integer, _without text[], _now timestamptz
 ) RETURNS TABLE (
@@ -776,7 +782,13 @@ BEGIN
 END
 $$
 --;
-CREATE OR REPLACE FUNCTION mutirao_finish(
+-- Joined on id and run. `claimed_at` tells that the job is still held: a run that was given back may
+-- not settle any more. Where all succeeded, which is the rule, the arrays of outcomes and errors are
+-- NULL and do not travel; nor do the settled ids, where none was stale. Times are so many microseconds
+-- ago; multiplying intervals would cost more.
+-- The ids are looked up first, then joined by hash. A nested loop that was planned while the table
+-- was nearly empty walks all of it, and its plan is kept after the table has grown.
+CREATE FUNCTION mutirao_finish(
     _ids bigint[], _runs integer[], _outcomes text[], _started bigint[],
     _finished bigint[], _error_types text[], _errors text[], _now timestamptz
 ) RETURNS bigint[] LANGUAGE plpgsql VOLATILE
@@ -809,7 +821,7 @@ BEGIN
 END
 $$
 --;
-CREATE OR REPLACE FUNCTION mutirao_resume(
+CREATE FUNCTION mutirao_resume(
     _worker bigint, _ids bigint[], _runs integer[], _outcomes text[],
     _started bigint[], _finished bigint[], _error_types text[],
     _errors text[], _back integer[], _ats timestamptz[], _afters double precision[],
@@ -848,7 +860,7 @@ BEGIN
 END
 $$
 --;
-CREATE OR REPLACE FUNCTION mutirao_release(_ids bigint[], _runs integer[])
+CREATE FUNCTION mutirao_release(_ids bigint[], _runs integer[])
 RETURNS SETOF bigint LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off
 SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
@@ -867,7 +879,12 @@ BEGIN
 END
 $$
 --;
-CREATE OR REPLACE FUNCTION mutirao_rescue(_orphans boolean, _now timestamptz)
+-- The new run fences the vanished worker off, should it only have been slow. A worker that was
+-- suspended may claim once more before it hears that it is gone, and vanish: hence the orphans. They
+-- are looked for now and then only, because that looks through all that is due.
+-- Waits for no lock: a machine paused inside a transaction keeps its locks for as long as the
+-- server believes in its connection, and must not hold up the rescue of everybody else's jobs.
+CREATE FUNCTION mutirao_rescue(_orphans boolean, _now timestamptz)
 RETURNS TABLE (id bigint, run integer) LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
