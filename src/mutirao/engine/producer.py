@@ -28,6 +28,9 @@ log = logging.getLogger("mutirao")
 
 DOUBT_SHARE = 5  # what is held is asked again after so many times the time that it took in vain
 LONGEST_DOUBT = 60.0  # seconds
+# What is held is asked again so many seconds after it was in doubt: a server that was not told that
+# its client has gone may commit a claim when the lock it waits for is free.
+LATER_LOOKS = (10.0, 60.0, 600.0)
 REFRESH_SHARE = 50  # the heads are read again after so many times the time that took: ≤ 2 %
 
 
@@ -56,6 +59,7 @@ class Producer:
         self._attention = Attention(monotonic())
         self._unsure = False  # whether the answer to a claim or a release was lost
         self._held_at = 0.0  # monotonic: when to ask again what is held, if that failed
+        self._looks: list[float] = []  # monotonic: when to ask again though it did not
         self._doubts = Backoff()
         self._former: list[int] = []  # ids of this worker that are gone
         self._stopping = False
@@ -206,7 +210,9 @@ class Producer:
 
     def _doubted_in(self) -> float:
         """Return the seconds until what we hold is to be asked; inf if there is no doubt."""
-        return self._held_at - monotonic() if self._unsure or self._former else inf
+        if self._unsure or self._former:
+            return self._held_at - monotonic()
+        return max(self._held_at, self._looks[0]) - monotonic() if self._looks else inf
 
     def _patience(self) -> float:
         """Return the seconds until jobs have to be given back, or may have to be."""
@@ -216,10 +222,13 @@ class Producer:
         """Release what the tables say we hold and we do not know of.
 
         A claim's commit may have happened though its answer never came, or under an id that was
-        gone: whoever rescued that worker's jobs could not see those. Where finding out takes
-        longer than the server allows, claiming goes on, and it is tried again later.
+        gone: whoever rescued that worker's jobs could not see those. Or it has yet to happen, so
+        there are later looks. Where finding out takes longer than the server allows, claiming goes
+        on, and it is tried again later.
         """
-        self._unsure, started = False, monotonic()
+        started = monotonic()
+        due = (started + later for later in LATER_LOOKS) if self._unsure else self._looks
+        self._unsure, self._looks = False, [at for at in due if at > started]
         try:
             await self._give_back_of(self._worker(), self._dispatcher.holds)
             while self._former:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mutirao import DeadJob, Job, Mutirao, Retry
+from mutirao.engine import producer
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import StoreUnavailable
 from mutirao.notifiers import notifier_for
@@ -21,12 +22,14 @@ from tests.support.waiting import soon, until
 class Forgetful(SqlStore):
     """Loses the first answer to each of the calls named in `forgets`, after it was committed.
 
-    As long as `held` is among them, it does not answer that at all.
+    As long as `held` is among them, it does not answer that at all. With `late`, the next claim is
+    committed only after somebody has asked what is held.
     """
 
     def __init__(self, url: Any, forgets: set[str], *, pool_size: int = 5) -> None:
         super().__init__(url, pool_size=pool_size)
         self.forgets = forgets
+        self._late: tuple[Any, Any] | None = None
 
     def twin(self, connections: int = 1) -> Forgetful:
         """As any store's; what is forgotten once is forgotten once by all."""
@@ -34,6 +37,9 @@ class Forgetful(SqlStore):
 
     async def claim(self, *args: Any, **kwargs: Any) -> Any:
         """Take due jobs."""
+        if "late" in self.forgets:
+            self._late = args, kwargs
+            self._forget("late", None)
         claims = await super().claim(*args, **kwargs)
         return self._forget("claim", claims) if claims else claims
 
@@ -49,7 +55,11 @@ class Forgetful(SqlStore):
         """Return what a worker holds."""
         if "held" in self.forgets:
             raise StoreUnavailable("that takes longer than the server allows")
-        return await super().held(*args, **kwargs)
+        held = await super().held(*args, **kwargs)
+        if self._late is not None:
+            (late, named), self._late = self._late, None
+            await super().claim(*late, **named)
+        return held
 
     def _forget(self, call: str, answer: Any) -> Any:
         if call in self.forgets:
@@ -95,6 +105,23 @@ async def test_a_claim(forgetful: Mutirao, url: str, caplog: pytest.LogCaptureFi
     assert set(calls.values()) == {1}
     assert Tables(url).outcomes() == {"succeeded"}
     assert "giving back 20 jobs whose claim was cut off" in caplog.text
+
+
+async def test_a_claim_that_is_committed_late(
+    forgetful: Mutirao, url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server was not told that nobody waits for it any more; a later look finds its jobs."""
+
+    @forgetful.task
+    async def step() -> None: ...
+
+    monkeypatch.setattr(producer, "LATER_LOOKS", (0.05, 0.1, 60.0))
+    forget(forgetful, "late")
+    await forgetful.aenqueue_many([step.job() for _ in range(20)])
+    async with working(forgetful):
+        await all_finished(Tables(url), 20)
+    assert "giving back 20 jobs whose claim was cut off" in caplog.text
+    assert Tables(url).outcomes() == {"succeeded"}
 
 
 async def test_who_cannot_find_out_what_it_holds(forgetful: Mutirao, url: str) -> None:
