@@ -306,13 +306,13 @@ END
 $$
 --;
 -- What keeps a job from being enqueued, or NULL. Programs read moments in whatever time zone, and many
--- hold the years 1 to 9999 only: a month is left on both sides.
+-- hold the years 1 to 9999 only: a month is left on both sides. In SQL it becomes part of the expression
+-- that asks; called in PL/pgSQL it took 30 microseconds instead of 10.
 CREATE FUNCTION mutirao_unfit(
     _task text, _args json, _queue text, _run_at timestamptz, _max_attempts integer,
     _timeout double precision, _key text, _tags json, _metadata json
-) RETURNS text LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    RETURN CASE
+) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE
         WHEN char_length(_task) NOT BETWEEN 1 AND 200 THEN
             'task has ' || char_length(_task) || ' characters; give 1 to 200'
         WHEN json_typeof(_args) <> 'object' THEN
@@ -331,8 +331,7 @@ BEGIN
             'tags is a JSON ' || json_typeof(_tags) || '; give an array of texts'
         WHEN json_typeof(_metadata) <> 'object' THEN
             'metadata is a JSON ' || json_typeof(_metadata) || '; give an object'
-    END;
-END
+    END
 $$
 --;
 -- The documented way to enqueue from any language, in that program's own transaction.
