@@ -102,42 +102,32 @@ async def test_beside_others(holder: Holder, observer: Observer) -> None:
 
 
 UNFIT = {
-    "task": ("''", "task has 0 characters; give 1 to 200"),
-    "args": ("'[1]'", "args is a JSON array; give an object"),
-    "queue": (f"'{'q' * 101}'", "queue has 101 characters; give 1 to 100"),
-    "max_attempts": ("0", "max_attempts is 0; give 1"),
-    "timeout": ("0", "timeout is 0; give more than 0 seconds"),
-    "key": (f"'{'k' * 201}'", "key has 201 characters; give 1 to 200"),
-    "tags": ("""'{"blue": 1}'""", "tags is a JSON object; give an array"),
-    "metadata": ("'7'", "metadata is a JSON number; give an object"),
+    "task": "''",
+    "args": "'[1]'",
+    "queue": f"'{'q' * 101}'",
+    "max_attempts": "0",
+    "timeout": "0",
+    "key": f"'{'k' * 201}'",
+    "tags": """'{"blue": 1}'""",
+    "metadata": "'7'",
 }
 
 
 @pytest.mark.parametrize("name", UNFIT)
 @kinds(Psycopg, Sqlite3)
 async def test_what_does_not_fit(holder: Holder, observer: Observer, name: str) -> None:
-    """It is refused, on PostgreSQL with what was found and what to give; nothing is written."""
-    value, message = UNFIT[name]
-    given = {"task": "'shop.send'"} | {name: value}
+    """A constraint that tells its column refuses it; nothing is written."""
+    given = {"task": "'shop.send'"} | {name: UNFIT[name]}
     if holder.backend == "sqlite":
         names, values = ", ".join(given), ", ".join(given.values())
         with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
             await holder.execute(f"INSERT INTO mutirao_job ({names}) VALUES ({values})")  # noqa: S608
     else:
         named = ", ".join(f"{each} => {value}" for each, value in given.items())
-        with pytest.raises(psycopg.errors.CheckViolation, match=message):
+        with pytest.raises(psycopg.errors.CheckViolation, match=f"mutirao_job_{name}_check"):
             await holder.execute(f"SELECT mutirao_enqueue({named})")
     await holder.rollback()
     assert observer.ids() == []
-
-
-@kinds(Psycopg)
-async def test_a_moment_that_does_not_fit(holder: Holder) -> None:
-    """Nor does one that a delay leads to."""
-    for when in ("run_at => 'infinity'", "delay => 1e12"):
-        with pytest.raises(psycopg.errors.CheckViolation, match="give a moment of the years"):
-            await holder.execute(f"SELECT mutirao_enqueue('shop.send', {when})")
-        await holder.rollback()
 
 
 KEYED = """

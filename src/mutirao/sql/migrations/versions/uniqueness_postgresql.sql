@@ -182,3 +182,64 @@ CREATE CONSTRAINT TRIGGER mutirao_key_moved AFTER UPDATE ON mutirao_key
 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
 WHEN (OLD.job <> NEW.job AND NEW.after IS NOT NULL)
 EXECUTE FUNCTION mutirao_take_turn()
+--;
+DROP FUNCTION mutirao_enqueue(
+    text, json, text, integer, timestamptz, double precision, integer, double precision, text,
+    json, json, text, bigint, bigint
+)
+--;
+-- The documented way to enqueue from any language, in that program's own transaction.
+CREATE FUNCTION mutirao_enqueue(
+    task text,
+    args json DEFAULT '{}',
+    queue text DEFAULT 'default',
+    priority integer DEFAULT 0,
+    run_at timestamptz DEFAULT NULL,
+    delay double precision DEFAULT NULL,
+    max_attempts integer DEFAULT NULL,
+    timeout double precision DEFAULT NULL,
+    key text DEFAULT NULL,
+    tags json DEFAULT NULL,
+    metadata json DEFAULT NULL,
+    traceparent text DEFAULT NULL,
+    redrive_of bigint DEFAULT NULL,
+    on_dead_of bigint DEFAULT NULL,
+    fingerprint text DEFAULT NULL,
+    on_conflict text DEFAULT NULL,
+    scope text DEFAULT NULL,
+    unique_for double precision DEFAULT NULL,
+    debounce_limit double precision DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    due timestamptz := coalesce(
+        $5, statement_timestamp() + coalesce($6, 0) * interval '1 second'
+    );
+    new_id bigint;
+    verdict text;
+BEGIN
+    IF $16 IS NOT NULL THEN
+        IF $16 NOT IN ('keep', 'replace', 'rerun', 'error') OR $9 IS NULL THEN
+            RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+                MESSAGE = 'on_conflict is ' || $16 || ', and key is ' || coalesce($9, 'not given'),
+                HINT = 'Give a key, and on_conflict as keep, replace, rerun or error.';
+        END IF;
+        SELECT p.id, p.how INTO new_id, verdict FROM mutirao_place(
+            $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19
+        ) p;
+        IF verdict = 'refused' THEN
+            RAISE EXCEPTION USING ERRCODE = 'unique_violation',
+                MESSAGE = 'job ' || new_id || ' has the key ' || $9 || ' already',
+                HINT = 'Leave this job out, or choose keep, replace or rerun.';
+        END IF;
+        RETURN new_id;
+    END IF;
+    INSERT INTO mutirao_job AS j (
+        task, args, queue, priority, run_at, max_attempts, timeout, key, tags, metadata,
+        traceparent, redrive_of, on_dead_of, fingerprint
+    ) VALUES ($1, $2, $3, $4, due, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+    RETURNING j.id INTO new_id;
+    INSERT INTO mutirao_live (id, queue, priority, run_at) VALUES (new_id, $3, $4, due);
+    PERFORM mutirao_wake($3, $4, due);
+    RETURN new_id;
+END
+$$
