@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, Table, create_engine, inspect, make_url, text
+from sqlalchemy import Connection, Engine, Table, create_engine, event, inspect, make_url, text
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 
 from mutirao.errors import ConfigurationError, SchemaMissing, SchemaTooNew, SchemaTooOld
@@ -94,6 +95,26 @@ def test_sqlite_is_put_in_wal_mode(sqlite_url: str) -> None:
     with engine.connect() as connection:
         assert connection.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
     engine.dispose()
+
+
+def test_sqlite_is_put_in_wal_mode_when_another_one_is_done(sqlite_url: str) -> None:
+    """SQLite refuses at once to change the mode beside a writer, whatever its timeout."""
+    path = make_url(sqlite_url).database
+    refused: list[BaseException] = []
+    with closing(sqlite3.connect(str(path), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        def _give_way(context: ExceptionContext) -> None:
+            refused.append(context.original_exception)
+            other.execute("COMMIT")
+
+        event.listen(Engine, "handle_error", _give_way)
+        try:
+            migrations.upgrade(sqlite_url)
+        finally:
+            event.remove(Engine, "handle_error", _give_way)
+        assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert [str(error) for error in refused] == ["database is locked"]
 
 
 def test_check_tells_apart_what_is_wrong(

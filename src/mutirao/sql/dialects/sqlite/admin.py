@@ -1,16 +1,20 @@
 """SQLite, as people and migrations meet it."""
 
 import json
+import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, exists, func, select
+from sqlalchemy.exc import OperationalError
 
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.connecting import ALONE
 from mutirao.sql.dialects.sqlite.ailments import ailments
+from mutirao.sql.dialects.sqlite.connecting import BUSY_TIMEOUT
 from mutirao.sql.findings import Finding
 
 _WAL = "PRAGMA journal_mode = WAL"
@@ -29,7 +33,7 @@ class SqliteAdmin(Admin):
         The mode cannot be changed inside a transaction, and every other one begins at once.
         """
         connection.execution_options(**{ALONE: True})
-        connection.exec_driver_sql(_WAL)
+        _write_ahead(connection)
         connection.commit()
         connection.execution_options(**{ALONE: False})
         with connection.begin():
@@ -55,6 +59,30 @@ class SqliteAdmin(Admin):
     def ailments(self, connection: Connection) -> Iterator[Finding]:
         """Examine the file."""
         return ailments(connection)
+
+
+def _write_ahead(connection: Connection) -> None:
+    """Put the file in WAL mode, which it remembers.
+
+    Of two that do so at once, each has read the file already, so SQLite lets neither wait for the
+    other: one is told that the database is locked, whatever its timeout (one in ten of five
+    processes at once). It waits by beginning to write, and tries again.
+    """
+    until = time.monotonic() + BUSY_TIMEOUT
+    while True:
+        try:
+            connection.exec_driver_sql(_WAL)
+        except OperationalError as error:
+            if not _is_busy(error) or time.monotonic() > until:
+                raise
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            connection.exec_driver_sql("ROLLBACK")
+        else:
+            return
+
+
+def _is_busy(error: OperationalError) -> bool:
+    return getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
 
 
 ADMIN = SqliteAdmin()
