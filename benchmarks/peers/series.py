@@ -17,8 +17,8 @@ SQLITE_ONLY = ("huey",)
 ON_SQLITE = ("mutirao", "huey")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 LARGEST = 5_000_000  # for ourselves and the limit only
-# Jobs drained of a backlog: a second and a half of work for the fastest. Runs of a third of
-# that differed by more than what waiting jobs cost.
+# The most jobs that are drained of a backlog, for who does not need longer for them than a run
+# should last: half a second for 20,000 differed by more than what waiting jobs cost.
 OF_BACKLOG = 60_000
 _LONGEST_PRELOAD = 60.0  # seconds; peers that would take longer are not given so many
 _PINNED_JOBS = 20_000

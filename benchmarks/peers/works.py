@@ -69,13 +69,14 @@ def latency(jobs: int) -> Case:
 
 def cases(quick: bool) -> list[Case]:
     """Return all of them, or fewer for a look."""
+    small, medium, large = (drain(variant, payload) for variant, payload in PAYLOADS.items())
     if quick:
-        return [drain("60 B"), drain("8 kB", 8_000), one(1), latency(50)]
+        return [small, large, one(1), latency(50)]
     return [
-        drain("60 B"),
+        small,
         drain(TWO, processes=2),  # next to what it is compared with: hosts change by the minute
-        drain("1 kB", 1_000),
-        drain("8 kB", 8_000),
+        medium,
+        large,
         drain(THREADS, sync=True),
         one(1),
         one(16),

@@ -59,7 +59,7 @@ class Producer:
         self._attention = Attention(monotonic())
         self._unsure = False  # whether the answer to a claim or a release was lost
         self._held_at = 0.0  # monotonic: when to ask again what is held, if that failed
-        self._looks: list[float] = []  # monotonic: when to ask again though it did not
+        self._looks: list[float] = []  # monotonic: when to ask again after it was answered
         self._doubts = Backoff()
         self._former: list[int] = []  # ids of this worker that are gone
         self._stopping = False

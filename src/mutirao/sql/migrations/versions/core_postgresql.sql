@@ -108,40 +108,6 @@ BEGIN
 END
 $$
 --;
--- The documented way to enqueue from any language, in that program's own transaction.
-CREATE FUNCTION mutirao_enqueue(
-    task text,
-    args json DEFAULT '{}',
-    queue text DEFAULT 'default',
-    priority integer DEFAULT 0,
-    run_at timestamptz DEFAULT NULL,
-    delay double precision DEFAULT NULL,
-    max_attempts integer DEFAULT NULL,
-    timeout double precision DEFAULT NULL,
-    key text DEFAULT NULL,
-    tags json DEFAULT NULL,
-    metadata json DEFAULT NULL,
-    traceparent text DEFAULT NULL,
-    redrive_of bigint DEFAULT NULL,
-    on_dead_of bigint DEFAULT NULL
-) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    due timestamptz := coalesce(
-        $5, statement_timestamp() + coalesce($6, 0) * interval '1 second'
-    );
-    new_id bigint;
-BEGIN
-    INSERT INTO mutirao_job AS j (
-        task, args, queue, priority, run_at, max_attempts, timeout, key, tags, metadata,
-        traceparent, redrive_of, on_dead_of
-    ) VALUES ($1, $2, $3, $4, due, $7, $8, $9, $10, $11, $12, $13, $14)
-    RETURNING j.id INTO new_id;
-    INSERT INTO mutirao_live (id, queue, priority, run_at) VALUES (new_id, $3, $4, due);
-    PERFORM mutirao_wake($3, $4, due);
-    RETURN new_id;
-END
-$$
---;
 -- A loose index scan: one descent of the index for each lane, however many jobs are in it.
 CREATE FUNCTION mutirao_lanes(_queues text[], _now timestamptz)
 RETURNS TABLE (

@@ -306,7 +306,7 @@ END
 $$
 --;
 -- The documented way to enqueue from any language, in that program's own transaction.
-CREATE OR REPLACE FUNCTION mutirao_enqueue(
+CREATE FUNCTION mutirao_enqueue(
     task text,
     args json DEFAULT '{}',
     queue text DEFAULT 'default',
