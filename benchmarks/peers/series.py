@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,9 @@ LARGEST = 5_000_000  # for ourselves and the limit only
 OF_BACKLOG = 60_000
 _LONGEST_PRELOAD = 60.0  # seconds; peers that would take longer are not given so many
 _PINNED_JOBS = 20_000
+# Series of ourselves and the limit for each of the others': within a minute, between the first and
+# the last rounds, the host changes by more than rounds that cost the same may differ.
+_PINNED_TIMES = 3
 _PINNED_SECONDS = 0.8  # that a round of a slower peer should last
 _PINNED_PATIENCE = 30.0  # seconds of draining; who has needed more makes no further rounds
 _SQLITE_JOBS = {"mutirao": 20_000, "huey": 5_000}
@@ -32,15 +35,17 @@ def pinned(bench: Bench, peers: Sequence[Peer], runs: int, rounds: int) -> Itera
 
     One peer after the other makes all its rounds, alone on the server: side by side they would
     show what the others' dead rows cost, in memory and in vain rounds of autovacuum. That is done
-    `runs` times. Who has become very slow makes no further rounds, which is said. The clock of a
-    round stops when the last handler has started: asking whether all is settled walks over the dead
-    rows of all rounds, a third of the time by the thirtieth.
+    `runs` times, and more often by ourselves and the limit. Who has become very slow makes no
+    further rounds, which is said. The clock of a round stops when the last handler has started:
+    asking whether all is settled walks over the dead rows of all rounds, a third of the time by the
+    thirtieth.
     """
-    for number in range(1, runs + 1):
+    for number in range(1, runs * _PINNED_TIMES + 1):
         for peer in peers:
-            variant = f"series {number}"
-            body = partial(_rounds, bench, peer, variant, rounds)
-            yield from attempted(peer, PINNED, variant, 1, body)
+            if number <= runs or peer.name in OURS:
+                variant = f"series {number}"
+                body = partial(_rounds, bench, peer, variant, rounds)
+                yield from attempted(peer, PINNED, variant, 1, body)
 
 
 def _rounds(bench: Bench, peer: Peer, variant: str, rounds: int) -> Iterator[Record]:
@@ -68,29 +73,56 @@ def _held(bench: Bench, database: Database) -> Iterator[None]:
 
 
 def backlog(bench: Bench, peers: Sequence[Peer], runs: int, most: int) -> Iterator[Record]:
-    """Drain some jobs while others wait, up to `most`; ourselves and the limit more still."""
-    for size in (*SIZES, LARGEST):
-        for peer in peers:
-            if size <= most or (size == LARGEST and most == SIZES[-1] and peer.name in OURS):
-                body = partial(_backlog, bench, peer, size, runs)
+    """Drain some jobs while others wait, up to `most`; ourselves and the limit more still.
+
+    One peer after the other drains of all its backlogs in turns: they are compared with each other,
+    and twenty minutes between two of them said more about the host than about the backlog.
+    """
+    for peer in peers:
+        with ExitStack() as lent:
+            databases: dict[int, Database] = {}
+            for size in _sizes(peer, most):
+                body = partial(_preload, bench, peer, size, databases, lent)
                 yield from attempted(peer, BACKLOG, str(size), 1, body)
+            for number in range(1, runs + 1):
+                for size, database in databases.items():
+                    body = partial(_backlog, bench, peer, size, number, database)
+                    yield from attempted(peer, BACKLOG, str(size), number, body)
 
 
-def _backlog(bench: Bench, peer: Peer, size: int, runs: int) -> Iterator[Record]:
-    """Preload once for all runs where that is at most half as much again, otherwise for each."""
-    jobs = min(OF_BACKLOG, bench.jobs(peer))
-    at_a_time = runs if size >= runs * jobs * 2 else 1
-    preload = size + at_a_time * jobs
+def _sizes(peer: Peer, most: int) -> list[int]:
+    sizes = [size for size in SIZES if size <= most]
+    return [*sizes, LARGEST] if most == SIZES[-1] and peer.name in OURS else sizes
+
+
+def _preload(
+    bench: Bench, peer: Peer, size: int, databases: dict[int, Database], lent: ExitStack
+) -> Iterator[Record]:
+    """Add a database with the backlog and what is drained in the first run; yields no record."""
+    preload = size + _of_backlog(bench, peer)
     expected = preload / peer.rates["enqueue"]
     if expected > _LONGEST_PRELOAD and peer.name not in OURS:
         raise CallFailed(f"preloading {preload:,} jobs would take {expected:,.0f} s")
-    for first in range(1, runs + 1, at_a_time):
-        with bench.database(peer) as database:
-            peer.call_only("enqueue", database, jobs=preload)
-            bench.tidy(database)
-            for number in range(first, first + at_a_time):
-                answer = peer.call("drain", database, jobs=jobs, waiting=preload)
-                yield record(peer, BACKLOG, str(size), number, answer)
+    database = lent.enter_context(bench.database(peer))
+    peer.call_only("enqueue", database, jobs=preload)
+    bench.tidy(database)
+    databases[size] = database
+    yield from ()
+
+
+def _backlog(
+    bench: Bench, peer: Peer, size: int, number: int, database: Database
+) -> Iterator[Record]:
+    """Drain, and make up for it at once: autovacuum should not do it beside somebody's run."""
+    jobs = _of_backlog(bench, peer)
+    answer = peer.call("drain", database, jobs=jobs, waiting=size + jobs)
+    yield record(peer, BACKLOG, str(size), number, answer)
+    peer.call_only("enqueue", database, jobs=jobs)
+    bench.tidy(database)
+
+
+def _of_backlog(bench: Bench, peer: Peer) -> int:
+    return min(OF_BACKLOG, bench.jobs(peer))
 
 
 def sqlite(peers: Sequence[Peer], runs: int) -> Iterator[Record]:
