@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,9 @@ import pytest
 from sqlalchemy import make_url
 
 from mutirao import Mutirao, NewJob
+from mutirao.job import LaneHead, Wake
+from mutirao.notifiers import notifier_for
+from mutirao.sql.store import SqlStore
 from tests.integration.worker.kit import ended, never_polling
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import DEADLINE, soon, until
@@ -52,6 +55,37 @@ async def test_an_idle_worker_is_woken(app: Mutirao) -> None:
             await idle(app)
             job = await soon(ended(app, send.enqueue().id))
             assert job.attempts[0].started_at > job.enqueued_at
+
+
+async def test_it_listens_before_it_looks(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came before it listened was not announced, so a look before that is in vain."""
+    did: list[str] = []
+    read = SqlStore.lanes
+
+    async def look(*args: Any, **named: Any) -> list[LaneHead]:
+        did.append("looked")
+        return await read(*args, **named)
+
+    class Listening:
+        async def listen(self) -> AsyncIterator[Wake]:
+            notifier = notifier_for(make_url(url).get_backend_name(), url)
+            assert notifier is not None
+            async for wake in notifier.listen():
+                did.append("listened")
+                yield wake
+
+    monkeypatch.setattr(SqlStore, "lanes", look)
+    app = Mutirao(url, notifier=Listening())
+
+    @app.task
+    async def send() -> None:
+        pass
+
+    handle = await send.aenqueue()
+    async with never_polling(app):
+        await soon(ended(app, handle.id))
+    await app.aclose()
+    assert did[:2] == ["listened", "looked"]
 
 
 async def test_in_any_lane(app: Mutirao) -> None:
