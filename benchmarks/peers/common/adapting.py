@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
 from importlib.metadata import version
 from statistics import quantiles
 from typing import Any, ClassVar
@@ -30,6 +30,7 @@ from typing import Any, ClassVar
 CONNECTIONS = 10  # the most that a worker may open
 LOOK = 0.002  # seconds between looks at the tallies
 DEADLINE = 600.0  # seconds, for a drain
+ENDING = 3.0  # seconds that a worker has to sign off before it is killed
 _PAUSE = (0.004, 0.012)  # seconds between two jobs of `latency`: the worker falls idle
 _SLOT = 16  # bytes of a tally: how many handlers started, and when the last one did
 
@@ -332,10 +333,7 @@ def _workers(peer: Peer, options: argparse.Namespace, stamp: bool = False) -> It
     try:
         yield Workers(memory, children)
     finally:
-        for child in children:
-            _kill_session(child.pid)
-            child.kill()
-            child.join()
+        _end(children)
 
 
 def _work(
@@ -348,9 +346,26 @@ def _work(
 ) -> None:
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell told it so
     tally = Tally(memory, slot, threads=options.sync)
     ready.wait()
-    peer.work(options.url, tally.stamp if stamp else tally.add, sync=options.sync)
+    with suppress(KeyboardInterrupt):
+        peer.work(options.url, tally.stamp if stamp else tally.add, sync=options.sync)
+
+
+def _end(children: list[Any]) -> None:
+    """Let the workers sign off, as those of an application do when it is deployed.
+
+    What a killed one leaves behind, the next one has to clear up while it is measured.
+    """
+    for child in children:
+        with suppress(ProcessLookupError):  # it has ended by itself
+            os.kill(child.pid, signal.SIGINT)
+    for child in children:
+        child.join(ENDING)
+        _kill_session(child.pid)
+        child.kill()
+        child.join()
 
 
 def _cpu_of_session(leader: int | None) -> float:
