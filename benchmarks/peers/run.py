@@ -2,8 +2,8 @@
 
 Starts a PostgreSQL of its own with default settings, hence default durability; gives every peer a
 fresh database for every run; and goes round all peers before it begins the next run, so that a
-machine that slows down does so for everybody. Writes all figures as JSON, tables as Markdown and
-plots as SVG.
+machine that slows down does so for everybody. In the series, which compare a peer with itself, one
+peer follows the other. Writes all figures as JSON, tables as Markdown and plots as SVG.
 """
 
 import argparse

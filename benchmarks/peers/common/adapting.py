@@ -358,14 +358,17 @@ def _end(children: list[Any]) -> None:
 
     What a killed one leaves behind, the next one has to clear up while it is measured.
     """
-    for child in children:
-        with suppress(ProcessLookupError):  # it has ended by itself
-            os.kill(child.pid, signal.SIGINT)
-    for child in children:
-        child.join(ENDING)
-        _kill_session(child.pid)
-        child.kill()
-        child.join()
+    try:
+        for child in children:
+            with suppress(ProcessLookupError):  # it has ended by itself
+                os.kill(child.pid, signal.SIGINT)
+        for child in children:
+            child.join(ENDING)
+    finally:  # we may be told to end as well
+        for child in children:
+            _kill_session(child.pid)
+            child.kill()
+            child.join()
 
 
 def _cpu_of_session(leader: int | None) -> float:

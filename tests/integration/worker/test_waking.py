@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import make_url
 
 from mutirao import Mutirao, NewJob
+from mutirao.engine import producer
 from mutirao.job import LaneHead, Wake
 from mutirao.notifiers import notifier_for
 from mutirao.sql.store import SqlStore
@@ -75,6 +76,7 @@ async def test_it_listens_before_it_looks(url: str, monkeypatch: pytest.MonkeyPa
                 yield wake
 
     monkeypatch.setattr(SqlStore, "lanes", look)
+    monkeypatch.setattr(producer, "FIRST_WORD", DEADLINE)
     app = Mutirao(url, notifier=Listening())
 
     @app.task
