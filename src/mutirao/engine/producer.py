@@ -95,6 +95,7 @@ class Producer:
             except StoreUnavailable as gone:
                 wait = backoff.next()
                 log.warning("cannot listen: %s; again in %.1f s, polling goes on", gone, wait)
+                self._woken.set()  # it need not be waited for
                 await asyncio.sleep(wait)
 
     def stop(self) -> None:

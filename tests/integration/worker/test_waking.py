@@ -14,6 +14,7 @@ from sqlalchemy import make_url
 
 from mutirao import Mutirao, NewJob
 from mutirao.engine import producer
+from mutirao.errors import StoreUnavailable
 from mutirao.job import LaneHead, Wake
 from mutirao.notifiers import notifier_for
 from mutirao.sql.store import SqlStore
@@ -88,6 +89,32 @@ async def test_it_listens_before_it_looks(url: str, monkeypatch: pytest.MonkeyPa
         await soon(ended(app, handle.id))
     await app.aclose()
     assert did[:2] == ["listened", "looked"]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_who_cannot_listen_claims(
+    url: str, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """At once if that fails, a little later if it never comes about."""
+
+    class Deaf:
+        async def listen(self) -> AsyncIterator[Wake]:
+            if fails:
+                raise StoreUnavailable("nobody may listen here")
+            await asyncio.Event().wait()
+            yield Wake()
+
+    monkeypatch.setattr(producer, "FIRST_WORD", 10 * DEADLINE if fails else 0.01)
+    app = Mutirao(url, notifier=Deaf())
+
+    @app.task
+    async def send() -> None:
+        pass
+
+    handle = await send.aenqueue()
+    async with never_polling(app):
+        await soon(ended(app, handle.id))
+    await app.aclose()
 
 
 async def test_in_any_lane(app: Mutirao) -> None:
