@@ -17,6 +17,7 @@ from mutirao.engine import producer
 from mutirao.errors import StoreUnavailable
 from mutirao.job import LaneHead, Wake
 from mutirao.notifiers import notifier_for
+from mutirao.ports import Notifier
 from mutirao.sql.store import SqlStore
 from tests.integration.worker.kit import ended, never_polling
 from tests.support.postgresql import PostgresServer
@@ -59,6 +60,20 @@ async def test_an_idle_worker_is_woken(app: Mutirao) -> None:
             assert job.attempts[0].started_at > job.enqueued_at
 
 
+async def claims_with(url: str, notifier: Notifier) -> None:
+    """Enqueue a job, and wait until a worker with this notifier, which never polls, has done it."""
+    app = Mutirao(url, notifier=notifier)
+
+    @app.task
+    async def send() -> None:
+        pass
+
+    handle = await send.aenqueue()
+    async with never_polling(app):
+        await soon(ended(app, handle.id))
+    await app.aclose()
+
+
 async def test_it_listens_before_it_looks(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What came before it listened was not announced, so a look before that is in vain."""
     did: list[str] = []
@@ -78,16 +93,7 @@ async def test_it_listens_before_it_looks(url: str, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(SqlStore, "lanes", look)
     monkeypatch.setattr(producer, "FIRST_WORD", DEADLINE)
-    app = Mutirao(url, notifier=Listening())
-
-    @app.task
-    async def send() -> None:
-        pass
-
-    handle = await send.aenqueue()
-    async with never_polling(app):
-        await soon(ended(app, handle.id))
-    await app.aclose()
+    await claims_with(url, Listening())
     assert did[:2] == ["listened", "looked"]
 
 
@@ -105,16 +111,7 @@ async def test_who_cannot_listen_claims(
             yield Wake()
 
     monkeypatch.setattr(producer, "FIRST_WORD", 10 * DEADLINE if fails else 0.01)
-    app = Mutirao(url, notifier=Deaf())
-
-    @app.task
-    async def send() -> None:
-        pass
-
-    handle = await send.aenqueue()
-    async with never_polling(app):
-        await soon(ended(app, handle.id))
-    await app.aclose()
+    await claims_with(url, Deaf())
 
 
 async def test_in_any_lane(app: Mutirao) -> None:
