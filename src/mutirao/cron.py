@@ -1,25 +1,38 @@
 """When the ticks of a schedule are: pure functions of time, over cronsim and zoneinfo.
 
-A cron line means local time. A local time that a zone skips ticks once, at the first moment after
-the gap; one that it repeats ticks once, the first time. Only a line whose hour is `*` counts real
-time, so that what runs every five minutes keeps doing so while the clock is put back.
+A cron line means local time. It ticks when the local clock first reaches one of its times, or is
+put forward past it: a time that a zone skips ticks at the first moment after the gap, and one that
+it repeats ticks the first time only. Only a line of all 24 hours counts real time: it ticks
+whenever the local clock shows one of its times, so that what runs every five minutes keeps doing
+so while the clock is put back. docs/schedules.md says what that means in every case.
+
+cronsim reads the lines and walks over local times without a zone; where these lie in real time is
+decided here. cronsim's own walk through a zone takes every shift for one of whole hours.
 """
 
-from collections.abc import Iterator
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from copy import copy
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from itertools import islice
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
+from cronsim.cronsim import SYMBOLIC_DAYS, SYMBOLIC_MONTHS
 
 from mutirao.errors import InvalidSchedule
 from mutirao.schedule import Schedule
 
-MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
+DAY = timedelta(days=1)
 FIRST_WINDOW = timedelta(hours=1)
 WIDER = 8  # times, the next window
 SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
+ALL_HOURS = 24
+RANGE_WITH_STEP = re.compile(r"(?<![^\s,])(\w+)-(\w+)/0*[1-9][0-9]*(?![^\s,])")
+NUMBERS = {name: str(n) for n, name in [*enumerate(SYMBOLIC_DAYS), *enumerate(SYMBOLIC_MONTHS, 1)]}
 
 
 def next_tick(schedule: Schedule, after: datetime) -> datetime | None:
@@ -87,57 +100,91 @@ def _between(schedule: Schedule, after: datetime, now: datetime) -> list[datetim
 
 def _cron_ticks(schedule: Schedule, after: datetime) -> Iterator[datetime]:
     """Yield the ticks after a moment, in UTC and in order, each once."""
-    local = after.astimezone(zone(schedule.timezone))
-    line = schedule.cron or ""
-    last = after.astimezone(UTC)
-    for found in _locally(line, local):
-        tick = _moment(found, local.tzinfo)
+    line, place = _parse(schedule.cron or ""), zone(schedule.timezone)
+    ticks = _by_real_time if len(line.hours) == ALL_HOURS else _by_local_time
+    with suppress(OverflowError):  # the calendar ends
+        yield from ticks(line, place, after.astimezone(UTC))
+
+
+def _by_local_time(line: CronSim, place: tzinfo, after: datetime) -> Iterator[datetime]:
+    """Yield the moments at which the local clock first reaches or passes a time of the line."""
+    times = _times(line, _shown(after, place))
+    last = after
+    for local in times:
+        tick = _reached(local, place)
         if tick > last:
             last = tick
             yield tick
+            times.dt = max(local, _shown(tick, place))  # all that was skipped ticks this once
 
 
-def _locally(line: str, local: datetime) -> Iterator[datetime]:
-    if _parse(line, local).parts[2] == "*":
-        return _each(_parse(line, local))
-    return _each(_parse(line, local.replace(tzinfo=None, fold=0)))
-
-
-def _each(line: CronSim) -> Iterator[datetime]:
+def _by_real_time(line: CronSim, place: tzinfo, after: datetime) -> Iterator[datetime]:
+    """Yield the moments at which the local clock shows a time of the line, repeated or not."""
+    begin = after.replace(microsecond=0) + SECOND
     while True:
-        try:
-            found = next(line)
-        except (StopIteration, OverflowError):  # nothing in fifty years, or the calendar ends
+        shown, change = _shown(begin, place), _change(begin, place)
+        end = change or begin + DAY
+        for local in _times(line, shown - SECOND):
+            tick = begin + (local - shown)
+            if tick >= end:
+                break
+            yield tick
+        else:
             return
-        yield found
+        # Offsets differ by less than two days, so no change of the clock makes it tick before that.
+        begin = change or max(end, tick - 2 * DAY)
 
 
-def _moment(local: datetime, place: tzinfo | None) -> datetime:
-    """Return a local time in UTC; the first moment after the gap for one that does not exist."""
-    if local.tzinfo is not None:
-        return local.astimezone(UTC)
-    moment = local.replace(tzinfo=place).astimezone(UTC)
-    if moment.astimezone(place).replace(tzinfo=None) == local:
-        return moment
-    return _after_the_gap(moment, place)
+def _shown(moment: datetime, place: tzinfo) -> datetime:
+    """Return what the clock of a place shows at a moment, without a zone."""
+    return moment.astimezone(place).replace(tzinfo=None)
 
 
-def _after_the_gap(moment: datetime, place: tzinfo | None) -> datetime:
-    """Return the moment the clock was put forward, which is up to a day before `moment`."""
-    # A skipped local time is read with the offset before the gap, and so lies behind it.
-    offset = moment.astimezone(place).utcoffset()
-    candidates = (moment.replace(second=0, microsecond=0) - n * MINUTE for n in range(1_441))
-    for each in islice(candidates, 1_441):
-        if (each - MINUTE).astimezone(place).utcoffset() != offset:
-            return each
-    raise AssertionError(f"no clock was put forward in the day before {moment}")
+def _reached(local: datetime, place: tzinfo) -> datetime:
+    """Return the first moment at which the clock of a place shows a local time or a later one."""
+    first, second = (local.replace(tzinfo=place, fold=fold).astimezone(UTC) for fold in (0, 1))
+    if first <= second:
+        return first
+    # It is skipped: by the offset before the gap it lies after the gap, and the other way round.
+    return _first(second, first, lambda moment: _shown(moment, place) >= local)
 
 
-def _parse(line: str, start: datetime) -> CronSim:
+def _change(begin: datetime, place: tzinfo) -> datetime | None:
+    """Return when the clock of a place is put forward or back, in the day after a moment."""
+    offset = _shown(begin, place) - begin.replace(tzinfo=None)
+
+    def changed(moment: datetime) -> bool:
+        return _shown(moment, place) - moment.replace(tzinfo=None) != offset
+
+    return _first(begin, begin + DAY, changed) if changed(begin + DAY) else None
+
+
+def _first(begin: datetime, end: datetime, holds: Callable[[datetime], bool]) -> datetime:
+    """Return from when on something holds, to the second: it does at the end, not at the begin."""
+    seconds = range((end - begin) // SECOND)
+    return begin + SECOND * bisect_left(seconds, True, key=lambda n: holds(begin + SECOND * n))
+
+
+def _times(line: CronSim, after: datetime) -> CronSim:
+    """Return an iterator over the local times of a line after one of them."""
+    times = copy(line)
+    times.dt = after.replace(microsecond=0)
+    return times
+
+
+@lru_cache(maxsize=256)
+def _parse(line: str) -> CronSim:
+    """Return a line, not to be iterated over: it is shared. Raises InvalidSchedule."""
     try:
-        return CronSim(line, start)
-    except CronSimError as error:
+        return CronSim(RANGE_WITH_STEP.sub(_without_range_of_one, line.upper()), SOME_TIME)
+    except (CronSimError, ValueError) as error:  # a number of thousands of digits is a ValueError
         raise InvalidSchedule(
             f"{line!r} is no cron line ({error}); write minute, hour, day of month, month and day"
             " of week, as in '*/5 * * * *' or '30 3 * * MON-FRI'"
         ) from None
+
+
+def _without_range_of_one(term: re.Match[str]) -> str:
+    """Return `2` for `2-2/2`, which cronsim takes for `2/2`, every second one from 2 to the end."""
+    begin, end = (NUMBERS.get(bound, bound).lstrip("0") for bound in term.groups())
+    return term[1] if begin == end else term[0]
