@@ -9,10 +9,10 @@ DATABASE :=
 PYTEST   := -q -n auto --dist loadfile --max-worker-restart=0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check format demo chaos bench clean
+.PHONY: help venv test check format demo chaos cron-oracle bench clean
 
 help:  ## show this
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
 
 venv: $(VENV)/.dev  ## build .venv, for development
 
@@ -41,6 +41,9 @@ demo: $(VENV)/$(if $(DATABASE),.postgresql,.core)  ## show the promise being kep
 
 chaos: $(VENV)/.dev  ## kill workers and crash the server under load, and count
 	$(BIN)/python -m tests.acceptance.chaos $(ARGS)
+
+cron-oracle: $(VENV)/.dev  ## compare the ticks of random cron lines with the rule (ARGS="--seed 7 --lines 9000")
+	$(BIN)/python -m tests.support.cron_oracle $(ARGS)
 
 bench: $(VENV)/.bench  ## measure the same work for everybody (ARGS=--quick for a look)
 	$(BIN)/python -m benchmarks.peers.run $(ARGS)
