@@ -5,8 +5,9 @@ from mutirao.errors import DuplicateJob, JobCancelled, JobDied, ResultMissing, R
 from mutirao.graph import PREVIOUS, Graph, OnDead, chain, group, step
 from mutirao.graphs import GraphHandle
 from mutirao.handle import Handle
-from mutirao.job import Job, JobState, NewJob, Outcome, OutcomeKind
+from mutirao.job import Job, JobState, NewJob, OutcomeKind
 from mutirao.limit import Limit, LimitRecord
+from mutirao.outcome import Outcome
 from mutirao.records import DeadJob, GraphRecord, GraphState, JobFilter, JobRecord
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 from mutirao.schedule import ScheduleRecord, ScheduleState

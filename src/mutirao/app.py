@@ -3,7 +3,6 @@
 Making one reads no environment and opens no connection; that happens when it is first used.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from importlib.metadata import version
@@ -13,9 +12,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from sqlalchemy import URL
 
 from mutirao.checks import check_job, check_unique
+from mutirao.engine.embedded import EmbeddedWorker
 from mutirao.engine.endings import Endings
 from mutirao.engine.portal import Portal
-from mutirao.engine.service import EmbeddedWorker, serve
+from mutirao.engine.service import run
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker import Worker
 from mutirao.errors import ConfigurationError, InvalidTask, UnknownTask
@@ -50,6 +50,7 @@ AroundEnqueue = TypeVar("AroundEnqueue", bound=EnqueueMiddleware)
 AroundAttempt = TypeVar("AroundAttempt", bound=Callable[[Job], Any])
 
 DEFAULT_URL = "sqlite:///mutirao.db"
+EXIT_WHEN_STUCK = 30.0  # seconds; of a worker that is a whole process
 SPARE_CONNECTIONS = 4  # claiming, settling, housekeeping and one more
 
 
@@ -313,9 +314,14 @@ class Mutirao(Orders, Graphs):
         return EmbeddedWorker(lambda: self._make_worker(chosen))
 
     def run_worker(self, **settings: Any) -> int:
-        """Run a worker in this process until a signal stops it; return an exit status."""
-        chosen = _settings(settings)
-        return asyncio.run(serve(lambda: self._make_worker(chosen)))
+        """Run a worker in this process until a signal stops it; return an exit status.
+
+        0: it was stopped. 3: the schema does not fit any more. 5: one of its loops failed. 6: all
+        slots were lost (`exit_when_stuck`, 30 seconds unless given). 7: it was ended by force, as
+        handlers did not end within `grace` and 15 seconds more.
+        """
+        chosen = _settings({"exit_when_stuck": EXIT_WHEN_STUCK, **settings})
+        return run(lambda: self._make_worker(chosen))
 
     # Ending.
 
@@ -332,7 +338,7 @@ class Mutirao(Orders, Graphs):
 
     def _make_worker(self, settings: WorkerSettings) -> Worker:
         return Worker(
-            self.store.twin(settings.concurrency + SPARE_CONNECTIONS),
+            self.store.twin(settings.concurrency + SPARE_CONNECTIONS, within=settings.call_limit),
             self._notifier,
             self._tasks,
             self._around_attempt,

@@ -42,6 +42,10 @@ class InvalidResult(MutiraoError, ValueError):
     """A result that cannot be kept: too large, or without a form in JSON."""
 
 
+class InvalidProgress(MutiraoError, ValueError):
+    """Progress that is no finite number, or has a note that is no text."""
+
+
 class InvalidTask(MutiraoError, TypeError):
     """A function that cannot be registered as a task, or a task registered twice."""
 
@@ -114,12 +118,44 @@ class StaleRun(MutiraoError):
     """The job was taken from this attempt (rescued, timed out, cancelled); nothing was written."""
 
 
+class SettlingFailed(MutiraoError):
+    """The outcome of an attempt could not be written, for what was in it."""
+
+
+class WorkerFailed(MutiraoError):
+    """A worker has ended by itself, as one of its loops failed or did not turn any more."""
+
+
+class WorkerStuck(WorkerFailed):
+    """A worker has ended by itself, as all of its slots were lost to handlers that do not end."""
+
+
 class AttemptTimeout(MutiraoError, TimeoutError):
     """An attempt ran longer than its timeout."""
 
 
-class StoreUnavailable(MutiraoError):
-    """The database cannot be reached now; workers wait and try again."""
+class StoreError(MutiraoError):
+    """The database failed a statement of ours; the message has its words."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be used now, which passes; workers wait and try again."""
+
+
+class StoreBusy(StoreUnavailable):
+    """The database gave up a statement that waited for a lock, or took too long."""
+
+
+class WorkerGone(StoreUnavailable):
+    """The worker was taken for gone and is not registered any more; it registers anew."""
+
+
+class StoreRefused(StoreError):
+    """The database refuses a value of a row; the same statement without that row may pass."""
+
+
+class StoreGone(StoreError):
+    """The database is destroyed, or is not the one it was: waiting does not help."""
 
 
 class SchemaError(MutiraoError):

@@ -1,8 +1,7 @@
-"""The frozen values that jobs are made of, from the asking to the history.
+"""The frozen values that jobs are made of, from the asking to the running.
 
-`NewJob` is what is asked, `Claim` what a worker took, `Outcome` how an attempt ended,
-`Settlement` an outcome on its way to the store, and `Job` what a handler is given of the job it
-runs. How jobs are seen afterwards is in `records`.
+`NewJob` is what is asked, `Claim` what a worker took, and `Job` what a handler is given of the job
+it runs. How an attempt ended is in `outcome`, how jobs are seen afterwards in `records`.
 """
 
 import json
@@ -10,9 +9,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar, overload
 
-from mutirao.errors import WrongState
+from mutirao.errors import InvalidProgress
 from mutirao.marks import MARK
 from mutirao.states import FINAL_OUTCOMES as FINAL_OUTCOMES
 from mutirao.states import UNCOUNTED_OUTCOMES as UNCOUNTED_OUTCOMES
@@ -120,6 +120,13 @@ class LaneHead(NamedTuple):
     due_in: float
 
 
+class Kept(NamedTuple):
+    """A result to be kept: JSON, for so many seconds after the end (None: as the job's history)."""
+
+    json: str
+    seconds: float | None = None
+
+
 class Claim(NamedTuple):
     """A job taken by a worker, with the run that proves it. Field order is the claim's columns."""
 
@@ -141,6 +148,8 @@ class Claim(NamedTuple):
     redrive_of: int | None
     on_dead_of: int | None
     cancel: bool = False  # somebody asked to cancel it while an earlier run held it
+    lost: int = 0  # workers that ended, one after the other, while they had it
+    cut_off: int = 0  # attempts in a row that lost their connection in a job's transaction
 
     @property
     def lane(self) -> str:
@@ -164,7 +173,7 @@ class FairClaim(Claim):
         return FAIR + self.queue
 
 
-Keep = Callable[[Any], "Kept"]  # turns a result into what is stored
+Keep = Callable[[Any], Kept]  # turns a result into what is stored
 Report = Callable[[Claim, float, float | None, str | None], None]  # done, of, note
 
 
@@ -280,10 +289,17 @@ class Job:
         """Tell how far this attempt has come: `done` units, of so many in all.
 
         Returns at once and never waits. It is written at most once a second, and the last word
-        shortly after; people see it in `mutirao show` and in the views.
+        shortly after; people see it in `mutirao show` and in the views. At most 500 characters of
+        the note are kept.
+
+        Raises:
+            InvalidProgress: a number is none, or not finite, or the note is no text.
         """
+        told = _finite("done", done), None if of is None else _finite("of", of)
+        if note is not None and not isinstance(note, str):
+            raise InvalidProgress(f"progress was told the note {note!r:.100}; give text, or None")
         if self._report is not None:
-            self._report(self._claim, float(done), None if of is None else float(of), note)
+            self._report(self._claim, *told, note)
 
     def returns(self, value: Any) -> None:
         """Give the result inside `job.transaction()`, whose commit stores it, if it is kept.
@@ -318,59 +334,14 @@ class Job:
         return self._begin(self, session)
 
 
-class Kept(NamedTuple):
-    """A result to be kept: JSON, for so many seconds after the end (None: as the job's history)."""
-
-    json: str
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How an attempt ended. `after` (seconds) or `at` say when a job that stays runs again."""
-
-    kind: OutcomeKind
-    after: float | None = None
-    at: datetime | None = None
-    error_type: str | None = None
-    error: str | None = None
-    result: Kept | None = None
-
-
-SUCCEEDED = Outcome(OutcomeKind.SUCCEEDED)
-
-
-class Settlement(NamedTuple):
-    """An outcome on its way to the store.
-
-    `started_ago` and `finished_ago` are seconds before the write, so that history is told in the
-    database's time whatever the worker's clock shows. `follow_up` is enqueued in the same
-    transaction, only if the settlement was not stale. `keyed` says that the job has a key, for
-    whose next job it may have to make way; `linked` that others may wait for its end: it is a step
-    of a graph, or keeps results.
-    """
-
-    id: int
-    run: int
-    outcome: Outcome
-    started_ago: float = 0.0
-    finished_ago: float = 0.0
-    follow_up: NewJob | None = None
-    keyed: bool = False
-    linked: bool = False
-
-
-def completion(job: Job, started_ago: float) -> Settlement:
-    """Return the success of a job inside its handler. Raises WrongState without its result."""
-    if job._keep is not None and job._result is None:
-        raise WrongState(
-            f"the result of job {job.id} ({job.task}) is kept, and its transaction completes it"
-            " before the handler returns; give it inside: job.returns(…)"
-        )
-    kept, linked = job._result, job._keep is not None or job._claim.linked
-    done = Outcome(OutcomeKind.SUCCEEDED, result=kept) if kept else SUCCEEDED
-    keyed = job.key is not None
-    return Settlement(job.id, job.run, done, started_ago, keyed=keyed, linked=linked)
+def _finite(name: str, value: float) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = nan
+    if not isfinite(number):
+        raise InvalidProgress(f"progress was told {name}={value!r:.100}; give a finite number")
+    return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,8 @@ from typing import TypeVar
 
 from mutirao.errors import ConfigurationError
 from mutirao.handle import Handle
-from mutirao.job import Job, NewJob, Outcome
+from mutirao.job import Job, NewJob
+from mutirao.outcome import Outcome
 
 EnqueueSteps = Generator[NewJob, Handle, None]
 EnqueueMiddleware = Callable[[NewJob], EnqueueSteps]

@@ -152,6 +152,7 @@ class WorkerRecord:
     alive: bool
     listening: bool
     stuck: int
+    late: float  # seconds that a beat came late lately, at most
     running: int
 
 

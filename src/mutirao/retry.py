@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 DEFAULT_MAX_ATTEMPTS = 10
 FIRST_YEAR, LAST_YEAR = 2, 9_998  # of what `datetime` holds, in whatever time zone it is read
 DAY = 86_400.0
+LEAST_SNOOZE = 1.0  # seconds; without any, one job made 72 attempts a second
 LONGEST_WAIT = 1e10  # seconds, some 300 years: databases end somewhere
 
 Backoff = Callable[[int, BaseException | None], float]
@@ -197,7 +198,8 @@ class Snooze(Signal):
     """Raised by a handler: not now, later; does not consume an attempt.
 
     Parameters:
-        after: seconds or `timedelta` until the job is ready again.
+        after: seconds or `timedelta` until the job is ready again; at least one second, as each
+            snooze is an attempt in the history.
         at: an aware datetime instead of `after`.
         reason: kept in the history.
     """
@@ -210,7 +212,7 @@ class Snooze(Signal):
         reason: str = "snoozed by its handler",
     ) -> None:
         super().__init__(reason)
-        self.after = _not_negative(seconds(after), "Snooze(…)")
+        self.after = max(LEAST_SNOOZE, _not_negative(seconds(after), "Snooze(…)"))
         self.at = _aware(at, "Snooze(at=…)")
 
 

@@ -35,3 +35,10 @@ class OutcomeKind(StrEnum):
 
 FINAL_OUTCOMES = frozenset(kind for kind in OutcomeKind if kind.final)
 UNCOUNTED_OUTCOMES = frozenset({OutcomeKind.SNOOZED, OutcomeKind.RELEASED})
+
+
+class Fault(StrEnum):
+    """Why an attempt that costs none was given back, where that may happen so often only."""
+
+    CONNECTION = "connection"  # it lost its connection to the database
+    WORKER = "worker"  # its worker failed

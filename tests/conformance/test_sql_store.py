@@ -1,4 +1,4 @@
-"""The contract of a store, on SQL: the same tests on every database, with every driver."""
+"""The contract of a store, on SQL: whole on every database, its drivers' part with every driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy import make_url
 from mutirao.errors import ConfigurationError, SchemaMissing
 from mutirao.ports import Store
 from mutirao.sql.store import SqlStore
-from mutirao.testing.conformance import StoreContract
+from mutirao.testing.conformance import DriverContract, StoreContract
 from mutirao.testing.conformance.kit import (
     NOW,
     at,
@@ -107,7 +107,7 @@ class TestPsycopg(StoreContract):
         assert ids_of(await store.workers()) == [beating]
 
 
-class TestAsyncpg(StoreContract):
+class TestAsyncpg(DriverContract):
     """PostgreSQL through a driver that is only asynchronous."""
 
     faces = ("aenqueue",)
@@ -132,7 +132,7 @@ class TestAsyncpg(StoreContract):
         assert len(await store.lanes(None)) == 0
 
 
-class TestPsycopg2(StoreContract):
+class TestPsycopg2(DriverContract):
     """PostgreSQL through a driver that is only synchronous; threads run it for the worker."""
 
     handlers = ("function",)

@@ -220,8 +220,10 @@ def _told(expected: list[str], said: list[str]) -> bool:
 
 
 def _fits(expected: str, said: str) -> bool:
-    parts = map(re.escape, _plain(expected).split("…"))
-    return re.fullmatch(".*".join(parts), _plain(said)) is not None
+    expected, said = _plain(expected), _plain(said)
+    if expected.endswith(" <seconds>"):  # on a slow machine more than ten, told without a fraction
+        said = re.sub(r" \d+$", " <seconds>", said)
+    return re.fullmatch(".*".join(map(re.escape, expected.split("…"))), said) is not None
 
 
 def _plain(line: str) -> str:

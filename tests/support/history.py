@@ -6,14 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from mutirao.job import (
-    SUCCEEDED,
-    NewJob,
-    NewWorker,
-    Outcome,
-    OutcomeKind,
-    Settlement,
-)
+from mutirao.job import NewJob, NewWorker, OutcomeKind
+from mutirao.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.records import JobFilter
 from mutirao.sql.store import SqlStore
 

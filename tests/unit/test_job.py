@@ -11,17 +11,15 @@ import pytest
 
 from mutirao.job import (
     FINAL_OUTCOMES,
-    SUCCEEDED,
     UNCOUNTED_OUTCOMES,
     Claim,
     Job,
     JobState,
     NewJob,
-    Outcome,
     OutcomeKind,
-    Settlement,
     Wake,
 )
+from mutirao.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.records import JobFilter
 
 MOMENT = datetime(2026, 3, 1, tzinfo=UTC)

@@ -136,7 +136,7 @@ def test_the_table_of_settings_is_complete() -> None:
     usual = WorkerSettings()
     shown = dict(rows)
     assert list(shown) == [field.name for field in fields(WorkerSettings)]
-    for name in shown.keys() - {"queues", "retention"}:
+    for name in shown.keys() - {"queues", "retention", "exit_when_stuck"}:
         assert float(shown[name].replace(",", "")) == getattr(usual, name), name
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mutirao.retry import (
     DAY,
     DEFAULT_MAX_ATTEMPTS,
+    LEAST_SNOOZE,
     Cancel,
     Dead,
     Retry,
@@ -189,12 +190,12 @@ class TestSignals:
         """Seconds or a `timedelta`."""
         assert signal(5).after == 5.0
         assert signal(timedelta(minutes=1)).after == 60.0
-        assert signal(0).after == 0.0
+        assert signal(0).after == (LEAST_SNOOZE if signal is Snooze else 0.0)
 
     def test_without_a_wait(self) -> None:
         """A retry leaves it to the policy, a snooze does not wait."""
         assert (Retry().after, Retry().at) == (None, None)
-        assert (Snooze().after, Snooze().at) == (0.0, None)
+        assert (Snooze().after, Snooze().at) == (1.0, None)
 
     @pytest.mark.parametrize("signal", [Retry, Snooze])
     def test_at(self, signal: type[Retry] | type[Snooze]) -> None:

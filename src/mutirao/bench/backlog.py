@@ -11,7 +11,8 @@ from mutirao.bench.ground import ground
 from mutirao.bench.load import Load
 from mutirao.bench.spent import measured
 from mutirao.engine.lanes import LaneBook
-from mutirao.job import SUCCEEDED, NewWorker, Settlement
+from mutirao.job import NewWorker
+from mutirao.outcome import SUCCEEDED, Settlement
 from mutirao.ports import Store
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)

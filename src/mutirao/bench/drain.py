@@ -11,7 +11,8 @@ from mutirao.bench.figures import Cost, Figures
 from mutirao.bench.ground import Ground, ground
 from mutirao.bench.load import PAYLOAD, Load
 from mutirao.bench.spent import measured
-from mutirao.job import SUCCEEDED, NewJob, NewWorker, Settlement
+from mutirao.job import NewJob, NewWorker
+from mutirao.outcome import SUCCEEDED, Settlement
 
 BATCH = 500  # jobs in a claim of the store alone, as a worker's largest
 

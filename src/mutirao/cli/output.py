@@ -1,5 +1,6 @@
 """How results are shown: rich tables on a terminal, plain columns elsewhere, or JSON."""
 
+import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -23,7 +24,7 @@ _STYLES = {
 
 def print_json(value: Any) -> None:
     """Print one JSON document; records become objects, moments ISO 8601 text."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+    click.echo(msgspec.json.format(_as_json(value), indent=2))
 
 
 def fields_of(handle: Handle) -> dict[str, Any]:
@@ -64,7 +65,7 @@ def one_line(value: Any) -> str:
         case float():
             return f"{value:.3f}" if value < 10 else f"{value:,.0f}"
         case dict():
-            return _printable(msgspec.json.encode(value).decode())
+            return _printable(_as_json(value))
         case list() | tuple():
             return ", ".join(one_line(each) for each in value)
         case _:
@@ -75,6 +76,13 @@ def first_line(text: str | None, longest: int = 60) -> str:
     """Return the beginning of a text's first line."""
     line = (text or "").strip().partition("\n")[0]
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def _as_json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # half a pair of surrogates, which JSON can only have escaped
+        return json.dumps(msgspec.to_builtins(value))
 
 
 def _printable(text: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from mutirao.app import EXIT_WHEN_STUCK
 from mutirao.cli import logs
 from mutirao.cli.options import names, option, target
 from mutirao.cli.supervisor import Supervisor
@@ -35,6 +36,12 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     default=15.0,
     help="Seconds after its last heartbeat until a worker's jobs run elsewhere.",
 )
+@option(
+    "--exit-when-stuck",
+    type=click.FloatRange(min=0),
+    default=EXIT_WHEN_STUCK,
+    help="Seconds that all slots may be lost before the process ends, with status 6; 0: never.",
+)
 @option("--log-format", type=click.Choice(["text", "json"]), default="text")
 @option(
     "--log-level",
@@ -54,6 +61,7 @@ def worker(
         command = _command(target, log_format=log_format, log_level=log_level, **settings)
         status = asyncio.run(Supervisor(command, processes).run())
     else:
+        settings["exit_when_stuck"] = settings["exit_when_stuck"] or None
         status = load_app(target).run_worker(**settings)
     raise click.exceptions.Exit(status)
 

@@ -6,9 +6,10 @@ FIRST, LONGEST = 0.05, 5.0  # seconds
 
 
 class Backoff:
-    """The waits of one loop; `reset` when it went well again."""
+    """The waits of one loop, of `longest` seconds at most; `reset` when it went well again."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float = LONGEST) -> None:
+        self._longest = longest
         self._failures = 0
 
     def reset(self) -> bool:
@@ -18,6 +19,6 @@ class Backoff:
 
     def next(self) -> float:
         """Return the seconds to wait after one more failure."""
-        wait = min(LONGEST, FIRST * 2.0 ** min(self._failures, 16))
+        wait = min(self._longest, FIRST * 2.0 ** min(self._failures, 16))
         self._failures += 1
         return wait * random.uniform(0.5, 1.0)

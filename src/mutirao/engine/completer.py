@@ -1,73 +1,67 @@
 """Settles finished attempts, many in one statement.
 
 While one batch is being written the next one gathers; when there is little to do, a finished job
-waits a few milliseconds for company.
+waits a few milliseconds for company. A batch that the database gives up, for a lock perhaps, is
+taken apart aside, so that the others do not wait for one row; and so is one that it refuses, until
+the row is found that it refuses.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from time import monotonic
-from typing import NamedTuple
 
-from mutirao.engine.backoff import Backoff
-from mutirao.errors import StoreUnavailable
-from mutirao.job import Claim, NewJob, Outcome, OutcomeKind, Settlement, Wake
+from mutirao.engine.aside import Aside, Fail, Finished, is_splittable
+from mutirao.engine.logs import log
+from mutirao.engine.pulse import REST, Pulse
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.trouble import Trouble
+from mutirao.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
+from mutirao.job import Claim, Wake
 from mutirao.limit import Settled
+from mutirao.outcome import Outcome, Settlement
 from mutirao.ports import Store
-
-log = logging.getLogger("mutirao")
-
-UNWRITABLE = Outcome(
-    OutcomeKind.RETRIED,
-    after=60.0,
-    error_type="SettlingFailed",
-    error="the outcome could not be written; the worker's log says why",
-)
-
-
-class Finished(NamedTuple):
-    """An attempt that has ended; the times are monotonic seconds."""
-
-    claim: Claim
-    outcome: Outcome
-    started: float
-    finished: float
-    follow_up: NewJob | None
-    linked: bool = False
 
 
 class Completer:
-    """Takes finished attempts and writes them, in the background."""
+    """Takes finished attempts and writes them, in the background.
+
+    Parameters:
+        worker: returns the worker's id.
+        fail: yields what may be written of an attempt whose outcome is refused.
+        on_waiting, on_written, on_woken: called when a job waits again; when something was written;
+            when jobs may be due in a lane, or in any, that waited for the end of others.
+        pulse: shows that it turns.
+    """
 
     def __init__(
         self,
         store: Store,
         worker: Callable[[], int],
-        batch: int,
-        linger: float,
+        settings: WorkerSettings,
+        fail: Fail,
         on_waiting: Callable[[Claim, Outcome], None],
         on_written: Callable[[], None],
-        on_woken: Callable[[Wake], None] | None = None,
+        on_woken: Callable[[Wake], None],
+        pulse: Pulse,
     ) -> None:
-        """`on_woken`: jobs may be due in a lane, or in any, that waited for the end of others."""
-        self._store, self._worker = store, worker
-        self._batch, self._linger = batch, linger
-        self._on_waiting, self._on_written = on_waiting, on_written
-        self._on_woken = on_woken
+        self._store, self._worker, self._settings = store, worker, settings
+        self._pulse = pulse
+        self._on_waiting, self._on_written, self._on_woken = on_waiting, on_written, on_woken
         self._gathered: list[Finished] = []
         self._writing: list[Finished] = []
+        self._aside = Aside(store, settings, self._settle, fail, self._ended_aside)
         self._something = asyncio.Event()
         self._closing = False
 
     @property
     def unsettled(self) -> int:
         """How many attempts have ended and are not written yet."""
-        return len(self._gathered) + len(self._writing)
+        return len(self._gathered) + len(self._writing) + len(self._aside)
 
     def pending(self) -> set[tuple[int, int]]:
         """Return (id, run) of the jobs whose outcome is not written yet."""
-        return {(f.claim.id, f.claim.run) for f in (*self._gathered, *self._writing)}
+        finished = (*self._gathered, *self._writing, *self._aside)
+        return {(f.claim.id, f.claim.run) for f in finished}
 
     def add(self, finished: Finished) -> None:
         """Take an attempt to be settled."""
@@ -77,53 +71,91 @@ class Completer:
 
     async def run(self) -> None:
         """Write until closed and empty."""
-        while not (self._closing and not self._gathered):
-            await self._something.wait()
-            if len(self._gathered) < self._batch and not self._closing:
-                await asyncio.sleep(self._linger)
-            await self._flush()
+        try:
+            while not (self._closing and not self._gathered):
+                await self._gathering()
+                await self._flush()
+            await self._aside.idle()
+        finally:
+            self._aside.cancel()
 
     def tell_woken(self, woken: Iterable[Wake]) -> None:
         """Say that blocked jobs came back to these lanes."""
-        if self._on_woken is not None:
-            for wake in woken:
-                self._on_woken(wake)
+        for wake in woken:
+            self._on_woken(wake)
 
     def close(self) -> None:
         """Let `run` end when everything is written."""
         self._closing = True
         self._something.set()
 
+    async def _gathering(self) -> None:
+        """Wait for something to write, and then a little for its company."""
+        self._pulse.turn()
+        if self._aside.failure is not None:
+            raise self._aside.failure
+        while not self._something.is_set():
+            try:
+                async with asyncio.timeout(REST):
+                    await self._something.wait()
+            except TimeoutError:
+                self._pulse.turn()
+        if len(self._gathered) < self._settings.batch and not self._closing:
+            await asyncio.sleep(self._settings.linger)
+
+    def _ended_aside(self) -> None:
+        if self._aside.failure is not None:
+            self._something.set()
+        self._on_written()
+
     async def _flush(self) -> None:
-        self._writing = self._gathered[: self._batch]
-        del self._gathered[: self._batch]
+        batch = self._settings.batch
+        self._writing = self._gathered[:batch]
+        del self._gathered[:batch]
         if not self._gathered and not self._closing:
             self._something.clear()
         if self._writing:
-            await self._settle(self._writing)
+            await self._settle_or_put_aside(self._writing)
             self._writing = []
             self._on_written()
 
+    async def _settle_or_put_aside(self, batch: list[Finished]) -> None:
+        try:
+            await self._settle(batch)
+        except Exception as error:
+            if not is_splittable(error):
+                raise
+            self._aside.take(batch, error)
+
     async def _settle(self, batch: list[Finished]) -> None:
-        backoff, unsure = Backoff(), False
+        """Write a batch as a whole; wait for a database that is away.
+
+        Raises:
+            StoreBusy: it waited for a lock, or for too long.
+            Exception: what does not pass.
+        """
+        settings = self._settings
+        number = len(batch)
+        trouble = Trouble(
+            f"cannot settle {number} jobs",
+            f"{number} jobs settled",
+            settings.longest_wait,
+            settings.patience,
+        )
+        unsure = False
         while True:
+            self._pulse.turn()
             try:
                 self._tell(batch, await self._write(batch), unsure)
-                if backoff.reset():
-                    log.warning("the database is back; %s jobs settled", len(batch))
-                return
-            except StoreUnavailable as gone:
+            except (StoreBusy, StoreRefused):
+                raise
+            except StoreError as error:
                 # The commit may have happened before the connection broke; then the next try
                 # finds these runs stale, and that is no loss.
-                unsure = True
-                wait = backoff.next()
-                log.warning("cannot settle %s jobs: %s; again in %.1f s", len(batch), gone, wait)
-                await asyncio.sleep(wait)
-            except Exception:
-                if batch[0].outcome is UNWRITABLE:
-                    raise  # the worker ends, and the job is rescued
-                log.exception("settling %s jobs failed", len(batch))
-                await self._settle_apart(batch)
+                unsure = unsure or isinstance(error, StoreUnavailable)
+                await asyncio.sleep(trouble.met(error))
+            else:
+                trouble.over()
                 return
 
     async def _write(self, batch: list[Finished]) -> set[int]:
@@ -144,14 +176,6 @@ class Completer:
                 for f in batch
             ],
         )
-
-    async def _settle_apart(self, batch: list[Finished]) -> None:
-        """Keep one settlement that the store refuses from holding up its neighbours."""
-        if len(batch) > 1:
-            for each in batch:
-                await self._settle([each])
-            return
-        await self._settle([batch[0]._replace(outcome=UNWRITABLE, follow_up=None)])
 
     def _tell(self, batch: list[Finished], settled: set[int], unsure: bool = False) -> None:
         if any(each.linked and each.outcome.kind.final for each in batch):

@@ -1,30 +1,31 @@
 """Starts claimed jobs while slots are free, and says how many more the worker could use."""
 
 import asyncio
-import logging
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable, Iterator
+from contextvars import Context, copy_context
 from functools import partial
 from math import inf
 from time import monotonic
+from typing import Any
 
 from mutirao.engine import outcomes
-from mutirao.engine.completer import Completer, Finished
-from mutirao.engine.executor import Executor
+from mutirao.engine.aside import Finished
+from mutirao.engine.completer import Completer
+from mutirao.engine.executor import SUSPECT, Executor
+from mutirao.engine.logs import log
 from mutirao.engine.pace import STALL, Pace
 from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.errors import AttemptTimeout
-from mutirao.job import Claim, Outcome, OutcomeKind, Wake
-
-log = logging.getLogger("mutirao")
+from mutirao.job import Claim, OutcomeKind, Wake
+from mutirao.outcome import Outcome
 
 BURST = 100  # starts in a row before other loops get their turn
 PATIENCE = 5.0  # seconds a cancelled coroutine has to end before it counts as stuck
 MOST_UNSETTLED = 4  # batches; beyond that the database is behind, and claiming pauses
-EAGER = sys.version_info >= (3, 12)
 
 
 class Dispatcher:
@@ -45,16 +46,35 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._to_cancel: set[tuple[int, int]] = set()
         self._abandoned = 0
+        self._context = copy_context()  # that of the worker's start, for every attempt
         self._pumping = False
         self._closed = False
         self._pace = Pace(settings.prefetch, 2 * settings.batch)
         self._moved_at = monotonic()  # when a job last came or started
         self.changed = asyncio.Event()  # something ended, or there is room
+        self.patience_with_cancelled = PATIENCE
 
     @property
     def stuck(self) -> int:
         """Slots lost to handlers that nobody waits for any more."""
         return self._threads.stuck + self._abandoned
+
+    def all_stuck(self) -> bool:
+        """Tell whether there is no slot that a job could ever have."""
+        return self.stuck >= self._settings.concurrency
+
+    def blocked_until(self) -> float:
+        """Return when, in monotonic seconds, every coroutine that runs is past its timeout.
+
+        inf if one has none. May be called from any thread.
+        """
+        return max((self._over_at(each) for each in list(self._running)), default=0.0)
+
+    def _over_at(self, running: Running) -> float:
+        if not self._executor.runs_in_loop(running.claim):
+            return 0.0
+        timeout = self._executor.timeout(running.claim)
+        return inf if timeout is None else running.started + timeout
 
     def wanted(self) -> int:
         """Return how many jobs to claim now; 0 while the buffer is full enough."""
@@ -138,10 +158,17 @@ class Dispatcher:
             if (running.claim.id, running.claim.run) in self._to_cancel:
                 self._interrupt(running, outcomes.CANCELLED)
 
-    def interrupt_all(self, outcome: Outcome) -> None:
-        """End everything that runs, with this outcome."""
-        for running in list(self._running):
-            self._interrupt(running, outcome)
+    def interrupt_all(self, outcome: Outcome) -> list[tuple[int, int]]:
+        """End everything that runs, with this outcome; return (id, run) of each."""
+        running = list(self._running)
+        for each in running:
+            self._interrupt(each, outcome)
+        return [(each.claim.id, each.claim.run) for each in running]
+
+    def has_suspect(self) -> bool:
+        """Tell whether a job runs, or is about to, in whose hands workers have ended before."""
+        claims = [*self._buffer, *(running.claim for running in self._running)]
+        return any(claim.lost >= SUSPECT for claim in claims)
 
     def close(self) -> None:
         """Start no more jobs."""
@@ -162,21 +189,23 @@ class Dispatcher:
         running = Running(claim, self._begin)
         self._moved_at = running.started
         self._running.add(running)
-        loop = asyncio.get_running_loop()
+        try:
+            self._launch(running)
+        except Exception as error:  # noqa: BLE001 (whatever the row brings ends its own attempt)
+            self._leave(running, self._executor.judge(claim, error))
+
+    def _launch(self, running: Running) -> None:
+        claim, loop = running.claim, asyncio.get_running_loop()
         timeout = self._executor.timeout(claim)
         if timeout is not None:
             running.arm = partial(self._arm, running, timeout)
             running.arm(self._executor.lead(claim))
-        # An eager task runs a handler that never waits without a detour through the event loop.
-        task = (
-            asyncio.Task(self._live(running), loop=loop, eager_start=True)  # type: ignore[call-arg]
-            if EAGER
-            else loop.create_task(self._live(running))
-        )
+        # Each in a context of its own: what the last handler has set is not for this one.
+        task = _task(self._live(running), loop, self._context.copy())
         if not task.done():
             running.task = task
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._over, running))
 
     def _arm(self, running: Running, timeout: float, lead: float = 0.0) -> None:
         if running.timer is not None:
@@ -185,7 +214,22 @@ class Dispatcher:
         running.timer = loop.call_later(timeout + lead, self._expire, running, timeout)
 
     async def _live(self, running: Running) -> None:
-        outcome = await self._executor.attempt(running)
+        self._leave(running, await self._executor.attempt(running))
+
+    def _over(self, running: Running, task: asyncio.Task[None]) -> None:
+        """See to the slot of a task that ended, though it never began or failed beside its handler.
+
+        On Python 3.11 a task that is cancelled before its first step does not run at all.
+        """
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if not running.over:
+            outcome = running.interruption or outcomes.RELEASED
+            self._leave(running, self._executor.judge(running.claim, error) if error else outcome)
+
+    def _leave(self, running: Running, outcome: Outcome) -> None:
+        """Free the slot of an attempt whose handler has ended, and have its outcome written."""
+        running.over = True
         if running.timer is not None:
             running.timer.cancel()
         if running in self._running:
@@ -208,6 +252,15 @@ class Dispatcher:
         follow_up = self._executor.follow_up(claim, outcome)
         self._completer.add(Finished(claim, outcome, running.started, finished, follow_up, linked))
 
+    def instead(self, refused: Finished, error: Exception) -> Iterator[Finished]:
+        """Yield what may be written of an attempt whose outcome the database refuses."""
+        claim = refused.claim
+        outcome = self._executor.judge(claim, outcomes.unwritable(error))
+        follow_up = self._executor.follow_up(claim, outcome)
+        yield refused._replace(outcome=outcome, follow_up=follow_up)
+        dead = outcomes.dead("SettlingFailed", "the outcome could not be written")
+        yield refused._replace(outcome=dead, follow_up=None)
+
     def _after(self) -> None:
         if self._pumping:
             return
@@ -228,9 +281,12 @@ class Dispatcher:
         self._interrupt(running, self._executor.judge(claim, error))
 
     def _interrupt(self, running: Running, outcome: Outcome) -> None:
-        running.interrupt(outcome)
+        try:
+            running.interrupt(outcome)
+        except Exception as error:  # noqa: BLE001 (a child that cannot be killed, say)
+            log.error("job %s could not be interrupted", running.claim.id, exc_info=error)
         loop = asyncio.get_running_loop()
-        loop.call_later(PATIENCE, self._abandon, running)
+        loop.call_later(self.patience_with_cancelled, self._abandon, running)
 
     def _abandon(self, running: Running) -> None:
         """Settle an attempt whose coroutine ignores that it was cancelled."""
@@ -246,3 +302,12 @@ class Dispatcher:
             "job %s (%s) returned after it was given up; its outcome %s is dropped",
             *(running.claim.id, running.claim.task, outcome.kind),
         )
+
+
+def _task(
+    attempt: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context
+) -> asyncio.Task[None]:
+    # An eager task runs a handler that never waits without a detour through the event loop.
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(attempt, loop=loop, eager_start=True, context=context)
+    return loop.create_task(attempt, context=context)

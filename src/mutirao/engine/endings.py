@@ -5,17 +5,15 @@ every notification may be lost. Elsewhere the looks come less and less often.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from mutirao.engine.backoff import Backoff
+from mutirao.engine.logs import log
 from mutirao.errors import ResultTimeout, StoreUnavailable, UnknownJob
 from mutirao.ports import Notifier, Store
 from mutirao.records import Ending
-
-log = logging.getLogger("mutirao")
 
 REGARDLESS = 5.0  # seconds between looks where ends are told
 CANCEL_AGAIN = 0.5  # seconds

@@ -3,7 +3,6 @@
 Whatever a handler or a middleware raises becomes an outcome; nothing is raised into the loop.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
@@ -12,20 +11,23 @@ from typing import Any
 import msgspec
 
 from mutirao.engine import logs, outcomes
+from mutirao.engine.logs import log
 from mutirao.engine.processes import STARTING, Processes
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
 from mutirao.errors import InvalidArguments, StoreUnavailable
-from mutirao.job import SUCCEEDED, Claim, Job, NewJob, Outcome, OutcomeKind, Report
+from mutirao.job import Claim, Job, NewJob, OutcomeKind, Report
 from mutirao.middleware import AttemptMiddleware, around_attempt
+from mutirao.outcome import SUCCEEDED, Outcome
 from mutirao.records import DeadJob
 from mutirao.task import Task
 
-log = logging.getLogger("mutirao")
-
-# How often a job may lose its connection to the database before that counts as a failed attempt:
-# often enough for any outage, and an end for a job that brings the server down each time.
-MOST_GIVEN_BACK = 20
+# How often in a row a job may lose its connection to the database before that counts as a failed
+# attempt: often enough for any outage, and an end for a job that brings the server down each time.
+MOST_CUT_OFF = 20
+# How often in a row workers may end while they have a job before it is not run any more. From the
+# second time on it is run without others of its kind, so that these do not die of it.
+MOST_LOST, SUSPECT = 5, 2
 
 
 class Executor:
@@ -58,13 +60,18 @@ class Executor:
 
     def judge(self, claim: Claim, error: BaseException) -> Outcome:
         """Return the outcome of an attempt that ended with an error."""
-        policy = self._tasks[claim.task].options.retry
-        return outcomes.of_error(error, claim.attempt, claim.max_attempts, policy)
+        policy, limit = self._tasks[claim.task].options.retry, _number(claim.max_attempts)
+        return outcomes.of_error(error, claim.attempt, limit, policy)
 
     def runs_in_thread(self, claim: Claim) -> bool:
         """Tell whether this attempt's handler runs in a thread, which nothing can end."""
         task = self._tasks[claim.task]
         return not task.is_coroutine and not task.options.process
+
+    def runs_in_loop(self, claim: Claim) -> bool:
+        """Tell whether this attempt's handler runs in the event loop, which it may block."""
+        task = self._tasks[claim.task]
+        return task.is_coroutine and not task.options.process
 
     def linked(self, claim: Claim) -> bool:
         """Tell whether others may wait for the end of this job."""
@@ -74,31 +81,38 @@ class Executor:
         """Return the `on_dead` job that goes with a death; such a job starts no further one."""
         if outcome.kind is not OutcomeKind.DEAD or claim.on_dead_of is not None:
             return None
-        return self._tasks[claim.task].announce_death(
-            DeadJob(
-                id=claim.id,
-                task=claim.task,
-                queue=claim.queue,
-                args=_as_far_as_readable(claim),
-                attempts=min(claim.attempt, self._most_attempts(claim)),
-                error_type=outcome.error_type,
-                error=outcome.error,
-            )
+        dead = DeadJob(
+            id=claim.id,
+            task=claim.task,
+            queue=claim.queue,
+            args=_as_far_as_readable(claim),
+            attempts=min(claim.attempt, self._most_attempts(claim)),
+            error_type=outcome.error_type,
+            error=outcome.error,
         )
+        try:
+            return self._tasks[claim.task].announce_death(dead)
+        except Exception:
+            log.exception("the on_dead handler of job %s cannot be told of it", claim.id)
+            return None
 
     async def attempt(self, running: Running) -> Outcome:
         """Run one attempt to its end, whatever that is, and log it."""
         claim = running.claim
-        task = self._tasks[claim.task]
         logs.started(claim)
-        if self._middleware:
-            job, raised = self._job(task, running), partial(self._raised, running)
-            perform = partial(self._perform, task, running, job)
-            outcome = await around_attempt(self._middleware, job, perform, raised)
-        else:
-            outcome = await self._perform(task, running)
+        try:
+            outcome = await self._attempt(self._tasks[claim.task], running)
+        except BaseException as error:
+            outcome = self._raised(running, error)
         logs.ended(claim, outcome, running.started)
         return outcome
+
+    async def _attempt(self, task: Task[..., Any], running: Running) -> Outcome:
+        if not self._middleware:
+            return await self._perform(task, running)
+        job, raised = self._job(task, running), partial(self._raised, running)
+        perform = partial(self._perform, task, running, job)
+        return await around_attempt(self._middleware, job, perform, raised)
 
     async def _perform(
         self, task: Task[..., Any], running: Running, job: Job | None = None
@@ -137,9 +151,15 @@ class Executor:
         """Return an outcome for a job whose handler must not be called at all."""
         if claim.cancel:
             return outcomes.CANCELLED
-        if claim.attempt > 1 and claim.attempt > (limit := self._most_attempts(claim)):
+        if not claim.lost:  # else the last attempt failed, and did not say so itself
+            return None
+        if claim.attempt > (limit := self._most_attempts(claim)):
             return outcomes.dead(
                 "WorkerLost", f"its worker vanished during attempt {limit} of {limit}"
+            )
+        if claim.lost >= MOST_LOST:
+            return outcomes.dead(
+                "WorkerLost", f"{claim.lost} workers in a row ended while they had this job"
             )
         return None
 
@@ -156,7 +176,7 @@ class Executor:
             return SUCCEEDED
         if running.interruption is not None:
             return running.interruption
-        if isinstance(error, StoreUnavailable) and claim.run - claim.attempt < MOST_GIVEN_BACK:
+        if isinstance(error, StoreUnavailable) and claim.cut_off < MOST_CUT_OFF:
             return outcomes.cut_off(error)
         return self.judge(claim, error)
 
@@ -167,7 +187,12 @@ class Executor:
         return result
 
     def _most_attempts(self, claim: Claim) -> int:
-        return claim.max_attempts or self._tasks[claim.task].most_attempts
+        return _number(claim.max_attempts) or self._tasks[claim.task].most_attempts
+
+
+def _number(value: object) -> int | None:
+    """Return a limit from a row: SQLite keeps whatever it is given."""
+    return value if isinstance(value, int) else None
 
 
 def _as_far_as_readable(claim: Claim) -> dict[str, Any]:

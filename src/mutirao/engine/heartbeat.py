@@ -1,37 +1,61 @@
 """The worker's sign of life, from a thread and a connection of its own.
 
-A handler that keeps the event loop or the interpreter busy cannot delay it, so that a worker is
-taken for gone only when it is. It also notices that the loop is blocked, and then gives back the
-jobs that wait behind that handler: nobody else could.
+A handler that keeps the event loop busy cannot delay it, so that a worker is taken for gone only
+when it is. It also notices that the loop is blocked, and then gives back the jobs that wait behind
+that handler: nobody else could. It ends when the loop has ended: nobody would do what it stands
+for. A handler that never lets go of the interpreter does delay it; how much is told with each beat.
 """
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from math import inf
 from time import monotonic
 
+from mutirao.engine.logs import log
+from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
-from mutirao.errors import StoreUnavailable
+from mutirao.engine.trouble import Trouble
+from mutirao.errors import WorkerFailed
 from mutirao.job import Beat, NewWorker
 from mutirao.ports import Store
 
-log = logging.getLogger("mutirao")
+FADING = 0.99  # with each beat, of what is told of beats that came late
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What the heartbeat knows of its worker. All are called in the heartbeat's thread.
+
+    Parameters:
+        stuck: returns the number of lost slots.
+        runs: whether the worker's event loop has not ended.
+        ping: asks the event loop to call back; the answer may take as long as a handler blocks it.
+        blocked: called with the monotonic time since when it has not answered; raises when it never
+            will.
+        unstarted: takes the claimed jobs that have not started away from the worker.
+        on_beat: called with every answer.
+        on_return: called with the first answer after the database was away.
+        on_reborn: called with the new id after the worker was taken for gone.
+    """
+
+    stuck: Callable[[], int]
+    runs: Callable[[], bool]
+    ping: Callable[[Callable[[], None]], None]
+    blocked: Callable[[float], None]
+    unstarted: Callable[[], list[tuple[int, int]]]
+    on_beat: Callable[[Beat], None]
+    on_return: Callable[[], None]
+    on_reborn: Callable[[int], None]
 
 
 class Heartbeat:
     """Beats until stopped, and registers the worker anew when it was taken for gone.
 
-    Parameters:
-        store: a handle that only this thread uses.
-        stuck: asked before each beat for the number of lost slots.
-        ping: asks the event loop to call back; the answer may take as long as a handler blocks it.
-        unstarted: takes the claimed jobs that have not started away from the worker.
-        on_beat: called in this thread with every answer.
-        on_reborn: called in this thread with the new id after the worker was taken for gone.
+    `store`: a handle that only this thread uses.
     """
 
     def __init__(
@@ -40,23 +64,25 @@ class Heartbeat:
         settings: WorkerSettings,
         identity: NewWorker,
         worker: int,
-        stuck: Callable[[], int],
-        ping: Callable[[Callable[[], None]], None],
-        unstarted: Callable[[], list[tuple[int, int]]],
-        on_beat: Callable[[Beat], None],
-        on_reborn: Callable[[int], None],
+        body: Body,
     ) -> None:
         self._store, self._settings, self._identity = store, settings, identity
-        self._worker = worker
-        self._stuck, self._ping, self._unstarted = stuck, ping, unstarted
-        self._on_beat, self._on_reborn = on_beat, on_reborn
+        self._worker, self._body = worker, body
         self._answered = True
-        self._last = monotonic()
+        self._last = self._asked_at = monotonic()
+        self._late = 0.0  # seconds: the longest that a beat came late, fading
         self._unbroken_since = -inf
+        self._trouble = Trouble(
+            "no heartbeat",
+            "the heart beats again",
+            longest=settings.heartbeat / 5,
+            patience=settings.patience,
+        )
         self._stop: Callable[[], object] = lambda: None
         self._ready = threading.Event()
         self._ended: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="mutirao-heartbeat", daemon=True)
+        self.pulse = Pulse("heartbeat", settings.turn_limit)
 
     def start(self) -> None:
         """Start beating."""
@@ -93,45 +119,50 @@ class Heartbeat:
         self._stop = lambda: loop.is_closed() or loop.call_soon_threadsafe(stopped.set)
         self._ready.set()
         try:
-            while not stopped.is_set():
-                went_well = await self._beat()
-                wait = self._settings.heartbeat if went_well else self._settings.heartbeat / 5
+            while self._body.runs() and not stopped.is_set():
+                self.pulse.turn()
+                wait = await self._beat()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait):
                         await stopped.wait()
         finally:
             await self._store.close()
 
-    async def _beat(self) -> bool:
-        lifetime = self._settings.lifetime
+    async def _beat(self) -> float:
+        """Beat once; return the seconds to the next one."""
+        lifetime, started = self._settings.lifetime, monotonic()
         try:
-            # A connection that only hangs is as good as none, and a new one may get through.
-            async with asyncio.timeout(self._settings.expiry):
-                beat = await self._store.beat(self._worker, expiry=lifetime, stuck=self._stuck())
-                if not beat.alive:
-                    await self._register_anew()
-                await self._relieve()
-        except (StoreUnavailable, TimeoutError) as gone:
-            log.warning(
-                "no heartbeat: %s", str(gone) or f"no answer in {self._settings.expiry:g} s"
+            beat = await self._store.beat(
+                self._worker, expiry=lifetime, stuck=self._body.stuck(), late=self._late
             )
+            if not beat.alive:
+                await self._register_anew()
+            await self._relieve()
+        except WorkerFailed:
+            raise
+        except Exception as error:  # noqa: BLE001 (raised where it does not pass)
             self._unbroken_since = inf
-            return False
+            return self._trouble.met(error)
+        self._note_beat(started, lifetime)
+        self._body.on_beat(beat)
+        return self._settings.heartbeat
+
+    def _note_beat(self, started: float, lifetime: float) -> None:
         before, self._last = self._last, monotonic()
-        if self._unbroken_since == inf:
+        self._late = max(self._late * FADING, started - before - self._settings.heartbeat)
+        self._trouble.over()
+        if self._unbroken_since == inf or self._last - before > lifetime:
             self._unbroken_since = self._last
-            log.warning("the database is back; the heart beats again")
-        elif self._last - before > lifetime:
-            self._unbroken_since = self._last
-        self._on_beat(beat)
-        return True
+            self._body.on_return()
 
     async def _relieve(self) -> None:
         """Give back what waits behind a handler that has blocked the loop since the last beat."""
         if self._answered:
-            self._answered = False
-            self._ping(self._answer)
-        elif jobs := self._unstarted():
+            self._answered, self._asked_at = False, monotonic()
+            self._body.ping(self._answer)
+            return
+        self._body.blocked(self._asked_at)
+        if jobs := self._body.unstarted():
             log.warning("the event loop is blocked; giving back %s jobs that wait", len(jobs))
             await self._store.release(jobs)
 
@@ -144,4 +175,4 @@ class Heartbeat:
             self._worker,
         )
         self._worker = await self._store.register(self._identity, expiry=self._settings.lifetime)
-        self._on_reborn(self._worker)
+        self._body.on_reborn(self._worker)

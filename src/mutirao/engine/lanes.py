@@ -49,11 +49,12 @@ class LaneBook:
         self._queues = queues
         self._entries: dict[Key, _Entry] = {}
         self._turn = 0
-        self._meanwhile: list[tuple[Lane, float]] = []
+        # What came while the store is being asked; None while it is not.
+        self._meanwhile: list[tuple[Lane, float]] | None = None
 
     def asking(self) -> None:
         """Note that the store is being asked; its answer knows nothing of what comes now."""
-        self._meanwhile.clear()
+        self._meanwhile = []
 
     def refresh(self, heads: Iterable[LaneHead], now: float) -> None:
         """Take over what the store says: the bounds are exact again."""
@@ -77,7 +78,8 @@ class LaneBook:
         if self._queues is None or wake.queue in self._queues:
             at = now + max(0.0, ahead)
             lane = Lane(wake.queue, wake.priority, wake.run_at, 0)
-            self._meanwhile.append((lane, at))
+            if self._meanwhile is not None and len(self._meanwhile) < MOST_EXPECTED:
+                self._meanwhile.append((lane, at))
             self._appeared(lane, at)
         return True
 
@@ -127,9 +129,9 @@ class LaneBook:
 
     def _catch_up(self) -> None:
         """Apply the wake-ups that came while the store was asked once more."""
-        for lane, at in self._meanwhile:
+        for lane, at in self._meanwhile or ():
             self._appeared(lane, at)
-        self._meanwhile.clear()
+        self._meanwhile = None
 
 
 def _rotated(lanes: list[Lane], turn: int) -> list[Lane]:

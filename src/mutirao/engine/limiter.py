@@ -1,16 +1,13 @@
 """The worker's part in limits: says which are in its code, and tells of those that are in none."""
 
-import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from mutirao.engine.backoff import Backoff
-from mutirao.errors import StoreUnavailable
+from mutirao.engine.logs import log
+from mutirao.engine.pulse import Pulse
+from mutirao.engine.trouble import Trouble
 from mutirao.limit import Origin, Rule
 from mutirao.ports import Store
-
-log = logging.getLogger("mutirao")
 
 VOUCH_EVERY = 60.0  # seconds; a limit that is in no code is noticed after three of them
 
@@ -36,19 +33,22 @@ class Limiter:
             await self._store.put_limit(rule, origin=Origin.CODE, worker=self._name, now=now)
         await self._tell_of_the_lost()
 
-    async def run(self) -> None:
-        """Say every minute that the limits are in the code, for ever."""
-        backoff, wait = Backoff(), VOUCH_EVERY
+    async def run(self, pulse: Pulse, longest: float) -> None:
+        """Say every minute that the limits are in the code, for ever.
+
+        `longest`: the longest wait between two tries, in seconds.
+        """
+        trouble = Trouble("cannot vouch for limits", "limits are vouched for again", longest)
+        wait = VOUCH_EVERY
         while True:
-            await asyncio.sleep(wait)
+            await pulse.rest(wait)
+            pulse.turn()
             try:
                 await self.vouch()
                 wait = VOUCH_EVERY
-                if backoff.reset():
-                    log.warning("the database is back; limits are vouched for again")
-            except StoreUnavailable as gone:
-                wait = backoff.next()
-                log.warning("cannot vouch for limits: %s", gone)
+                trouble.over()
+            except Exception as error:  # noqa: BLE001 (raised where it does not pass)
+                wait = trouble.met(error)
 
     async def vouch(self, now: datetime | None = None) -> None:
         """Say that these limits are in the code of a live worker, and tell of those in none."""

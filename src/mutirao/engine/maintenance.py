@@ -3,22 +3,19 @@
 A lease row for each duty decides who; nobody is in charge for longer than that.
 """
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from mutirao.engine.backoff import Backoff
+from mutirao.engine.logs import log
+from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
-from mutirao.errors import StoreUnavailable
+from mutirao.engine.trouble import Trouble
 from mutirao.ports import Store
-
-log = logging.getLogger("mutirao")
 
 MOST_TOLD = 50  # ids in one line of the log; all of them are in history
 
-Work = Callable[[datetime | None], Awaitable[None]]
+Work = Callable[[datetime | None], Awaitable[bool]]  # does a part; whether there is more
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,7 @@ class Duty:
 
 
 class Housekeeping:
-    """The duties themselves."""
+    """The duties themselves. Each does a part of its work and tells whether there is more."""
 
     def __init__(
         self, store: Store, settings: WorkerSettings, may_judge_others: Callable[[], bool]
@@ -68,50 +65,55 @@ class Housekeeping:
             ),
         ]
 
-    async def rescue(self, now: datetime | None = None) -> None:
+    async def rescue(self, now: datetime | None = None) -> bool:
         """Give the jobs of vanished workers back."""
-        await self._rescue(orphans=False, now=now)
+        return await self._rescue(orphans=False, now=now)
 
-    async def rescue_orphans(self, now: datetime | None = None) -> None:
+    async def rescue_orphans(self, now: datetime | None = None) -> bool:
         """As `rescue`; also what one took under an id that was gone, before it vanished itself."""
-        await self._rescue(orphans=True, now=now)
+        return await self._rescue(orphans=True, now=now)
 
-    async def _rescue(self, *, orphans: bool, now: datetime | None) -> None:
+    async def _rescue(self, *, orphans: bool, now: datetime | None) -> bool:
         if not self._may_judge_others():
-            return
+            return False
         rescued = await self._store.rescue(orphans=orphans, now=now)
         if rescued:
             ids = ", ".join(str(id) for id, _ in rescued[:MOST_TOLD])
             log.warning("rescued %s jobs of vanished workers: %s", len(rescued), ids)
+        return False
 
-    async def prune(self, now: datetime | None = None) -> None:
-        """Delete finished jobs that are older than their retention, in small transactions."""
-        limit = self._settings.prune_batch
+    async def prune(self, now: datetime | None = None) -> bool:
+        """Delete some finished jobs that are older than their retention, in small transactions."""
+        limit, more = self._settings.prune_batch, False
         for outcome, age in self._settings.retention.items():
-            if age is None:
-                continue
-            before = age.total_seconds()
-            pruned = limit
-            while pruned == limit:
-                pruned = await self._store.prune(outcome, before, limit, now=now)
+            if age is not None:
+                pruned = await self._store.prune(outcome, age.total_seconds(), limit, now=now)
+                more = more or pruned == limit
+        return more
 
-    async def refresh_statistics(self, now: datetime | None = None) -> None:
+    async def refresh_statistics(self, now: datetime | None = None) -> bool:
         """Bring the planner's statistics up to date."""
         await self._store.refresh_statistics()
+        return False
 
 
-async def keep(store: Store, duty: Duty, worker: Callable[[], int]) -> None:
-    """Do a duty whenever its turn comes and nobody else does it; for ever."""
-    backoff = Backoff()
-    await asyncio.sleep(duty.after)
+async def keep(
+    store: Store, duty: Duty, worker: Callable[[], int], pulse: Pulse, longest: float
+) -> None:
+    """Do a duty whenever its turn comes and nobody else does it; for ever.
+
+    `longest`: the longest wait between two tries, in seconds.
+    """
+    trouble = Trouble(f"duty {duty.name} has to wait", f"duty {duty.name} goes on", longest)
+    await pulse.rest(duty.after)
     while True:
+        pulse.turn()
         try:
             if await store.lease(duty.name, worker(), ttl=duty.ttl, every=duty.every):
-                await duty.work(None)
-            if backoff.reset():
-                log.warning("the database is back; duty %s goes on", duty.name)
-            await asyncio.sleep(duty.every)
-        except StoreUnavailable as gone:
-            wait = backoff.next()
-            log.warning("duty %s has to wait: %s", duty.name, gone)
-            await asyncio.sleep(wait)
+                while await duty.work(None):
+                    pulse.turn()
+            trouble.over()
+            wait = duty.every
+        except Exception as error:  # noqa: BLE001 (raised where it does not pass)
+            wait = trouble.met(error)
+        await pulse.rest(wait)

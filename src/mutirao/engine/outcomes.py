@@ -1,16 +1,24 @@
 """From how a handler ended to an outcome. Pure: what it decides is written elsewhere."""
 
-import logging
 import traceback
+from dataclasses import replace
 
-from mutirao.errors import StaleRun
-from mutirao.job import MAX_ERROR_TEXT, SUCCEEDED, Keep, Outcome, OutcomeKind
+from mutirao.engine.logs import log
+from mutirao.errors import SettlingFailed, StaleRun
+from mutirao.job import MAX_ERROR_TEXT, Keep, OutcomeKind
+from mutirao.outcome import SUCCEEDED, Outcome
 from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
-
-log = logging.getLogger("mutirao")
+from mutirao.states import Fault
 
 RELEASED = Outcome(
     OutcomeKind.RELEASED, after=0.0, error_type="Shutdown", error="interrupted by a shutdown"
+)
+WORKER_FAILED = Outcome(
+    OutcomeKind.RELEASED,
+    after=0.0,
+    error_type="WorkerFailed",
+    error="interrupted, as its worker failed",
+    fault=Fault.WORKER,
 )
 CANCELLED = Outcome(OutcomeKind.CANCELLED, error_type="Cancel", error="cancelled on request")
 LOST = Outcome(OutcomeKind.LOST)  # nobody waits for it: others hold the job now
@@ -50,7 +58,23 @@ def success(value: object, keep: Keep | None) -> Outcome:
 
 def cut_off(error: BaseException) -> Outcome:
     """Return the outcome of a handler whose database went away: no attempt is lost by that."""
-    return _outcome(OutcomeKind.RELEASED, error, after=CUT_OFF_DELAY)
+    outcome = _outcome(OutcomeKind.RELEASED, error, after=CUT_OFF_DELAY)
+    return replace(outcome, fault=Fault.CONNECTION)
+
+
+def postponed(seconds: float) -> Outcome:
+    """Return the outcome of a job that has to wait for its turn among those that lose workers."""
+    return Outcome(
+        OutcomeKind.RELEASED,
+        after=seconds,
+        error_type="Suspect",
+        error="workers ended while they had this job, so it runs without others of its kind",
+    )
+
+
+def unwritable(reason: BaseException) -> Exception:
+    """Return the error of an attempt whose outcome the database refuses to write."""
+    return SettlingFailed(f"the outcome of this attempt could not be written: {_message(reason)}")
 
 
 def dead(error_type: str, reason: str) -> Outcome:
@@ -58,9 +82,14 @@ def dead(error_type: str, reason: str) -> Outcome:
     return Outcome(OutcomeKind.DEAD, error_type=error_type, error=shortened(reason))
 
 
+def storable(text: str) -> str:
+    """Return text that every database can store: without NUL and lone surrogates."""
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
 def shortened(text: str) -> str:
-    """Return text that every database can store: no NUL, no lone surrogate, not too long."""
-    text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+    """Return text that every database can store, and not too long: its head and its tail."""
+    text = storable(text)
     if len(text) <= MAX_ERROR_TEXT:
         return text
     half = MAX_ERROR_TEXT // 2 - 30
@@ -99,7 +128,10 @@ def _text(error: BaseException) -> str:
     message = _message(error)
     if isinstance(error, Snooze | Dead | Cancel | Retry):
         return message
-    trace = "".join(traceback.format_exception(error))
+    try:
+        trace = "".join(traceback.format_exception(error))
+    except Exception as broken:
+        trace = f"<there is no traceback: {type(broken).__name__}>"
     return f"{message}\n\n{trace}"
 
 

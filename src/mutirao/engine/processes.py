@@ -26,7 +26,8 @@ from mutirao.engine.progress import PACE
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
 from mutirao.errors import ConfigurationError, InvalidArguments, WrongState
-from mutirao.job import Claim, Job, Outcome, Report
+from mutirao.job import Claim, Job, Report
+from mutirao.outcome import Outcome
 from mutirao.task import Task
 
 _TELLING = b"told "  # what else crosses the pipe is empty, or JSON

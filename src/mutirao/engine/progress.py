@@ -4,19 +4,20 @@ Handlers tell as often as they like, from any thread; only the last word of each
 """
 
 import asyncio
-import logging
 from contextlib import suppress
 from threading import Lock
 
-from mutirao.errors import StoreUnavailable
+from mutirao.engine.logs import log
+from mutirao.engine.outcomes import storable
+from mutirao.engine.pulse import REST, Pulse
+from mutirao.errors import StoreError, StoreRefused
 from mutirao.job import Claim
 from mutirao.ports import Store
 from mutirao.records import Progress
 
-log = logging.getLogger("mutirao")
-
 PACE = 1.0  # seconds between two writes
 MAX_NOTE = 500  # characters
+MOST_TOLD = 20  # ids in one line of the log
 
 
 class Board:
@@ -31,7 +32,7 @@ class Board:
 
     def tell(self, claim: Claim, done: float, of: float | None, note: str | None) -> None:
         """Note how far an attempt has come. May be called from any thread."""
-        short = None if note is None else note.replace("\x00", " ")[:MAX_NOTE]
+        short = None if note is None else storable(note)[:MAX_NOTE]
         with self._lock:
             first = not self._told
             self._told[claim.id] = Progress(claim.id, claim.run, done, of, short)
@@ -39,12 +40,16 @@ class Board:
             with suppress(RuntimeError):  # the loop is over, and a thread has not heard of it
                 self._loop.call_soon_threadsafe(self._something.set)
 
-    async def run(self) -> None:
+    async def run(self, pulse: Pulse) -> None:
         """Write what is told, at once and then at most once a pace; for ever."""
         self._loop, self._something = asyncio.get_running_loop(), asyncio.Event()
         while True:
+            pulse.turn()
             if not self._told:
-                await self._something.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(REST):
+                        await self._something.wait()
+                continue
             self._something.clear()
             await self.write()
             await asyncio.sleep(self._pace)
@@ -53,9 +58,20 @@ class Board:
         """Write what was told since the last time."""
         with self._lock:
             told, self._told = self._told, {}
-        if not told:
-            return
+        if told:
+            await self._write(list(told.values()))
+
+    async def _write(self, told: list[Progress]) -> None:
+        """Write what can be written: what the database refuses of one attempt is that one's."""
         try:
-            await self._store.report(told.values())
-        except StoreUnavailable as gone:
-            log.warning("the progress of %s jobs was not written: %s", len(told), gone)
+            await self._store.report(told)
+        except StoreError as error:
+            if isinstance(error, StoreRefused) and len(told) > 1:
+                half = len(told) // 2
+                await self._write(told[:half])
+                await self._write(told[half:])
+            else:
+                jobs = ", ".join(str(each.job) for each in told[:MOST_TOLD])
+                log.warning("the progress of jobs %s was not written: %s", jobs, error)
+        except Exception:  # noqa: BLE001 (told; no loop ends by what a handler tells)
+            log.exception("the progress of %s jobs was not written", len(told))

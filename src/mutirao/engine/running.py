@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from mutirao.job import Claim, Job, Outcome, Transaction, Wake
+from mutirao.job import Claim, Job, Transaction, Wake
+from mutirao.outcome import Outcome
 
 Begin = Callable[[Job, "Running", bool], Transaction[Any, Any]]
 
@@ -13,14 +14,15 @@ Begin = Callable[[Job, "Running", bool], Transaction[Any, Any]]
 class Running:
     """An attempt between its start and its end. Implements `ports.Attempt`."""
 
-    __slots__ = ("_begin", "arm", "claim", "interruption", "kill", "settled", "started", "task",
-                 "timer", "woken")  # fmt: skip
+    __slots__ = ("_begin", "arm", "claim", "interruption", "kill", "over", "settled", "started",
+                 "task", "timer", "woken")  # fmt: skip
 
     def __init__(self, claim: Claim, begin: Begin) -> None:
         self._begin = begin
         self.claim = claim
         self.started = monotonic()
-        self.settled = False  # by its own transaction, or by the worker that gave up waiting
+        self.settled = False  # by its own transaction
+        self.over = False  # whether its handler has ended
         self.woken: Sequence[Wake] = ()  # lanes that others came back to when it was settled
         self.interruption: Outcome | None = None
         self.task: asyncio.Task[None] | None = None

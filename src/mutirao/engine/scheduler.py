@@ -5,19 +5,18 @@ lease decides who sees to it, so that they do not all try; that a tick makes one
 on the lease, but on the transaction that makes it.
 """
 
-import asyncio
-import logging
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
+from time import monotonic
 
 from mutirao import timetable
-from mutirao.engine.backoff import Backoff
+from mutirao.engine.logs import log
+from mutirao.engine.pulse import Pulse
+from mutirao.engine.trouble import Trouble
 from mutirao.errors import InvalidSchedule, MutiraoError, StoreUnavailable
 from mutirao.ports import Store
 from mutirao.schedule import Schedule
-
-log = logging.getLogger("mutirao")
 
 DUTY = "schedule"
 AWAIT = 1.0  # seconds between looks for the end of a job
@@ -57,23 +56,21 @@ class Scheduler:
                 log.error("a schedule in the code is not made: %s", over)
         await self._tell_of_the_lost([schedule.name for schedule in self._declared])
 
-    async def run(self) -> None:
-        """Let schedules tick for ever; wait while the database is away."""
-        backoff = Backoff()
-        loop = asyncio.get_running_loop()
-        vouch_at = loop.time() + VOUCH_EVERY
+    async def run(self, pulse: Pulse, longest: float) -> None:
+        """Let schedules tick for ever; wait while the database is away, so many seconds at most."""
+        trouble = Trouble("schedules have to wait", "schedules go on", longest)
+        vouch_at = monotonic() + VOUCH_EVERY
         while True:
+            pulse.turn()
             try:
                 wait = await self.run_once()
-                if loop.time() >= vouch_at:
+                if monotonic() >= vouch_at:
                     await self.vouch()
-                    vouch_at = loop.time() + VOUCH_EVERY
-                if backoff.reset():
-                    log.warning("the database is back; schedules go on")
-            except StoreUnavailable as gone:
-                wait = backoff.next()
-                log.warning("schedules have to wait: %s", gone)
-            await asyncio.sleep(wait)
+                    vouch_at = monotonic() + VOUCH_EVERY
+                trouble.over()
+            except Exception as error:  # noqa: BLE001 (raised where it does not pass)
+                wait = trouble.met(error)
+            await pulse.rest(wait)
 
     async def run_once(self, now: datetime | None = None) -> float:
         """Let tick what is due, if it is this worker's turn; return the seconds to sleep."""
@@ -111,6 +108,9 @@ class Scheduler:
             raise
         except MutiraoError as error:
             log.error("schedule %s cannot tick: %s", name, error)
+            return False
+        except Exception:  # noqa: BLE001 (told; it must not keep the others from it)
+            log.exception("schedule %s cannot tick", name)
             return False
         for job in done.jobs:
             log.info("schedule %s made job %s", name, job)

@@ -3,10 +3,12 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from mutirao.engine.backoff import LONGEST
 from mutirao.errors import ConfigurationError
 from mutirao.job import OutcomeKind
 
 DAY = timedelta(days=1)
+LEAST_TURN = 90.0  # seconds; SQLite waits 30 for another writer
 
 
 def _retention() -> dict[OutcomeKind, timedelta | None]:
@@ -33,6 +35,8 @@ class WorkerSettings:
         linger: how long a finished job may wait to be settled together with others.
         retention: how long finished jobs are kept, by outcome; None in it keeps them for ever.
         prune_batch: jobs deleted in one transaction.
+        exit_when_stuck: how long all slots may be lost to handlers that do not end before the
+            worker ends itself, with WorkerStuck; None for ever.
     """
 
     queues: tuple[str, ...] | None = None
@@ -46,6 +50,32 @@ class WorkerSettings:
     linger: float = 0.004
     retention: dict[OutcomeKind, timedelta | None] = field(default_factory=_retention)
     prune_batch: int = 1_000
+    exit_when_stuck: float | None = None
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds between two tries of a loop while the database is away, at most."""
+        return min(LONGEST, max(0.5, 3 * self.poll))
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a loop meets nothing but what does not pass before the worker ends."""
+        return 2 * self.expiry
+
+    @property
+    def turn_limit(self) -> float:
+        """Seconds without a sign after which a loop counts as hanging; no call takes so long."""
+        return max(LEAST_TURN, 4 * self.call_limit)
+
+    @property
+    def call_limit(self) -> float:
+        """Seconds that a claim or a settlement may take before its connection is given up."""
+        return max(5.0, self.expiry * 2 / 3)
+
+    @property
+    def beat_limit(self) -> float:
+        """Seconds that a heartbeat may take: there has to be time for another one."""
+        return max(1.0, self.expiry / 3)
 
     @property
     def rescue_every(self) -> float:
@@ -65,6 +95,8 @@ class WorkerSettings:
         _at_least("prefetch", self.prefetch, 0)
         _at_least("linger", self.linger, 0)
         _above_zero("poll", self.poll)
+        if self.exit_when_stuck is not None:
+            _above_zero("exit_when_stuck", self.exit_when_stuck)
         _above_zero("heartbeat", self.heartbeat)
         if self.expiry < 2 * self.heartbeat:
             raise ConfigurationError(

@@ -5,7 +5,6 @@ grace period, interrupt the rest, write every outcome, retire. Each step needs o
 """
 
 import asyncio
-import logging
 import os
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -17,28 +16,34 @@ from mutirao.engine import outcomes
 from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import Executor
-from mutirao.engine.heartbeat import Heartbeat
+from mutirao.engine.heartbeat import Body, Heartbeat
 from mutirao.engine.limiter import Limiter
+from mutirao.engine.logs import log
 from mutirao.engine.maintenance import Housekeeping, keep
 from mutirao.engine.processes import Processes, find_task
 from mutirao.engine.producer import Producer
 from mutirao.engine.progress import Board
+from mutirao.engine.pulse import Health, Pulse
 from mutirao.engine.running import Running
 from mutirao.engine.scheduler import Scheduler
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
-from mutirao.errors import ConfigurationError, StoreUnavailable
-from mutirao.job import Beat, Claim, Job, NewWorker, Outcome, Transaction, Wake
+from mutirao.engine.watch import Watch
+from mutirao.errors import ConfigurationError, WorkerStuck
+from mutirao.job import Beat, Job, NewWorker, Transaction, Wake
 from mutirao.limit import Rule
 from mutirao.middleware import AttemptMiddleware
 from mutirao.ports import Notifier, Store
 from mutirao.schedule import Schedule
 from mutirao.task import Task
 
-log = logging.getLogger("mutirao")
-
 CANCEL_AGAIN = 0.5  # seconds
-LEAST_PATIENCE = 5.0  # seconds to write what has ended, however short the grace period is
+# Seconds that a step of stopping may take, however short the grace period is: to write what has
+# ended, to give back and sign off, to tell what would be nice to know.
+LAST_WRITES, FAREWELL, LAST_WORD = 5.0, 3.0, 1.0
+HURRIED = 1.0  # seconds that a cancelled coroutine has once a second signal came
+DUTY = 300.0  # seconds that a turn of a duty may take, which looks through all jobs perhaps
+LOOK = 1.0  # seconds between looks at loops and slots
 
 
 class Worker:
@@ -61,28 +66,41 @@ class Worker:
         """
         self.settings = settings
         self.failure: BaseException | None = None
+        self.failed = asyncio.Event()
         self.ended = asyncio.Event()  # stopped, or failed
+        self.on_blocked: Callable[[], None] | None = None  # in a thread: the loop is lost for good
         self._store, self._tasks = store, tasks
         self._identity = _identity(settings, version)
         self._id = 0
         self._threads = Threads(self._slot_came_back)
         self._processes = Processes(self._threads)
         self._board = Board(store)
+        self._pulses: dict[str, Pulse] = {}
         executor = Executor(tasks, middleware, self._threads, self._processes, self._board.tell)
         self._completer = Completer(
             store,
             lambda: self._id,
-            settings.batch,
-            settings.linger,
-            on_waiting=self._expect,
-            on_written=self._look_again,
-            on_woken=self._wake,
+            settings,
+            fail=lambda refused, error: self._dispatcher.instead(refused, error),
+            on_waiting=lambda claim, outcome: self._producer.expect(claim, outcome),
+            on_written=lambda: self._dispatcher.look_again(),
+            on_woken=lambda wake: self._producer.wake(wake),
+            pulse=self._pulse("completer"),
         )
         self._dispatcher = Dispatcher(
             settings, executor, self._completer, self._threads, self._begin
         )
         self._producer = Producer(
-            store, notifier, settings, tasks, lambda: self._id, self._dispatcher
+            store,
+            notifier,
+            settings,
+            tasks,
+            lambda: self._id,
+            self._dispatcher,
+            self._pulse("producer"),
+        )
+        self._watch = Watch(
+            self._dispatcher, lambda: list(self._pulses.values()), settings.exit_when_stuck
         )
         self._declared, self._limits = declared, limits
         self._scheduler: Scheduler | None = None
@@ -96,6 +114,20 @@ class Worker:
         """The worker's id in the store; 0 before it started."""
         return self._id
 
+    def health(self) -> Health:
+        """Tell whether it works, and if it does not, why. May be called from any thread."""
+        ages = {name: pulse.age() for name, pulse in self._pulses.items()}
+        hanging = [name for name, pulse in self._pulses.items() if pulse.hangs()]
+        if self.failure is not None:
+            reason = f"it failed: {self.failure}"
+        elif self._stopping is not None:
+            reason = "it has been stopped"
+        elif not self._loops:
+            reason = "it has not been started"
+        else:
+            reason = f"no turn of {', '.join(hanging)}" if hanging else ""
+        return Health(not reason, reason or None, ages, self._dispatcher.stuck)
+
     async def start(self) -> None:
         """Check the schema and the tasks, register, and begin to claim.
 
@@ -106,6 +138,7 @@ class Worker:
         """
         if self._loops or self.ended.is_set():
             return
+        settings = self.settings
         try:
             self._check_tasks()
             scheduler = self._scheduler = self._make_scheduler()
@@ -114,22 +147,32 @@ class Worker:
             await self._store.check()
             await limiter.declare()
             await scheduler.declare()
-            self._id = await self._store.register(self._identity, expiry=self.settings.lifetime)
+            self._id = await self._store.register(self._identity, expiry=settings.lifetime)
         except BaseException:
             await self._store.close()
             raise
-        self._heartbeat = self._start_heartbeat()
-        house = Housekeeping(self._store, self.settings, self._heartbeat.may_judge_others)
-        self._spawn("heartbeat", self._heartbeat.ended())
+        heartbeat = self._heartbeat = self._start_heartbeat()
+        self._pulses["heartbeat"] = heartbeat.pulse
+        self._spawn("heartbeat", heartbeat.ended())
         self._spawn("completer", self._completer.run())
         self._spawn("producer", self._producer.run())
         self._spawn("listener", self._producer.listen())
-        self._spawn("schedules", scheduler.run())
-        self._spawn("progress", self._board.run())
-        self._spawn("limits", limiter.run())
-        for duty in house.duties():
-            self._spawn(duty.name, keep(self._store, duty, lambda: self._id))
+        self._spawn("holdings", self._producer.look_at_holdings(self._pulse("holdings", DUTY)))
+        longest = settings.longest_wait
+        self._spawn("schedules", scheduler.run(self._pulse("schedules", DUTY), longest))
+        self._spawn("progress", self._board.run(self._pulse("progress")))
+        self._spawn("limits", limiter.run(self._pulse("limits"), longest))
+        for duty in Housekeeping(self._store, settings, heartbeat.may_judge_others).duties():
+            pulse = self._pulse(duty.name, DUTY)
+            self._spawn(duty.name, keep(self._store, duty, lambda: self._id, pulse, longest))
+        self._spawn("watch", self._watch.run(self._pulse("watch"), min(settings.heartbeat, LOOK)))
         log.info("worker %s (%s) started", self._id, self._identity.name)
+
+    async def settled_in(self, seconds: float) -> None:
+        """Wait until it has asked for jobs once, but no longer than so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._producer.claimed.wait()
 
     async def stop(self) -> None:
         """Stop gracefully; a second call waits for the first one."""
@@ -147,39 +190,50 @@ class Worker:
         self._hurried.set()
 
     async def _stop(self) -> None:
+        """Stop step by step. Each has a limit, whatever the database and the handlers do."""
         if self._loops:
             end = monotonic() + self.settings.grace
             self.take_no_more()
-            await self._wait_for("producer", until=end)
             await self._give_back_unstarted()
-            await self._finish_running()
+            await self._finish_running(end)
             self._completer.close()
-            await self._wait_for("completer", until=end)
+            if not await self._ends("completer", max(LAST_WRITES, end - monotonic())):
+                unsettled = self._completer.unsettled
+                log.error("completer did not end; %s jobs will run again", unsettled)
             await self._end_loops()
-            await self._retire()
-            await self._store.close()
+            await self._sign_off()
+            await self._close()
             log.info("worker %s stopped", self._id)
         self.ended.set()
 
     async def _give_back_unstarted(self) -> None:
-        with suppress(StoreUnavailable):  # retiring gives them back, or their rescue does
-            await self._store.release(self._dispatcher.drop_unstarted())
+        """End claiming, and release what was claimed and has not started."""
+        if not await self._ends("producer", FAREWELL):
+            self._store.cut()
+        if unstarted := self._dispatcher.drop_unstarted():
+            # Whether it succeeds or not: retiring gives them back, or their rescue does.
+            await self._within(FAREWELL, "give back jobs", self._store.release(unstarted))
 
-    async def _finish_running(self) -> None:
+    async def _finish_running(self, end: float) -> None:
         idle = asyncio.create_task(self._dispatcher.idle())
         hurried = asyncio.create_task(self._hurried.wait())
         await asyncio.wait(
             (idle, hurried),
-            timeout=self.settings.grace,
+            timeout=max(0.0, end - monotonic()),
             return_when=asyncio.FIRST_COMPLETED,
         )
         hurried.cancel()
         if not idle.done():
+            if self._hurried.is_set():
+                self._dispatcher.patience_with_cancelled = HURRIED
             log.warning("giving back %s unfinished jobs", len(self._dispatcher.holds()))
-            self._dispatcher.interrupt_all(outcomes.RELEASED)
+            failed = self.failure is not None
+            self._dispatcher.interrupt_all(outcomes.WORKER_FAILED if failed else outcomes.RELEASED)
         await idle
 
     async def _end_loops(self) -> None:
+        await self._within(LAST_WORD, "write progress", self._board.write())
+        self._store.cut()  # cancelling would wait for the network
         running = {loop for loop in self._loops.values() if not loop.done()}
         while running:
             for loop in running:
@@ -187,41 +241,67 @@ class Worker:
             # Again and again: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a
             # cancellation that comes in the moment its result does.
             _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN)
-        await self._board.write()
         self._loops.clear()
         self._threads.close()
         self._processes.close()
         if self._heartbeat is not None:
-            await self._heartbeat.stop()
+            await self._within(FAREWELL, "end the heartbeat", self._heartbeat.stop())
 
-    async def _retire(self) -> None:
-        try:
-            if self._scheduler is not None:
-                await self._scheduler.resign()
-            await self._store.retire(self._id)
-        except StoreUnavailable as gone:
-            log.warning("could not sign off: %s; the worker's row will expire", gone)
+    async def _sign_off(self) -> None:
+        """Give duties and jobs back. Tried twice: a connection may be older than the server."""
+        if self._scheduler is not None:
+            await self._within(LAST_WORD, "hand over schedules", self._scheduler.resign())
+        for _ in range(2):
+            if await self._within(FAREWELL, "sign off", self._store.retire(self._id)):
+                return
+        log.warning("the row of worker %s will expire", self._id)
 
-    async def _wait_for(self, name: str, until: float) -> None:
-        """Wait for a loop to end, but not for a database that stays away."""
-        patience = max(LEAST_PATIENCE, until - monotonic())
-        _, waiting = await asyncio.wait([self._loops[name]], timeout=patience)
-        if waiting:
-            log.error("%s did not end; %s jobs will run again", name, self._completer.unsettled)
+    async def _close(self) -> None:
+        await self._within(FAREWELL, "close connections", self._store.close())
+
+    async def _within(self, seconds: float, what: str, step: Coroutine[Any, Any, object]) -> bool:
+        """Take a step of stopping, which may not hold up others; tell whether it succeeded."""
+        task = asyncio.create_task(step)
+        if not (await asyncio.wait((task,), timeout=seconds))[0]:
+            self._store.cut()
+            await asyncio.wait((task,), timeout=LAST_WORD)
+        if not task.done():
+            task.cancel()
+            log.warning("could not %s within %g s", what, seconds)
+            return False
+        if task.cancelled() or (error := task.exception()) is not None:
+            log.warning("could not %s: %s", what, "cancelled" if task.cancelled() else error)
+            return False
+        return True
+
+    async def _ends(self, name: str, seconds: float) -> bool:
+        """Wait for a loop to end, but no longer."""
+        done, _ = await asyncio.wait([self._loops[name]], timeout=seconds)
+        return bool(done)
+
+    def _pulse(self, name: str, limit: float = 0.0) -> Pulse:
+        pulse = self._pulses[name] = Pulse(name, max(self.settings.turn_limit, limit))
+        return pulse
 
     def _spawn(self, name: str, loop: Coroutine[Any, Any, None]) -> None:
+        if name in self._pulses:
+            self._pulses[name].turn()
         task = asyncio.create_task(loop, name=f"mutirao-{name}")
-        task.add_done_callback(self._watch)
+        task.add_done_callback(self._ended)
         self._loops[name] = task
 
-    def _watch(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[None]) -> None:
         """A loop that fails takes the worker down, loudly: its jobs are rescued by others."""
         if task.cancelled() or (error := task.exception()) is None:
             return
         log.critical("worker %s: %s failed", self._id, task.get_name(), exc_info=error)
-        self.failure = error
+        self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = self.failure or error
         self._hurried.set()
         self._stopping = self._stopping or asyncio.create_task(self._stop())
+        self.failed.set()
 
     def _make_scheduler(self) -> Scheduler:
         look = self.settings.heartbeat
@@ -229,24 +309,39 @@ class Worker:
 
     def _start_heartbeat(self) -> Heartbeat:
         loop = asyncio.get_running_loop()
-        heartbeat = Heartbeat(
-            self._store.twin(),
-            self.settings,
-            self._identity,
-            self._id,
-            lambda: self._dispatcher.stuck,
-            lambda answer: _tell(loop, answer),
-            self._take_unstarted,
-            lambda beat: _tell(loop, self._heard, beat),
-            lambda id: _tell(loop, self._reborn, id),
+        body = Body(
+            stuck=lambda: self._dispatcher.stuck,
+            runs=loop.is_running,
+            ping=lambda answer: _tell(loop, answer),
+            blocked=self._blocked,
+            unstarted=self._take_unstarted,
+            on_beat=lambda beat: _tell(loop, self._heard, beat),
+            on_return=lambda: _tell(loop, self._producer.wake, Wake()),
+            on_reborn=lambda id: _tell(loop, self._reborn, id),
         )
+        twin = self._store.twin(within=self.settings.beat_limit)
+        heartbeat = Heartbeat(twin, self.settings, self._identity, self._id, body)
         heartbeat.start()
         return heartbeat
 
     def _take_unstarted(self) -> list[tuple[int, int]]:
-        """For the heartbeat's thread. Should giving them back fail, the producer will."""
+        """For the heartbeat's thread. Should giving them back fail, the look at holdings will."""
         self._producer.doubt()
         return self._dispatcher.drop_unstarted()
+
+    def _blocked(self, since: float) -> None:
+        """For the heartbeat's thread: the event loop has not answered since then."""
+        limit = self.settings.exit_when_stuck
+        if limit is None or monotonic() < max(since, self._dispatcher.blocked_until()) + limit:
+            return
+        self.failure = WorkerStuck(
+            f"a coroutine has blocked the event loop for {monotonic() - since:.0f} s; what computes"
+            " for long belongs into a plain function, or a task with process=True"
+        )
+        log.critical("worker %s failed: %s", self._id, self.failure)
+        if self.on_blocked is not None:
+            self.on_blocked()
+        raise self.failure
 
     def _heard(self, beat: Beat) -> None:
         if beat.cancelled:
@@ -256,17 +351,7 @@ class Worker:
         """Others have our jobs: what runs here could only be done twice."""
         former, self._id = self._id, id
         self._dispatcher.drop_unstarted()
-        self._dispatcher.interrupt_all(outcomes.LOST)
-        self._producer.reborn(former)
-
-    def _expect(self, claim: Claim, outcome: Outcome) -> None:
-        self._producer.expect(claim, outcome)
-
-    def _wake(self, wake: Wake) -> None:
-        self._producer.wake(wake)
-
-    def _look_again(self) -> None:
-        self._dispatcher.look_again()
+        self._producer.reborn(former, self._dispatcher.interrupt_all(outcomes.LOST))
 
     def _slot_came_back(self) -> None:
         log.info("a stuck handler has returned; its slot is free again")

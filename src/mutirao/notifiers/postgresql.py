@@ -5,9 +5,10 @@ poll.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, closing, contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy import URL, make_url
@@ -18,6 +19,10 @@ from mutirao.job import Wake
 CHANNEL = "mutirao"
 ENDS = "mutirao_ended"  # of jobs that somebody waits for
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Seconds of silence after which a listener asks whether the server is still there, and that the
+# answer may take. Notifications come without being asked for, so that a proxy or a network that
+# forwards nothing looks like a quiet day.
+PROBE, ANSWER = 30.0, 10.0
 
 
 class PostgresqlNotifier:
@@ -56,12 +61,15 @@ async def _psycopg(url: URL, channel: str) -> AsyncGenerator[str, None]:
             yield ""
             # Not `connection.notifies()`, which wakes up ten times a second to look for signals:
             # 0.15 s of processor time a minute, half of what an idle worker took.
-            with _readable(connection.fileno()) as readable:
-                while await readable.wait():
-                    readable.clear()
-                    connection.pgconn.consume_input()
-                    while (notification := connection.pgconn.notifies()) is not None:
-                        yield notification.extra.decode()
+            wire, encoding = connection.pgconn, connection.info.encoding
+            ask = partial(wire.send_query, b"SELECT")
+            async with aclosing(_readable(wire.socket, ask)) as reads:
+                async for _ in reads:
+                    wire.consume_input()
+                    while not wire.is_busy() and wire.get_result() is not None:
+                        pass  # the answer, and that it is whole
+                    while (notification := wire.notifies()) is not None:
+                        yield notification.extra.decode(encoding, "replace")
     except (psycopg.OperationalError, OSError) as gone:
         raise StoreUnavailable(f"the listening connection is lost: {gone}") from gone
 
@@ -71,12 +79,20 @@ async def _asyncpg(url: URL, channel: str) -> AsyncGenerator[str, None]:
 
     payloads: asyncio.Queue[str | None] = asyncio.Queue()
     try:
-        connection = await asyncpg.connect(**_arguments(url))
+        connection = await asyncpg.connect(**_arguments(url), timeout=ANSWER)
         try:
             connection.add_termination_listener(lambda _: payloads.put_nowait(None))
             await connection.add_listener(channel, lambda *heard: payloads.put_nowait(heard[3]))
             yield ""
-            while (payload := await payloads.get()) is not None:
+            while True:
+                try:
+                    async with asyncio.timeout(PROBE):
+                        payload = await payloads.get()
+                except TimeoutError:
+                    await connection.execute("SELECT", timeout=ANSWER)
+                    continue
+                if payload is None:
+                    break
                 yield payload
         finally:
             connection.terminate()
@@ -99,9 +115,9 @@ async def _psycopg2(url: URL, channel: str) -> AsyncGenerator[str, None]:
             connection.autocommit = True
             connection.cursor().execute(f"LISTEN {channel}")
             yield ""
-            with _readable(connection.fileno()) as readable:
-                while await readable.wait():
-                    readable.clear()
+            # To ask on it would block the event loop: after a long silence it is opened anew.
+            async with aclosing(_readable(connection.fileno(), None)) as reads:
+                async for _ in reads:
                     connection.poll()
                     while connection.notifies:
                         yield connection.notifies.pop(0).payload
@@ -109,13 +125,30 @@ async def _psycopg2(url: URL, channel: str) -> AsyncGenerator[str, None]:
         raise StoreUnavailable(f"the listening connection is lost: {gone}") from gone
 
 
-@contextmanager
-def _readable(socket: int) -> Iterator[asyncio.Event]:
-    """Return an event that is set whenever there is something to read, its end too."""
+async def _readable(socket: int, ask: Callable[[], object] | None) -> AsyncGenerator[None, None]:
+    """Yield whenever there is something to read, the end of the connection too.
+
+    After a long silence `ask` is called, which is to be answered; where it is None, that is all.
+    """
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(socket, readable.set)
+    silent = False
     try:
-        yield readable
+        while True:
+            try:
+                async with asyncio.timeout(ANSWER if silent else PROBE):
+                    await readable.wait()
+            except TimeoutError:
+                if silent:
+                    raise ConnectionError("the server does not answer any more") from None
+                if ask is None:
+                    return
+                ask()
+                silent = True
+                continue
+            readable.clear()
+            silent = False
+            yield
     finally:
         loop.remove_reader(socket)
 

@@ -5,6 +5,7 @@ to, looks are taken only then: waking up to look costs an idle process more than
 """
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing, suppress
@@ -21,6 +22,7 @@ AFTER = (0.005, 0.02, 0.08, 0.32)
 # Seconds between looks where nobody tells of writes. Measured on a small virtual machine, with the
 # worker idle around it: 1.2 % of a core; every 0.01 s it was 2.25 %.
 INTERVAL = 0.02
+REGARDLESS = 5.0  # seconds between looks where writes are told: the file itself may be replaced
 
 
 class SqliteNotifier:
@@ -33,12 +35,13 @@ class SqliteNotifier:
         """Yield a wake whenever some connection has written; StoreUnavailable if that fails."""
         try:
             with closing(sqlite3.connect(self._path, isolation_level=None)) as connection:
-                seen = _version(connection)
+                file, seen = _file(self._path), _version(connection)
                 with watching([self._path, f"{self._path}-wal"]) as watch:
                     yield Wake()
                     pauses = Pauses(watch)
                     while True:
                         await pauses.next()
+                        self._require(file)
                         now = _version(connection)
                         if now != seen:
                             seen = now
@@ -46,6 +49,11 @@ class SqliteNotifier:
                             yield Wake()
         except sqlite3.OperationalError as gone:
             raise StoreUnavailable(f"the database file cannot be read: {gone}") from gone
+
+    def _require(self, file: tuple[int, int] | None) -> None:
+        """Raise StoreUnavailable if the name leads to another file by now, or to none."""
+        if _file(self._path) != file:
+            raise StoreUnavailable(f"{self._path} is another file than it was, or is gone")
 
 
 class Pauses:
@@ -68,11 +76,20 @@ class Pauses:
             await asyncio.sleep(self._left.pop(0))
         else:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._left.pop(0) if self._left else None):
+                async with asyncio.timeout(self._left.pop(0) if self._left else REGARDLESS):
                     await self._watch.written.wait()
         if self._watch.written.is_set():
             self._watch.forget()
             self.again()
+
+
+def _file(path: str) -> tuple[int, int] | None:
+    """Return what tells the file at `path` from others; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -18,10 +18,10 @@ from mutirao.job import (
     NewJob,
     NewWorker,
     OutcomeKind,
-    Settlement,
     Transaction,
     Wake,
 )
+from mutirao.outcome import Settlement
 from mutirao.planning import Plan
 from mutirao.ports.books import Books
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
@@ -91,12 +91,18 @@ class Store(Intake, Books, Protocol):
         """Give back every connection. Safe to call twice; the store opens again when used."""
         ...
 
-    def twin(self, connections: int = 1) -> "Store":
+    def twin(self, connections: int = 1, *, within: float | None = None) -> "Store":
         """Return another handle on the same data that keeps up to `connections` of its own.
 
         A worker has one, and its heartbeat another one in its own thread and event loop, so that
-        nothing the worker does can hold it up.
+        nothing the worker does can hold it up. Its asynchronous calls fail with StoreBusy after
+        `within` seconds, whatever the database and the network do; those that look through all
+        jobs, and prune, may take longer.
         """
+        ...
+
+    def cut(self) -> None:
+        """Make the calls of this handle that are under way fail now, if they have a limit."""
         ...
 
     # Workers and their liveness.
@@ -108,9 +114,15 @@ class Store(Intake, Books, Protocol):
         ...
 
     async def beat(
-        self, worker: int, *, expiry: float, stuck: int = 0, now: datetime | None = None
+        self,
+        worker: int,
+        *,
+        expiry: float,
+        stuck: int = 0,
+        late: float = 0.0,
+        now: datetime | None = None,
     ) -> Beat:
-        """Prolong a worker's life and report its stuck slots.
+        """Prolong a worker's life and report its stuck slots, and how late beats came lately.
 
         Returns whether it is still registered (False: its jobs have been rescued) and which of
         its running jobs somebody asked to cancel.
@@ -151,8 +163,13 @@ class Store(Intake, Books, Protocol):
         lanes with the same priority it may take from each a part, and no less than it finds;
         jobs that another claim is taking at this moment are passed over, never waited for.
         Jobs of tasks named in `without` are left alone. Each claim adds one to the job's `run`
-        and `attempt`. Returned in the order of the lanes, then (run_at, id). Arguments that are
-        the results of other steps are filled in; null for one that has none.
+        and `attempt`; after 2,147,483,647 a run is followed by 1. Returned in the order of the
+        lanes, then (run_at, id). Arguments that are the results of other steps are filled in; null
+        for one that has none.
+
+        Raises:
+            WorkerGone: the worker is not registered (any more), so that nobody would rescue what it
+                takes; nothing was taken.
         """
         ...
 
@@ -165,7 +182,10 @@ class Store(Intake, Books, Protocol):
         follow-up neither) and its id is not returned. Each settlement appends one attempt row.
         Final outcomes remove the job from the live table; `retried`, `snoozed` and `released`
         make it wait again until `outcome.at`, or `after` seconds from now; the last two give the
-        attempt back. One that somebody asked to cancel meanwhile is due at once instead, and its
+        attempt back. A claim tells how many workers in a row were lost with a job (`lost`), and
+        how many of its attempts in a row were released as `Fault.CONNECTION` (`cut_off`); one
+        released as `Fault.WORKER` counts as lost, and one released for neither leaves both as they
+        are. One that somebody asked to cancel meanwhile is due at once instead, and its
         next claim says so (`Claim.cancel`). Where a job that is `keyed` ends, the one that waits
         for it gets its own time. Where one that is `linked` ends, its result is kept, if it has
         one, the steps behind it are released (see `enqueue_graph`), and those who wait for its end
@@ -178,6 +198,23 @@ class Store(Intake, Books, Protocol):
         """Give back claimed jobs (id, run) that were never started; no attempt, no history.
 
         They keep their place in the lane. Returns the ids given back; stale ones are left out.
+        """
+        ...
+
+    async def lose(
+        self, jobs: Sequence[tuple[int, int]], *, now: datetime | None = None
+    ) -> set[int]:
+        """Write down that runs (job, run) were lost, and let those jobs wait again.
+
+        As `rescue` does it, for a worker that was taken for gone and knows what it had begun under
+        the id that it had. Returns the ids; stale ones are left out.
+        """
+        ...
+
+    async def unlocked(self, jobs: Collection[int]) -> set[int]:
+        """Return those of these jobs that are live and that no other transaction has locked.
+
+        A hint, as it may be otherwise at once. Where nothing is locked by rows, all that are live.
         """
         ...
 

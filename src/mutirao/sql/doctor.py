@@ -181,6 +181,8 @@ def _workers(conn: Connection) -> Iterator[Finding]:
             yield _expired(worker, bool(alive))
         elif worker.stuck:
             yield _stuck(worker)
+        if worker.alive and worker.late > _lifetime(worker) / 2:
+            yield _late(worker)
     if alive:
         yield Finding(Level.OK, "workers", f"{len(alive)} alive")
     elif not workers:
@@ -198,6 +200,21 @@ def _expired(worker: WorkerRecord, others: bool) -> Finding:
         "the live workers will take them over within seconds"
         if others
         else "start a worker: it takes the jobs over",
+    )
+
+
+def _lifetime(worker: WorkerRecord) -> float:
+    return (worker.expires_at - worker.beat_at).total_seconds()
+
+
+def _late(worker: WorkerRecord) -> Finding:
+    return Finding(
+        Level.WARNING,
+        "workers",
+        f"a heartbeat of worker {worker.id} ({worker.name}) came {worker.late:.1f} s late; beyond"
+        f" {_lifetime(worker):.1f} s its jobs run elsewhere as well",
+        "look for a handler that keeps the interpreter to itself (a regular expression, a C"
+        " extension) and give it process=True; or for a machine that has too much to do",
     )
 
 

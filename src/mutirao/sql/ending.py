@@ -8,7 +8,7 @@ from sqlalchemy import Connection, delete, insert, literal, null, select
 from mutirao.job import OutcomeKind
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.tables import attempt, live
+from mutirao.sql.tables import attempt, live, next_run
 
 _TOLD = (
     "job", "run", "attempt", "worker", "outcome", "started_at", "finished_at", "error_type",
@@ -23,7 +23,7 @@ def cancel_waiting(
     which, moment = admin_of(conn.dialect).among(live.c.id, jobs), dialect.moment(now)
     told = select(
         live.c.id,
-        live.c.run + 1,  # the current one may be in history already
+        next_run(),  # the current one may be in history already
         live.c.attempt,
         null(),
         literal(str(OutcomeKind.CANCELLED)),

@@ -8,24 +8,32 @@ opened them. After a fork the child forgets its parent's engines without closing
 """
 
 import asyncio
+import logging
 import os
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import URL, Engine, create_engine, make_url
+from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
 from mutirao.errors import ConfigurationError, MissingDriver
+from mutirao.sql.deadlines import tell_lent
 from mutirao.sql.dialects import all_connecting
 from mutirao.sql.dialects.connecting import ALONE, Connecting
+from mutirao.sql.failures import UNPREPARED, Failure, judge
 from mutirao.sql.kept import Kept
+from mutirao.sql.reading import read_json
+
+log = logging.getLogger("mutirao")
 
 # Connections that are kept once they were needed: as many as a worker has slots by default, each of
 # which may hold a transaction. 16 producers that shared 5 connected anew for two jobs of three, at
 # 0.4k jobs/s instead of 1.2k.
 KEPT = 20
+FORGOTTEN = 2  # statements; one may have been deallocated by somebody
 MAX_OVERFLOW = 64  # connections beyond those, closed after use
 _STANDING: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", ALONE: True}
 _Async = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, AsyncEngine]]
@@ -49,7 +57,9 @@ def parse_url(url: str | URL) -> tuple[URL, Connecting]:
     connecting = known[parsed.drivername]
     if (reason := connecting.refuse(parsed)) is not None:
         raise ConfigurationError(reason)
-    return parsed, connecting
+    usual = connecting.schemes[parsed.drivername].usual
+    missing = {name: value for name, value in usual.items() if name not in parsed.query}
+    return parsed.update_query_dict(missing), connecting
 
 
 class Engines:
@@ -64,6 +74,7 @@ class Engines:
         self._async: _Async = WeakKeyDictionary()
         self._kept: Kept | None = None
         self._akept: _AsyncKept = WeakKeyDictionary()
+        self._unprepared = 0  # times that a prepared statement was not as it was left
 
     @property
     def database(self) -> str:
@@ -102,7 +113,7 @@ class Engines:
                 self._sync[alone] = self.sync().execution_options(**_STANDING)
                 return self._sync[alone]
             engine: Engine = self._create(create_engine, self._drivers.sync, alone)
-            self._connecting.prepare(engine)
+            self._prepare(engine)
             # Of threads that come first together, all use one: connections of another pool would
             # be lost with it.
             return self._sync.setdefault(alone, engine)
@@ -142,7 +153,7 @@ class Engines:
             engine: AsyncEngine = self._create(
                 create_async_engine, self._drivers.asynchronous, alone
             )
-            self._connecting.prepare(engine.sync_engine)
+            self._prepare(engine.sync_engine)
             engines[alone] = engine
         return engines[alone]
 
@@ -167,6 +178,35 @@ class Engines:
         for engine in engines.values():
             engine.dispose()
 
+    def note(self, failure: Failure | None) -> bool:
+        """Note what a statement met; return whether its connection is to be given up."""
+        if failure is UNPREPARED:
+            self._unprepared += 1
+            if self._unprepared == FORGOTTEN:
+                log.warning("statements are not prepared any more, as a pooler forgets them")
+        return failure is not None and failure.reconnect
+
+    @property
+    def prepares(self) -> bool:
+        """Whether statements are prepared; not behind a pooler that does not know of it."""
+        return self._unprepared < FORGOTTEN
+
+    def _prepare(self, engine: Engine) -> None:
+        self._connecting.prepare(engine)
+        event.listen(engine, "handle_error", self._give_up_connection)
+        event.listen(engine, "connect", self._without_preparing, insert=True)
+        tell_lent(engine)
+
+    def _give_up_connection(self, context: ExceptionContext) -> None:
+        """Have a connection replaced after an error that says that it, or its server, is unfit."""
+        if self.note(judge(context.original_exception)):
+            context.is_disconnect = True
+
+    def _without_preparing(self, connection: Any, record: object) -> None:
+        driver = getattr(connection, "driver_connection", connection)
+        if not self.prepares and hasattr(driver, "prepare_threshold"):  # psycopg has it
+            driver.prepare_threshold = None
+
     def _create(self, factory: Any, driver: str, alone: bool) -> Any:
         # What stands for itself leaves nothing to roll back when its connection is returned.
         standing: dict[str, Any] = (
@@ -181,7 +221,8 @@ class Engines:
                 max_overflow=MAX_OVERFLOW,
                 # The connection used last has its plans and the processor's caches warm.
                 pool_use_lifo=True,
-                connect_args=dict(self._connecting.arguments),
+                json_deserializer=read_json,
+                connect_args=dict(self._drivers.arguments),
                 **standing,
             )
         except ModuleNotFoundError as missing:

@@ -7,11 +7,15 @@ PostgreSQL has `timestamptz`. SQLite has none: there a moment is an integer, mic
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect
+from sqlalchemy import BigInteger, ColumnElement, DateTime, Dialect, case, literal_column
 from sqlalchemy.types import TypeDecorator
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+
+
+FIRST = datetime(1, 6, 1, tzinfo=UTC)  # for programs that read it in whatever time zone
+LAST = datetime(9999, 12, 30, tzinfo=UTC)
 
 
 def to_micros(moment: datetime) -> int:
@@ -19,9 +23,23 @@ def to_micros(moment: datetime) -> int:
     return (moment - EPOCH) // MICROSECOND
 
 
-def from_micros(value: int) -> datetime:
-    """Return the aware datetime (UTC) of a number of microseconds since 1970-01-01 UTC."""
-    return EPOCH + timedelta(microseconds=value)
+def from_micros(value: Any) -> datetime:
+    """Return the aware datetime (UTC) of a number of microseconds since 1970-01-01 UTC.
+
+    Of one that no datetime can hold the nearest, and of what is no number the first: whatever
+    somebody has written there must not keep others from reading.
+    """
+    if not isinstance(value, int):
+        return FIRST
+    return EPOCH + timedelta(microseconds=min(max(value, _FIRST), _LAST))
+
+
+def to_micros_or_before(moment: datetime) -> int:
+    """As `to_micros`, and for the first moment the smallest number: that may have been before."""
+    return -(1 << 63) if moment <= FIRST else to_micros(moment)
+
+
+_FIRST, _LAST = to_micros(FIRST), to_micros(LAST)
 
 
 class Micros(TypeDecorator[datetime]):
@@ -39,4 +57,18 @@ class Micros(TypeDecorator[datetime]):
         return None if value is None else from_micros(value)
 
 
-Instant = DateTime(timezone=True).with_variant(Micros(), "sqlite")
+class Timestamp(TypeDecorator[datetime]):
+    """A `timestamptz`, which reaches further than Python: what is beyond is read as the nearest."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Read what Python can hold."""
+        return case((column < _EARLIEST, _EARLIEST), (column > _LATEST, _LATEST), else_=column)
+
+
+_EARLIEST: ColumnElement[datetime] = literal_column("timestamptz '0001-06-01 00:00Z'")
+_LATEST: ColumnElement[datetime] = literal_column("timestamptz '9999-12-30 00:00Z'")
+
+Instant = Timestamp().with_variant(Micros(), "sqlite")

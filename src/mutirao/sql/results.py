@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, delete, insert, literal, select, update
 
-from mutirao.job import FINAL_OUTCOMES, JobState, Settlement
+from mutirao.job import FINAL_OUTCOMES, JobState
+from mutirao.outcome import Settlement
 from mutirao.records import Ending, Progress
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect

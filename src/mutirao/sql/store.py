@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection
 
-from mutirao.errors import StoreUnavailable
+from mutirao.errors import StoreError
 from mutirao.job import (
     Beat,
     Claim,
@@ -21,11 +21,11 @@ from mutirao.job import (
     NewJob,
     NewWorker,
     OutcomeKind,
-    Settlement,
     Transaction,
 )
 from mutirao.limit import both
 from mutirao.marks import TAKES, marks
+from mutirao.outcome import Settlement
 from mutirao.planning import Plan
 from mutirao.ports import Attempt
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
@@ -37,20 +37,36 @@ from mutirao.sql.intake import SqlIntake
 from mutirao.sql.runner import Runner
 from mutirao.sql.transaction import CompletingTransaction
 
+# Seconds that looking through all jobs may take, or pruning, or a look at the planner's statistics.
+PATIENCE = 120.0
+
 
 class SqlStore(Books):
-    """Jobs in the SQL database at `url`. `pool_size`: connections kept open for each loop."""
+    """Jobs in the SQL database at `url`.
 
-    def __init__(self, url: str | URL, *, pool_size: int = KEPT) -> None:
+    Parameters:
+        pool_size: connections kept open for each loop.
+        within: seconds that each asynchronous call may take; None sets no limit.
+    """
+
+    def __init__(
+        self, url: str | URL, *, pool_size: int = KEPT, within: float | None = None
+    ) -> None:
         self.engines = Engines(url, pool_size)
         self._dialect = dialect_named(self.engines.database)
         self._standing = self._dialect.standing
         self._intake = SqlIntake(self.engines.database)
-        self._runner = Runner(self.engines)
+        self._runner = Runner(self.engines, within)
+        self._patient = self._runner.within(PATIENCE)
 
-    def twin(self, connections: int = 1) -> "SqlStore":
+    def twin(self, connections: int = 1, *, within: float | None = None) -> "SqlStore":
         """Return another handle on the same database, with connections of its own."""
-        return SqlStore(self.engines.url, pool_size=connections)
+        return SqlStore(self.engines.url, pool_size=connections, within=within)
+
+    def cut(self) -> None:
+        """Make the calls that are under way within a limit fail now."""
+        self._runner.cut()
+        self._patient.cut()
 
     async def check(self) -> None:
         """Raise SchemaError if the tables do not fit the code."""
@@ -104,10 +120,17 @@ class SqlStore(Books):
         return await self._runner.alone(workers.register, self._dialect, worker, expiry, now)
 
     async def beat(
-        self, worker: int, *, expiry: float, stuck: int = 0, now: datetime | None = None
+        self,
+        worker: int,
+        *,
+        expiry: float,
+        stuck: int = 0,
+        late: float = 0.0,
+        now: datetime | None = None,
     ) -> Beat:
         """Prolong a worker's life."""
-        return await self._runner.alone(workers.beat, self._dialect, worker, expiry, stuck, now)
+        told = (worker, expiry, stuck, late, now)
+        return await self._runner.alone(workers.beat, self._dialect, *told)
 
     async def listen(self, worker: int, listening: bool) -> None:
         """Say whether a worker wants to be notified."""
@@ -169,9 +192,19 @@ class SqlStore(Books):
             return await self._runner.ask(self._standing.release(jobs))
         return await self._runner.run(self._dialect.release, jobs)
 
+    async def lose(
+        self, jobs: Sequence[tuple[int, int]], *, now: datetime | None = None
+    ) -> set[int]:
+        """Write down that runs were lost."""
+        return await self._runner.run(self._dialect.lose, jobs, now) if jobs else set()
+
+    async def unlocked(self, jobs: Collection[int]) -> set[int]:
+        """Return the live jobs among these that nobody has locked."""
+        return await self._runner.run(workers.unlocked, jobs)
+
     async def held(self, worker: int) -> list[tuple[int, int]]:
         """Return (id, run) of every job a worker holds."""
-        return await self._runner.alone(workers.held, self._dialect, worker)
+        return await self._patient.alone(workers.held, self._dialect, worker)
 
     # Housekeeping.
 
@@ -186,7 +219,8 @@ class SqlStore(Books):
     ) -> list[tuple[int, int]]:
         """Give back the jobs of vanished workers."""
         if self._standing is not None:
-            return await self._runner.alone(self._dialect.rescue, orphans, now)
+            runner = self._patient if orphans else self._runner
+            return await runner.alone(self._dialect.rescue, orphans, now)
         if await self._runner.alone(self._dialect.someone_is_gone, now):
             return await self._runner.run(self._dialect.rescue, orphans, now)
         return []
@@ -196,14 +230,14 @@ class SqlStore(Books):
     ) -> int:
         """Delete a batch of old history."""
         if outcome is OutcomeKind.SUCCEEDED:
-            await self._runner.alone(results.expire, self._dialect.moment(now))
-        return await self._runner.run(
+            await self._patient.alone(results.expire, self._dialect.moment(now))
+        return await self._patient.run(
             commands.prune, outcome, self._dialect.moment(now, -before), limit
         )
 
     async def refresh_statistics(self) -> None:
         """Bring the planner's statistics up to date."""
-        await self._runner.run(self._dialect.refresh_statistics)
+        await self._patient.run(self._dialect.refresh_statistics)
 
     async def declare_fair(self, tasks: Mapping[str, str | None]) -> None:
         """Note by which argument the jobs of tasks take turns."""
@@ -319,8 +353,8 @@ def _own_errors(jobs: Iterable[NewJob]) -> Iterator[Iterable[NewJob]]:
 
     try:
         yield each()
-    except StoreUnavailable as lost:
-        if raised and lost.__cause__ is raised[0]:
+    except StoreError as told:
+        if raised and told.__cause__ is raised[0]:
             raise raised[0] from raised[0].__cause__
         raise
 

@@ -8,6 +8,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Double,
     Integer,
     MetaData,
@@ -55,8 +56,16 @@ live = Table(
     Column("worker", BigInteger),
     Column("claimed_at", Instant),
     Column("cancel", Boolean, nullable=False),
+    Column("lost", SmallInteger, nullable=False),
+    Column("cut_off", SmallInteger, nullable=False),
     Column("fair", Text, nullable=False),
 )
+
+
+def next_run() -> ColumnElement[int]:
+    """Return the run after a live row's: the first one after the last that fits the column."""
+    return live.c.run % 2_147_483_647 + 1
+
 
 attempt = Table(
     "mutirao_attempt",
@@ -119,6 +128,7 @@ worker = Table(
     Column("expires_at", Instant, nullable=False),
     Column("listening", Boolean, nullable=False),
     Column("stuck", Integer, nullable=False),
+    Column("late", Double, nullable=False),
 )
 
 duty = Table(

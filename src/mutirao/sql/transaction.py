@@ -12,15 +12,17 @@ from types import TracebackType
 from typing import Any
 
 from sqlalchemy import Connection, event
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from mutirao.errors import StaleRun, WrongState
-from mutirao.job import Job, Settlement, Wake, completion
+from mutirao.job import Job, Wake
 from mutirao.limit import Settled
+from mutirao.outcome import Settlement, completion
 from mutirao.ports import Attempt
 from mutirao.sql.engines import Engines
-from mutirao.sql.runner import unavailable_when_cut_off, unavailable_when_lost
+from mutirao.sql.failures import judge, translate_errors, translated
 
 Finish = Callable[[Connection, Settlement], set[int]]
 
@@ -74,10 +76,10 @@ class CompletingTransaction:
 
     @contextmanager
     def _plain(self) -> Iterator[Session | Connection]:
-        with unavailable_when_lost():
+        with translate_errors():
             connection = self._engines.sync().connect()
         with (
-            unavailable_when_cut_off(),
+            _cut_off_when_lost(),
             connection,
             connection.begin(),
             _ours_to_commit(connection),
@@ -92,9 +94,9 @@ class CompletingTransaction:
 
     @asynccontextmanager
     async def _asynchronous(self) -> AsyncIterator[Any]:
-        with unavailable_when_lost():
+        with translate_errors():
             connection = await self._engines.asynchronous().connect()
-        with unavailable_when_cut_off():
+        with _cut_off_when_lost():
             async with aclosing(connection), connection.begin():
                 with _ours_to_commit(connection.sync_connection):
                     if self._session:
@@ -107,7 +109,8 @@ class CompletingTransaction:
 
     def _settle(self, connection: Connection) -> None:
         job = self._job
-        settled = self._finish(connection, completion(job, self._attempt.started_ago()))
+        with translate_errors():
+            settled = self._finish(connection, completion(job, self._attempt.started_ago()))
         if isinstance(settled, Settled):
             self._woken = settled.woken
         if not settled:
@@ -130,6 +133,22 @@ class CompletingTransaction:
             self._attempt.mark_settled(self._woken)
         else:
             self._attempt.mark_settled()
+
+
+@contextmanager
+def _cut_off_when_lost() -> Iterator[None]:
+    """Translate what a handler's own statements raise only where the connection is given up.
+
+    What the handler itself did wrong, a missing table among it, stays as it is. Settling and the
+    commit are ours.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        failure, translation = judge(error), translated(error)
+        if failure and translation and (failure.reconnect or error.statement is None):
+            raise translation from error
+        raise
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    DateTime,
     Dialect,
     Double,
     Integer,
@@ -18,6 +17,8 @@ from sqlalchemy import (
     Text,
 )
 from sqlalchemy.types import TypeDecorator
+
+from mutirao.sql.instant import FIRST, Timestamp
 
 metadata = MetaData()
 
@@ -35,11 +36,16 @@ class IsoText(TypeDecorator[datetime]):
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
-        """Turn what a view shows into a datetime."""
-        return None if value is None else datetime.fromisoformat(value)
+        """Turn what a view shows into a datetime; what is no moment into the first one."""
+        if value is None:
+            return None
+        try:
+            return datetime.fromisoformat(value)
+        except (ValueError, TypeError):  # somebody has written something else by hand
+            return FIRST
 
 
-Moment = DateTime(timezone=True).with_variant(IsoText(), "sqlite")
+Moment = Timestamp().with_variant(IsoText(), "sqlite")
 
 jobs = Table(
     "mutirao_jobs",
@@ -124,6 +130,7 @@ workers = Table(
     Column("alive", Boolean),
     Column("listening", Boolean),
     Column("stuck", Integer),
+    Column("late", Double),
     Column("running", BigInteger),
     Column("jobs", JSON),
 )

@@ -7,8 +7,9 @@ from sqlalchemy import Connection, Table, and_, delete, insert, or_, select, upd
 
 from mutirao.job import Beat, NewWorker
 from mutirao.schedule import Origin
+from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.tables import duty, live, worker
+from mutirao.sql.tables import duty, live, next_run, worker
 
 
 def register(
@@ -30,6 +31,7 @@ def register(
             expires_at=dialect.moment(now, expiry),
             listening=True,
             stuck=0,
+            late=0.0,
         )
         .returning(worker.c.id)
     )
@@ -37,7 +39,13 @@ def register(
 
 
 def beat(
-    conn: Connection, dialect: Dialect, id: int, expiry: float, stuck: int, now: datetime | None
+    conn: Connection,
+    dialect: Dialect,
+    id: int,
+    expiry: float,
+    stuck: int,
+    late: float,
+    now: datetime | None,
 ) -> Beat:
     """Prolong a worker's life; read which of its jobs to cancel.
 
@@ -48,7 +56,7 @@ def beat(
     alive = conn.execute(
         update(worker)
         .where(worker.c.id == id)
-        .values(beat_at=moment, expires_at=expires, stuck=stuck)
+        .values(beat_at=moment, expires_at=expires, stuck=stuck, late=late)
         .returning(dialect.has_to_cancel(id))
     ).scalar()
     if not alive:  # None if there is no such worker, else whether there is anything to cancel
@@ -67,7 +75,7 @@ def retire(conn: Connection, dialect: Dialect, id: int) -> None:
     given = conn.scalars(
         update(live)
         .where(dialect.held_by(id))
-        .values(worker=None, claimed_at=None, attempt=live.c.attempt - 1, run=live.c.run + 1)
+        .values(worker=None, claimed_at=None, attempt=live.c.attempt - 1, run=next_run())
         .returning(live.c.id)
     ).all()
     if given:
@@ -79,6 +87,13 @@ def held(conn: Connection, dialect: Dialect, id: int) -> list[tuple[int, int]]:
     """Return (id, run) of the jobs a worker holds. A single statement."""
     rows = conn.execute(select(live.c.id, live.c.run).where(dialect.held_by(id)))
     return [(row[0], row[1]) for row in rows]
+
+
+def unlocked(conn: Connection, jobs: Collection[int]) -> set[int]:
+    """Return which of these live jobs nobody has locked. A single statement."""
+    which = admin_of(conn.dialect).among(live.c.id, list(jobs))
+    rows = conn.scalars(select(live.c.id).where(which).with_for_update(skip_locked=True))
+    return set(rows)
 
 
 def lease(

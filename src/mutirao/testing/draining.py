@@ -14,6 +14,7 @@ from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import Executor
 from mutirao.engine.processes import Processes
 from mutirao.engine.progress import Board
+from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.errors import WrongState
@@ -123,7 +124,14 @@ class _Bench:
             self._app.tasks, self._app._around_attempt, threads, self._processes, board.tell
         )
         completer = Completer(
-            store, lambda: worker, len(claims), 0.0, lambda claim, after: None, lambda: None
+            store,
+            lambda: worker,
+            self._settings,
+            fail=lambda refused, error: dispatcher.instead(refused, error),
+            on_waiting=lambda claim, after: None,
+            on_written=lambda: None,
+            on_woken=lambda wake: None,
+            pulse=Pulse("completer", self._settings.turn_limit),
         )
         dispatcher = Dispatcher(
             self._settings,

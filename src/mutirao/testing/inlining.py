@@ -11,16 +11,9 @@ from typing import Any
 
 from mutirao.engine import logs, outcomes
 from mutirao.engine.running import Running
-from mutirao.job import (
-    SUCCEEDED,
-    Claim,
-    Job,
-    NewJob,
-    Outcome,
-    Settlement,
-    Transaction,
-)
+from mutirao.job import Claim, Job, NewJob, Transaction
 from mutirao.middleware import AttemptMiddleware, around_attempt
+from mutirao.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.planning import Plan
 from mutirao.records import Progress
 from mutirao.task import Task

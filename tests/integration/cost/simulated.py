@@ -140,7 +140,7 @@ class Watched:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
 
-    def twin(self, connections: int = 1) -> Watched:
+    def twin(self, connections: int = 1, *, within: float | None = None) -> Watched:
         """Return another handle, watched as well."""
         return Watched(self._store.twin(connections), self._clock)
 

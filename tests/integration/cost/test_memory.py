@@ -20,9 +20,11 @@ from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import Executor
 from mutirao.engine.processes import Processes
+from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
-from mutirao.job import Claim, Settlement
+from mutirao.job import Claim
+from mutirao.outcome import Settlement
 from mutirao.testing.memory.store import MemoryStore
 from tests.integration.cost import recorded
 from tests.support.waiting import soon, until
@@ -60,7 +62,14 @@ class Line:
         self.threads = Threads()
         executor = Executor(app.tasks, (), self.threads, Processes(self.threads))
         self.completer = Completer(
-            store, lambda: 1, settings.batch, settings.linger, lambda *_: None, lambda: None
+            store,
+            lambda: 1,
+            settings,
+            fail=lambda refused, error: self.dispatcher.instead(refused, error),
+            on_waiting=lambda *_: None,
+            on_written=lambda: None,
+            on_woken=lambda _: None,
+            pulse=Pulse("completer", settings.turn_limit),
         )
         self.dispatcher = Dispatcher(
             settings, executor, self.completer, self.threads, self._no_transaction

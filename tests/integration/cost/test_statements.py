@@ -11,17 +11,8 @@ from typing import Any
 
 import pytest
 
-from mutirao.job import (
-    SUCCEEDED,
-    Claim,
-    Job,
-    NewJob,
-    NewWorker,
-    Outcome,
-    OutcomeKind,
-    Settlement,
-    Wake,
-)
+from mutirao.job import Claim, Job, NewJob, NewWorker, OutcomeKind, Wake
+from mutirao.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.sql.engines import Engines
 from mutirao.sql.store import SqlStore
 from tests.integration.cost import recorded

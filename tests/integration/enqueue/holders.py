@@ -465,3 +465,16 @@ AUTOCOMMITTING: list[type[Holder]] = [
 if sys.version_info >= (3, 12):
     TRANSACTIONAL += [Sqlite3Pep249, AiosqlitePep249]
     AUTOCOMMITTING += [Sqlite3NewAutocommit, AiosqliteNewAutocommit]
+
+# One for each way of talking to a database: for what SQL decides, in whoever's transaction it is.
+OF_EACH_DRIVER: list[type[Holder]] = [
+    Psycopg,
+    PsycopgAsync,
+    Psycopg2,
+    Asyncpg,
+    AlchemyConnection,
+    AlchemyAsyncpg,
+    Sqlite3,
+    Aiosqlite,
+    AlchemySqlite,
+]

@@ -11,7 +11,7 @@ from sqlalchemy import Row, create_engine, select, text
 
 from mutirao.job import NewJob
 from mutirao.sql.tables import job, live
-from tests.integration.enqueue.holders import AUTOCOMMITTING, TRANSACTIONAL, Holder
+from tests.integration.enqueue.holders import AUTOCOMMITTING, OF_EACH_DRIVER, TRANSACTIONAL, Holder
 
 # Jobs to a chunk, and to a single statement, where a test does not need the real numbers.
 CHUNK, AT_ONCE = 50, 10
@@ -38,6 +38,7 @@ def numbered(count: int, failing_at: int | None = None) -> Iterator[NewJob]:
 
 every_kind = kinds(*TRANSACTIONAL, *AUTOCOMMITTING)
 transactional = kinds(*TRANSACTIONAL)
+each_driver = kinds(*OF_EACH_DRIVER)
 autocommitting = kinds(*AUTOCOMMITTING)
 
 

@@ -16,10 +16,9 @@ from tests.integration.enqueue.kit import (
     MANY,
     SEVERAL,
     Observer,
-    every_kind,
+    each_driver,
     kinds,
     numbered,
-    transactional,
 )
 from tests.support.waiting import until
 
@@ -58,7 +57,7 @@ def somebody_waits(observer: Observer) -> bool:
         return bool(connection.scalar(BLOCKED))
 
 
-@every_kind
+@each_driver
 async def test_one_after_another(holder: Holder, observer: Observer) -> None:
     """Each of them sees what those before it did, in one transaction or several."""
     [first] = await holder.enqueue([keyed("rerun", 1)])
@@ -75,7 +74,7 @@ async def test_one_after_another(holder: Holder, observer: Observer) -> None:
 
 
 @pytest.mark.parametrize("size", [1, SEVERAL, MANY])
-@every_kind
+@each_driver
 async def test_among_others(holder: Holder, observer: Observer, size: int) -> None:
     """In one call with jobs without keys; their ids are in order, and all or none are written."""
     ids = await holder.enqueue([keyed(), *numbered(size), keyed("replace")])
@@ -85,7 +84,7 @@ async def test_among_others(holder: Holder, observer: Observer, size: int) -> No
     assert live(observer) == sorted(ids[1:])
 
 
-@transactional
+@each_driver
 async def test_a_rollback_to_a_savepoint(holder: Holder, observer: Observer) -> None:
     """What replaced a job never was."""
     [first] = await holder.enqueue([keyed("replace", 1)])
@@ -98,7 +97,7 @@ async def test_a_rollback_to_a_savepoint(holder: Holder, observer: Observer) -> 
 
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
 @pytest.mark.parametrize("mode", ["keep", "rerun"])
-@transactional
+@each_driver
 async def test_two_transactions(holder: Holder, observer: Observer, mode: str, ends: str) -> None:
     """The second waits for the first: it stands after a commit, and never was after a rollback."""
     [first] = await holder.enqueue([keyed(mode, 1)])

@@ -20,8 +20,6 @@ from mutirao.errors import MutiraoError, SchemaMissing, UnsupportedConnection
 from mutirao.job import NewJob
 from mutirao.sql.intake import SqlIntake
 from tests.integration.enqueue.holders import (
-    AUTOCOMMITTING,
-    TRANSACTIONAL,
     AlchemyAsyncConnection,
     AlchemyConnection,
     Holder,
@@ -29,7 +27,15 @@ from tests.integration.enqueue.holders import (
     Sqlite3,
     SyncHolder,
 )
-from tests.integration.enqueue.kit import MANY, SEVERAL, Observer, every_kind, kinds, numbered
+from tests.integration.enqueue.kit import (
+    MANY,
+    SEVERAL,
+    Observer,
+    each_driver,
+    every_kind,
+    kinds,
+    numbered,
+)
 
 ACCEPTED = [
     "sqlalchemy.Connection", "sqlalchemy.orm.Session", "sqlalchemy.ext.asyncio.AsyncConnection",
@@ -126,7 +132,7 @@ def test_an_unknown_driver_under_sqlalchemy() -> None:
 
 
 @pytest.mark.parametrize("size", [1, SEVERAL, MANY])
-@pytest.mark.parametrize("kind", [*TRANSACTIONAL, *AUTOCOMMITTING], ids=lambda kind: kind.__name__)
+@each_driver
 @pytest.mark.usefixtures("small_chunks")
 async def test_a_database_without_the_tables(empty_url: str, kind: type[Holder], size: int) -> None:
     """The error says which command to run, and keeps the driver's own as its cause."""

@@ -18,10 +18,9 @@ from tests.integration.enqueue.kit import (
     MANY,
     SEVERAL,
     Observer,
-    every_kind,
+    each_driver,
     kinds,
     numbered,
-    transactional,
 )
 from tests.integration.enqueue.test_keys import BLOCKED, CLAIM, FINISH, live
 from tests.support.waiting import until
@@ -67,7 +66,7 @@ async def rows_left(observer: Observer) -> int:
         return int(connection.scalar(text("SELECT count(*) FROM mutirao_turn")) or 0)
 
 
-@every_kind
+@each_driver
 async def test_one_after_another(holder: Holder, observer: Observer) -> None:
     """Each of them sees what those before it did, in one transaction or several."""
     said = [("Create", "inserted"), ("Update", "merged"), ("Delete", "superseded"),
@@ -83,7 +82,7 @@ async def test_one_after_another(holder: Holder, observer: Observer) -> None:
 
 
 @pytest.mark.parametrize("size", [1, SEVERAL, MANY])
-@every_kind
+@each_driver
 async def test_among_others(holder: Holder, observer: Observer, size: int) -> None:
     """In one call with jobs without keys."""
     jobs = [activity("Create"), *numbered(size), activity("Update", 1), activity("Like", 2)]
@@ -92,7 +91,7 @@ async def test_among_others(holder: Holder, observer: Observer, size: int) -> No
     assert live(observer) == sorted(ids[1:])
 
 
-@transactional
+@each_driver
 async def test_a_rollback_to_a_savepoint(holder: Holder, observer: Observer) -> None:
     """What made a job redundant never was."""
     await holder.enqueue([activity("Create", 1)])
@@ -105,7 +104,7 @@ async def test_a_rollback_to_a_savepoint(holder: Holder, observer: Observer) -> 
 
 
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
-@transactional
+@each_driver
 async def test_two_transactions(holder: Holder, observer: Observer, ends: str) -> None:
     """The second waits for the first, and decides about what that has left."""
     await holder.enqueue([activity("Create", 1)])

@@ -21,7 +21,7 @@ from tests.integration.enqueue.holders import (
     Psycopg2,
     Sqlite3,
 )
-from tests.integration.enqueue.kit import AWKWARD, Observer, awkward, every_kind, kinds, numbered
+from tests.integration.enqueue.kit import AWKWARD, Observer, awkward, kinds, numbered
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 
@@ -104,7 +104,7 @@ async def test_times(holder: Holder, observer: Observer, companions: int) -> Non
 
 
 @alongside
-@every_kind
+@each_driver
 async def test_awkward_texts(holder: Holder, observer: Observer, companions: int) -> None:
     """Whatever looks like a quote, an escape, a placeholder or an end of line is text."""
     jobs = [awkward(value) for value in AWKWARD]

@@ -9,15 +9,8 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from mutirao.fair import is_fair
-from mutirao.job import (
-    SUCCEEDED,
-    Claim,
-    NewJob,
-    NewWorker,
-    Outcome,
-    OutcomeKind,
-    Settlement,
-)
+from mutirao.job import Claim, NewJob, NewWorker, OutcomeKind
+from mutirao.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.sql import commands, workers
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.intake import SqlIntake
@@ -121,7 +114,7 @@ def _held(dialect: Dialect, conn: Connection) -> Act:
 
 def _beat(dialect: Dialect, conn: Connection) -> Act:
     worker, _ = claim(dialect, conn)
-    return lambda: workers.beat(conn, dialect, worker, 60.0, 0, None)
+    return lambda: workers.beat(conn, dialect, worker, 60.0, 0, 0.0, None)
 
 
 def _retire(dialect: Dialect, conn: Connection) -> Act:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 
-from mutirao.job import SUCCEEDED, Claim, Lane, Settlement
+from mutirao.job import Claim, Lane
+from mutirao.outcome import SUCCEEDED, Settlement
 from mutirao.sql import workers
 from mutirao.sql.dialects import dialect_named
 from tests.integration.plans import filling
@@ -105,7 +106,7 @@ def test_a_heartbeat_does_not_read_the_entries_of_finished_jobs(connection: Conn
     """Whoever has finished so many looks for something to cancel where nothing else is."""
     worker = connection.execute(text("SELECT min(id) FROM mutirao_worker")).scalar_one()
     with overheard(connection) as heard:
-        assert workers.beat(connection, POSTGRESQL, worker, 60.0, 0, None).alive
+        assert workers.beat(connection, POSTGRESQL, worker, 60.0, 0, 0.0, None).alive
     assert heard.reads == {CANCELLED}
     assert heard.pages(CANCELLED) <= FEW_PAGES
 

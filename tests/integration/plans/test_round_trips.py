@@ -11,15 +11,8 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import make_url
 
-from mutirao.job import (
-    SUCCEEDED,
-    Claim,
-    NewJob,
-    NewWorker,
-    Outcome,
-    OutcomeKind,
-    Settlement,
-)
+from mutirao.job import Claim, NewJob, NewWorker, OutcomeKind
+from mutirao.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.sql.engines import Engines
 from mutirao.sql.store import SqlStore
 from tests.integration.plans.wire import Cost, Wire

@@ -10,7 +10,8 @@ import psycopg
 import pytest
 from sqlalchemy import select
 
-from mutirao.job import FINAL_OUTCOMES, JobState, NewJob, Outcome, OutcomeKind
+from mutirao.job import FINAL_OUTCOMES, JobState, NewJob, OutcomeKind
+from mutirao.outcome import Outcome
 from mutirao.records import JobFilter
 from mutirao.sql import tables
 from mutirao.sql.store import SqlStore

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, make_url, select
 
 from mutirao import Job, Mutirao, timetable
+from mutirao.engine.pulse import Pulse
 from mutirao.engine.scheduler import Scheduler
 from mutirao.errors import InvalidArguments, InvalidSchedule, StoreUnavailable
 from mutirao.job import NewJob
@@ -209,7 +210,7 @@ async def test_a_database_that_is_away(url: str, caplog: pytest.LogCaptureFixtur
     """The loop waits and goes on."""
     caplog.set_level(logging.WARNING, "mutirao")
     store = Away(url)
-    running = asyncio.create_task(scheduler(store, 1).run())
+    running = asyncio.create_task(scheduler(store, 1).run(Pulse("schedules", 60), 5.0))
     await until(lambda: "the database is back; schedules go on" in caplog.text)
     running.cancel()
     await asyncio.wait([running])

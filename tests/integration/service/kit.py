@@ -62,6 +62,10 @@ class Tables:
         """Return the ids of the registered workers."""
         return {row[0] for row in self.rows(select(worker.c.id))}
 
+    def rows_of_workers(self) -> dict[int, object]:
+        """Return when each registered worker has last beaten."""
+        return dict(self.rows(select(worker.c.id, worker.c.beat_at)))
+
     def workers_of_attempts(self) -> set[int]:
         """Return the ids of the workers that have finished anything."""
         counted = ~_among(UNCOUNTED_OUTCOMES)

@@ -40,7 +40,7 @@ class Counting(SqlStore):
 
     done: Counter[str]
 
-    def twin(self, connections: int = 1) -> SqlStore:
+    def twin(self, connections: int = 1, *, within: float | None = None) -> SqlStore:
         """Return a store that counts in the same place."""
         other = Counting(self.engines.url, pool_size=connections)
         other.done = self.done

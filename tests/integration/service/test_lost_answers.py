@@ -31,7 +31,7 @@ class Forgetful(SqlStore):
         self.forgets = forgets
         self._late: tuple[Any, Any] | None = None
 
-    def twin(self, connections: int = 1) -> Forgetful:
+    def twin(self, connections: int = 1, *, within: float | None = None) -> Forgetful:
         """As any store's; what is forgotten once is forgotten once by all."""
         return Forgetful(self.engines.url, self.forgets, pool_size=connections)
 

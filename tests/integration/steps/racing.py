@@ -10,7 +10,7 @@ import os
 import sys
 from time import monotonic
 
-from mutirao.job import SUCCEEDED, Settlement
+from mutirao.outcome import SUCCEEDED, Settlement
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.kit import newcomer
 

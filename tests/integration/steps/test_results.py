@@ -25,6 +25,7 @@ from mutirao import (
 )
 from mutirao.engine import endings
 from mutirao.engine.progress import Board
+from mutirao.engine.pulse import Pulse
 from mutirao.errors import InvalidResult, InvalidTask, UnknownJob, WrongState
 from mutirao.job import Wake
 from mutirao.notifiers import ends_notifier_for
@@ -252,7 +253,7 @@ async def test_progress_is_throttled() -> None:
 
     store.report = report  # type: ignore[method-assign]
     board = Board(store, pace=0.05)
-    writing = asyncio.create_task(board.run())
+    writing = asyncio.create_task(board.run(Pulse("progress", 60)))
     claim: Any = type("Claim", (), {"id": 1, "run": 2})
     for done in range(5_000):
         board.tell(claim, done, None, None)

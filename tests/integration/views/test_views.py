@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine, inspect, make_url, text
 
-from mutirao.job import SUCCEEDED, NewJob, Outcome, OutcomeKind, Settlement
+from mutirao.job import NewJob, OutcomeKind
+from mutirao.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.records import JobFilter
 from mutirao.sql import views
 from tests.support.history import FAILED, claim, make_history, opened

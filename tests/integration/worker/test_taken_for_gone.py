@@ -164,7 +164,7 @@ class Slow(SqlStore):
     app: Mutirao
     times = 1
 
-    def twin(self, connections: int = 1) -> SqlStore:
+    def twin(self, connections: int = 1, *, within: float | None = None) -> SqlStore:
         """One of the same kind."""
         other = Slow(self.engines.url, pool_size=connections)
         other.app = self.app
@@ -185,7 +185,7 @@ class LateToTell(Slow):
 
     began: threading.Event
 
-    def twin(self, connections: int = 1) -> SqlStore:
+    def twin(self, connections: int = 1, *, within: float | None = None) -> SqlStore:
         """The heartbeat's; it registers in another thread than the worker's."""
         other = LateToTell(self.engines.url, pool_size=connections)
         other.app, other.began = self.app, self.began

@@ -17,7 +17,7 @@ class Deaf(MemoryStore):
         self.asked = asyncio.Event()
         self.missed = 0
 
-    def twin(self, connections: int = 1) -> Deaf:
+    def twin(self, connections: int = 1, *, within: float | None = None) -> Deaf:
         """The same, so that the worker meets it."""
         return self
 

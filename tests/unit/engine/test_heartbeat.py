@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from mutirao.engine import heartbeat
-from mutirao.engine.heartbeat import Heartbeat
+from mutirao.engine.heartbeat import Body, Heartbeat
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import StoreUnavailable
 from mutirao.job import Beat, NewWorker
-from tests.support.waiting import soon
 
 SETTINGS = WorkerSettings(heartbeat=5, expiry=15)
 ME = NewWorker(name="w", host="h", pid=1, queues=None, concurrency=1, version="0")
@@ -32,15 +30,15 @@ class Pulse:
     """A store that answers beats as the test wants."""
 
     def __init__(self) -> None:
-        self.away = self.hangs = False
+        self.away = False
         self.alive = True
+        self.late: list[float] = []
         self.registered: list[NewWorker] = []
         self.released: list[tuple[int, int]] = []
 
-    async def beat(self, worker: int, **_: Any) -> Beat:
+    async def beat(self, worker: int, *, late: float, **_: Any) -> Beat:
         """As `Store.beat`."""
-        if self.hangs:
-            await asyncio.Event().wait()
+        self.late.append(late)
         if self.away:
             raise StoreUnavailable("away")
         return Beat(self.alive, ())
@@ -66,21 +64,27 @@ class Heart:
         self.answers: list[Any] = []
         self.unstarted: list[tuple[int, int]] = []
         store: Any = self.store
-        self._heartbeat = Heartbeat(
-            store,
-            settings,
-            ME,
-            7,
-            lambda: 0,
-            self.answers.append,
-            lambda: self.unstarted,
-            self.beats.append,
-            self.born.append,
+        self.returns = 0
+        self.blocked: list[float] = []
+        body = Body(
+            stuck=lambda: 0,
+            runs=lambda: True,
+            ping=self.answers.append,
+            blocked=self.blocked.append,
+            unstarted=lambda: self.unstarted,
+            on_beat=self.beats.append,
+            on_return=self._note_return,
+            on_reborn=self.born.append,
         )
+        self._settings = settings
+        self._heartbeat = Heartbeat(store, settings, ME, 7, body)
 
     async def beats_well(self) -> bool:
-        """Beat once; return whether it went well."""
-        return await self._heartbeat._beat()
+        """Beat once; return whether it went well, and the next one comes in its time."""
+        return await self._heartbeat._beat() == self._settings.heartbeat
+
+    def _note_return(self) -> None:
+        self.returns += 1
 
     @property
     def may_judge(self) -> bool:
@@ -141,13 +145,32 @@ async def test_after_nobody_could_write(clock: Clock) -> None:
     assert heart.may_judge
 
 
-async def test_a_connection_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
-    """Is given up after the expiry."""
-    heart = Heart(WorkerSettings(heartbeat=0.02, expiry=0.05))
-    heart.store.hangs = True
-    assert not await soon(heart.beats_well())
-    assert not heart.may_judge
-    assert "no heartbeat: no answer in 0.05 s" in caplog.text
+async def test_what_comes_after_a_stall(clock: Clock) -> None:
+    """The worker is told, to look everywhere: nobody has woken it meanwhile."""
+    heart = Heart()
+    heart.store.away = True
+    assert not await heart.beats_well()
+    assert heart.returns == 0
+    heart.store.away = False
+    assert await heart.beats_well()
+    assert heart.returns == 1
+    clock.now += 20
+    assert await heart.beats_well()
+    assert heart.returns == 2
+
+
+async def test_a_late_beat(clock: Clock) -> None:
+    """The next one tells how late it was, and the later ones less and less of it."""
+    heart = Heart()
+    for seconds in (5, 12, 5):
+        clock.now += seconds
+        assert await heart.beats_well()
+    assert heart.store.late[:2] == [0.0, 0.0]
+    assert 6.5 < heart.store.late[2] <= 7.0
+    for _ in range(300):
+        clock.now += 5
+        assert await heart.beats_well()
+    assert heart.store.late[-1] < 1.0
 
 
 async def test_taken_for_gone(clock: Clock) -> None:
@@ -167,5 +190,6 @@ async def test_a_loop_that_does_not_answer(clock: Clock) -> None:
     heart.answers[0]()
     assert await heart.beats_well()
     assert (len(heart.answers), heart.store.released) == (2, [])
+    assert heart.blocked == []
     assert await heart.beats_well()
-    assert heart.store.released == [(1, 1), (2, 1)]
+    assert (heart.store.released, heart.blocked) == ([(1, 1), (2, 1)], [clock.now])

@@ -13,14 +13,14 @@ _PLACE = "mutirao"  # what a pool remembers with a connection
 _counts: list[Callable[[], None]] = []
 
 
-def own(pooled: PoolProxiedConnection) -> SyncCaller:
+def own(pooled: PoolProxiedConnection, prepares: bool) -> SyncCaller:
     """Return who speaks through a connection of a synchronous engine."""
-    return _caller(_SYNC, pooled)
+    return _caller(_SYNC if prepares else DRIVERS, pooled)
 
 
-def aown(pooled: PoolProxiedConnection) -> AsyncCaller:
+def aown(pooled: PoolProxiedConnection, prepares: bool) -> AsyncCaller:
     """Return who speaks through a connection of an asynchronous engine, past its greenlets."""
-    return _caller(_ASYNC, pooled)
+    return _caller(_ASYNC if prepares else ASYNC_DRIVERS, pooled)
 
 
 def _caller(kinds: Kinds[Adapted], pooled: PoolProxiedConnection) -> Adapted:

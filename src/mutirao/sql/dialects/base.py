@@ -13,8 +13,10 @@ from typing import ClassVar, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Insert, Table
 
-from mutirao.job import Claim, Lane, LaneHead, Settlement
+from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind
+from mutirao.outcome import Outcome, Settlement
 from mutirao.sql.callers.steps import Asking
+from mutirao.states import Fault
 
 
 class Standing(ABC):
@@ -128,6 +130,12 @@ class Dialect(ABC):
         """Give back jobs that were never started, and wake idle workers. A single statement."""
 
     @abstractmethod
+    def lose(
+        self, conn: Connection, jobs: Sequence[tuple[int, int]], now: datetime | None
+    ) -> set[int]:
+        """Write down that runs were lost, and let those jobs wait again."""
+
+    @abstractmethod
     def rescue(
         self, conn: Connection, orphans: bool, now: datetime | None
     ) -> list[tuple[int, int]]:
@@ -178,6 +186,17 @@ def in_lane_order(claims: Claims, lanes: Sequence[Lane]) -> Claims:
         rank = {(lane.queue, lane.priority): n for n, lane in enumerate(lanes)}
         claims.sort(key=lambda claim: rank[claim.queue, claim.priority])
     return claims
+
+
+def given_back(outcome: Outcome) -> int:
+    """Return what a job that waits again is to count, as all databases have it.
+
+    0: an attempt. 1: none. 2: none, and what it counts in `lost` and `cut_off` goes on, with one
+    more in `cut_off` for 3 and in `lost` for 4.
+    """
+    if outcome.kind is not OutcomeKind.RELEASED:
+        return int(outcome.kind in UNCOUNTED_OUTCOMES)
+    return {None: 2, Fault.CONNECTION: 3, Fault.WORKER: 4}[outcome.fault]
 
 
 def by_id(settlements: Sequence[Settlement]) -> list[Settlement]:

@@ -1,7 +1,7 @@
 """How a database is connected to: its URLs, its drivers, and what its connections need."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -13,13 +13,17 @@ ALONE = "mutirao_alone"  # execution option: a single statement, which needs no 
 class Drivers(NamedTuple):
     """The SQLAlchemy drivers behind a URL scheme, and the extra that installs them.
 
-    `alone`: options of the engines for statements that stand for themselves.
+    `alone`: options of the engines for statements that stand for themselves. `usual`: parameters
+    of a connection, as they stand in a URL, for URLs that do not give them; `arguments`: those
+    that no URL gives.
     """
 
     sync: str | None
     asynchronous: str | None
     extra: str = ""
     alone: Mapping[str, Any] = MappingProxyType({})
+    usual: Mapping[str, str] = MappingProxyType({})
+    arguments: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,5 @@ class Connecting:
     schemes: Mapping[str, Drivers]
     in_thread: bool = False
     apart: bool = True
-    arguments: Mapping[str, Any] = field(default_factory=dict)
     refuse: Callable[[URL], str | None] = lambda url: None
     prepare: Callable[[Engine], None] = lambda engine: None

@@ -20,7 +20,7 @@ from sqlalchemy import URL, Connection, column, inspect, select, table
 from mutirao.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
 from mutirao.sql.dialects.admin import admin_named, admin_of
 from mutirao.sql.engines import Engines
-from mutirao.sql.runner import unavailable_when_lost
+from mutirao.sql.failures import translate_errors
 
 VERSION_TABLE = "mutirao_version"
 
@@ -114,7 +114,7 @@ def _refuse_newer(found: str, wanted: str) -> None:
 
 def _with_sync(engines: Engines) -> None:
     try:
-        with unavailable_when_lost():
+        with translate_errors():
             connection = engines.sync().connect()
         with connection:
             _upgrade(connection)
@@ -124,7 +124,7 @@ def _with_sync(engines: Engines) -> None:
 
 async def _with_async(engines: Engines) -> None:
     try:
-        with unavailable_when_lost():
+        with translate_errors():
             connection = await engines.asynchronous().connect()
         async with aclosing(connection):
             await connection.run_sync(_upgrade)

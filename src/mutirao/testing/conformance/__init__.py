@@ -13,12 +13,12 @@ They need pytest and pytest-asyncio, which the package itself does not require.
 import pytest
 
 for _suite in ("claiming", "commands", "concurrency", "enqueueing", "housekeeping", "kit", "lanes",
-               "limited_steps", "limits", "liveness", "notifier", "pruning", "rates", "records",
-               "redriving", "results", "schedules", "series", "settling", "staleness", "steps",
-               "transactions", "uniqueness"):  # fmt: skip
+               "limited_steps", "limits", "liveness", "losing", "notifier", "pruning", "rates",
+               "records", "redriving", "results", "schedules", "series", "settling", "staleness",
+               "steps", "transactions", "uniqueness"):  # fmt: skip
     pytest.register_assert_rewrite(f"{__name__}.{_suite}")
 
 from mutirao.testing.conformance.notifier import NotifierContract  # noqa: E402
-from mutirao.testing.conformance.store import StoreContract  # noqa: E402
+from mutirao.testing.conformance.store import DriverContract, StoreContract  # noqa: E402
 
-__all__ = ["NotifierContract", "StoreContract"]
+__all__ = ["DriverContract", "NotifierContract", "StoreContract"]

@@ -208,12 +208,3 @@ class ClaimingContract:
         assert sorted(await store.held(mine)) == sorted((c.id, c.run) for c in claims[1:])
         assert len(await store.held(other)) == 1
         assert await store.held(max(mine, other) + 100) == []
-
-    async def test_a_worker_that_is_gone_keeps_nothing(self, store: Store) -> None:
-        """It may claim before it has heard of its end; what it got is not held for ever."""
-        gone, alive = await join(store, expiry=1), await join(store, expiry=1_000)
-        ids = await put(store, due(), due())
-        await store.rescue(now=at(10))
-        await store.claim(gone, [lane()], 1, now=at(10))
-        await store.rescue(now=at(100))
-        assert ids_of(await take(store, alive, now=at(100))) == ids

@@ -8,16 +8,8 @@ from typing import Any, Literal, NoReturn
 
 import pytest
 
-from mutirao.job import (
-    Claim,
-    Job,
-    Lane,
-    NewJob,
-    NewWorker,
-    Outcome,
-    OutcomeKind,
-    Settlement,
-)
+from mutirao.job import Claim, Job, Lane, NewJob, NewWorker, OutcomeKind
+from mutirao.outcome import Outcome, Settlement
 from mutirao.ports import Store
 
 # Behind every real clock, so that what is due now is due for the database too.

@@ -6,7 +6,8 @@ from datetime import timedelta, timezone
 import pytest
 
 from mutirao.errors import UnknownJob
-from mutirao.job import JobState, NewJob, Outcome, OutcomeKind, Settlement
+from mutirao.job import JobState, NewJob, OutcomeKind
+from mutirao.outcome import Outcome, Settlement
 from mutirao.ports import Store
 from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (

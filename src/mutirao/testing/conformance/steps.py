@@ -7,7 +7,8 @@ import pytest
 
 from mutirao.errors import UnknownGraph
 from mutirao.graph import PREVIOUS, Chain, Graph, Group, OnDead, Reference, Step, chain, group, step
-from mutirao.job import Claim, JobState, Kept, NewJob, Outcome, OutcomeKind, Settlement
+from mutirao.job import Claim, JobState, Kept, NewJob, OutcomeKind
+from mutirao.outcome import Outcome, Settlement
 from mutirao.planning import plan
 from mutirao.ports import Store
 from mutirao.records import GraphState, JobFilter

@@ -1,4 +1,4 @@
-"""Everything a store must do, in one class."""
+"""Everything a store must do, in one class; and the part of it that a driver decides."""
 
 from collections.abc import AsyncIterator
 
@@ -16,6 +16,7 @@ from mutirao.testing.conformance.lanes import LanesContract
 from mutirao.testing.conformance.limited_steps import LimitedStepsContract
 from mutirao.testing.conformance.limits import ChangingLimitsContract, LimitsContract
 from mutirao.testing.conformance.liveness import RescueContract, WorkersContract
+from mutirao.testing.conformance.losing import LosingContract
 from mutirao.testing.conformance.pruning import PruningContract
 from mutirao.testing.conformance.rates import RatesContract
 from mutirao.testing.conformance.records import CountsContract, RecordsContract
@@ -31,37 +32,28 @@ from mutirao.testing.conformance.uniqueness import UniquenessContract
 
 
 @pytest.mark.asyncio
-class StoreContract(
+class DriverContract(
     EnqueueingContract,
-    LanesContract,
     ClaimingContract,
     ConcurrencyContract,
     SettlingContract,
     StalenessContract,
-    ReleaseContract,
     WorkersContract,
-    RescueContract,
+    LosingContract,
     LeaseContract,
-    PruningContract,
     RecordsContract,
     CountsContract,
     CancelContract,
-    HurryContract,
-    RedriveContract,
     TransactionContract,
     SchedulesContract,
-    UniquenessContract,
     LimitsContract,
-    ChangingLimitsContract,
-    RatesContract,
-    FairContract,
-    SeriesContract,
     StepsContract,
-    LimitedStepsContract,
     ResultsContract,
-    UpkeepContract,
 ):
-    """Every sentence of `mutirao.ports.Store`, as tests.
+    """What a driver decides: how values are bound and read, and whose transaction a call joins.
+
+    For a further driver of a database on which another one passes the whole of `StoreContract`:
+    the SQL is the same there.
 
     A backend gives the fixture `store`: an empty store. It may give `other_store` too, a second
     handle on the same data; otherwise that is `store.twin()`. One that lacks a synchronous or an
@@ -80,3 +72,22 @@ class StoreContract(
         twin = store.twin()
         yield twin
         await twin.close()
+
+
+class StoreContract(
+    DriverContract,
+    LanesContract,
+    ReleaseContract,
+    RescueContract,
+    PruningContract,
+    HurryContract,
+    RedriveContract,
+    UniquenessContract,
+    ChangingLimitsContract,
+    RatesContract,
+    FairContract,
+    SeriesContract,
+    LimitedStepsContract,
+    UpkeepContract,
+):
+    """Every sentence of `mutirao.ports.Store`, as tests: a backend's first driver passes it."""

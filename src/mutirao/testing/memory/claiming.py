@@ -4,18 +4,11 @@ import json
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
+from mutirao.errors import WorkerGone
 from mutirao.fair import is_fair, once, queue_of, take_turns
-from mutirao.job import (
-    UNCOUNTED_OUTCOMES,
-    Claim,
-    FairClaim,
-    Lane,
-    LaneHead,
-    Outcome,
-    Settlement,
-    Wake,
-)
+from mutirao.job import UNCOUNTED_OUTCOMES, Claim, FairClaim, Lane, LaneHead, Wake
 from mutirao.limit import BEGINNING, Claimed, Settled, lowered
+from mutirao.outcome import Outcome, Settlement
 from mutirao.testing.memory import graphs, limits
 from mutirao.testing.memory.tables import Asked, Live, Tables, arguments_of, attempt_of
 
@@ -41,9 +34,9 @@ def claim(
     without: Collection[str],
     now: datetime,
 ) -> list[Claim]:
-    """Take due jobs for a worker; an unregistered one gets none, nobody could rescue them."""
+    """Take due jobs for a worker."""
     if worker not in tables.workers:
-        return []
+        raise WorkerGone(f"worker {worker} is not registered (any more)")
     served = once(lowered(lanes, limits.pace(tables, now)))
     lanes, claims = limits.unblocked(tables, served), Claimed()
     called = True
@@ -117,6 +110,8 @@ def _claim_of(asked: Asked, job: Live) -> Claim:
         redrive_of=new.redrive_of,
         on_dead_of=new.on_dead_of,
         cancel=job.cancel,
+        lost=job.lost,
+        cut_off=job.cut_off,
     )
 
 
@@ -149,6 +144,7 @@ def _settle(tables: Tables, settlement: Settlement, now: datetime) -> bool:
         tables.attempts[job.id].append(attempt)
         counted = outcome.kind not in UNCOUNTED_OUTCOMES
         job.wait(run_at=_next_run(job, outcome, now), counted=counted)
+        job.count(outcome)
     if settlement.follow_up is not None:
         tables.write(settlement.follow_up, now)
     return True

@@ -1,11 +1,12 @@
 """The liveness of workers, the leases of duties, rescue and prune."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from mutirao.job import Beat, NewWorker, OutcomeKind
 from mutirao.testing.memory import graphs, limits
 from mutirao.testing.memory.keys import forget
-from mutirao.testing.memory.tables import Duty, Tables, Worker, attempt_of
+from mutirao.testing.memory.tables import Duty, Live, Tables, Worker, attempt_of
 
 
 def register(tables: Tables, new: NewWorker, expiry: float, now: datetime) -> int:
@@ -26,12 +27,14 @@ def register(tables: Tables, new: NewWorker, expiry: float, now: datetime) -> in
     return id
 
 
-def beat(tables: Tables, worker: int, expiry: float, stuck: int, now: datetime) -> Beat:
+def beat(
+    tables: Tables, worker: int, expiry: float, stuck: int, late: float, now: datetime
+) -> Beat:
     """Prolong a worker's life, if it still has one."""
     known = tables.workers.get(worker)
     if known is None:
         return Beat(False, ())
-    known.beat_at, known.stuck = now, stuck
+    known.beat_at, known.stuck, known.late = now, stuck, late
     known.expires_at = now + timedelta(seconds=expiry)
     cancelled = ((job.id, job.run) for job in tables.held_by(worker) if job.cancel)
     return Beat(True, tuple(cancelled))
@@ -62,13 +65,28 @@ def rescue(tables: Tables, now: datetime) -> list[tuple[int, int]]:
     expired = [worker.id for worker in tables.workers.values() if worker.expires_at <= now]
     for worker in expired:
         del tables.workers[worker]
-        for job in tables.held_by(worker):
-            tables.attempts[job.id].append(attempt_of(job, OutcomeKind.LOST, now))
-            job.run += 1
-            job.wait()
-            rescued.append((job.id, job.run))
+        rescued += [_lose(tables, job, now) for job in tables.held_by(worker)]
     limits.mend(tables, now)
     return rescued
+
+
+def lose(tables: Tables, jobs: Sequence[tuple[int, int]], now: datetime) -> set[int]:
+    """Make jobs wait again whose runs were lost."""
+    known = ((tables.live.get(id), run) for id, run in jobs)
+    held = [job for job, run in known if job is not None and job.held(run)]
+    lost = {_lose(tables, job, now)[0] for job in held}
+    limits.mend(tables, now)
+    return lost
+
+
+def _lose(tables: Tables, job: Live, now: datetime) -> tuple[int, int]:
+    error = f"the heartbeat of worker {job.worker} stopped"
+    lost = attempt_of(job, OutcomeKind.LOST, now, error_type="WorkerLost", error=error)
+    tables.attempts[job.id].append(lost)
+    job.run += 1
+    job.lost += 1
+    job.wait()
+    return job.id, job.run
 
 
 def prune(tables: Tables, outcome: OutcomeKind, before: float, limit: int, now: datetime) -> int:

@@ -71,6 +71,7 @@ def workers(tables: Tables, now: datetime) -> list[WorkerRecord]:
             alive=now < worker.expires_at,
             listening=worker.listening,
             stuck=worker.stuck,
+            late=worker.late,
             running=len(tables.held_by(worker.id)),
         )
         for worker in tables.workers.values()

@@ -16,10 +16,9 @@ from mutirao.job import (
     NewJob,
     NewWorker,
     OutcomeKind,
-    Settlement,
     Transaction,
-    completion,
 )
+from mutirao.outcome import Settlement, completion
 from mutirao.planning import Plan
 from mutirao.ports import Attempt
 from mutirao.records import (
@@ -129,9 +128,12 @@ class MemoryStore(Books):
     async def close(self) -> None:
         """Nothing is open; the jobs stay."""
 
-    def twin(self, connections: int = 1) -> "MemoryStore":
+    def twin(self, connections: int = 1, *, within: float | None = None) -> "MemoryStore":
         """Return this store: it has no connections to share, and may be used from any thread."""
         return self
+
+    def cut(self) -> None:
+        """Do nothing: no call is ever under way."""
 
     async def register(
         self, worker: NewWorker, *, expiry: float, now: datetime | None = None
@@ -141,11 +143,18 @@ class MemoryStore(Books):
             return housekeeping.register(self._tables, worker, expiry, now or self._clock())
 
     async def beat(
-        self, worker: int, *, expiry: float, stuck: int = 0, now: datetime | None = None
+        self,
+        worker: int,
+        *,
+        expiry: float,
+        stuck: int = 0,
+        late: float = 0.0,
+        now: datetime | None = None,
     ) -> Beat:
         """Prolong a worker's life; return whether it has one, and what to cancel."""
         with self._lock:
-            return housekeeping.beat(self._tables, worker, expiry, stuck, now or self._clock())
+            moment = now or self._clock()
+            return housekeeping.beat(self._tables, worker, expiry, stuck, late, moment)
 
     async def listen(self, worker: int, listening: bool) -> None:
         """Note whether a worker is idle; shown by `workers()`."""
@@ -191,6 +200,18 @@ class MemoryStore(Books):
         """Give back (id, run) pairs that were never started; return the ids given back."""
         with self._lock:
             return claiming.release(self._tables, jobs, self._clock())
+
+    async def lose(
+        self, jobs: Sequence[tuple[int, int]], *, now: datetime | None = None
+    ) -> set[int]:
+        """Make jobs wait again whose runs were lost; return their ids."""
+        with self._lock:
+            return housekeeping.lose(self._tables, jobs, now or self._clock())
+
+    async def unlocked(self, jobs: Collection[int]) -> set[int]:
+        """Return which of these jobs are live: nothing is ever locked."""
+        with self._lock:
+            return self._tables.live.keys() & jobs
 
     async def held(self, worker: int) -> list[tuple[int, int]]:
         """Return (id, run) of every job a worker holds."""

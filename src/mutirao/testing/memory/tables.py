@@ -18,8 +18,10 @@ from mutirao.job import (
     NewJob,
     OutcomeKind,
 )
+from mutirao.outcome import Outcome
 from mutirao.records import AttemptRecord, Progress
 from mutirao.schedule import ScheduleState
+from mutirao.states import Fault
 from mutirao.testing.memory.limits import Limits
 from mutirao.unique import PARKED, KeyName
 
@@ -52,6 +54,8 @@ class Live:
     worker: int | None = None
     claimed_at: datetime | None = None
     cancel: bool = False
+    lost: int = 0
+    cut_off: int = 0
     turn: str = ""  # in a fair lane, whose name `queue` is then
 
     @property
@@ -68,6 +72,13 @@ class Live:
         self.worker = self.claimed_at = None
         self.attempt -= not counted
         self.run_at = run_at or self.run_at
+
+    def count(self, outcome: Outcome) -> None:
+        """Note what a job that waits again went through."""
+        if outcome.kind is not OutcomeKind.RELEASED:
+            self.lost = self.cut_off = 0
+        self.lost += outcome.fault is Fault.WORKER
+        self.cut_off += outcome.fault is Fault.CONNECTION
 
 
 @dataclass(slots=True)
@@ -86,6 +97,7 @@ class Worker:
     expires_at: datetime
     listening: bool = True
     stuck: int = 0
+    late: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,78 @@
-"""Connecting to PostgreSQL: psycopg 3 for everything, asyncpg and psycopg2 for what they can."""
+"""Connecting to PostgreSQL: psycopg 3 for everything, asyncpg and psycopg2 for what they can.
+
+A peer that has gone without a word is noticed within half a minute: while nothing is sent, by
+keepalives, and while something is under way, by the time that it stays unacknowledged. The
+defaults of most systems are two hours and a quarter of one.
+"""
+
+import socket
+from typing import Any
+
+from sqlalchemy import Engine, event
+from sqlalchemy.engine import AdaptedConnection
 
 from mutirao.sql.dialects.connecting import Connecting, Drivers
 
+CONNECT_TIMEOUT = 10  # seconds to open a connection, signing in included
+IDLE, INTERVAL, PROBES = 15, 5, 3  # seconds of silence, seconds between probes, and how many
+UNACKNOWLEDGED = 30_000  # milliseconds
+
+# https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
+_LIBPQ = {
+    "connect_timeout": str(CONNECT_TIMEOUT),
+    "keepalives_idle": str(IDLE),
+    "keepalives_interval": str(INTERVAL),
+    "keepalives_count": str(PROBES),
+    "tcp_user_timeout": str(UNACKNOWLEDGED),
+    "client_encoding": "utf8",  # else it is the database's, which may lack letters
+}
 # Nothing of ours is an hstore. Looking for that type opens a transaction of the driver's: one that
 # was cancelled there hid its cancellation behind a ProgrammingError, and ended the worker.
 _NO_HSTORE = {"use_native_hstore": False}
-_PSYCOPG = Drivers("postgresql+psycopg", "postgresql+psycopg", "postgresql", _NO_HSTORE)
+_PSYCOPG = Drivers(
+    "postgresql+psycopg", "postgresql+psycopg", "postgresql", _NO_HSTORE, usual=_LIBPQ
+)
+_ASYNCPG = Drivers(
+    None, "postgresql+asyncpg", "asyncpg", arguments={"timeout": float(CONNECT_TIMEOUT)}
+)
+_PSYCOPG2 = Drivers("postgresql+psycopg2", None, "psycopg2", _NO_HSTORE, usual=_LIBPQ)
+
+
+def _prepare(engine: Engine) -> None:
+    """Give the sockets of asyncpg, which has no such parameters, the same limits.
+
+    To close a connection it waits for the server, which may be silent, without a limit.
+    """
+    if engine.driver == "asyncpg":
+        event.listen(engine, "connect", _limit)
+        dialect: Any = engine.dialect
+        dialect.do_close = lambda connection: connection.driver_connection.terminate()
+
+
+def _limit(connection: AdaptedConnection, record: object) -> None:
+    driver: Any = connection.driver_connection
+    found = driver._transport.get_extra_info("socket")
+    if found is not None and found.family in (socket.AF_INET, socket.AF_INET6):
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _OPTIONS:
+            if hasattr(socket, name):  # Linux has them all
+                found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+_OPTIONS = (
+    ("TCP_KEEPIDLE", IDLE),
+    ("TCP_KEEPINTVL", INTERVAL),
+    ("TCP_KEEPCNT", PROBES),
+    ("TCP_USER_TIMEOUT", UNACKNOWLEDGED),
+)
 
 CONNECTING = Connecting(
     database="postgresql",
     schemes={
         "postgresql": _PSYCOPG,
         "postgresql+psycopg": _PSYCOPG,
-        "postgresql+asyncpg": Drivers(None, "postgresql+asyncpg", "asyncpg"),
-        "postgresql+psycopg2": Drivers("postgresql+psycopg2", None, "psycopg2", _NO_HSTORE),
+        "postgresql+asyncpg": _ASYNCPG,
+        "postgresql+psycopg2": _PSYCOPG2,
     },
+    prepare=_prepare,
 )

@@ -22,7 +22,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 
 from mutirao.fair import lanes_of
-from mutirao.job import Claim, Lane, LaneHead, Settlement
+from mutirao.job import Claim, Lane, LaneHead
+from mutirao.outcome import Settlement
 from mutirao.sql.callers import kinds
 from mutirao.sql.callers.steps import drive
 from mutirao.sql.dialects.base import Dialect
@@ -105,6 +106,13 @@ class PostgreSQL(Dialect):
     def release(self, conn: Connection, jobs: Sequence[tuple[int, int]]) -> set[int]:
         """Give back jobs that were never started."""
         return drive(STANDING.release(jobs), kinds.caller(conn))
+
+    def lose(
+        self, conn: Connection, jobs: Sequence[tuple[int, int]], now: datetime | None
+    ) -> set[int]:
+        """Write down that runs were lost, and let those jobs wait again."""
+        ids, runs = array(id for id, _ in jobs), array(run for _, run in jobs)
+        return set(conn.scalars(statements.LOSE, {"ids": ids, "runs": runs, "now": now}))
 
     def rescue(
         self, conn: Connection, orphans: bool, now: datetime | None

@@ -4,9 +4,10 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from mutirao.fair import is_fair, queue_of
-from mutirao.job import SUCCEEDED, UNCOUNTED_OUTCOMES, Claim, FairClaim, Lane, Settlement
+from mutirao.job import Claim, FairClaim, Lane
+from mutirao.outcome import SUCCEEDED, Settlement
 from mutirao.sql.callers.steps import Asking, Execute, Row
-from mutirao.sql.dialects.base import Standing, by_id, in_lane_order
+from mutirao.sql.dialects.base import Standing, by_id, given_back, in_lane_order
 from mutirao.sql.dialects.postgresql import limits, statements
 
 _QUEUE = Claim._fields.index("queue")
@@ -60,7 +61,7 @@ class PostgresqlStanding(Standing):
     ) -> Asking[set[int]]:
         """Write outcomes after which the jobs wait again."""
         ordered = by_id(settlements)
-        back = [int(s.outcome.kind in UNCOUNTED_OUTCOMES) for s in ordered]
+        back = [given_back(s.outcome) for s in ordered]
         ats, afters = [s.outcome.at for s in ordered], [s.outcome.after for s in ordered]
         values = (worker, *_ended(ordered), back, ats, afters, now)
         rows = yield Execute(statements.RESUME, values)

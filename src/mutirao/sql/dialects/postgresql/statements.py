@@ -40,6 +40,13 @@ SELECT mutirao_resume(
 
 RELEASE = "SELECT mutirao_release(%s::text::bigint[], %s::text::integer[])"
 
+LOSE = text("""
+SELECT mutirao_lose_runs(
+    CAST(CAST(:ids AS text) AS bigint[]), CAST(CAST(:runs AS text) AS integer[]),
+    CAST(:now AS timestamptz)
+)
+""")
+
 RESCUE = text("SELECT * FROM mutirao_rescue(:orphans, CAST(:now AS timestamptz))")
 
 WAKE = text("SELECT mutirao_wake()")

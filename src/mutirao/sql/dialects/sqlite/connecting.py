@@ -4,14 +4,21 @@ aiosqlite hops to a thread for every statement; the store's own transactions run
 whole instead. It serves the coroutines that use `job.transaction()`.
 """
 
+import os
+import sqlite3
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, event
+from sqlalchemy.exc import InvalidatePoolError
 
 from mutirao.sql.dialects.connecting import ALONE, Connecting, Drivers
+from mutirao.sql.dialects.sqlite.files import Identity, identity_of
 
 BUSY_TIMEOUT = 30.0  # seconds a connection waits for another one's write lock
-_DRIVERS = Drivers("sqlite+pysqlite", "sqlite+aiosqlite")
+_DRIVERS = Drivers("sqlite+pysqlite", "sqlite+aiosqlite", arguments={"timeout": BUSY_TIMEOUT})
+
+
+_FILE = "mutirao_file"  # what a pool remembers with a connection: which file that is
 
 
 def _refuse(url: URL) -> str | None:
@@ -24,11 +31,7 @@ def _refuse(url: URL) -> str | None:
 
 
 def _prepare(engine: Engine) -> None:
-    """Make transactions take the write lock when they begin.
-
-    One that reads first and writes later fails at once when another one wrote in between
-    (SQLITE_BUSY_SNAPSHOT, which no timeout waits for).
-    """
+    _watch_file(engine, os.path.abspath(engine.url.database or ""))
 
     @event.listens_for(engine, "connect")
     def _take_over(connection: Any, record: object) -> None:
@@ -36,8 +39,34 @@ def _prepare(engine: Engine) -> None:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
+        """Take the write lock at once.
+
+        A transaction that reads first and writes later fails when another one wrote in between
+        (SQLITE_BUSY_SNAPSHOT, which no timeout waits for).
+        """
         if not connection.get_execution_options().get(ALONE):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _watch_file(engine: Engine, path: str) -> None:
+    """Open the file anew when another one is under its name: what the old one gets is lost."""
+    opened: list[Identity] = []
+
+    @event.listens_for(engine, "do_connect")
+    def _make_no_file(*_: object) -> None:
+        if any(opened) and identity_of(path) is None:  # it is about to be replaced, or was lost
+            raise sqlite3.OperationalError(f"there is no file {path} any more")
+
+    @event.listens_for(engine, "connect")
+    def _note_file(connection: object, record: Any) -> None:
+        opened[:] = [identity_of(path)]
+        record.info[_FILE] = opened[0]
+
+    @event.listens_for(engine, "checkout")
+    def _leave_old_file(connection: object, record: Any, proxy: object) -> None:
+        before = record.info[_FILE]
+        if before is not None and identity_of(path) != before:
+            raise InvalidatePoolError(f"{path} is another file than it was")
 
 
 CONNECTING = Connecting(
@@ -45,7 +74,6 @@ CONNECTING = Connecting(
     schemes={"sqlite": _DRIVERS, "sqlite+pysqlite": _DRIVERS, "sqlite+aiosqlite": _DRIVERS},
     in_thread=True,
     apart=False,
-    arguments={"timeout": BUSY_TIMEOUT},
     refuse=_refuse,
     prepare=_prepare,
 )

@@ -13,24 +13,18 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Insert, Table, and_, exists, literal, true
 from sqlalchemy.dialects.sqlite import insert
 
+from mutirao.errors import WorkerGone
 from mutirao.fair import is_fair, once, queue_of
-from mutirao.job import (
-    UNCOUNTED_OUTCOMES,
-    Claim,
-    FairClaim,
-    Lane,
-    LaneHead,
-    OutcomeKind,
-    Settlement,
-    Wake,
-)
+from mutirao.job import Claim, FairClaim, Lane, LaneHead, Wake
 from mutirao.limit import BEGINNING, Claimed, Settled
-from mutirao.sql.dialects.base import Dialect, by_id
-from mutirao.sql.dialects.sqlite import fair, limits
-from mutirao.sql.instant import Instant, from_micros, to_micros
+from mutirao.outcome import Settlement
+from mutirao.sql.dialects.base import Dialect, given_back
+from mutirao.sql.dialects.sqlite import fair, history, limits
+from mutirao.sql.instant import Instant, from_micros, to_micros, to_micros_or_before
 from mutirao.sql.tables import live
 
 SECOND = 1_000_000
+LAST_RUN = 2_147_483_647  # that fits other databases' columns; the next one is 1
 LOOK = 500  # jobs that are looked at together, once some were found that cannot run
 MOST_PARKED = 10_000  # in one transaction, which keeps other writers waiting
 
@@ -62,29 +56,23 @@ AND NOT EXISTS (
     AND j.task IN (SELECT value FROM json_each(?))
 )"""
 _TAKE = """
-UPDATE mutirao_live SET worker = ?, run = run + 1, attempt = attempt + 1, claimed_at = ?
+UPDATE mutirao_live SET worker = ?, run = run % 2147483647 + 1,
+    attempt = min(attempt, 2147483646) + 1, claimed_at = ?
 WHERE id IN (SELECT value FROM json_each(?))
 """
 _TAKEN = """
 SELECT l.id, l.run, l.attempt, j.task, j.args, l.queue, j.priority, l.run_at, j.enqueued_at,
        j.max_attempts, j.timeout, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of,
-       j.on_dead_of, l.cancel
+       j.on_dead_of, l.cancel, l.lost, l.cut_off
 FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
 WHERE l.id IN (SELECT value FROM json_each(?))
 """
-_HELD = """
-SELECT id, run, attempt, worker, cancel, EXISTS (SELECT 1 FROM mutirao_counter) AS counted
-FROM mutirao_live
-WHERE id IN (SELECT value FROM json_each(?)) AND claimed_at IS NOT NULL
-"""
-_TELL = """
-INSERT INTO mutirao_attempt
-    (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
 _WAIT = """
-UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, attempt = attempt - ?, run_at = ?
-WHERE id = ?
+UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, attempt = attempt - (:back > 0),
+    run_at = :at,
+    lost = CASE WHEN :back < 2 THEN 0 ELSE lost + (:back = 4) END,
+    cut_off = CASE WHEN :back < 2 THEN 0 ELSE cut_off + (:back = 3) END
+WHERE id = :id
 """
 _GIVE_BACK = """
 UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, attempt = attempt - 1
@@ -140,7 +128,8 @@ class SQLite(Dialect):
         while (row := conn.exec_driver_sql(_NEXT_LANE, at).first()) is not None:
             queue, priority, run_at, id = row
             at = (queue, priority, queue)
-            if queues is None or queue_of(queue) in queues:
+            fit = isinstance(queue, str) and type(priority) is type(run_at) is int
+            if fit and (queues is None or queue_of(queue) in queues):
                 lane = Lane(queue, priority, from_micros(run_at), id)
                 heads.append(LaneHead(lane, (run_at - moment) / SECOND))
         return sorted(heads, key=lambda head: (head.lane.priority, head.lane.queue))
@@ -155,6 +144,7 @@ class SQLite(Dialect):
         now: datetime | None,
     ) -> list[Claim]:
         """Take due jobs."""
+        _require(conn, worker)
         moment, ids = _micros(now), list[int]()
         for lane in once(lanes):
             if len(ids) >= limit:
@@ -215,7 +205,7 @@ class SQLite(Dialect):
         beside: Sequence[Settlement] = (),
     ) -> set[int]:
         """Write final outcomes."""
-        held = _told(conn, settlements, now)
+        held = history.tell(conn, settlements, _micros(now))
         ids = [(s.id,) for s in settlements if s.id in held]
         if ids:
             conn.exec_driver_sql("DELETE FROM mutirao_live WHERE id = ?", ids)
@@ -229,13 +219,13 @@ class SQLite(Dialect):
         now: datetime | None,
     ) -> set[int]:
         """Write outcomes after which the jobs wait again."""
-        held, moment = _told(conn, settlements, now), _micros(now)
+        held, moment = history.tell(conn, settlements, _micros(now)), _micros(now)
         rows = [
-            (
-                int(s.outcome.kind in UNCOUNTED_OUTCOMES),
-                moment if held[s.id].cancel else _run_at(s, moment),
-                s.id,
-            )
+            {
+                "back": given_back(s.outcome),
+                "at": moment if held[s.id].cancel else _run_at(s, moment),
+                "id": s.id,
+            }
             for s in settlements
             if s.id in held
         ]
@@ -255,6 +245,19 @@ class SQLite(Dialect):
         """Tell whether `rescue` has anything to do; a reader keeps no writer waiting."""
         return bool(conn.exec_driver_sql(_GONE, (_micros(now),)).scalar())
 
+    def lose(
+        self, conn: Connection, jobs: Sequence[tuple[int, int]], now: datetime | None
+    ) -> set[int]:
+        """Write down that runs were lost, and let those jobs wait again."""
+        held = json.dumps([id for id, _ in jobs])
+        rows = [
+            row for row in conn.exec_driver_sql(history.HELD, (held,)) if (row.id, row.run) in jobs
+        ]
+        if rows:
+            history.lose(conn, rows, _micros(now))
+            self.let_go(conn, [row.id for row in rows], now)
+        return {row.id for row in rows}
+
     def rescue(
         self, conn: Connection, orphans: bool, now: datetime | None
     ) -> list[tuple[int, int]]:
@@ -262,15 +265,10 @@ class SQLite(Dialect):
         moment = _micros(now)
         lost = conn.exec_driver_sql(_EXPIRED, (moment,)).all()
         if lost:
-            conn.exec_driver_sql(_TELL, [_lost_row(row, moment) for row in lost])
-            conn.exec_driver_sql(
-                "UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, run = run + 1"
-                " WHERE id = ?",
-                [(row.id,) for row in lost],
-            )
+            history.lose(conn, lost, moment)
         conn.exec_driver_sql("DELETE FROM mutirao_worker WHERE expires_at < ?", (moment,))
         self.mend_limits(conn, now)
-        return [(row.id, row.run + 1) for row in lost]
+        return [(row.id, row.run % LAST_RUN + 1) for row in lost]
 
     def wake(self, conn: Connection) -> None:
         """Nothing to say: whoever waits sees that the database file has changed."""
@@ -312,12 +310,18 @@ def _due(
     """Return the first due jobs of a lane, and whether there are limits that may concern them."""
     if is_fair(lane.queue):
         return fair.due(conn, lane.queue, limit, without, moment), limits.exist(conn)
-    values = [lane.queue, lane.priority, to_micros(lane.run_at), lane.id, moment]
+    values = [lane.queue, lane.priority, to_micros_or_before(lane.run_at), lane.id, moment]
     if without:
         values.append(json.dumps(list(without)))
     statement = _DUE.format(_WITHOUT if without else "")
     rows = conn.exec_driver_sql(statement, (*values, limit)).all()
     return [row[0] for row in rows], bool(rows) and bool(rows[0][1])
+
+
+def _require(conn: Connection, worker: int) -> None:
+    """Raise WorkerGone for one that was taken for gone: nobody would rescue what it takes."""
+    if not conn.exec_driver_sql("SELECT 1 FROM mutirao_worker WHERE id = ?", (worker,)).first():
+        raise WorkerGone(f"worker {worker} is not registered (any more)")
 
 
 def _take(conn: Connection, worker: int, ids: Sequence[int], moment: int) -> None:
@@ -338,20 +342,6 @@ def _to_claim(row: Any) -> Claim:
     )
 
 
-def _told(
-    conn: Connection, settlements: Sequence[Settlement], now: datetime | None
-) -> dict[int, Any]:
-    """Append the attempt rows of the settlements that are not stale; return those jobs' rows."""
-    ids = json.dumps([s.id for s in settlements])
-    found = {row.id: row for row in conn.exec_driver_sql(_HELD, (ids,))}
-    current = {s.id: s for s in by_id(settlements) if s.id in found and found[s.id].run == s.run}
-    moment = _micros(now)
-    if current:
-        rows = [_attempt_row(s, found[id], moment) for id, s in current.items()]
-        conn.exec_driver_sql(_TELL, rows)
-    return {id: found[id] for id in current}
-
-
 def _counted_down(conn: Connection, ended: dict[int, Any], now: datetime | None) -> set[int]:
     """Give back what these held whose runs ended; tell where others came back in their place."""
     if not any(row.counted for row in ended.values()):
@@ -359,23 +349,6 @@ def _counted_down(conn: Connection, ended: dict[int, Any], now: datetime | None)
     settled = Settled(ended)
     settled.woken = limits.let_go(conn, ended, _micros(now))
     return settled
-
-
-def _attempt_row(s: Settlement, row: Any, moment: int) -> tuple[Any, ...]:
-    started = moment - round(s.started_ago * SECOND)
-    finished = moment - round(s.finished_ago * SECOND)
-    outcome = s.outcome
-    return (
-        *(s.id, s.run, row.attempt, row.worker, str(outcome.kind)),
-        *(started, finished, outcome.error_type, outcome.error),
-    )
-
-
-def _lost_row(row: Any, moment: int) -> tuple[Any, ...]:
-    return (
-        *(row.id, row.run, row.attempt, row.worker, str(OutcomeKind.LOST)),
-        *(row.claimed_at, moment, "WorkerLost", f"the heartbeat of worker {row.worker} stopped"),
-    )
 
 
 def _run_at(s: Settlement, moment: int) -> int:

@@ -35,7 +35,7 @@ WHERE k.scope = ? AND k.task = ? AND k.queue = ? AND k.key = ?
 _TELL = """
 INSERT INTO mutirao_attempt
     (job, run, attempt, outcome, started_at, finished_at, error_type, error)
-SELECT id, run + 1, attempt, ?, ?, ?, ?, ? FROM mutirao_live
+SELECT id, run % 2147483647 + 1, attempt, ?, ?, ?, ?, ? FROM mutirao_live
 WHERE id IN (?, ?) AND worker IS NULL
 """
 _DROP = "DELETE FROM mutirao_live WHERE id IN (?, ?) AND worker IS NULL"

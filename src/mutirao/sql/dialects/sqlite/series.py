@@ -36,7 +36,7 @@ ON CONFLICT (scope, task, queue, key) DO UPDATE SET last = excluded.last
 _TELL = """
 INSERT INTO mutirao_attempt
     (job, run, attempt, outcome, started_at, finished_at, error_type, error)
-SELECT id, run + 1, attempt, ?, ?, ?, ?, ? FROM mutirao_live WHERE id = ?
+SELECT id, run % 2147483647 + 1, attempt, ?, ?, ?, ?, ? FROM mutirao_live WHERE id = ?
 """
 _DROP = "DELETE FROM mutirao_live WHERE id = ?"
 _LEAVE = "DELETE FROM mutirao_turn WHERE job = ?"

@@ -3,21 +3,32 @@
 -- To enqueue from any language, insert here; a trigger makes the job live.
 CREATE TABLE mutirao_job (
     id integer PRIMARY KEY AUTOINCREMENT,
-    task text NOT NULL CHECK (length(task) BETWEEN 1 AND 200),
-    args text NOT NULL DEFAULT '{}' CHECK (json_type(args) = 'object'),
-    queue text NOT NULL DEFAULT 'default' CHECK (length(queue) BETWEEN 1 AND 100),
+    -- SQLite would keep a value of any type.
+    task text NOT NULL CHECK (typeof(task) = 'text' AND length(task) BETWEEN 1 AND 200),
+    args text NOT NULL DEFAULT '{}' CHECK (json_valid(args) AND json_type(args) = 'object'),
+    -- The names of lanes in which jobs take turns begin with the character 31.
+    queue text NOT NULL DEFAULT 'default' CHECK (
+        typeof(queue) = 'text' AND length(queue) BETWEEN 1 AND 100 AND unicode(queue) <> 31
+    ),
     priority integer NOT NULL DEFAULT 0 CHECK (priority BETWEEN -32768 AND 32767),
     -- Programs read it in whatever time zone, and many hold the years 1 to 9999 only.
     run_at integer NOT NULL
         DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000)
         CHECK (run_at BETWEEN -62122550400000000 AND 253383811200000000),
     enqueued_at integer NOT NULL
-        DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000),
-    max_attempts integer CHECK (max_attempts >= 1),
-    timeout real CHECK (timeout > 0 AND timeout < 1e10),
-    key text CHECK (length(key) BETWEEN 1 AND 200),
-    tags text CHECK (json_type(tags) = 'array'),
-    metadata text CHECK (json_type(metadata) = 'object'),
+        DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000)
+        CHECK (typeof(enqueued_at) = 'integer'),
+    max_attempts integer CHECK (
+        max_attempts IS NULL OR typeof(max_attempts) = 'integer' AND max_attempts >= 1
+    ),
+    timeout real CHECK (
+        timeout IS NULL OR typeof(timeout) = 'real' AND timeout > 0 AND timeout < 1e10
+    ),
+    key text CHECK (key IS NULL OR typeof(key) = 'text' AND length(key) BETWEEN 1 AND 200),
+    tags text CHECK (tags IS NULL OR json_valid(tags) AND json_type(tags) = 'array'),
+    metadata text CHECK (
+        metadata IS NULL OR json_valid(metadata) AND json_type(metadata) = 'object'
+    ),
     traceparent text,
     redrive_of integer,
     on_dead_of integer
@@ -37,7 +48,11 @@ CREATE TABLE mutirao_live (
     run integer NOT NULL DEFAULT 0,
     worker integer,
     claimed_at integer,
-    cancel integer NOT NULL DEFAULT 0
+    cancel integer NOT NULL DEFAULT 0,
+    -- How many workers in a row ended while they had it, and how many of its attempts in a row lost
+    -- their connection.
+    lost integer NOT NULL DEFAULT 0,
+    cut_off integer NOT NULL DEFAULT 0
 )
 --;
 CREATE INDEX mutirao_live_waiting ON mutirao_live (queue, priority, run_at, id) WHERE worker IS NULL
@@ -81,7 +96,8 @@ CREATE TABLE mutirao_worker (
     beat_at integer NOT NULL,
     expires_at integer NOT NULL,
     listening integer NOT NULL DEFAULT 1,
-    stuck integer NOT NULL DEFAULT 0
+    stuck integer NOT NULL DEFAULT 0,
+    late real NOT NULL DEFAULT 0 -- seconds that a beat came late lately, at most
 )
 --;
 CREATE TABLE mutirao_duty (
@@ -243,7 +259,7 @@ SELECT
     strftime('%Y-%m-%dT%H:%M:%S', w.started_at / 1000000, 'unixepoch') || printf('.%06dZ', w.started_at % 1000000) AS started_at,
     strftime('%Y-%m-%dT%H:%M:%S', w.beat_at / 1000000, 'unixepoch') || printf('.%06dZ', w.beat_at % 1000000) AS beat_at,
     strftime('%Y-%m-%dT%H:%M:%S', w.expires_at / 1000000, 'unixepoch') || printf('.%06dZ', w.expires_at % 1000000) AS expires_at,
-    w.expires_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AS alive, w.listening, w.stuck,
+    w.expires_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AS alive, w.listening, w.stuck, w.late,
     (SELECT count(*) FROM mutirao_live WHERE worker = w.id) AS running,
     (
         SELECT json_group_array(id)

@@ -218,7 +218,7 @@ CREATE FUNCTION mutirao_claim_in_turn(
     id bigint, run integer, attempt integer, task text, args text, queue text, priority smallint,
     run_at timestamptz, enqueued_at timestamptz, max_attempts integer, timeout double precision,
     key text, tags text, metadata text, traceparent text, redrive_of bigint, on_dead_of bigint,
-    cancel boolean
+    cancel boolean, lost smallint, cut_off smallint
 ) LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
@@ -235,6 +235,8 @@ DECLARE
     turns record;
     again text;
 BEGIN
+    PERFORM mutirao_require(_worker);
+    _run_ats := array_replace(_run_ats, '0001-06-01 00:00Z', '-infinity');
     PERFORM pg_advisory_xact_lock_shared(hashtext('mutirao limits'));
     paused := ARRAY(
         SELECT m.queue FROM mutirao_limit m
@@ -286,13 +288,15 @@ BEGIN
     END IF;
     RETURN QUERY
     WITH taken AS (
-        UPDATE mutirao_live SET worker = _worker, run = run + 1, attempt = attempt + 1,
-            claimed_at = moment
-        WHERE id = ANY(found) RETURNING id, run, attempt, run_at, cancel, queue
+        UPDATE mutirao_live SET worker = _worker, run = run % 2147483647 + 1,
+            attempt = least(attempt, 2147483646) + 1, claimed_at = moment
+        WHERE id = ANY(found)
+        RETURNING id, run, attempt, greatest(run_at, '0001-06-01 00:00Z') AS run_at, cancel, queue,
+                  lost, cut_off
     )
     SELECT t.id, t.run, t.attempt, j.task, j.args::text, t.queue, j.priority, t.run_at,
            j.enqueued_at, j.max_attempts, j.timeout, j.key, j.tags::text, j.metadata::text,
-           j.traceparent, j.redrive_of, j.on_dead_of, t.cancel
+           j.traceparent, j.redrive_of, j.on_dead_of, t.cancel, t.lost, t.cut_off
     FROM taken t
     CROSS JOIN LATERAL (SELECT * FROM mutirao_job WHERE id = t.id OFFSET 0) j
     ORDER BY array_position(chosen, t.id);
@@ -300,7 +304,8 @@ BEGIN
         RETURN QUERY SELECT
             0::bigint, 0, 0, again, NULL::text, NULL::text, NULL::smallint, NULL::timestamptz,
             NULL::timestamptz, NULL::integer, NULL::double precision, NULL::text, NULL::text,
-            NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::boolean;
+            NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::boolean,
+            NULL::smallint, NULL::smallint;
     END IF;
 END
 $$

@@ -683,6 +683,17 @@ $$
 -- One plan serves every call, so a call is not planned either.
 -- Subqueries that cannot be pulled up (OFFSET 0) are looked into by key: a join that was planned
 -- while the table held a few rows may walk it for each row of the other side, when it has grown.
+-- A worker that was taken for gone claims nothing more: nobody would rescue that from it, nor know
+-- that it was begun. Not a part of the claims, which would be planned with it.
+CREATE FUNCTION mutirao_require(_worker bigint) RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM mutirao_worker WHERE id = _worker) THEN
+        RAISE EXCEPTION USING ERRCODE = 'MTGON',
+            MESSAGE = 'worker ' || _worker || ' is not registered (any more)';
+    END IF;
+END
+$$
+--;
 CREATE FUNCTION mutirao_claim(
     _worker bigint, _queues text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[],
     _most integer, _without text[], _now timestamptz
@@ -690,7 +701,7 @@ CREATE FUNCTION mutirao_claim(
     id bigint, run integer, attempt integer, task text, args text, queue text, priority smallint,
     run_at timestamptz, enqueued_at timestamptz, max_attempts integer, timeout double precision,
     key text, tags text, metadata text, traceparent text, redrive_of bigint, on_dead_of bigint,
-    cancel boolean
+    cancel boolean, lost smallint, cut_off smallint
 ) LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
@@ -702,6 +713,8 @@ DECLARE
     share integer := 0; -- of each of them
     again text;
 BEGIN
+    PERFORM mutirao_require(_worker);
+    _run_ats := array_replace(_run_ats, '0001-06-01 00:00Z', '-infinity'); -- see mutirao_lanes
     -- Limits: whoever makes or changes one waits until no claim goes on that does not know it.
     PERFORM pg_advisory_xact_lock_shared(hashtext('mutirao limits'));
     IF EXISTS (SELECT FROM mutirao_limit) THEN
@@ -763,13 +776,15 @@ BEGIN
     END IF;
     RETURN QUERY
     WITH taken AS (
-        UPDATE mutirao_live SET worker = _worker, run = run + 1, attempt = attempt + 1,
-            claimed_at = moment
-        WHERE id = ANY(found) RETURNING id, run, attempt, run_at, cancel
+        UPDATE mutirao_live SET worker = _worker, run = run % 2147483647 + 1,
+            attempt = least(attempt, 2147483646) + 1, claimed_at = moment
+        WHERE id = ANY(found)
+        RETURNING id, run, attempt, greatest(run_at, '0001-06-01 00:00Z') AS run_at, cancel, lost,
+                  cut_off
     )
     SELECT t.id, t.run, t.attempt, j.task, j.args::text, j.queue, j.priority, t.run_at,
            j.enqueued_at, j.max_attempts, j.timeout, j.key, j.tags::text, j.metadata::text,
-           j.traceparent, j.redrive_of, j.on_dead_of, t.cancel
+           j.traceparent, j.redrive_of, j.on_dead_of, t.cancel, t.lost, t.cut_off
     FROM taken t
     CROSS JOIN LATERAL (SELECT * FROM mutirao_job WHERE id = t.id OFFSET 0) j;
     -- Limits: a last row without a job says that it is worth asking once more.
@@ -777,7 +792,8 @@ BEGIN
         RETURN QUERY SELECT
             0::bigint, 0, 0, again, NULL::text, NULL::text, NULL::smallint, NULL::timestamptz,
             NULL::timestamptz, NULL::integer, NULL::double precision, NULL::text, NULL::text,
-            NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::boolean;
+            NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::boolean,
+            NULL::smallint, NULL::smallint;
     END IF;
 END
 $$
@@ -821,6 +837,8 @@ BEGIN
 END
 $$
 --;
+-- `_back`: 0 counts as an attempt, 1 does not; nor do the others, after which what is counted in
+-- `lost` and `cut_off` goes on: 2, and with one more, 3 (cut off) and 4 (lost).
 CREATE FUNCTION mutirao_resume(
     _worker bigint, _ids bigint[], _runs integer[], _outcomes text[],
     _started bigint[], _finished bigint[], _error_types text[],
@@ -836,7 +854,14 @@ BEGIN
     RETURN QUERY
     WITH waiting AS (
         UPDATE mutirao_live l
-        SET worker = NULL, claimed_at = NULL, attempt = l.attempt - s.back,
+        SET worker = NULL, claimed_at = NULL, attempt = l.attempt - (s.back > 0)::integer,
+            lost = CASE
+                WHEN s.back < 2 THEN 0 WHEN s.back = 4 THEN least(l.lost, 30000) + 1 ELSE l.lost
+            END,
+            cut_off = CASE
+                WHEN s.back < 2 THEN 0 WHEN s.back = 3 THEN least(l.cut_off, 30000) + 1
+                ELSE l.cut_off
+            END,
             run_at = CASE
                 WHEN l.cancel THEN moment
                 ELSE coalesce(s.at, moment + coalesce(s.after, 0) * interval '1 second')
@@ -846,8 +871,8 @@ BEGIN
             _afters
         ) AS s (id, run, outcome, started, finished, error_type, error, back, at, after)
         WHERE l.id = ANY(_ids) AND l.id = s.id AND l.run = s.run AND l.claimed_at IS NOT NULL
-        RETURNING l.id, l.run, l.attempt + s.back AS attempt, s.outcome, s.started, s.finished,
-                  s.error_type, s.error
+        RETURNING l.id, l.run, l.attempt + (s.back > 0)::integer AS attempt, s.outcome, s.started,
+                  s.finished, s.error_type, s.error
     )
     INSERT INTO mutirao_attempt
         (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
@@ -876,6 +901,25 @@ BEGIN
     IF EXISTS (SELECT FROM mutirao_counter) THEN -- limits
         PERFORM mutirao_let_go(_ids, NULL);
     END IF;
+END
+$$
+--;
+-- Writes down that attempts were lost with their workers, and lets the jobs wait again. The caller has
+-- their live rows.
+CREATE FUNCTION mutirao_lose(_ids bigint[], _now timestamptz)
+RETURNS TABLE (id bigint, run integer) LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO mutirao_attempt
+        (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
+    SELECT id, run, attempt, worker, 'lost', claimed_at, _now, 'WorkerLost',
+           'the heartbeat of worker ' || worker || ' stopped'
+    FROM mutirao_live WHERE id = ANY(_ids);
+    RETURN QUERY UPDATE mutirao_live
+    SET worker = NULL, claimed_at = NULL, run = run % 2147483647 + 1, lost = least(lost, 30000) + 1
+    WHERE id = ANY(_ids) RETURNING id, run;
 END
 $$
 --;
@@ -908,26 +952,35 @@ BEGIN
             WHERE id = ANY(held) AND worker NOT IN (SELECT id FROM mutirao_worker)
         );
     END IF;
-    RETURN QUERY
-    WITH taken AS (
-        SELECT id, run, attempt, worker, claimed_at FROM mutirao_live
+    RETURN QUERY SELECT l.id, l.run FROM mutirao_lose(ARRAY(
+        SELECT id FROM mutirao_live
         WHERE id = ANY(held) AND worker = ANY(gone) FOR UPDATE SKIP LOCKED
-    ), told AS (
-        INSERT INTO mutirao_attempt
-            (job, run, attempt, worker, outcome, started_at, finished_at, error_type, error)
-        SELECT id, run, attempt, worker, 'lost', claimed_at, moment, 'WorkerLost',
-               'the heartbeat of worker ' || worker || ' stopped'
-        FROM taken
-    ), lost AS (
-        UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, run = run + 1
-        WHERE id = ANY(ARRAY(SELECT id FROM taken)) RETURNING id, run
-    )
-    SELECT id, run FROM lost ORDER BY id;
+    ), moment) l ORDER BY l.id;
     IF FOUND THEN
         PERFORM mutirao_wake();
     END IF;
     IF EXISTS (SELECT FROM mutirao_counter) THEN -- limits
         PERFORM mutirao_mend(moment);
+    END IF;
+END
+$$
+--;
+-- The same of runs that a worker had begun before it was taken for gone, and knows of.
+CREATE FUNCTION mutirao_lose_runs(_ids bigint[], _runs integer[], _now timestamptz)
+RETURNS SETOF bigint LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off
+SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    RETURN QUERY SELECT l.id FROM mutirao_lose(ARRAY(
+        SELECT v.id FROM mutirao_live v JOIN unnest(_ids, _runs) AS s (id, run)
+            ON v.id = s.id AND v.run = s.run
+        WHERE v.id = ANY(_ids) AND v.claimed_at IS NOT NULL FOR UPDATE OF v SKIP LOCKED
+    ), coalesce(_now, statement_timestamp())) l;
+    IF FOUND THEN
+        PERFORM mutirao_wake();
+    END IF;
+    IF EXISTS (SELECT FROM mutirao_counter) THEN -- limits
+        PERFORM mutirao_let_go(_ids, _now);
     END IF;
 END
 $$

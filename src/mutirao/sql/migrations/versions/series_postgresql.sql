@@ -46,7 +46,7 @@ RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     INSERT INTO mutirao_attempt
         (job, run, attempt, outcome, started_at, finished_at, error_type, error)
-    SELECT id, run + 1, attempt, 'cancelled', statement_timestamp(), statement_timestamp(),
+    SELECT id, run % 2147483647 + 1, attempt, 'cancelled', statement_timestamp(), statement_timestamp(),
            'Superseded', _error
     FROM mutirao_live WHERE id = _job;
     DELETE FROM mutirao_live WHERE id = _job;

@@ -162,7 +162,7 @@ BEGIN
             INSERT INTO mutirao_attempt
                 (job, run, attempt, outcome, started_at, finished_at, error_type, error)
             VALUES (
-                ahead, found_live.run + 1, found_live.attempt, 'cancelled', statement_timestamp(),
+                ahead, found_live.run % 2147483647 + 1, found_live.attempt, 'cancelled', statement_timestamp(),
                 statement_timestamp(), 'Replaced', 'replaced by job ' || NEW.job
             );
             DELETE FROM mutirao_live WHERE id = ahead;

@@ -1,0 +1,42 @@
+"""Ends the process when its time is up, whatever its threads and its event loop do."""
+
+import faulthandler
+import os
+import sys
+import threading
+from contextlib import suppress
+
+from mutirao.engine.logs import log
+
+MORE = 2.0  # seconds after which the process ends even where no Python code can run any more
+
+
+class Alarm:
+    """One alarm of a process; setting it again moves it."""
+
+    def __init__(self) -> None:
+        self._timer: threading.Timer | None = None
+
+    def set(self, seconds: float, status: int, why: str) -> None:
+        """Have the process end in so many seconds, with this status, and say why."""
+        self.clear()
+        self._timer = threading.Timer(seconds, self.ring, (status, why))
+        self._timer.daemon = True
+        self._timer.start()
+        # Where somebody never lets go of the interpreter the timer cannot ring. Status 1, then.
+        faulthandler.dump_traceback_later(seconds + MORE, exit=True)
+
+    def clear(self) -> None:
+        """Let the process go on."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            faulthandler.cancel_dump_traceback_later()
+
+    def ring(self, status: int, why: str) -> None:
+        """End the process now; tell where its threads are."""
+        log.critical("%s; ending with status %s", why, status)
+        with suppress(Exception):  # standard error may be closed
+            faulthandler.dump_traceback(all_threads=True)
+            sys.stderr.flush()
+        os._exit(status)

@@ -1,0 +1,173 @@
+"""Settles apart what the database would not settle together.
+
+One row that somebody has locked, or one value that the database refuses, must not keep the others
+waiting: those are found and written, and the one that is left is tried alone, as often as it takes.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import NamedTuple
+
+from mutirao.engine.logs import log
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.trouble import Trouble
+from mutirao.errors import StoreBusy, StoreError, StoreRefused
+from mutirao.job import Claim, NewJob
+from mutirao.outcome import Outcome
+from mutirao.ports import Store
+
+MOST = 4  # statements at the same time
+
+
+class Finished(NamedTuple):
+    """An attempt that has ended; the times are monotonic seconds."""
+
+    claim: Claim
+    outcome: Outcome
+    started: float
+    finished: float
+    follow_up: NewJob | None
+    linked: bool = False
+
+
+Settle = Callable[[list[Finished]], Awaitable[None]]
+Fail = Callable[[Finished, Exception], Iterator[Finished]]
+
+
+def is_splittable(error: Exception) -> bool:
+    """Whether an error may be about one of many: a lock, or a value; not about the database."""
+    return isinstance(error, StoreBusy | StoreRefused) or not isinstance(error, StoreError)
+
+
+class Aside:
+    """What is settled apart.
+
+    Parameters:
+        settle: writes some together; raises what `is_splittable`, or what ends the worker.
+        fail: yields what may be written instead of an attempt whose outcome is refused.
+        on_end: called when something was settled, or the worker has to end.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: WorkerSettings,
+        settle: Settle,
+        fail: Fail,
+        on_end: Callable[[], None],
+    ) -> None:
+        self._store, self._settings = store, settings
+        self._settle, self._fail, self._on_end = settle, fail, on_end
+        self._left: dict[tuple[int, int], Finished] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = asyncio.Semaphore(MOST)
+        self.failure: BaseException | None = None
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+    def __iter__(self) -> Iterator[Finished]:
+        return iter(list(self._left.values()))
+
+    def take(self, batch: list[Finished], error: Exception) -> None:
+        """Settle these apart, in the background; together they could not be, for that reason."""
+        self._left.update({(each.claim.id, each.claim.run): each for each in batch})
+        task = asyncio.create_task(self._take_apart(batch, error), name="mutirao-aside")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def idle(self) -> None:
+        """Wait until nothing is left."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def cancel(self) -> None:
+        """Leave what is left as it is."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failure = self.failure or error
+        self._on_end()
+
+    async def _take_apart(self, batch: list[Finished], error: Exception) -> None:
+        if len(batch) == 1:
+            await self._settle_alone(batch[0], error)
+            return
+        log.warning("%s jobs could not be settled together: %s", len(batch), error)
+        for part in await self._parts(batch, error):
+            if len(part) == 1 and isinstance(error, StoreBusy):
+                self.take(part, error)  # it may take long, and the next ones do not wait for it
+                continue
+            try:
+                await self._try(part)
+            except Exception as again:
+                if not is_splittable(again):
+                    raise
+                await self._take_apart(part, again)
+
+    async def _parts(self, batch: list[Finished], error: Exception) -> list[list[Finished]]:
+        """Split a batch: by which jobs nobody else has locked, or in the middle."""
+        half = len(batch) // 2
+        halves = [batch[:half], batch[half:]]
+        if not isinstance(error, StoreBusy):
+            return halves
+        try:
+            free = await self._store.unlocked([each.claim.id for each in batch])
+        except StoreBusy:
+            return halves
+        whole = [each for each in batch if each.claim.id in free]
+        rest = [[each] for each in batch if each.claim.id not in free]
+        return [whole, *rest] if whole and rest else halves if whole else rest
+
+    async def _settle_alone(self, one: Finished, error: Exception) -> None:
+        if isinstance(error, StoreBusy):
+            try:
+                await self._insist(one, error)
+                return
+            except Exception as again:
+                if not is_splittable(again):
+                    raise
+                error = again
+        await self._settle_otherwise(one, error)
+
+    async def _settle_otherwise(self, one: Finished, error: Exception) -> None:
+        """Write what the database does not refuse; if there is nothing of that kind, give back."""
+        job = one.claim.id
+        log.error("the outcome of job %s is refused", job, exc_info=error)
+        for instead in self._fail(one, error):
+            try:
+                await self._insist(instead)
+                return
+            except Exception as again:
+                if not is_splittable(again):
+                    raise
+                log.exception("so is that it failed for that reason")
+        log.critical("job %s cannot be settled at all; giving it back", job)
+        await self._store.release([(job, one.claim.run)])
+        self._forget([one])
+
+    async def _insist(self, one: Finished, error: Exception | None = None) -> None:
+        """Try as often as somebody else has what is needed; `error`: the last try's."""
+        job = one.claim.id
+        trouble = Trouble(f"cannot settle job {job}", "", self._settings.longest_wait)
+        while True:
+            if error is not None:
+                await asyncio.sleep(trouble.met(error))
+            try:
+                await self._try([one])
+                return
+            except StoreBusy as busy:
+                error = busy
+
+    async def _try(self, part: list[Finished]) -> None:
+        async with self._turns:
+            await self._settle(part)
+        self._forget(part)
+        self._on_end()
+
+    def _forget(self, part: list[Finished]) -> None:
+        for each in part:
+            self._left.pop((each.claim.id, each.claim.run), None)

@@ -1,0 +1,204 @@
+"""A worker inside another program: in its event loop, or in a thread."""
+
+import asyncio
+import atexit
+import concurrent.futures.thread  # noqa: F401 (see `EmbeddedWorker.start`)
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Self
+
+from mutirao.engine.logs import log
+from mutirao.engine.pulse import Health
+from mutirao.engine.worker import Worker
+from mutirao.errors import WorkerFailed, WrongState
+
+FIRST_CLAIM = 5.0  # seconds that `start` waits for it; a database that goes away may delay it
+
+
+class EmbeddedWorker:
+    """A worker inside another program.
+
+    `async with` runs it in the program's event loop (a web application's lifespan); `with`, or
+    `start` and `stop`, runs it in a thread with a loop of its own (WSGI, scripts). The same
+    loops and guarantees either way. A forked child does not inherit the running worker; it may
+    start its own with the same object. A worker that ended by itself says so: `failed`, `health`,
+    and WorkerFailed at the end of a block.
+    """
+
+    def __init__(self, make: Callable[[], Worker]) -> None:
+        """`make` builds the worker; it is called in the event loop that will run it."""
+        self._make = make
+        self._worker: Worker | None = None
+        self._thread: _WorkerThread | None = None
+        self._failure: Future[None] = Future()
+
+    async def __aenter__(self) -> Self:
+        """Start in the running event loop."""
+        if self._worker is not None:
+            raise WrongState("this worker runs already; app.worker(...) gives another one")
+        worker = self._make()
+        self._failure = Future()
+        await worker.start()
+        self._worker = worker
+        self._watching = asyncio.create_task(_tell_failure(worker, self._failure))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop gracefully.
+
+        Raises:
+            WorkerFailed: the worker had ended by itself.
+        """
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.stop()
+            self._watching.cancel()
+            _raise_failure(worker.failure, error)
+
+    def __enter__(self) -> Self:
+        """Start in a thread."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop gracefully.
+
+        Raises:
+            WorkerFailed: the worker had ended by itself.
+        """
+        thread = self._thread
+        self.stop()
+        if thread is not None and thread.worker is not None:
+            _raise_failure(thread.worker.failure, error)
+
+    @property
+    def running(self) -> bool:
+        """Whether the worker's thread runs in this process."""
+        return self._thread is not None and self._thread.runs_here()
+
+    @property
+    def failed(self) -> Awaitable[None]:
+        """Wait for it: it raises WorkerFailed when the worker has ended by itself.
+
+        It is never done otherwise. To be awaited in a task beside the program's own, for example.
+        """
+        return asyncio.shield(asyncio.wrap_future(self._failure))
+
+    def health(self) -> Health:
+        """Tell whether the worker works, and if it does not, why. For probes; from any thread."""
+        worker = self._worker or (self._thread.worker if self._thread is not None else None)
+        if worker is None or (self._thread is not None and not self._thread.is_of_this_process()):
+            return Health(False, "it has not been started", {})
+        return worker.health()
+
+    def start(self) -> None:
+        """Start in a thread, and return when it has asked for jobs; does nothing if it runs.
+
+        By then it has imported what it needs: a child that is forked while another thread imports
+        a module never gets the lock of that import.
+
+        Raises:
+            SchemaError, StoreUnavailable, ConfigurationError: it could not start.
+        """
+        if not self.running:
+            self._failure = Future()
+            self._thread = _WorkerThread(self._make, self._failure)
+            self._thread.start()
+            atexit.register(self.stop)
+
+    def stop(self) -> None:
+        """Stop gracefully, and return when it has ended; does nothing if it does not run."""
+        thread, self._thread = self._thread, None
+        if thread is not None and thread.runs_here():
+            atexit.unregister(self.stop)
+            thread.stop()
+
+
+class _WorkerThread:
+    def __init__(self, make: Callable[[], Worker], failure: Future[None]) -> None:
+        self._make, self._failure = make, failure
+        self._pid = os.getpid()
+        self._started = threading.Event()
+        self._refused: BaseException | None = None
+        self._stop: Callable[[], object] = lambda: None
+        self._thread = threading.Thread(target=self._run, name="mutirao-worker", daemon=True)
+        self.worker: Worker | None = None
+
+    def is_of_this_process(self) -> bool:
+        return self._pid == os.getpid()
+
+    def runs_here(self) -> bool:
+        return self.is_of_this_process() and self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread.start()
+        self._started.wait()
+        if self._refused is not None:
+            self._thread.join()  # so that the next try does not find it running still
+            raise self._refused
+
+    def stop(self) -> None:
+        self._stop()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._work())
+        except Exception as error:  # noqa: BLE001 (raised by `start`, or told)
+            self._refused = error
+            if self._started.is_set():
+                log.exception("the worker's thread failed")
+        finally:
+            self._started.set()
+
+    async def _work(self) -> None:
+        worker = self._make()
+        await worker.start()
+        self.worker = worker
+        loop, asked = asyncio.get_running_loop(), asyncio.Event()
+        self._stop = lambda: loop.is_closed() or loop.call_soon_threadsafe(asked.set)
+        await worker.settled_in(FIRST_CLAIM)
+        self._started.set()
+        watching = asyncio.create_task(_tell_failure(worker, self._failure))
+        ended = asyncio.create_task(worker.ended.wait())
+        stop = asyncio.create_task(asked.wait())
+        await asyncio.wait((ended, stop), return_when=asyncio.FIRST_COMPLETED)
+        await worker.stop()
+        for waiting in (ended, stop, watching):
+            waiting.cancel()
+
+
+async def _tell_failure(worker: Worker, told: "Future[None]") -> None:
+    await worker.failed.wait()
+    told.set_exception(_failure(worker.failure))
+
+
+def _failure(cause: BaseException | None) -> WorkerFailed:
+    if isinstance(cause, WorkerFailed):
+        return cause
+    failure = WorkerFailed(f"the worker has ended by itself: {cause}")
+    failure.__cause__ = cause
+    return failure
+
+
+def _raise_failure(cause: BaseException | None, error: BaseException | None) -> None:
+    """Raise what ended a worker, or add it to what ends the block anyway."""
+    if cause is None:
+        return
+    if error is not None:
+        error.add_note(str(_failure(cause)))
+        return
+    raise _failure(cause)

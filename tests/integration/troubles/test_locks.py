@@ -1,0 +1,96 @@
+"""Rows and tables that somebody else has locked: what does not need them goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import make_url
+
+from mutirao import Job, Mutirao
+from tests.integration.service.kit import Tables, all_finished
+from tests.integration.worker.kit import working
+from tests.support.postgresql import PostgresServer
+from tests.support.waiting import soon, until, wait_until
+
+JOBS = 60
+
+
+@pytest.fixture
+def tables(pg_url: str) -> Tables:
+    """The tables of the server."""
+    return Tables(pg_url)
+
+
+@contextmanager
+def locked(postgres: PostgresServer, database: str, statement: str) -> Iterator[None]:
+    """Hold what a statement locks."""
+    with postgres.connect(database) as other, other.transaction(force_rollback=True):
+        other.execute(statement)
+        yield
+
+
+async def test_one_row(
+    pg_url: str, tables: Tables, postgres: PostgresServer, shared_database: str
+) -> None:
+    """With a time limit of the server's: the job whose row it is is settled when it can be."""
+    url = make_url(pg_url).update_query_dict({"options": "-c statement_timeout=1000"})
+    app = Mutirao(url)
+    begun: dict[int, Job] = {}
+    go_on = asyncio.Event()
+
+    @app.task
+    async def step(job: Job) -> None:
+        begun[job.id] = job
+        await go_on.wait()
+
+    try:
+        ids = await app.aenqueue_many([step.job() for _ in range(JOBS)])
+        async with working(app, heartbeat=1, expiry=60, poll=0.2, concurrency=10, batch=20):
+            await until(lambda: len(begun) == 10)
+            row = f"SELECT FROM mutirao_live WHERE id = {ids[3]} FOR UPDATE"
+            with locked(postgres, shared_database, row):
+                go_on.set()
+                await until(lambda: tables.number_finished() == JOBS - 1)
+                assert tables.number_live() == 1
+            await all_finished(tables, JOBS)
+    finally:
+        await app.aclose()
+    assert tables.outcomes() == {"succeeded"}
+
+
+async def test_a_table(
+    pg_url: str, tables: Tables, postgres: PostgresServer, shared_database: str
+) -> None:
+    """What waited goes on when it is free; what came meanwhile starts without being told of."""
+    app = Mutirao(pg_url)
+    begun = asyncio.Event()
+
+    @app.task
+    async def first() -> None: ...
+
+    @app.task
+    async def later() -> None:
+        begun.set()
+
+    try:
+        async with working(app, heartbeat=0.2, expiry=1, poll=0.2):
+            await first.aenqueue()
+            await all_finished(tables, 1)
+            with locked(postgres, shared_database, "LOCK TABLE mutirao_live"):
+                enqueueing = asyncio.create_task(later.aenqueue())
+                await asyncio.to_thread(_wait_for_waiting, postgres, shared_database, 2)
+            await enqueueing
+            await soon(begun.wait(), deadline=20.0)
+            await all_finished(tables, 2)
+    finally:
+        await app.aclose()
+
+
+def _wait_for_waiting(postgres: PostgresServer, database: str, number: int) -> None:
+    """Wait until so many statements wait for a lock."""
+    with postgres.connect(database) as other:
+        query = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        wait_until(lambda: other.execute(query).fetchone()[0] >= number)  # type: ignore[index]

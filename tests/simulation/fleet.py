@@ -1,0 +1,204 @@
+"""The workers, who starts them again, and what happens to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import pytest
+
+import mutirao.engine
+from mutirao import Mutirao
+from mutirao.engine import producer
+from mutirao.engine.heartbeat import Heartbeat
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.worker import Worker
+from mutirao.job import NewJob, Wake
+from mutirao.testing.memory import MemoryStore
+from tests.simulation.faults import Handle, Weather
+from tests.simulation.jobs import Story, application
+from tests.simulation.world import Loop, Process, World, here
+
+SETTINGS = WorkerSettings(
+    heartbeat=1.0, expiry=3.0, poll=1.0, grace=2.0, concurrency=4, exit_when_stuck=4.0
+)
+RESTART = (0.1, 2.0)  # seconds until a process that ended is started again
+
+
+class Notices:
+    """Notifications, which may be lost, doubled or late; one for each worker."""
+
+    def __init__(self, world: World, weather: Weather) -> None:
+        self._world, self._weather = world, weather
+        self._waiting: list[tuple[Loop, asyncio.Queue[Wake]]] = []
+
+    async def listen(self) -> AsyncIterator[Wake]:
+        """As `ports.Notifier.listen`."""
+        loop = here()
+        heard = asyncio.Queue[Wake]()
+        self._waiting.append((loop, heard))
+        try:
+            yield Wake()
+            while True:
+                yield await heard.get()
+        finally:
+            self._waiting.remove((loop, heard))
+
+    def notify(self, wake: Wake) -> None:
+        """Tell all that listen, as a rule."""
+        for loop, heard in list(self._waiting):
+            if not loop.process.alive:
+                continue
+            luck = self._world.random.random()
+            if luck < self._weather.share:
+                continue
+            times = 2 if luck < 2 * self._weather.share else 1
+            late = self._world.random.uniform(0, 2) if luck < 3 * self._weather.share else 0.0
+            for _ in range(times):
+                self._world.after(late, partial(_put, loop, heard, wake))
+
+
+def _put(loop: Loop, heard: asyncio.Queue[Wake], wake: Wake) -> None:
+    if loop.process.alive:
+        loop.call_soon(heard.put_nowait, wake)
+
+
+class Fleet:
+    """Some workers on one model of the store."""
+
+    def __init__(self, world: World, size: int) -> None:
+        self.world, self.size = world, size
+        self.story = Story(world)
+        self.model = MemoryStore(now=world.moment, session_factory=lambda: nullcontext(object()))
+        self.weather = Weather()
+        self.notices = Notices(world, self.weather)
+        self.app: Mutirao = application(self.model, self.story, self._kill_named)
+        self.workers: dict[str, tuple[Process, Worker]] = {}
+        self.failures: list[str] = []
+        self._started = 0
+        self._over = False
+
+    def start(self) -> None:
+        """Start all workers."""
+        for _ in range(self.size):
+            self.start_one()
+
+    def start_one(self) -> None:
+        """Start a worker, as a process manager does."""
+        if self._over:
+            return
+        self._started += 1
+        process = self.world.spawn(f"p{self._started}")
+        process.run(self._serve(process), lambda error: self._ended(process, error))
+
+    def enqueue(self, jobs: list[NewJob]) -> list[int]:
+        """Commit some jobs, and notify."""
+        ids = self.model.enqueue(jobs)
+        for id, job in zip(ids, jobs, strict=True):
+            self.story.tell(f"is enqueued: {job.task} {job.args}", id)
+        self.notices.notify(Wake("default", 0, self.world.moment()))
+        return ids
+
+    def kill(self, process: Process) -> None:
+        """End a process at once."""
+        if process.alive:
+            self.story.tell(f"{process.name} is killed")
+            self._bury(process)
+
+    def freeze(self, process: Process, seconds: float) -> None:
+        """Suspend a process."""
+        self.story.tell(f"{process.name} is frozen for {seconds:.1f} s")
+        process.frozen_until = self.world.now + seconds
+
+    def terminate(self, process: Process) -> None:
+        """Send a process a signal to end."""
+        self.story.tell(f"{process.name} is told to end")
+        if process.name in self.workers:
+            worker = self.workers[process.name][1]
+            process.main.call_soon(lambda: process.main.create_task(worker.stop()))
+
+    def living(self) -> list[Process]:
+        """Return the processes that have not ended."""
+        return list(self.world.processes)
+
+    def _kill_named(self, name: str) -> None:
+        process = next(each for each in self.world.processes if each.name == name)
+        self.world.at(self.world.now, lambda: self.kill(process))
+
+    async def _serve(self, process: Process) -> None:
+        handle: Any = Handle(
+            self.model, self.weather, process, self.notices.notify, SETTINGS.call_limit
+        )
+        worker = Worker(
+            handle,
+            self.notices,
+            self.app.tasks,
+            (),
+            SETTINGS,
+            "0",
+            self.app.schedules.declared,
+            self.app.limits.declared,
+        )
+        worker.on_blocked = lambda: self._kill_named(process.name)
+        await worker.start()
+        self.workers[process.name] = process, worker
+        self.story.tell(f"{process.name} is worker {worker.id}")
+        await worker.ended.wait()
+
+    def _ended(self, process: Process, error: BaseException | None) -> None:
+        if not process.alive:
+            return
+        worker = self.workers.get(process.name)
+        why = error or (worker[1].failure if worker else None)
+        self.story.tell(f"{process.name} ends: {why!r}")
+        if why is not None:
+            self.failures.append(type(why).__name__)
+        self.world.at(self.world.now, lambda: self._bury(process))
+
+    def _bury(self, process: Process) -> None:
+        if process.alive:
+            self.world.bury(process)
+            self.workers.pop(process.name, None)
+            self.story.forget(process.name)
+            self.world.after(self.world.random.uniform(*RESTART), self.start_one)
+
+
+def patched(world: World) -> pytest.MonkeyPatch:
+    """Let the engine live in the world: its clock is the world's, its threads are loops."""
+    patch = pytest.MonkeyPatch()
+    for module in iter_modules(mutirao.engine.__path__, "mutirao.engine."):
+        loaded = import_module(module.name)
+        if hasattr(loaded, "monotonic"):
+            patch.setattr(loaded, "monotonic", lambda: world.now)
+    patch.setattr(producer, "datetime", _wall_clock(world))
+    patch.setattr(Heartbeat, "start", _beat_in_loop)
+    return patch
+
+
+def _beat_in_loop(heartbeat: Heartbeat) -> None:
+    """Run the heartbeat in the second loop of its process, instead of in a thread."""
+    heart = here().process.heart
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            heartbeat._ended.set_result(None)
+        else:
+            heartbeat._ended.set_exception(error)
+
+    heart.create_task(heartbeat._beat_until_stopped()).add_done_callback(ended)
+
+
+def _wall_clock(world: World) -> type[datetime]:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            off = timedelta(seconds=here().process.clock_is_off)
+            return (world.moment() + off).astimezone(tz or UTC)
+
+    return Clock

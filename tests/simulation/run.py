@@ -1,0 +1,278 @@
+"""One run: a fleet, its jobs, the faults that a seed chooses, and what must hold all the while."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from mutirao.engine.executor import SUSPECT
+from mutirao.job import FINAL_OUTCOMES, NewJob
+from mutirao.testing.memory.tables import Live
+from tests.simulation.fleet import SETTINGS, Fleet, patched
+from tests.simulation.jobs import MOST
+from tests.simulation.world import BEGINNING, World
+
+TROUBLED = 20.0  # seconds of virtual time in which things go wrong
+# After the last trouble a job that is due starts within this: a call that hangs, the longest wait
+# between two tries, a worker that vanished and one that has to be started first.
+BOUND = SETTINGS.call_limit + SETTINGS.longest_wait + 2 * SETTINGS.expiry + 2 * SETTINGS.poll + 4.0
+LOOK = 0.5  # seconds between looks
+END = 400.0  # seconds: what has not ended by then never will
+
+KINDS: dict[str, tuple[float, bool]] = {  # how often, and whether it takes a time
+    "quick": (6, False),
+    "slow": (6, True),
+    "once": (6, True),
+    "fails": (2, True),
+    "snoozes": (2, False),
+    "dies": (1, False),
+    "hangs": (1, False),
+    "ignores": (1, True),
+    "commits": (5, True),
+    "loses_connection": (1, False),
+    "unwritable": (1, False),
+    "kills": (0.4, True),
+    "limited": (4, True),
+    "tells": (2, True),
+}
+
+
+@dataclass
+class Result:
+    """What a run found."""
+
+    seed: int
+    problems: list[str] = field(default_factory=list)
+    longest: float = 0.0  # virtual seconds from due to start, once the faults had ended
+    turns: int = 0
+    jobs: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    story: list[tuple[float, int | None, str]] = field(default_factory=list)
+
+
+class Run:
+    """The run of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed)
+        self._random = self.world.random
+        self.fleet = Fleet(self.world, self._random.choice((2, 2, 3, 3, 4, 6)))
+        if self._random.random() < 0.03:
+            self.fleet.size = self._random.randint(7, 20)
+        self.result = Result(seed)
+        self._number = self._random.randint(10, 40)
+        self._noted: set[int] = set()
+
+    def carry_out(self) -> Result:
+        """Let it happen; return what was found."""
+        self.fleet.start()
+        self._plan_jobs()
+        self._plan_troubles()
+        while self.world.now < END and not self.result.problems:
+            self.world.run(self.world.now + LOOK)
+            self._look()
+            if self.world.now > TROUBLED and not self._unfinished():
+                break
+        if not self.result.problems:
+            self._audit()
+        return self._told()
+
+    def _plan_jobs(self) -> None:
+        names, weights = list(KINDS), [often for often, _ in KINDS.values()]
+        for _ in range(self._number):
+            kind = self._random.choices(names, weights)[0]
+            at = self._random.uniform(0, TROUBLED + 5)
+            self.world.at(at, partial(self._enqueue, kind))
+
+    def _enqueue(self, kind: str) -> None:
+        seconds = round(self._random.expovariate(1 / 0.7), 3)
+        args = f'{{"seconds":{seconds}}}' if KINDS[kind][1] else "{}"
+        self.fleet.enqueue([NewJob(task=kind, args=args)])
+        self.result.jobs += 1
+
+    def _plan_troubles(self) -> None:
+        weather, world = self.fleet.weather, self.world
+        weather.share = self._random.choice((0.0, 0.02, 0.1, 0.3))
+        troubles = [self._away, self._silence, self._kill, self._freeze, self._stop, self._lock,
+                    self._jump, self._kill, self._freeze]  # fmt: skip
+        for _ in range(self._random.randint(0, 8)):
+            trouble = self._random.choice(troubles)
+            world.at(self._random.uniform(0, TROUBLED), trouble)
+        world.at(TROUBLED, self._calm)
+
+    def _calm(self) -> None:
+        self.fleet.story.tell("the faults end")
+        weather = self.fleet.weather
+        weather.share, weather.away_until, weather.silent_until = 0.0, 0.0, 0.0
+        weather.locked.clear()
+        for process in self.fleet.living():
+            process.frozen_until = min(process.frozen_until, self.world.now)
+
+    def _away(self) -> None:
+        self.fleet.story.tell("the database goes away")
+        self.fleet.weather.away_until = self.world.now + self._random.uniform(0, 8)
+
+    def _silence(self) -> None:
+        self.fleet.story.tell("the database falls silent")
+        self.fleet.weather.silent_until = self.world.now + self._random.uniform(0, 8)
+
+    def _kill(self) -> None:
+        if living := self.fleet.living():
+            self.fleet.kill(self._random.choice(living))
+
+    def _freeze(self) -> None:
+        if living := self.fleet.living():
+            self.fleet.freeze(self._random.choice(living), self._random.uniform(0, 8))
+
+    def _stop(self) -> None:
+        if living := self.fleet.living():
+            self.fleet.terminate(self._random.choice(living))
+
+    def _lock(self) -> None:
+        live = [*self._live()]
+        if live:
+            locked = self._random.choice(live)
+            self.fleet.story.tell("its row is locked", locked)
+            self.fleet.weather.locked.add(locked)
+
+    def _jump(self) -> None:
+        if living := self.fleet.living():
+            self._random.choice(living).clock_is_off = self._random.uniform(-600, 600)
+
+    # What must hold at any time.
+
+    def _live(self) -> dict[int, Live]:
+        return self.fleet.model._tables.live
+
+    def _unfinished(self) -> bool:
+        return bool(self._live())
+
+    def _look(self) -> None:
+        self._look_at_lateness()
+        self._look_at_limits()
+
+    def _look_at_lateness(self) -> None:
+        """Once the faults have ended, what is due starts soon, whatever has happened before."""
+        now = self.world.now
+        for job in self._live().values():
+            due = max((job.run_at - BEGINNING).total_seconds(), TROUBLED)
+            may_wait = job.lost >= SUSPECT or self._waits_in_turn(job.task)
+            if job.worker is None and now - due > BOUND and not may_wait:
+                self._found(f"job {job.id} is due for {now - due:.1f} s and does not start", job.id)
+        self._note_lateness()
+
+    def _note_lateness(self) -> None:
+        """Remember how long a job had to wait for its first start after the faults."""
+        for (id, _), at in self.fleet.story.begun.items():
+            if at > TROUBLED and id not in self._noted:
+                self._noted.add(id)
+                asked = self.fleet.model._tables.asked[id]
+                due = (asked.enqueued_at - BEGINNING).total_seconds()
+                first = all(began >= at for (job, _), began in self._begun() if job == id)
+                if first and not self._waits_in_turn(asked.new.task):
+                    self.result.longest = max(self.result.longest, at - max(due, TROUBLED))
+
+    def _begun(self) -> Iterable[tuple[tuple[int, int], float]]:
+        return self.fleet.story.begun.items()
+
+    def _waits_in_turn(self, task: str) -> bool:
+        """Whether it waits for a limit, which the others of its kind may need for longer."""
+        return task == "limited"
+
+    def _look_at_limits(self) -> None:
+        """Not more handlers at once whose runs are still theirs."""
+        live = self._live()
+        held = [
+            run
+            for (_, id, run), job in self.fleet.story.running.items()
+            if job.task == "limited" and id in live and live[id].run == run and live[id].worker
+        ]
+        if len(held) > MOST:
+            self._found(f"{len(held)} limited jobs run at once: {held}")
+
+    # What must hold in the end.
+
+    def _audit(self) -> None:
+        self._audit_attempts()
+        self._audit_executions()
+        self._look_at_slots()
+        for complaint in self.world.complaints:
+            self._found(f"an event loop complains: {complaint}")
+
+    def _audit_attempts(self) -> None:
+        tables, effects = self.fleet.model._tables, self.fleet.story.effects
+        for id in tables.asked:
+            finals = [a for a in tables.attempts[id] if a.outcome in FINAL_OUTCOMES]
+            if id in self._live():
+                self._found(f"job {id} never ended", id)
+            elif len(finals) != 1:
+                self._found(f"job {id} has {len(finals)} final attempts", id)
+            runs = Counter(attempt.run for attempt in tables.attempts[id])
+            for run in (run for run, times in runs.items() if times > 1):
+                self._found(f"run {run} of job {id} was settled twice", id)
+            if effects[id] > 1:
+                self._found(f"job {id} was committed {effects[id]} times", id)
+
+    def _audit_executions(self) -> None:
+        attempts = self.fleet.model._tables.attempts
+        for (id, run), times in self.fleet.story.starts.items():
+            if all(attempt.run != run for attempt in attempts[id]):
+                self._found(f"run {run} of job {id} was begun and left no attempt", id)
+            if times > 1:
+                self._found(f"run {run} of job {id} was begun {times} times", id)
+
+    def _look_at_slots(self) -> None:
+        self.world.run(self.world.now + 15.0)  # what ignores its cancellation has ended by then
+        for name, (_, worker) in self.fleet.workers.items():
+            dispatcher = worker._dispatcher
+            if dispatcher._running or dispatcher.stuck:
+                self._found(f"{name} has slots without handlers: {dispatcher._running}")
+            if worker._completer.unsettled:
+                self._found(f"{name} has {worker._completer.unsettled} outcomes unwritten")
+            if not worker.health().alive:
+                self._found(f"{name} is not well: {worker.health().reason}")
+
+    def _found(self, problem: str, job: int | None = None) -> None:
+        self.result.problems.append(problem)
+        self.fleet.story.tell(f"FOUND: {problem}", job)
+
+    def _told(self) -> Result:
+        result = self.result
+        result.turns, result.story = self.world.turns, self.fleet.story.lines
+        result.failures = Counter(self.fleet.failures)
+        return result
+
+
+def simulate(seed: int, *, log: bool = False) -> Result:
+    """Run one seed. `log`: show what the workers say."""
+    random.seed(seed)  # back-offs
+    logger = logging.getLogger("mutirao")
+    before, logger.disabled = logger.disabled, not log
+    run: Run | None = Run(seed)
+    assert run is not None
+    patch = patched(run.world)
+    gc.disable()  # nobody's code is to run when something is collected
+    gc.freeze()  # and then only what is of this world is looked at
+    hook = sys.unraisablehook
+    try:
+        return run.carry_out()
+    finally:
+        logger.disabled, sys.unraisablehook = True, _ignore
+        for process in [*run.world.processes]:
+            run.world.bury(process)
+        run = None
+        gc.enable()
+        gc.collect()
+        gc.unfreeze()
+        patch.undo()
+        logger.disabled, sys.unraisablehook = before, hook
+
+
+def _ignore(_: object) -> None:
+    """What is left of a world complains that it was not awaited."""
