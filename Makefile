@@ -9,11 +9,10 @@ DATABASE :=
 PYTEST   := -q -n auto --dist loadfile --max-worker-restart=0
 
 # What a Python or a version of a package decides. What the SQL decides is shown once, on the newest.
-OF_PYTHON := tests/unit tests/acceptance/test_chaos.py \
+OF_PYTHON := tests/unit \
              $(addprefix tests/conformance/,test_memory_store.py test_notifiers.py \
              test_sql_store.py::TestSqlite test_sql_store.py::TestAsyncpg) \
-             $(addprefix tests/integration/,cli enqueue/test_transactions.py \
-             enqueue/test_left_as_found.py migrations service tasks troubles worker)
+             $(addprefix tests/integration/,cli enqueue/test_left_as_found.py tasks worker)
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.
 unexport PYTHONDONTWRITEBYTECODE

@@ -43,7 +43,7 @@ def disturbed(plan: Plan) -> Report:
 def test_on_postgresql() -> None:
     """Workers are killed and suspended, and the server crashes once in the middle."""
     plan = Plan(
-        jobs=2_000, workers=4, pause=0.2, kill_every=1.5, freeze_every=2.5, restarts=1, deadline=200
+        jobs=1_000, workers=4, pause=0.2, kill_every=1.5, freeze_every=2.5, restarts=1, deadline=250
     )
     report = disturbed(plan)
     assert report.restarts == 1
@@ -55,13 +55,13 @@ def test_on_sqlite() -> None:
     disturbed(
         Plan(
             database="sqlite",
-            jobs=500,
+            jobs=300,
             workers=4,
             pause=0.6,
             kill_every=1.5,
             freeze_every=0,
             restarts=0,
-            deadline=200,
+            deadline=250,
         )
     )
 

@@ -119,6 +119,7 @@ class Chaos:
         self._server, self._say = server, say
         self._crash: Future[None] | None = None
         self._rows, self._unfinished = 0, plan.jobs
+        self._rows_at_kill = 0
         self.restarts = 0
         self.seconds = 0.0
 
@@ -134,7 +135,7 @@ class Chaos:
                 self._look()
                 self._crash_when_due(helper)
                 workers.replace_ended()
-                if kill.rang():
+                if kill.rang() and self._some_work_was_done():
                     workers.kill_oldest()
                 if freeze.rang():
                     workers.freeze_one()
@@ -143,6 +144,13 @@ class Chaos:
                     self._tell()
         if self._crash is not None:
             self._crash.result()
+
+    def _some_work_was_done(self) -> bool:
+        """Tell whether it was, since the last kill: a slow machine starts workers slowly."""
+        done = self._rows - self._rows_at_kill >= self._plan.jobs // 50
+        if done:
+            self._rows_at_kill = self._rows
+        return done
 
     def _look(self) -> None:
         try:

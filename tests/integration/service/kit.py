@@ -76,13 +76,13 @@ def _among(kinds: Any) -> Any:
     return attempt.c.outcome.in_([str(kind) for kind in kinds])
 
 
-async def all_finished(tables: Tables, number: int, *, deadline: float = 20.0) -> None:
+async def all_finished(tables: Tables, number: int, *, deadline: float = 100.0) -> None:
     """Wait until so many jobs have ended; then each has one ending, and none is left."""
     await until(lambda: tables.number_finished() >= number, deadline=deadline)
     _each_ended_once(tables, number)
 
 
-def wait_for_all(tables: Tables, number: int, *, deadline: float = 60.0) -> None:
+def wait_for_all(tables: Tables, number: int, *, deadline: float = 100.0) -> None:
     """As `all_finished`, in a thread."""
     wait_until(lambda: tables.number_finished() >= number, deadline=deadline)
     _each_ended_once(tables, number)

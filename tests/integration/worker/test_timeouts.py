@@ -71,11 +71,12 @@ async def test_the_job_s_own_timeout(
     @pg_app.task(max_attempts=1, timeout=of_task)
     async def slow(job: Job) -> None:
         assert job.timeout == of_job
+        if of_task < of_job:
+            asyncio.get_running_loop().call_later(2 * of_task, took_longer.set)
         await took_longer.wait()
 
     async with working(pg_app):
         id = slow.using(timeout=of_job).enqueue().id
-        asyncio.get_running_loop().call_later(0.5, took_longer.set)
         job = await ended(pg_app, id)
     assert outcomes(job) == [expected]
 
