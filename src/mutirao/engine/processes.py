@@ -1,48 +1,63 @@
-"""Child processes for `process=True` tasks.
+"""Child processes for `process=True` tasks, as the worker sees them.
 
 A child is started by `spawn` (no locks or connections are inherited), serves one call after
-another, and can be killed alone. It judges its own errors, because the exception itself stays
-with it: only JSON crosses the pipe.
+another, and can be killed alone. Only JSON crosses between them. Starting, asking and burying a
+child are done by threads, one at a time for each child: they wait, and the event loop must not.
+A child that fails in any way is killed, and the next call has another one.
 """
 
 import asyncio
 import multiprocessing
 import os
-import signal
-import sys
+import select
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
-from importlib import import_module
-from inspect import isawaitable
-from multiprocessing.connection import Connection, wait
+from math import inf
+from multiprocessing import util
+from multiprocessing.context import SpawnProcess
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from mutirao.engine import outcomes
-from mutirao.engine.progress import PACE
+from mutirao.engine.child import LOOK, end_of, serve
+from mutirao.engine.child import find_task as find_task
+from mutirao.engine.messages import (
+    BEGUN,
+    CHUNK,
+    ENDED,
+    FAILED,
+    MOST,
+    ORDER,
+    TOLD,
+    Inbox,
+    Nonsense,
+    Order,
+    packed,
+)
+from mutirao.engine.progress import Told
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
-from mutirao.errors import ConfigurationError, InvalidArguments, WrongState
-from mutirao.job import Claim, Job, Report
+from mutirao.job import Claim, Report
 from mutirao.outcome import Outcome
 from mutirao.task import Task
 
-_TELLING = b"told "  # what else crosses the pipe is empty, or JSON
-STARTING = 60.0  # seconds a child may take to start and import the application
+STARTING = 120.0  # seconds a child may take to start and import the application
 BURIAL = 5.0  # seconds a killed process has to be gone; only a sick kernel needs them
+
+T = TypeVar("T")
+Tell = Callable[[Told], object]
 
 
 class ProcessDied(Exception):
     """The process that ran the handler ended before the handler did."""
 
 
-class _Order(msgspec.Struct):
-    module: str
-    qualname: str
-    claim: Claim
+class ProcessFailed(Exception):
+    """The process could not do what it was told, or said what makes no sense; it was killed."""
 
 
 class Processes:
@@ -52,173 +67,247 @@ class Processes:
         self._threads = threads
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
+        self._burials: set[asyncio.Task[None]] = set()
+        # When nobody closes this, the interpreter would end them with SIGTERM, which they do not
+        # heed, and wait for them for ever.
+        util.Finalize(self, _kill, (self._all,), exitpriority=0)
 
     async def run(
         self, task: Task[..., Any], claim: Claim, running: Running, report: Report | None = None
     ) -> Outcome:
-        """Run one attempt in a child and return how it ended. A cancelled one is killed."""
-        child = self._idle_one() or self._start()
-        running.kill = child.kill
+        """Run one attempt in a child and return how it ended. A cancelled one is killed.
+
+        Raises:
+            ProcessDied, ProcessFailed: the child is gone, and the handler with it.
+        """
+        order = msgspec.json.encode(Order(task.__module__, task.__qualname__, claim))
         loop = asyncio.get_running_loop()
         begun = partial(loop.call_soon_threadsafe, running.begin_now)
-        order = msgspec.json.encode(_Order(task.__module__, task.__qualname__, claim))
+        told = partial(_pass_on, report, claim)
+        child = self._take()
+        running.kill = child.kill
         try:
-            told = partial(_pass_on, report, claim)
-            answer = await self._threads.run(partial(child.ask, order, begun, told))
-        except asyncio.CancelledError:
-            self._forget(child)
-            raise
-        except (EOFError, OSError):
-            code = self._forget(child)
-            raise ProcessDied(f"its process ended with exit code {code}") from None
+            outcome: Outcome = await self._threads.run(
+                partial(child.ask, order, begun, told), child.kill
+            )
+            return outcome
         finally:
             running.kill = None  # whatever interrupts the attempt from now on, the child is free
-        self._idle.append(child)
-        return msgspec.json.decode(answer, type=Outcome)
+            if child.usable:
+                self._idle.append(child)
+            else:
+                await asyncio.shield(self._forget(child))
 
     def close(self) -> None:
-        """Kill every child, at work or not."""
-        for child in list(self._all):
-            self._forget(child)
+        """Kill every child, at work or not, and wait until they are gone. From any thread."""
+        children, until = list(self._all), monotonic() + BURIAL
+        _kill(children)
+        for child in children:
+            child.end(until)
+        self._idle.clear()
+        self._all.clear()
 
-    def _idle_one(self) -> "_Child | None":
+    def _take(self) -> "_Child":
         while self._idle:
             child = self._idle.pop()
-            if child.alive:
+            if child.fit():
                 return child
             self._forget(child)
-        return None
-
-    def _start(self) -> "_Child":
         child = _Child()
         self._all.add(child)
         return child
 
-    def _forget(self, child: "_Child") -> int | None:
+    def _forget(self, child: "_Child") -> asyncio.Task[None]:
+        child.kill()
+        burial = asyncio.get_running_loop().create_task(self._bury(child))
+        self._burials.add(burial)
+        burial.add_done_callback(self._burials.discard)
+        return burial
+
+    async def _bury(self, child: "_Child") -> None:
+        if not child.gone:
+            await self._threads.run(partial(child.end, monotonic() + BURIAL))
         self._all.discard(child)
-        if child in self._idle:
-            self._idle.remove(child)
-        return child.end()
 
 
 class _Child:
-    def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        self._process.start()
-        theirs.close()
+    """One process. One thread at a time asks or buries it; anybody may kill it."""
 
-    def ask(
-        self, order: bytes, begun: Callable[[], object], told: Callable[[bytes], object]
-    ) -> bytes:
-        """Send an order and wait for the answer. Raises EOFError when the child is gone.
+    def __init__(self) -> None:
+        self._taken = threading.Lock()  # by the thread that asks or buries
+        self._lock = threading.Lock()  # whoever finds it dead frees its id, which nobody may kill
+        self._process: SpawnProcess | None = None
+        self._inbox = Inbox(MOST)
+        self._number = 0  # of the order
+        self._begun = False  # whether it was about to call the handler
+        self._over = inf  # the moment from which on nothing more is expected of it
+        self._buried = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether it did its last call well, and was not killed."""
+        return self._process is not None and self._over == inf and not self._inbox
+
+    @property
+    def gone(self) -> bool:
+        """Whether there is nothing to bury."""
+        return self._buried or self._process is None
+
+    def fit(self) -> bool:
+        """Tell whether an idle one lives, and has said nothing unasked."""
+        return not self._poll.poll(0) and self._lives()
+
+    def kill(self) -> None:
+        """End the process at once, whatever it does. From any thread; does not wait."""
+        self._over = min(self._over, monotonic() + BURIAL)
+        with self._lock:
+            if self._process is not None and not self._buried:
+                self._process.kill()
+
+    def ask(self, order: bytes, begun: Callable[[], object], told: Tell) -> Outcome:
+        """Send an order and wait for the answer. Whatever it raises, the child is buried then.
 
         `begun` is called when the child has started up, and is about to call the handler, `told`
         when that tells of its progress.
         """
-        self._pipe.send_bytes(order)
-        self._pipe.recv_bytes()
-        begun()
-        while (answer := self._pipe.recv_bytes()).startswith(_TELLING):
-            told(answer.removeprefix(_TELLING))
-        return answer
+        with self._taken:
+            try:
+                if self._process is None:
+                    self._start()
+                return self._converse(order, begun, told)
+            except (EOFError, ConnectionError):
+                self._bury(monotonic() + BURIAL)
+                raise ProcessDied(self._epitaph()) from None
+            except Nonsense as nonsense:
+                self._bury(monotonic() + BURIAL)
+                raise ProcessFailed(f"its process spoke nonsense: {nonsense}") from None
+            except BaseException:
+                self._bury(monotonic() + BURIAL)
+                raise
 
-    @property
-    def alive(self) -> bool:
-        """Whether the process has not ended."""
-        return self._process.is_alive()
+    def end(self, until: float) -> None:
+        """Kill and bury the process, giving up at this monotonic time."""
+        self.kill()
+        if self._taken.acquire(timeout=max(0.0, until - monotonic())):
+            try:
+                self._bury(until)
+            finally:
+                self._taken.release()
 
-    def kill(self) -> None:
-        """End the process at once, whatever it does."""
-        self._process.kill()
-
-    def end(self) -> int | None:
-        """Kill and bury the process; return its exit code, minus the signal that ended it."""
-        self._process.kill()
-        self._process.join(timeout=BURIAL)
-        return self._process.exitcode
-
-
-def find_task(module: str, qualname: str) -> Task[..., Any]:
-    """Return the task that a child finds under that name. Raises ConfigurationError."""
-    found: Any = sys.modules.get(module) or import_module(module)
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
-    if not isinstance(found, Task):
-        raise ConfigurationError(
-            f"a process=True task must be found as {module}.{qualname} by another process, which"
-            f" finds {found!r}; define it at module level and keep the decorated name"
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        process = multiprocessing.get_context("spawn").Process(
+            target=serve, args=(theirs,), daemon=True
         )
-    return found
+        with theirs:
+            try:
+                process.start()
+            except BaseException:
+                ours.close()
+                raise
+        self._socket = ours
+        self._pidfd = end_of(process.pid or 0)
+        self._end = process.sentinel if self._pidfd is None else self._pidfd
+        self._watch, self._poll = select.poll(), select.poll()
+        self._watch.register(self._end, select.POLLIN)
+        self._poll.register(self._end, select.POLLIN)
+        self._poll.register(ours, select.POLLIN)
+        self._process = process
+        if self._over < inf:  # killed before there was anything to kill
+            self.kill()
 
+    def _converse(self, order: bytes, begun: Callable[[], object], told: Tell) -> Outcome:
+        self._number, self._begun, by = self._number + 1, False, monotonic() + STARTING
+        self._send(packed(ORDER, self._number, order), by)
+        kind, body = self._hear(by)
+        if kind == BEGUN:
+            self._begun = True
+            begun()
+            while (said := self._hear())[0] == TOLD:
+                told(_understood(said[1], Told))
+            kind, body = said
+            if kind == ENDED:
+                return _understood(body, Outcome)
+        if kind == FAILED:
+            raise ProcessFailed(f"its process could not run it: {body.decode(errors='replace')}")
+        raise Nonsense(f"a message of kind {kind!r} which is not expected now")
 
-def _serve(pipe: Connection) -> None:
-    # They are the parent's to handle, though a terminal or systemd sends them to all of a group.
-    # Not SIG_IGN, which the programs that a handler starts would inherit.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-    while True:
-        try:
-            order = msgspec.json.decode(pipe.recv_bytes(), type=_Order)
-        except EOFError:
+    def _send(self, data: bytes, by: float) -> None:
+        rest = memoryview(data)
+        while rest:
+            with suppress(BlockingIOError):
+                rest = rest[self._socket.send(rest) :]
+                continue
+            self._poll.modify(self._socket, select.POLLOUT)
+            self._wait(by)
+            self._poll.modify(self._socket, select.POLLIN)
+
+    def _hear(self, by: float = inf) -> tuple[bytes, bytes]:
+        while (message := self._inbox.take()) is None:
+            self._wait(by)
+            with suppress(BlockingIOError):
+                if not (data := self._socket.recv(CHUNK)):
+                    raise EOFError
+                self._inbox.feed(data)
+        if message.number != self._number:
+            raise Nonsense(f"a message about order {message.number}, not {self._number}")
+        return message.kind, message.body
+
+    def _wait(self, by: float) -> None:
+        """Wait until the socket is ready, the process has ended or the time has passed."""
+        while True:
+            ready = dict(self._poll.poll(1000 * LOOK))
+            now = monotonic()
+            if now > self._over or (not ready and not self._lives()):
+                raise EOFError
+            if self._end in ready:  # its last words are read; a fork of it may not go on for ever
+                self._over = min(self._over, now + BURIAL)
+            if self._socket.fileno() in ready:
+                return
+            if ready:
+                raise EOFError
+            if now > by:
+                raise ProcessFailed(f"its process did not start within {STARTING:g} s")
+
+    def _lives(self) -> bool:
+        with self._lock:
+            if self._process is None:
+                return False
+            # Whoever else waits for children, in a handler perhaps, may have taken the exit status:
+            # then `is_alive` says so for ever.
+            ended = self._pidfd is not None and bool(self._watch.poll(0))
+            return self._process.is_alive() and not ended
+
+    def _bury(self, until: float) -> None:
+        self.kill()
+        if self.gone:
             return
-        task = find_task(order.module, order.qualname)
-        pipe.send_bytes(b"")
-        report = _Teller(pipe)
-        pipe.send_bytes(msgspec.json.encode(_obey(task, order.claim, report)))
+        while self._lives() and (left := until - monotonic()) > 0:
+            self._watch.poll(1000 * min(left, LOOK))
+        self._buried = True
+        self._socket.close()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+
+    def _epitaph(self) -> str:
+        code = None if self._process is None else self._process.exitcode
+        how = f"its process ended with exit code {'unknown' if code is None else code}"
+        return how if self._begun else f"{how} while it started; its standard error says why"
 
 
-class _Teller:
-    """Passes progress on to the parent, not much more often than it is written there."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe, self._next = pipe, 0.0
-
-    def __call__(self, claim: Claim, done: float, of: float | None, note: str | None) -> None:
-        if monotonic() >= self._next or done == of:
-            self._next = monotonic() + PACE / 2
-            self._pipe.send_bytes(_TELLING + msgspec.json.encode((done, of, note)))
+def _kill(children: Iterable[_Child]) -> None:
+    for child in list(children):
+        child.kill()
 
 
-def _pass_on(report: Report | None, claim: Claim, told: bytes) -> None:
+def _understood(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as unfit:
+        raise Nonsense(str(unfit)) from None
+
+
+def _pass_on(report: Report | None, claim: Claim, told: Told) -> None:
     if report is not None:
-        report(claim, *msgspec.json.decode(told, type=tuple[float, float | None, str | None]))
-
-
-def _obey(task: Task[..., Any], claim: Claim, report: Report) -> Outcome:
-    policy = task.options.retry
-    limit = claim.max_attempts or policy.max_attempts
-    try:
-        args, kwargs = task.signature.decode(claim.args)
-    except InvalidArguments as unfit:
-        return outcomes.dead("InvalidArguments", str(unfit))
-    timeout = task.options.timeout if claim.timeout is None else claim.timeout
-    if task.signature.wants_job:
-        args = (Job(claim, limit, timeout, _no_transaction, report), *args)
-    try:
-        return outcomes.success(_call(task, *args, **kwargs), task.keeper(claim.metadata))
-    except BaseException as error:
-        return outcomes.of_error(error, claim.attempt, claim.max_attempts, policy)
-
-
-def _call(task: Task[..., Any], *args: Any, **kwargs: Any) -> Any:
-    result = task.function(*args, **kwargs)
-    if isawaitable(result):
-        raise TypeError(f"the handler returned {result!r}, which nobody awaits in a process")
-    return result
-
-
-def _no_transaction(job: Job, session: bool) -> Any:
-    raise WrongState(
-        f"job {job.id} runs in a process of its own, where job.transaction() cannot be had; use"
-        " a plain handler without process=True, or make the work idempotent"
-    )
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+        report(claim, *told)

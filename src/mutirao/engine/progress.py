@@ -6,6 +6,7 @@ Handlers tell as often as they like, from any thread; only the last word of each
 import asyncio
 from contextlib import suppress
 from threading import Lock
+from typing import NamedTuple
 
 from mutirao.engine.logs import log
 from mutirao.engine.outcomes import storable
@@ -20,6 +21,20 @@ MAX_NOTE = 500  # characters
 MOST_TOLD = 20  # ids in one line of the log
 
 
+class Told(NamedTuple):
+    """What a handler tells: so many units are done, of so many in all."""
+
+    done: float
+    of: float | None
+    note: str | None
+
+
+def to_tell(done: float, of: float | None, note: str | None) -> Told:
+    """Return what a handler tells as every database can store it: a long note is cut."""
+    # Cut first: however long it is, it costs nothing.
+    return Told(done, of, note and storable(note[:MAX_NOTE])[:MAX_NOTE])
+
+
 class Board:
     """The last words of the attempts of one worker. Costs nothing while nobody tells anything."""
 
@@ -32,10 +47,10 @@ class Board:
 
     def tell(self, claim: Claim, done: float, of: float | None, note: str | None) -> None:
         """Note how far an attempt has come. May be called from any thread."""
-        short = None if note is None else storable(note)[:MAX_NOTE]
+        told = to_tell(done, of, note)
         with self._lock:
             first = not self._told
-            self._told[claim.id] = Progress(claim.id, claim.run, done, of, short)
+            self._told[claim.id] = Progress(claim.id, claim.run, *told)
         if first and self._loop is not None and self._something is not None:
             with suppress(RuntimeError):  # the loop is over, and a thread has not heard of it
                 self._loop.call_soon_threadsafe(self._something.set)

@@ -10,12 +10,15 @@ within a millisecond). Waking a thread for every call took 33 µs of CPU a call,
 
 import asyncio
 import contextvars
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
+
+log = logging.getLogger("mutirao")
 
 
 class _Call:
@@ -48,28 +51,38 @@ class Threads:
         self._waking = False
         self._threads = 0
         self._engaged = 0
+        self._refused = False  # whether the system gave no thread when it was asked last
         self.stuck = 0
 
-    async def run(self, function: Callable[[], Any]) -> Any:
+    async def run(
+        self, function: Callable[[], Any], hasten: Callable[[], object] | None = None
+    ) -> Any:
         """Call a function in a thread; its exceptions are raised here.
 
         When cancelled, the thread goes on, counted as stuck until it returns.
+
+        Parameters:
+            hasten: makes the function return soon. When cancelled, this calls it, and waits for
+                the function; what that returns or raises is dropped.
+
+        Raises:
+            RuntimeError: the system gives no thread, and there is none to wait for. The function
+                was not called.
         """
         loop = asyncio.get_running_loop()
         call = _Call(function, loop.create_future())
         self._engaged += 1
         self._calls.append(call)
         if self._engaged > self._threads:
-            self._add_thread(loop)
+            self._grow(call, loop)
         elif not self._rousing:
             self._rouse()
         try:
             return await call.future
         except asyncio.CancelledError:
             # Raised by the function itself, or too late, it says nothing about the thread.
-            if call.future.cancelled() and not call.returned:
-                call.abandoned = True
-                self.stuck += 1
+            if call.future.cancelled() and not call.returned and not self._withdraw(call):
+                await self._leave(call, hasten)
             raise
 
     def close(self) -> None:
@@ -78,10 +91,48 @@ class Threads:
             self._wakes.put(True)
         self._threads = 0
 
+    async def _leave(self, call: _Call, hasten: Callable[[], object] | None) -> None:
+        """Give up a call that has begun."""
+        if hasten is not None:
+            hasten()
+            call.future = asyncio.get_running_loop().create_future()
+            with suppress(BaseException):
+                await call.future
+        if not call.returned:  # nor is it hastened, or the waiting for it was cancelled, too
+            call.abandoned = True
+            self.stuck += 1
+
+    def _withdraw(self, call: _Call) -> bool:
+        """Take a call back that no thread has taken yet; tell whether that was so."""
+        try:
+            self._calls.remove(call)
+        except ValueError:
+            return False
+        self._engaged -= 1
+        return True
+
+    def _grow(self, call: _Call, loop: asyncio.AbstractEventLoop) -> None:
+        """Add a thread for each call that has none; failing that, others see to it later.
+
+        Where there are none that could, the call is withdrawn.
+        """
+        try:
+            while self._engaged > self._threads:
+                self._add_thread(loop)
+            self._refused = False
+        except (RuntimeError, MemoryError) as full:
+            if self._threads <= self.stuck and self._withdraw(call):
+                raise
+            if not self._refused:  # once, not for every call
+                log.warning("%s; calls wait for the %s threads there are", full, self._threads)
+            self._refused = True
+            if not self._rousing:
+                self._rouse()
+
     def _add_thread(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._threads += 1
-        name = f"mutirao-{self._threads}"
+        name = f"mutirao-{self._threads + 1}"
         threading.Thread(target=self._work, args=(loop,), name=name, daemon=True).start()
+        self._threads += 1
 
     def _rouse(self) -> None:
         self._rousing = True

@@ -79,7 +79,8 @@ class _Bench:
     def __init__(self, app: Mutirao, store: Store, worker: int, concurrency: int) -> None:
         self._app, self._store, self._worker = app, store, worker
         self._settings = WorkerSettings(concurrency=concurrency, prefetch=0.0, linger=0.0)
-        self._processes = Processes(Threads())
+        self._threads = Threads()
+        self._processes = Processes(self._threads)
         self._counts: Counter[OutcomeKind] = Counter()
 
     async def drain(
@@ -97,6 +98,7 @@ class _Bench:
             return self._counts
         finally:
             self._processes.close()
+            self._threads.close()
 
     def _bound(self, claims: list[Claim], limit: int) -> None:
         if self._counts.total() + len(claims) > limit:

@@ -141,3 +141,164 @@ async def test_closing_lets_threads_end() -> None:
     assert await threads.run(lambda: 7) == 7
     threads.close()
     await until(lambda: set(threading.enumerate()) <= before)
+
+
+class Limited:
+    """A system that gives no more threads than it says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = 0
+        start = threading.Thread.start
+
+        def limited(thread: threading.Thread) -> None:
+            if self.left == 0:
+                raise RuntimeError("can't start new thread")
+            self.left -= 1
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", limited)
+
+
+@pytest.fixture
+def limited(monkeypatch: pytest.MonkeyPatch) -> Limited:
+    """No thread can be started."""
+    return Limited(monkeypatch)
+
+
+async def test_no_thread_at_all(threads: Threads, limited: Limited) -> None:
+    """The call fails, and its function is not called, then or later."""
+    called: list[int] = []
+    for number in range(3):
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await threads.run(partial(called.append, number))
+    limited.left = 1
+    await soon(threads.run(partial(called.append, 7)))
+    assert called == [7]
+    assert (threads._threads, threads._engaged, len(threads._calls)) == (1, 0, 0)
+
+
+async def test_fewer_threads_than_calls(threads: Threads, limited: Limited) -> None:
+    """Calls wait for those there are, and each runs once."""
+    began, enough, called = threading.Event(), threading.Event(), list[int]()
+
+    def work() -> None:
+        began.set()
+        enough.wait(100)
+
+    limited.left = 1
+    first = asyncio.create_task(threads.run(work))
+    await until(began.is_set)
+    others = [asyncio.create_task(threads.run(partial(called.append, n))) for n in range(3)]
+    await asyncio.sleep(0)
+    assert (threads._threads, threads._engaged) == (1, 4)
+    enough.set()
+    await soon(asyncio.gather(first, *others))
+    assert sorted(called) == [0, 1, 2]
+    assert (threads._threads, threads._engaged) == (1, 0)
+
+
+async def test_more_threads_again(threads: Threads, limited: Limited) -> None:
+    """All that wait get one, not only the call that comes then."""
+    together = threading.Barrier(3)
+    began = threading.Event()
+
+    def work() -> None:
+        began.set()
+        together.wait(100)
+
+    limited.left = 1
+    calls = [asyncio.create_task(threads.run(work)) for _ in range(2)]
+    await until(began.is_set)
+    limited.left = 2
+    calls.append(asyncio.create_task(threads.run(work)))
+    await soon(asyncio.gather(*calls))
+    assert (threads._threads, threads._engaged) == (3, 0)
+
+
+async def test_all_threads_are_stuck(threads: Threads, limited: Limited) -> None:
+    """Nobody knows whether they return: the call fails, and its function is not called."""
+    began, enough, called = threading.Event(), threading.Event(), list[int]()
+
+    def work() -> None:
+        began.set()
+        enough.wait(100)
+
+    limited.left = 1
+    first = asyncio.create_task(threads.run(work))
+    await until(began.is_set)
+    first.cancel()
+    await asyncio.wait([first])
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        await threads.run(partial(called.append, 1))
+    enough.set()
+    await until(lambda: threads.stuck == 0)
+    await soon(threads.run(partial(called.append, 2)))
+    assert called == [2]
+
+
+async def test_cancelled_before_a_thread_took_it(threads: Threads, limited: Limited) -> None:
+    """Nothing is stuck, and the function is not called."""
+    began, enough, called = threading.Event(), threading.Event(), list[int]()
+
+    def work() -> None:
+        began.set()
+        enough.wait(100)
+
+    limited.left = 1
+    first = asyncio.create_task(threads.run(work))
+    await until(began.is_set)
+    waiting = asyncio.create_task(threads.run(partial(called.append, 1)))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert (threads.stuck, threads._engaged) == (0, 1)
+    enough.set()
+    await soon(first)
+    await soon(threads.run(partial(called.append, 2)))
+    assert called == [2]
+
+
+@pytest.mark.parametrize("error", [None, ValueError("hastened")])
+async def test_a_call_that_can_be_hastened(error: BaseException | None) -> None:
+    """Is waited for when cancelled: it is never stuck."""
+    told: list[int] = []
+    pool = Threads(lambda: told.append(pool.stuck))
+    began, hurry, over = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        began.set()
+        hurry.wait(100)
+        over.set()
+        if error is not None:
+            raise error
+
+    call = asyncio.create_task(pool.run(work, hurry.set))
+    await until(began.is_set)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(call)
+    assert over.is_set()
+    assert (pool.stuck, pool._engaged, told) == (0, 0, [])
+    pool.close()
+
+
+async def test_a_call_that_is_not_hastened_after_all() -> None:
+    """Cancelled again, nobody waits for it any more: it is stuck until it returns."""
+    pool, asked = Threads(), threading.Event()
+    began, enough = threading.Event(), threading.Event()
+
+    def work() -> None:
+        began.set()
+        enough.wait(100)
+
+    call = asyncio.create_task(pool.run(work, asked.set))
+    await until(began.is_set)
+    call.cancel()
+    await until(asked.is_set)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(call)
+    assert pool.stuck == 1
+    enough.set()
+    await until(lambda: pool.stuck == 0)
+    pool.close()

@@ -1,0 +1,227 @@
+"""What runs in a child process: it serves one order after another, until its parent is gone.
+
+It judges its own errors, because the exception itself stays here. Whatever happens is told in the
+answer to the order; what a handler leaves behind (threads, forks) can say nothing after that.
+"""
+
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from contextlib import suppress
+from importlib import import_module
+from inspect import isawaitable
+from multiprocessing.connection import wait
+from time import monotonic
+from types import FrameType
+from typing import Any, NoReturn
+
+import msgspec
+
+from mutirao.engine import outcomes
+from mutirao.engine.messages import (
+    BEGUN,
+    CHUNK,
+    ENDED,
+    FAILED,
+    TOLD,
+    Inbox,
+    Message,
+    Order,
+    packed,
+)
+from mutirao.engine.progress import PACE, to_tell
+from mutirao.errors import ConfigurationError, InvalidArguments, WrongState
+from mutirao.job import Claim, Job, Report
+from mutirao.outcome import Outcome
+from mutirao.task import Task
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+LOOK = 0.5  # seconds between two looks at a process where the system has no better way
+
+
+def find_task(module: str, qualname: str) -> Task[..., Any]:
+    """Return the task that a child finds under that name. Raises ConfigurationError."""
+    found: Any = sys.modules.get(module) or import_module(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, Task):
+        raise ConfigurationError(
+            f"a process=True task must be found as {module}.{qualname} by another process, which"
+            f" finds {found!r}; define it at module level and keep the decorated name"
+        )
+    return found
+
+
+def end_of(pid: int) -> int | None:
+    """Return a descriptor that becomes readable when the process ends, if the system has such.
+
+    `Process.sentinel` is a pipe: forks of the process inherit it, and keep it open.
+    """
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):  # not Linux, an old one, or a sandbox that forbids it
+        return None
+
+
+def serve(theirs: socket.socket) -> None:
+    """Obey the orders that come, until the other side hangs up."""
+    theirs.settimeout(None)  # whatever the application's `socket.setdefaulttimeout` says
+    _leave_signals_to_parent()
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    voice, inbox = _Voice(theirs), Inbox()
+    with suppress(ConnectionError):  # the parent is gone, and did not read all that was said
+        while (order := _hear(theirs, inbox)) is not None:
+            voice.begin(order.number)
+            voice.conclude(*_answer(order, voice))
+
+
+def _hear(theirs: socket.socket, inbox: Inbox) -> Message | None:
+    while (message := inbox.take()) is None:
+        if not (data := theirs.recv(CHUNK)):
+            return None
+        inbox.feed(data)
+    return message
+
+
+def _answer(message: Message, voice: "_Voice") -> tuple[bytes, bytes]:
+    try:
+        order = msgspec.json.decode(message.body, type=Order)
+        task = find_task(order.module, order.qualname)
+        voice.say(BEGUN, message.number)
+        outcome = _obey(task, order.claim, _Teller(voice, message.number))
+        return ENDED, msgspec.json.encode(outcome)
+    except BaseException as error:  # whatever a module raises that is imported, SystemExit too
+        reason = traceback.format_exception_only(error)[-1] + "\n" + traceback.format_exc()
+        return FAILED, outcomes.shortened(reason).encode()
+
+
+class _Voice:
+    """Says one thing after another, though several threads speak, and nothing of past orders."""
+
+    def __init__(self, theirs: socket.socket) -> None:
+        self._socket, self._number = theirs, 0
+        # Reentrant: a signal handler that tells of its progress interrupts what is being said.
+        self._lock = threading.RLock()
+
+    def begin(self, number: int) -> None:
+        """Turn to an order."""
+        self._number = number
+
+    def say(self, kind: bytes, number: int, body: bytes = b"") -> None:
+        """Say something about an order, unless that is over."""
+        with self._lock:
+            if number == self._number:
+                self._socket.sendall(packed(kind, number, body))
+
+    def conclude(self, kind: bytes, body: bytes) -> None:
+        """Say the last word about the order."""
+        with self._lock:
+            number, self._number = self._number, 0
+            self._socket.sendall(packed(kind, number, body))
+
+
+class _Teller:
+    """Passes progress on to the parent, not much more often than it is written there."""
+
+    def __init__(self, voice: _Voice, number: int) -> None:
+        self._voice, self._number, self._next = voice, number, 0.0
+        self._pid = os.getpid()
+
+    def __call__(self, claim: Claim, done: float, of: float | None, note: str | None) -> None:
+        if os.getpid() != self._pid:
+            raise WrongState(
+                f"job {claim.id} was told of progress in a fork of its process; only the process"
+                " that runs the handler can tell: have the fork tell that one"
+            )
+        told = to_tell(done, of, note)
+        if monotonic() >= self._next or done == of:
+            self._next = monotonic() + PACE / 2
+            self._voice.say(TOLD, self._number, msgspec.json.encode(told))
+
+
+def _obey(task: Task[..., Any], claim: Claim, report: Report) -> Outcome:
+    policy = task.options.retry
+    limit = claim.max_attempts or policy.max_attempts
+    try:
+        args, kwargs = task.signature.decode(claim.args)
+    except InvalidArguments as unfit:
+        return outcomes.dead("InvalidArguments", str(unfit))
+    timeout = task.options.timeout if claim.timeout is None else claim.timeout
+    if task.signature.wants_job:
+        args = (Job(claim, limit, timeout, _no_transaction, report), *args)
+    try:
+        return outcomes.success(_call(task, *args, **kwargs), task.keeper(claim.metadata))
+    except BaseException as error:
+        return outcomes.of_error(error, claim.attempt, claim.max_attempts, policy)
+
+
+def _call(task: Task[..., Any], *args: Any, **kwargs: Any) -> Any:
+    pid = os.getpid()
+    try:
+        result = task.function(*args, **kwargs)
+    finally:
+        if os.getpid() != pid:
+            _end_fork(sys.exception())
+    if isawaitable(result):
+        raise TypeError(f"the handler returned {result!r}, which nobody awaits in a process")
+    return result
+
+
+def _end_fork(error: BaseException | None) -> NoReturn:
+    """End a fork that came out of the handler, as a program ends: the answer is not its to give."""
+    code = error.code if isinstance(error, SystemExit) else error and 1
+    if error is not None and not isinstance(error, SystemExit):
+        traceback.print_exception(error)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def _no_transaction(job: Job, session: bool) -> Any:
+    raise WrongState(
+        f"job {job.id} runs in a process of its own, where job.transaction() cannot be had; use"
+        " a plain handler without process=True, or make the work idempotent"
+    )
+
+
+def _leave_signals_to_parent() -> None:
+    """Do not heed them, though a terminal or systemd sends them to all of a group.
+
+    In a fork they do what they do by default. They are held back while it is made: Python drops
+    those that have a handler and come before the fork's first step.
+    """
+    held = threading.local()
+
+    def hold() -> None:
+        held.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+
+    def let_come() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held.mask)
+
+    def restore() -> None:
+        for number in _SIGNALS:
+            if signal.getsignal(number) is _do_nothing:
+                signal.signal(number, signal.SIG_DFL)
+        let_come()
+
+    for number in _SIGNALS:
+        signal.signal(number, _do_nothing)
+    os.register_at_fork(before=hold, after_in_parent=let_come, after_in_child=restore)
+
+
+def _do_nothing(number: int, frame: FrameType | None) -> None:
+    """Handle a signal. Not SIG_IGN, which the programs that a handler starts would inherit."""
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is None or parent.pid is None:
+        return
+    end = end_of(parent.pid)
+    while os.getppid() == parent.pid:
+        wait([parent.sentinel if end is None else end], LOOK if end is None else None)
+    os._exit(1)

@@ -1,0 +1,53 @@
+"""A program that abandons its child process: `abandoning HOW PATH`.
+
+It ends without closing what it has, or forks, says the fork's id, and waits to be killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from datetime import UTC, datetime
+from typing import Any
+
+from mutirao import Task
+from mutirao.engine.processes import Processes
+from mutirao.engine.running import Running
+from mutirao.engine.threads import Threads
+from mutirao.job import Claim
+from tests.integration.worker import unruly
+
+processes = Processes(Threads())
+
+
+async def serve(task: Task[..., Any], args: str) -> None:
+    """Run a handler in a child."""
+    nothing: list[Any] = [None] * 9
+    now = datetime.now(UTC)
+    begin, *rest = nothing
+    claim = Claim(1, 1, 1, task.name, args, "default", 0, now, now, *rest)
+    await processes.run(task, claim, Running(claim, begin))
+
+
+def say_fork() -> None:
+    """Fork; the fork stays until it is killed."""
+    if fork := os.fork():
+        sys.stdout.write(f"{fork}\n")
+        sys.stdout.flush()
+        return
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "forget":
+        asyncio.run(serve(unruly.pid, "{}"))
+    else:
+        held = f'{{"path": "{sys.argv[2]}"}}'
+        threading.Thread(target=asyncio.run, args=[serve(unruly.hold, held)], daemon=True).start()
+        with open(sys.argv[2]):
+            say_fork()
+        threading.Event().wait()
