@@ -22,8 +22,9 @@ from mutirao import Mutirao
 from mutirao.job import OutcomeKind
 from mutirao.sql.tables import attempt, job, live
 from tests.acceptance.chaos import app
-from tests.acceptance.chaos.audit import Attempt, Row, audit, flaws, misfits
+from tests.acceptance.chaos.audit import Row, audit, flaws, misfits
 from tests.acceptance.chaos.run import Plan, Report, run
+from tests.acceptance.shared.histories import Attempt
 
 SUCCEEDED, RETRIED, LOST = OutcomeKind.SUCCEEDED, OutcomeKind.RETRIED, OutcomeKind.LOST
 RELEASED, DEAD = OutcomeKind.RELEASED, OutcomeKind.DEAD

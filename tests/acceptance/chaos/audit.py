@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from mutirao.job import UNCOUNTED_OUTCOMES, OutcomeKind
-from mutirao.sql.tables import attempt, job, live
+from mutirao.job import OutcomeKind
+from mutirao.sql.tables import job, live
 from tests.acceptance.chaos.app import rows
-
-
-class Attempt(NamedTuple):
-    """One attempt, as history tells it."""
-
-    job: int
-    run: int
-    number: int
-    outcome: OutcomeKind
-    worker: int | None
-    error_type: str | None
+from tests.acceptance.shared.histories import Attempt, histories, miscounts
 
 
 class Row(NamedTuple):
@@ -46,7 +36,7 @@ def audit(connection: Connection, count: int) -> Findings:
     numbers = _numbers_by_job(connection)
     columns = select(rows.c.number, rows.c.job, rows.c.run)
     written = [Row(*each) for each in connection.execute(columns)]
-    history = _history(connection)
+    history = histories(connection)
     unfinished = connection.execute(select(func.count()).select_from(live)).scalar_one()
     problems = [f"{unfinished} jobs are live or running"] if unfinished else []
     problems += _told("have no row", set(range(count)) - {row.number for row in written})
@@ -66,15 +56,7 @@ def flaws(attempts: Sequence[Attempt]) -> Iterator[str]:
         yield f"has {len(finals)} final outcomes, not one success: {finals}"
     elif not attempts[-1].outcome.final:
         yield f"went on after it had succeeded: {attempts[-1]}"
-    number = 1
-    for each in attempts:
-        if each.number != number:
-            yield f"has attempt {each.number} where {number} should be: {each}"
-        number = each.number + (each.outcome not in UNCOUNTED_OUTCOMES)
-        if each.worker is None:
-            yield f"has an attempt of nobody: {each}"
-        if each.error_type is None and each.outcome is not OutcomeKind.SUCCEEDED:
-            yield f"does not say why: {each}"
+    yield from miscounts(attempts)
 
 
 def misfits(
@@ -90,16 +72,6 @@ def misfits(
 
 def _numbers_by_job(connection: Connection) -> dict[int, int]:
     return {id: args["number"] for id, args in connection.execute(select(job.c.id, job.c.args))}
-
-
-def _history(connection: Connection) -> Mapping[int, list[Attempt]]:
-    columns = attempt.c["job", "run", "attempt", "outcome", "worker", "error_type"]
-    history: defaultdict[int, list[Attempt]] = defaultdict(list)
-    for id, run, number, outcome, *rest in connection.execute(
-        select(*columns).order_by(attempt.c.job, attempt.c.run)
-    ):
-        history[id].append(Attempt(id, run, number, OutcomeKind(outcome), *rest))
-    return history
 
 
 def _repeated(values: Iterable[int]) -> set[int]:

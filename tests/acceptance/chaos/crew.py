@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 
-ROOT = Path(__file__).parents[3]
+from tests.acceptance.shared.workers import STOPPED, UNREACHABLE, start_worker
+
 GRACE = 30.0  # seconds that workers have to end at the end
-UNREACHABLE = 4  # how a worker ends that finds no database when it starts
 TOO_LATE = "was taken from this"  # what a worker says when the store rejects a run as stale
-STOPPED = (0, -signal.SIGTERM)  # how one ends that is told to, ready or not
 
 
 class Crew:
@@ -27,13 +24,14 @@ class Crew:
     """
 
     def __init__(self, url: str, logs: Path, heartbeat: float, expiry: float) -> None:
-        self._command = [
-            *(sys.executable, "-m", "mutirao.cli", "worker", f"{__package__}.app:app"),
-            *("--concurrency", "10", "--heartbeat", str(heartbeat), "--expiry", str(expiry)),
-            *("--poll", "0.5", "--grace", str(GRACE), "--log-format", "json"),
-            *("--log-level", "warning"),
-        ]
-        self._environment = os.environ | {"CHAOS_DATABASE": url}
+        self._settings = {
+            "concurrency": 10,
+            "heartbeat": heartbeat,
+            "expiry": expiry,
+            "poll": 0.5,
+            "grace": GRACE,
+        }
+        self._environment = {"CHAOS_DATABASE": url}
         self._logs, self._expiry = logs, expiry
         self._workers: list[subprocess.Popen[bytes]] = []  # the oldest one first
         self._frozen: tuple[subprocess.Popen[bytes], float] | None = None  # and until when
@@ -45,17 +43,9 @@ class Crew:
     def start(self) -> None:
         """Start one more worker."""
         self._started += 1
-        with (self._logs / f"{self._started}.log").open("wb") as log:
-            worker = subprocess.Popen(
-                self._command,
-                cwd=ROOT,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                # Ctrl-C at the terminal is for us: we stop them.
-                start_new_session=True,
-            )
+        log = self._logs / f"{self._started}.log"
+        target = f"{__package__}.app:app"
+        worker = start_worker(target, log, self._environment, **self._settings)
         self._workers.append(worker)
 
     def kill_oldest(self) -> None:

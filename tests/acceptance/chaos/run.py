@@ -22,6 +22,7 @@ from mutirao.sql.tables import live
 from tests.acceptance.chaos import app
 from tests.acceptance.chaos.audit import audit
 from tests.acceptance.chaos.crew import Crew, crew
+from tests.acceptance.shared.timer import Timer
 from tests.support.postgresql import PostgresServer
 
 HEARTBEAT, EXPIRY = 0.5, 2.0  # seconds
@@ -126,7 +127,7 @@ class Chaos:
     def endure(self) -> None:
         """Disturb them; return when all jobs are finished."""
         plan, workers = self._plan, self._workers
-        kill, freeze, tell = (_Timer(each) for each in (plan.kill_every, plan.freeze_every, 2.0))
+        kill, freeze, tell = (Timer(each) for each in (plan.kill_every, plan.freeze_every, 2.0))
         started = time.monotonic()
         with ThreadPoolExecutor(1) as helper:
             while self._unfinished and self.seconds < plan.deadline:
@@ -177,21 +178,6 @@ class Chaos:
             f"{self.seconds:6.1f} s: {self._rows:,} rows, {self._unfinished:,} jobs unfinished,"
             f" {self._workers.kills} kills, {self.restarts} crashes"
         )
-
-
-class _Timer:
-    """Rings every `interval` seconds; never, if that is 0."""
-
-    def __init__(self, interval: float) -> None:
-        self._interval = interval
-        self._next = time.monotonic() + interval
-
-    def rang(self) -> bool:
-        """Tell whether it has rung since it was asked last."""
-        if not self._interval or time.monotonic() < self._next:
-            return False
-        self._next += self._interval
-        return True
 
 
 def _count(connection: Connection, table: Table) -> int:
