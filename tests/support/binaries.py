@@ -1,4 +1,4 @@
-"""Where PostgreSQL's server programs are, and how to get them where there are none.
+"""Where PostgreSQL's server programs and libfaketime are, and how to get them where there are none.
 
 The tests need a real server. They look where distributions put one, and where there is none they
 install Debian's, if they may.
@@ -23,6 +23,10 @@ class ServerNotFound(Exception):
     """No PostgreSQL server of a supported version is installed; the message says how to get one."""
 
 
+class FaketimeNotFound(Exception):
+    """libfaketime is not installed; the message says how to get it."""
+
+
 def find_server() -> Path:
     """Return the directory of the server programs, installing them where that is possible.
 
@@ -30,7 +34,7 @@ def find_server() -> Path:
     """
     found = next(_supported(), None)
     if found is None and _may_install():
-        _install_from_debian()
+        _install_server()
         found = next(_supported(), None)
     if found is None:
         raise ServerNotFound(
@@ -38,6 +42,30 @@ def find_server() -> Path:
             f" postgres), and found none in PATH nor in the usual places. Run: {_command_to_run()}"
         )
     return found
+
+
+def find_faketime() -> Path:
+    """Return the library that gives a process (LD_PRELOAD) a clock of its own.
+
+    Raises `FaketimeNotFound`, with the command to run, where it is missing and cannot be installed.
+    """
+    found = next(_faketime(), None)
+    if found is None and _may_install():
+        failed = _install_from_debian("libfaketime")
+        if failed is not None:
+            raise FaketimeNotFound(f"{failed!r} failed; what it said is above. Mend that.")
+        found = next(_faketime(), None)
+    if found is None:
+        raise FaketimeNotFound(
+            "Clocks can be made to jump with libfaketime only, which is in none of the usual"
+            " places. Run: sudo apt-get install -y libfaketime"
+        )
+    return found
+
+
+def _faketime() -> Iterator[Path]:
+    for pattern in ("lib/*/faketime", "lib64/faketime", "lib/faketime", "local/lib/faketime"):
+        yield from Path("/usr").glob(f"{pattern}/libfaketime.so.1")
 
 
 def major_version(directory: Path) -> int:
@@ -87,18 +115,26 @@ def _may_install() -> bool:
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
-def _install_from_debian() -> None:
+def _install_server() -> None:
     # Debian's package would create and start a cluster of its own, which nobody here asked for.
     _NO_CLUSTER.parent.mkdir(parents=True, exist_ok=True)
     _NO_CLUSTER.write_text("create_main_cluster = false\n")
+    failed = _install_from_debian("postgresql")
+    if failed is not None:
+        raise ServerNotFound(
+            f"No PostgreSQL server is installed, and {failed!r} failed; what it said"
+            f" is above. Mend that, then run: {_command_to_run()}"
+        )
+
+
+def _install_from_debian(package: str) -> str | None:
+    """Install a package; return the command that failed, if one did."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for arguments in ("update", "install -y --no-install-recommends postgresql"):
+    for arguments in ("update", f"install -y --no-install-recommends {package}"):
         command = ["apt-get", "-q", *arguments.split()]
         if subprocess.run(command, check=False, env=environment).returncode != 0:
-            raise ServerNotFound(
-                f"No PostgreSQL server is installed, and {' '.join(command)!r} failed; what it said"
-                f" is above. Mend that, then run: {_command_to_run()}"
-            )
+            return " ".join(command)
+    return None
 
 
 def _command_to_run() -> str:

@@ -136,6 +136,25 @@ class PostgresServer:
         self.stop(mode)
         self.start()
 
+    def standby(self) -> PostgresServer:
+        """Return another server, started: it follows this one in recovery, and has caught up."""
+        follower = PostgresServer(self._settings)
+        follower._password = self._password
+        follower._make_directory()
+        try:
+            follower._copy(self)
+            follower.start()
+            self._wait_for_follower()
+        except BaseException:
+            follower.close()
+            raise
+        return follower
+
+    def promote(self) -> None:
+        """End the recovery: a standby becomes a server that writes."""
+        with self.connect() as connection:
+            connection.execute("select pg_promote(true, 60)")
+
     def close(self) -> None:
         """Stop the server at once and remove its directory."""
         # A forked child inherits this object and our exit handlers; the server is not its own.
@@ -180,6 +199,16 @@ class PostgresServer:
             connection.execute(statement)
 
     def _make_cluster(self) -> None:
+        self._make_directory()
+        password = self.directory / "password"
+        password.write_text(self._password)
+        run_as = _unprivileged()
+        if run_as:
+            os.chown(password, run_as["user"], run_as["group"])
+        self._initdb(password)
+        password.unlink()
+
+    def _make_directory(self) -> None:
         self._binaries = find_server()
         self._directory = Path(tempfile.mkdtemp(prefix="mutirao-pg-"))
         atexit.register(self.close)
@@ -188,34 +217,48 @@ class PostgresServer:
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
-        password = self._directory / "password"
-        password.write_text(self._password)
         run_as = _unprivileged()
         if run_as:
-            for path in (self._directory, password):
-                os.chown(path, run_as["user"], run_as["group"])
-        self._initdb(password, run_as)
-        password.unlink()
+            os.chown(self._directory, run_as["user"], run_as["group"])
         self.port = _free_port()
 
-    def _initdb(self, password: Path, run_as: _RunAs) -> None:
-        made = subprocess.run(
-            [
-                self._binaries / "initdb",
-                *("--pgdata", self.directory / "data"),
-                *("--username", "postgres", "--pwfile", password, "--auth", "password"),
-                *("--encoding", "UTF8", "--locale", "C", "--no-sync"),
-            ],
+    def _initdb(self, password: Path) -> None:
+        self._run(
+            "initdb",
+            *("--pgdata", self.directory / "data"),
+            *("--username", "postgres", "--pwfile", password, "--auth", "password"),
+            *("--encoding", "UTF8", "--locale", "C", "--no-sync"),
+        )
+
+    def _copy(self, primary: PostgresServer) -> None:
+        self._run(
+            "pg_basebackup",
+            *("--pgdata", self.directory / "data", "--dbname", primary.url(driver=None)),
+            *("--checkpoint", "fast", "--write-recovery-conf", "--no-sync"),
+        )
+
+    def _wait_for_follower(self) -> None:
+        deadline = time.monotonic() + _DEADLINE
+        follows = "select from pg_stat_replication where state = 'streaming'"
+        with self.connect() as connection:
+            while connection.execute(follows).fetchone() is None:
+                if time.monotonic() > deadline:
+                    raise ServerFailed(self._explain("No standby follows it."))
+                time.sleep(0.05)
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        ran = subprocess.run(
+            [self._binaries / program, *arguments],
             cwd=self.directory,
             check=False,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            **run_as,
+            **_unprivileged(),
         )
-        if made.returncode != 0:
+        if ran.returncode != 0:
             self.close()
-            raise ServerFailed(f"initdb failed with {made.returncode} and said:\n{made.stdout}")
+            raise ServerFailed(f"{program} failed with {ran.returncode} and said:\n{ran.stdout}")
 
     def _launch(self) -> None:
         settings = {

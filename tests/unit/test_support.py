@@ -14,6 +14,7 @@ from sqlalchemy import make_url
 
 from tests.support import binaries
 from tests.support.postgresql import PostgresServer, ServerFailed
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -144,3 +145,29 @@ def test_a_failed_installation_says_which_command_failed(monkeypatch: pytest.Mon
     monkeypatch.setattr("subprocess.run", lambda *_, **__: apt)
     with pytest.raises(binaries.ServerNotFound, match="'apt-get -q update' failed"):
         binaries.find_server()
+
+
+def test_a_standby_follows_and_takes_over(server: PostgresServer) -> None:
+    """It holds what was committed, refuses to write while it follows, and writes when promoted."""
+    with server, server.standby() as standby:
+        with server.connect() as connection:
+            connection.execute("create table thing as select 7 as number")
+        server.stop()
+        with standby.connect() as connection:
+            there = "select 1 from pg_class where relname = 'thing'"
+            wait_until(lambda: connection.execute(there).fetchone())
+            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+                connection.execute("insert into thing values (8)")
+            standby.promote()
+            connection.execute("insert into thing values (8)")
+            assert connection.execute("select sum(number) from thing").fetchone() == (15,)
+
+
+def test_a_missing_faketime_is_an_error_that_says_what_to_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the library is missing and may not be installed, the message holds one command."""
+    monkeypatch.setattr(binaries, "_faketime", lambda: iter(()))
+    monkeypatch.setattr(binaries, "_may_install", lambda: False)
+    with pytest.raises(binaries.FaketimeNotFound, match=r"Run: sudo apt-get install -y libfaketim"):
+        binaries.find_faketime()
