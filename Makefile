@@ -18,7 +18,7 @@ OF_PYTHON := tests/unit \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check format demo chaos cron-oracle bench clean
+.PHONY: help venv test check format demo chaos ordeal simulate cron-oracle bench clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -53,6 +53,12 @@ chaos: $(VENV)/.dev  ## kill workers and crash the server under load, and count
 
 cron-oracle: $(VENV)/.dev  ## compare the ticks of random cron lines with the rule (ARGS="--seed 7 --lines 9000")
 	$(BIN)/python -m tests.support.cron_oracle $(ARGS)
+
+ordeal: $(VENV)/.dev  ## trouble workers in every way, one after another, and check promises
+	$(BIN)/python -m tests.acceptance.ordeal $(ARGS)
+
+simulate: $(VENV)/.dev  ## let simulated fleets meet faults (ARGS="--seeds 500", or "--seed 7 --job 3")
+	$(BIN)/python -m tests.simulation $(ARGS)
 
 bench: $(VENV)/.bench  ## measure the same work for everybody (ARGS=--quick for a look)
 	$(BIN)/python -m benchmarks.peers.run $(ARGS)

@@ -1,0 +1,51 @@
+"""Looking into the database from outside: one snapshot at a time, and never for long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy.exc import SQLAlchemyError
+
+T = TypeVar("T")
+
+AWAY = SQLAlchemyError  # what reading raises while the database cannot be read
+PATIENCE = 2.0  # seconds that a read waits for a lock
+_POSTGRESQL = {
+    "connect_timeout": 5,
+    "options": f"-c lock_timeout={PATIENCE:g}s -c statement_timeout=60s"
+    " -c application_name=ordeal-reader",
+}
+_SOME = 500  # values in one list
+
+
+class Reader:
+    """Reads the database at `url`, on connections that are made anew when they are broken."""
+
+    def __init__(self, url: str) -> None:
+        lite = url.startswith("sqlite")
+        more: dict[str, Any] = {} if lite else {"isolation_level": "REPEATABLE READ"}
+        self._engine = create_engine(
+            url,
+            pool_pre_ping=True,
+            connect_args={"timeout": PATIENCE} if lite else _POSTGRESQL,
+            **more,
+        )
+        if lite:  # the driver itself begins no transaction to read in
+            event.listen(self._engine, "begin", lambda conn: conn.exec_driver_sql("BEGIN"))
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """Lend a connection whose statements all see the same moment. Raises `AWAY`."""
+        with self._engine.begin() as connection:
+            yield connection
+
+
+def some(values: Iterable[T]) -> Iterator[Sequence[T]]:
+    """Yield values in lists that fit into a statement."""
+    left = iter(values)
+    while found := list(islice(left, _SOME)):
+        yield found
