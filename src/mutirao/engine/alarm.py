@@ -5,6 +5,8 @@ import os
 import sys
 import threading
 from contextlib import suppress
+from math import inf
+from time import monotonic
 
 from mutirao.engine.logs import log
 
@@ -12,14 +14,18 @@ MORE = 2.0  # seconds after which the process ends even where no Python code can
 
 
 class Alarm:
-    """One alarm of a process; setting it again moves it."""
+    """One alarm of a process; setting it again may only bring it forward."""
 
     def __init__(self) -> None:
         self._timer: threading.Timer | None = None
+        self._at = inf  # monotonic
 
     def set(self, seconds: float, status: int, why: str) -> None:
         """Have the process end in so many seconds, with this status, and say why."""
+        if monotonic() + seconds >= self._at:
+            return
         self.clear()
+        self._at = monotonic() + seconds
         self._timer = threading.Timer(seconds, self.ring, (status, why))
         self._timer.daemon = True
         self._timer.start()
@@ -30,7 +36,7 @@ class Alarm:
         """Let the process go on."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._timer, self._at = None, inf
             faulthandler.cancel_dump_traceback_later()
 
     def ring(self, status: int, why: str) -> None:

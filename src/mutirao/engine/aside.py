@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mutirao.engine.logs import log
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
-from mutirao.errors import StoreBusy, StoreError, StoreRefused
+from mutirao.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
 from mutirao.job import Claim, NewJob
 from mutirao.outcome import Outcome
 from mutirao.ports import Store
@@ -116,7 +116,7 @@ class Aside:
             return halves
         try:
             free = await self._store.unlocked([each.claim.id for each in batch])
-        except StoreBusy:
+        except StoreError:  # whatever it is, settling the halves will meet it, too
             return halves
         whole = [each for each in batch if each.claim.id in free]
         rest = [[each] for each in batch if each.claim.id not in free]
@@ -146,8 +146,18 @@ class Aside:
                     raise
                 log.exception("so is that it failed for that reason")
         log.critical("job %s cannot be settled at all; giving it back", job)
-        await self._store.release([(job, one.claim.run)])
+        await self._give_back(one)
         self._forget([one])
+
+    async def _give_back(self, one: Finished) -> None:
+        job = one.claim.id
+        trouble = Trouble(f"cannot give job {job} back", "", self._settings.longest_wait)
+        while True:
+            try:
+                await self._store.release([(job, one.claim.run)])
+                return
+            except StoreUnavailable as error:
+                await asyncio.sleep(trouble.met(error))
 
     async def _insist(self, one: Finished, error: Exception | None = None) -> None:
         """Try as often as somebody else has what is needed; `error`: the last try's."""

@@ -131,7 +131,7 @@ class _WorkerThread:
     def __init__(self, make: Callable[[], Worker], failure: Future[None]) -> None:
         self._make, self._failure = make, failure
         self._pid = os.getpid()
-        self._started = threading.Event()
+        self._started, self._claimed = threading.Event(), threading.Event()
         self._refused: BaseException | None = None
         self._stop: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="mutirao-worker", daemon=True)
@@ -146,6 +146,7 @@ class _WorkerThread:
     def start(self) -> None:
         self._thread.start()
         self._started.wait()
+        self._claimed.wait(FIRST_CLAIM)  # not in the loop, which a first job may block
         if self._refused is not None:
             self._thread.join()  # so that the next try does not find it running still
             raise self._refused
@@ -163,6 +164,7 @@ class _WorkerThread:
                 log.exception("the worker's thread failed")
         finally:
             self._started.set()
+            self._claimed.set()
 
     async def _work(self) -> None:
         worker = self._make()
@@ -170,15 +172,19 @@ class _WorkerThread:
         self.worker = worker
         loop, asked = asyncio.get_running_loop(), asyncio.Event()
         self._stop = lambda: loop.is_closed() or loop.call_soon_threadsafe(asked.set)
-        await worker.settled_in(FIRST_CLAIM)
         self._started.set()
+        settling = asyncio.create_task(self._settle_in(worker))
         watching = asyncio.create_task(_tell_failure(worker, self._failure))
         ended = asyncio.create_task(worker.ended.wait())
         stop = asyncio.create_task(asked.wait())
         await asyncio.wait((ended, stop), return_when=asyncio.FIRST_COMPLETED)
         await worker.stop()
-        for waiting in (ended, stop, watching):
+        for waiting in (ended, stop, watching, settling):
             waiting.cancel()
+
+    async def _settle_in(self, worker: Worker) -> None:
+        await worker.settled_in(FIRST_CLAIM)
+        self._claimed.set()
 
 
 async def _tell_failure(worker: Worker, told: "Future[None]") -> None:

@@ -102,7 +102,7 @@ async def test_connections_are_cut_again_and_again(
         await troubled.aenqueue_many([cut.job() for _ in range(JOBS)])
         async with working(troubled, **QUICK, concurrency=4):
             await all_finished(tables, JOBS)
-            assert _said(caplog, "cannot listen: ")
+            assert _said(caplog, "the database is back; ")
     assert set(calls.values()) == {1}
     assert tables.outcomes() == {"succeeded"}
     assert not [record for record in caplog.records if record.levelno > logging.WARNING]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mutirao import DeadJob, Job, Mutirao, Retry
-from mutirao.engine import producer
+from mutirao.engine import holdings
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import StoreUnavailable
 from mutirao.notifiers import notifier_for
@@ -115,7 +115,7 @@ async def test_a_claim_that_is_committed_late(
     @forgetful.task
     async def step() -> None: ...
 
-    monkeypatch.setattr(producer, "LATER_LOOKS", (0.05, 0.1, 60.0))
+    monkeypatch.setattr(holdings, "LATER_LOOKS", (0.05, 0.1, 1.0, 5.0))
     forget(forgetful, "late")
     await forgetful.aenqueue_many([step.job() for _ in range(20)])
     async with working(forgetful):

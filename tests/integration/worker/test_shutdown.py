@@ -189,16 +189,26 @@ async def test_a_second_signal(app: Mutirao, number: signal.Signals) -> None:
         assert (job.state, job.attempt, outcomes(job)) == (JobState.READY, 0, ["released"])
 
 
-@pytest.mark.parametrize("task", ["ignore", "block"])
-async def test_a_second_signal_and_a_handler_that_does_not_care(app: Mutirao, task: str) -> None:
-    """It ignores its cancellation, or blocks the loop: the process ends, and says where it was."""
-    [id] = enqueue(app, task)
+async def test_a_second_signal_and_a_handler_that_ignores_it(app: Mutirao) -> None:
+    """It does not end when it is cancelled: its job is given back, and the process ends."""
+    [id] = enqueue(app, "ignore")
     async with running(app, grace=3_600) as worker:
         await worker.says(f"begun {id}")
         worker.send(signal.SIGTERM)
         worker.send(signal.SIGINT)
-        await worker.logs("Timeout")
-        assert await worker.ends(10) == 1
+        assert await worker.ends() == 7
+    job = await app.ajob(id)
+    assert (job.state, job.attempt, outcomes(job)) == (JobState.READY, 0, ["released"])
+
+
+async def test_a_second_signal_and_a_handler_that_blocks(app: Mutirao) -> None:
+    """Nobody can give its job back: the process ends, and others take it for gone."""
+    [id] = enqueue(app, "block")
+    async with running(app, grace=3_600) as worker:
+        await worker.says(f"begun {id}")
+        worker.send(signal.SIGTERM)
+        worker.send(signal.SIGINT)
+        assert await worker.ends() == 7
     assert (await app.ajob(id)).state is JobState.RUNNING
     async with running(app) as other:
         await other.says(f"begun {id}")

@@ -15,7 +15,7 @@ from sqlalchemy import URL, bindparam, create_engine, text
 from mutirao import Job, JobState, Mutirao
 from mutirao.engine import dispatcher
 from mutirao.errors import StaleRun
-from mutirao.job import Claim, NewWorker
+from mutirao.job import Claim
 from mutirao.notifiers import notifier_for
 from mutirao.sql.store import SqlStore
 from tests.integration.worker.kit import ended, outcomes, working
@@ -178,49 +178,6 @@ class Slow(SqlStore):
         if slow:
             await reborn(self.app, gone)
         return claims
-
-
-class LateToTell(Slow):
-    """Makes the worker hear of its new name only when handlers have begun under the old one."""
-
-    began: threading.Event
-
-    def twin(self, connections: int = 1, *, within: float | None = None) -> SqlStore:
-        """The heartbeat's; it registers in another thread than the worker's."""
-        other = LateToTell(self.engines.url, pool_size=connections)
-        other.app, other.began = self.app, self.began
-        return other
-
-    async def register(self, worker: NewWorker, **kwargs: Any) -> int:
-        """Answer late, but for the first time."""
-        id = await super().register(worker, **kwargs)
-        if threading.current_thread() is not threading.main_thread():
-            await until(self.began.is_set)
-        return id
-
-
-async def test_a_claim_that_began_under_the_old_name(url: str) -> None:
-    """Its jobs came after the rescue, which nobody does twice: the worker gives them back."""
-    store = LateToTell(url)
-    app = Mutirao(url, store=store, notifier=notifier_for(store.engines.database, url))
-    store.app, store.began = app, threading.Event()
-    holders: list[int | None] = []
-
-    @app.task
-    async def send(job: Job) -> None:
-        if not store.began.is_set():
-            store.began.set()
-            await asyncio.Event().wait()
-        holders.append((await app.ajob(job.id)).worker)
-
-    try:
-        ids = app.enqueue_many([send.job()] * 3)
-        async with working(app, concurrency=1, **BEATING):
-            jobs = [await ended(app, id) for id in ids]
-    finally:
-        await app.aclose()
-    assert [job.state for job in jobs] == [JobState.SUCCEEDED] * 3
-    assert holders == [2, 2, 2]
 
 
 async def test_a_claim_on_its_way(url: str) -> None:
