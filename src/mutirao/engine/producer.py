@@ -142,7 +142,8 @@ class Producer:
             return
         async with self._between_claims:
             claims = await self._claim(wanted)
-            self._dispatcher.feed(await self._only_fit(claims))
+            if claims:  # nothing is no sign that jobs start
+                self._dispatcher.feed(await self._only_fit(claims))
         self.claimed.set()
         if not claims:
             await self._rest()
