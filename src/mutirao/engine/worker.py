@@ -252,9 +252,14 @@ class Worker:
         if self._scheduler is not None:
             await self._within(LAST_WORD, "hand over schedules", self._scheduler.resign())
         for _ in range(2):
-            if await self._within(FAREWELL, "sign off", self._store.retire(self._id)):
+            if await self._within(FAREWELL, "sign off", self._retire()):
                 return
         log.warning("the row of worker %s will expire", self._id)
+
+    async def _retire(self) -> None:
+        if unwritten := sorted(self._completer.pending()):  # they began, and have to leave a trace
+            await self._store.lose(unwritten)
+        await self._store.retire(self._id)
 
     async def _close(self) -> None:
         await self._within(FAREWELL, "close connections", self._store.close())
