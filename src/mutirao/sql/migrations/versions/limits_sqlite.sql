@@ -164,7 +164,7 @@ SELECT
     ) AS error,
     j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of
 FROM mutirao_parked p CROSS JOIN mutirao_live l ON l.id = p.job CROSS JOIN mutirao_job j ON j.id = l.id
-WHERE l.worker IS NULL AND l.run_at = 253383724800000000
+WHERE l.worker IS NULL AND l.run_at >= 253383724800000000
 UNION ALL
 SELECT
     a.job AS id, j.task, j.queue, j.priority, CAST('succeeded' AS text) AS state,

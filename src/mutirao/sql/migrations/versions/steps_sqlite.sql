@@ -204,7 +204,7 @@ SELECT
     (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
     (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note
 FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
-WHERE l.worker IS NULL AND l.run_at = 253383724800000000
+WHERE l.worker IS NULL AND l.run_at >= 253383724800000000
 UNION ALL
 SELECT
     a.job AS id, j.task, j.queue, j.priority, CAST('succeeded' AS text) AS state,
