@@ -9,10 +9,8 @@ DATABASE :=
 PYTEST   := -q -n auto --dist loadfile --max-worker-restart=0
 
 # What a Python or a version of a package decides. What the SQL decides is shown once, on the newest.
-OF_PYTHON := tests/unit \
-             $(addprefix tests/conformance/,test_memory_store.py test_notifiers.py \
-             test_sql_store.py::TestSqlite test_sql_store.py::TestAsyncpg) \
-             $(addprefix tests/integration/,cli enqueue/test_left_as_found.py tasks worker)
+OF_PYTHON := tests/unit tests/integration/tasks \
+             $(addprefix tests/conformance/,test_memory_store.py test_sql_store.py::TestSqlite)
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.
 unexport PYTHONDONTWRITEBYTECODE

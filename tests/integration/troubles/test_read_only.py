@@ -51,8 +51,8 @@ async def test_a_worker_waits_until_it_passes(
     async with working(troubled, heartbeat=0.2, expiry=10, poll=0.2, batch=10) as worker:
         await soon(begun.wait())
         with read_only(postgres):
+            await until(lambda: "no heartbeat" in caplog.text)  # every session has heard of it
             go_on.set()
-            await until(lambda: "no heartbeat" in caplog.text)
             await until(lambda: "cannot settle" in caplog.text)
             assert "the database is read-only" in caplog.text
         await all_finished(tables, JOBS)

@@ -17,9 +17,11 @@ LAST = 2_147_483_647
 def write(app: Mutirao, statement: str, **values: Any) -> None:
     """Change the tables by hand."""
     engine = create_engine(app.url)
-    with engine.begin() as connection:
-        connection.execute(text(statement), values)
-    engine.dispose()
+    try:
+        with engine.begin() as connection:
+            connection.execute(text(statement), values)
+    finally:
+        engine.dispose()
 
 
 @pytest.mark.parametrize("column", ["run", "attempt"])
