@@ -29,8 +29,8 @@ STEPS = {
         "enqueue 1": Cost(2, 1),
         "enqueue 1,000": Cost(9, 1),
         # BEGIN, COMMIT, and three in between, whatever the number of jobs.
-        "claim 1": Cost(5, 1),
-        "claim 500": Cost(5, 1),
+        "claim 1": Cost(6, 1),  # one asks whether the worker is registered
+        "claim 500": Cost(6, 1),
         "finish 1": Cost(5, 1),
         "finish 500": Cost(5, 1),
         "retry 1": Cost(5, 1),
