@@ -183,7 +183,7 @@ class _WorkerThread:
             waiting.cancel()
 
     async def _settle_in(self, worker: Worker) -> None:
-        await worker.settled_in(FIRST_CLAIM)
+        await worker.settled_in()
         self._claimed.set()
 
 

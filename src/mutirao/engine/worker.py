@@ -8,7 +8,6 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -168,11 +167,9 @@ class Worker:
         self._spawn("watch", self._watch.run(self._pulse("watch"), min(settings.heartbeat, LOOK)))
         log.info("worker %s (%s) started", self._id, self._identity.name)
 
-    async def settled_in(self, seconds: float) -> None:
-        """Wait until it has asked for jobs once, but no longer than so many seconds."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._producer.claimed.wait()
+    async def settled_in(self) -> None:
+        """Wait until it has asked for jobs once."""
+        await self._producer.claimed.wait()
 
     async def stop(self) -> None:
         """Stop gracefully; a second call waits for the first one."""

@@ -5,7 +5,6 @@ to, looks are taken only then: waking up to look costs an idle process more than
 """
 
 import asyncio
-import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing, suppress
@@ -13,6 +12,7 @@ from contextlib import closing, suppress
 from sqlalchemy import URL, make_url
 
 from mutirao.errors import StoreUnavailable
+from mutirao.files import Identity, identity_of
 from mutirao.job import Wake
 from mutirao.notifiers.files import Watch, watching
 
@@ -35,7 +35,7 @@ class SqliteNotifier:
         """Yield a wake whenever some connection has written; StoreUnavailable if that fails."""
         try:
             with closing(sqlite3.connect(self._path, isolation_level=None)) as connection:
-                file, seen = _file(self._path), _version(connection)
+                file, seen = identity_of(self._path), _version(connection)
                 with watching([self._path, f"{self._path}-wal"]) as watch:
                     yield Wake()
                     pauses = Pauses(watch)
@@ -50,9 +50,9 @@ class SqliteNotifier:
         except sqlite3.OperationalError as gone:
             raise StoreUnavailable(f"the database file cannot be read: {gone}") from gone
 
-    def _require(self, file: tuple[int, int] | None) -> None:
+    def _require(self, file: Identity) -> None:
         """Raise StoreUnavailable if the name leads to another file by now, or to none."""
-        if _file(self._path) != file:
+        if identity_of(self._path) != file:
             raise StoreUnavailable(f"{self._path} is another file than it was, or is gone")
 
 
@@ -81,15 +81,6 @@ class Pauses:
         if self._watch.written.is_set():
             self._watch.forget()
             self.again()
-
-
-def _file(path: str) -> tuple[int, int] | None:
-    """Return what tells the file at `path` from others; None if there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -12,8 +12,7 @@ from sqlalchemy.types import TypeDecorator
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-
-
+SECOND = 1_000_000  # microseconds
 FIRST = datetime(1, 6, 1, tzinfo=UTC)  # for programs that read it in whatever time zone
 LAST = datetime(9999, 12, 30, tzinfo=UTC)
 

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.exc import InvalidatePoolError
 
+from mutirao.files import Identity, identity_of
 from mutirao.sql.dialects.connecting import ALONE, Connecting, Drivers
-from mutirao.sql.dialects.sqlite.files import Identity, identity_of
 
 BUSY_TIMEOUT = 30.0  # seconds a connection waits for another one's write lock
 _DRIVERS = Drivers("sqlite+pysqlite", "sqlite+aiosqlite", arguments={"timeout": BUSY_TIMEOUT})

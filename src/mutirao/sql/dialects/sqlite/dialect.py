@@ -20,10 +20,9 @@ from mutirao.limit import BEGINNING, Claimed, Settled
 from mutirao.outcome import Settlement
 from mutirao.sql.dialects.base import Dialect, given_back
 from mutirao.sql.dialects.sqlite import fair, history, limits
-from mutirao.sql.instant import Instant, from_micros, to_micros, to_micros_or_before
+from mutirao.sql.instant import SECOND, Instant, from_micros, to_micros, to_micros_or_before
 from mutirao.sql.tables import live
 
-SECOND = 1_000_000
 LAST_RUN = 2_147_483_647  # that fits other databases' columns; the next one is 1
 LOOK = 500  # jobs that are looked at together, once some were found that cannot run
 MOST_PARKED = 10_000  # in one transaction, which keeps other writers waiting

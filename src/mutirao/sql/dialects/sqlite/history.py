@@ -8,9 +8,8 @@ from sqlalchemy import Connection
 
 from mutirao.outcome import Settlement
 from mutirao.sql.dialects.base import by_id
+from mutirao.sql.instant import SECOND
 from mutirao.states import OutcomeKind
-
-_SECOND = 1_000_000
 
 HELD = """
 SELECT id, run, attempt, worker, claimed_at, cancel,
@@ -48,8 +47,8 @@ def lose(conn: Connection, held: Sequence[Any], moment: int) -> None:
 
 
 def _attempt_row(s: Settlement, row: Any, moment: int) -> tuple[Any, ...]:
-    started = moment - round(s.started_ago * _SECOND)
-    finished = moment - round(s.finished_ago * _SECOND)
+    started = moment - round(s.started_ago * SECOND)
+    finished = moment - round(s.finished_ago * SECOND)
     outcome = s.outcome
     return (
         *(s.id, s.run, row.attempt, row.worker, str(outcome.kind)),

@@ -13,10 +13,9 @@ from sqlalchemy import Connection
 
 from mutirao.job import Wake
 from mutirao.limit import KEPT, CounterName, Rule, admit, candidate, filled, next_look
-from mutirao.sql.instant import from_micros, to_micros
+from mutirao.sql.instant import SECOND, from_micros, to_micros
 from mutirao.unique import PARKED
 
-SECOND = 1_000_000
 NEVER = to_micros(PARKED)
 
 _RULES = "SELECT name, queue, task, by, key, most, per, burst FROM mutirao_limit ORDER BY name"
