@@ -44,7 +44,7 @@ def disturbed(plan: Plan) -> Report:
 def test_on_postgresql() -> None:
     """Workers are killed and suspended, and the server crashes once in the middle."""
     plan = Plan(
-        jobs=1_000, workers=4, pause=0.2, kill_every=1.5, freeze_every=2.5, restarts=1, deadline=250
+        jobs=500, workers=4, pause=0.2, kill_every=1.5, freeze_every=2.5, restarts=1, deadline=400
     )
     report = disturbed(plan)
     assert report.restarts == 1
@@ -62,7 +62,7 @@ def test_on_sqlite() -> None:
             kill_every=1.5,
             freeze_every=0,
             restarts=0,
-            deadline=250,
+            deadline=400,
         )
     )
 

@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, Connection, func, select
 from mutirao.bench.load import PREFIX, Load
 from mutirao.errors import ConfigurationError, MutiraoError
 from mutirao.job import NewJob, OutcomeKind
-from mutirao.sql import migrations, tables
+from mutirao.sql import migrations, schema, tables
 from mutirao.sql.dialects import dialect_named
 from mutirao.sql.dialects.gauges import instruments_named
 from mutirao.sql.runner import Runner
@@ -46,7 +46,7 @@ class Ground:
             ConfigurationError: the database is not ours to use; nothing was changed.
             SchemaError: it has tables of another version.
         """
-        if await self._runner.alone(migrations.current) is None:
+        if await self._runner.alone(schema.current) is None:
             await asyncio.to_thread(migrations.upgrade, self.url)
         await self.store.check()
         moment = dialect_named(self.store.engines.database).moment(None)

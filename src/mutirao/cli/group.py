@@ -1,15 +1,14 @@
-"""The commands together, and what their exit statuses mean."""
+"""The commands together, and what their exit statuses mean.
 
+A command's module is imported when it is called: all of them with what they need took as long as
+the rest of the package, and a worker is none but itself.
+"""
+
+from importlib import import_module
 from typing import Any
 
 import click
 
-from mutirao.cli import care, jobs, schema, stats, work
-from mutirao.cli.bench import bench
-from mutirao.cli.enqueue import enqueue
-from mutirao.cli.graphs import graphs
-from mutirao.cli.limits import limits, pause, resume
-from mutirao.cli.schedules import schedules
 from mutirao.errors import (
     ConfigurationError,
     InvalidTask,
@@ -28,8 +27,43 @@ _STATUSES: tuple[tuple[type[MutiraoError], int], ...] = (
 )
 
 
+# Where each command stands: a module here, and its name there.
+_COMMANDS = {
+    "bench": ("bench", "bench"),
+    "cancel": ("jobs", "cancel"),
+    "doctor": ("care", "doctor"),
+    "enqueue": ("enqueue", "enqueue"),
+    "graphs": ("graphs", "graphs"),
+    "limits": ("limits", "limits"),
+    "list": ("jobs", "list_"),
+    "migrate": ("schema", "migrate"),
+    "pause": ("limits", "pause"),
+    "prune": ("care", "prune"),
+    "redrive": ("jobs", "redrive"),
+    "resume": ("limits", "resume"),
+    "retry": ("jobs", "retry"),
+    "schedules": ("schedules", "schedules"),
+    "schema": ("schema", "schema"),
+    "show": ("jobs", "show"),
+    "stats": ("stats", "stats"),
+    "worker": ("work", "worker"),
+}
+
+
 class Commands(click.Group):
-    """A group whose commands may raise the library's errors."""
+    """A group whose commands are imported when needed, and may raise the library's errors."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands' names, in order."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of this name, if there is one."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, name = _COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(f"mutirao.cli.{module}"), name)
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn the library's errors into exit statuses."""
@@ -53,12 +87,3 @@ class Commands(click.Group):
 @click.version_option(package_name="mutirao")
 def main() -> None:
     """Background jobs that live in your application's SQL database."""
-
-
-for command in (
-    *(schema.migrate, schema.schema, work.worker, enqueue),
-    *(jobs.list_, jobs.show, jobs.retry, jobs.cancel, jobs.redrive),
-    *(stats.stats, care.prune, care.doctor, schedules, graphs, bench),
-    *(limits, pause, resume),
-):
-    main.add_command(command)

@@ -12,7 +12,7 @@ from mutirao.errors import SchemaError
 from mutirao.job import FAIR
 from mutirao.records import WorkerRecord
 from mutirao.schedule import ScheduleRecord, ScheduleStatus
-from mutirao.sql import limits, migrations, records, schedules
+from mutirao.sql import limits, records, schedules, schema
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.engines import Engines
 from mutirao.sql.findings import Finding, Level
@@ -40,11 +40,11 @@ async def examine(engines: Engines, known: Collection[str]) -> list[Finding]:
 def findings(conn: Connection, known: Collection[str]) -> list[Finding]:
     """Examine everything; nothing but the schema where that does not fit."""
     try:
-        migrations.check(conn)
+        schema.check(conn)
     except SchemaError as error:
         return [Finding(Level.PROBLEM, "schema", str(error), "run `mutirao migrate`")]
     return [
-        Finding(Level.OK, "schema", f"revision {migrations.head()}, as this version needs"),
+        Finding(Level.OK, "schema", f"revision {schema.head()}, as this version needs"),
         *_clock(conn),
         *admin_of(conn.dialect).ailments(conn),
         *_queues(conn),

@@ -10,13 +10,12 @@ opened them. After a fork the child forgets its parent's engines without closing
 import asyncio
 import logging
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
 from mutirao.errors import ConfigurationError, MissingDriver
@@ -27,6 +26,9 @@ from mutirao.sql.failures import UNPREPARED, Failure, judge
 from mutirao.sql.kept import Kept
 from mutirao.sql.reading import read_json
 
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
 log = logging.getLogger("mutirao")
 
 # Connections that are kept once they were needed: as many as a worker has slots by default, each of
@@ -36,11 +38,11 @@ KEPT = 20
 FORGOTTEN = 2  # statements; one may have been deallocated by somebody
 MAX_OVERFLOW = 64  # connections beyond those, closed after use
 _STANDING: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", ALONE: True}
-_Async = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, AsyncEngine]]
+_Async = WeakKeyDictionary[asyncio.AbstractEventLoop, "dict[bool, AsyncEngine]"]
 _AsyncKept = WeakKeyDictionary[asyncio.AbstractEventLoop, Kept]
 
 
-def parse_url(url: str | URL) -> tuple[URL, Connecting]:
+def _parse(url: str | URL) -> tuple[URL, Connecting]:
     """Return the URL and how to connect to it; ConfigurationError says which are possible."""
     try:
         parsed = make_url(url)
@@ -57,17 +59,19 @@ def parse_url(url: str | URL) -> tuple[URL, Connecting]:
     connecting = known[parsed.drivername]
     if (reason := connecting.refuse(parsed)) is not None:
         raise ConfigurationError(reason)
-    usual = connecting.schemes[parsed.drivername].usual
-    missing = {name: value for name, value in usual.items() if name not in parsed.query}
-    return parsed.update_query_dict(missing), connecting
+    return parsed, connecting
 
 
 class Engines:
-    """The engines of one URL. `pool_size` bounds the connections each of them keeps."""
+    """The engines of one URL. `pool_size` bounds the connections each of them keeps.
+
+    `given` is the URL as it was given, to be shown; `url` has all that a connection needs.
+    """
 
     def __init__(self, url: str | URL, pool_size: int = KEPT) -> None:
-        self.url, self._connecting = parse_url(url)
-        self._drivers = self._connecting.schemes[self.url.drivername]
+        self.given, self._connecting = _parse(url)
+        self._drivers = self._connecting.schemes[self.given.drivername]
+        self.url = self._drivers.completed(self.given)
         self._pool_size = pool_size
         self._pid = os.getpid()
         self._sync: dict[bool, Engine] = {}
@@ -136,7 +140,7 @@ class Engines:
             self._akept[loop] = Kept(engine, self._pool_size // 2)
         return self._akept[loop]
 
-    def asynchronous(self, *, alone: bool = False) -> AsyncEngine:
+    def asynchronous(self, *, alone: bool = False) -> "AsyncEngine":
         """Return the running loop's engine; `alone`: as for `sync`.
 
         Raises:
@@ -150,9 +154,11 @@ class Engines:
                     f"{self.url.drivername} has no asynchronous form; use a plain (not async)"
                     " handler, or a postgresql+psycopg:// URL"
                 )
-            engine: AsyncEngine = self._create(
-                create_async_engine, self._drivers.asynchronous, alone
-            )
+            # Brings SQLAlchemy's ORM, which takes a tenth of the time that importing takes.
+            from sqlalchemy.ext.asyncio import create_async_engine
+
+            driver = self._drivers.asynchronous
+            engine: AsyncEngine = self._create(create_async_engine, driver, alone)
             self._prepare(engine.sync_engine)
             engines[alone] = engine
         return engines[alone]

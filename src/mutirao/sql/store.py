@@ -29,7 +29,7 @@ from mutirao.outcome import Settlement
 from mutirao.planning import Plan
 from mutirao.ports import Attempt
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
-from mutirao.sql import commands, fair, graphs, keys, migrations, records, results, workers
+from mutirao.sql import commands, fair, graphs, keys, records, results, schema, workers
 from mutirao.sql.books import Books
 from mutirao.sql.dialects import dialect_named
 from mutirao.sql.engines import KEPT, Engines
@@ -70,7 +70,7 @@ class SqlStore(Books):
 
     async def check(self) -> None:
         """Raise SchemaError if the tables do not fit the code."""
-        await self._runner.alone(migrations.check)
+        await self._runner.alone(schema.check)
 
     async def close(self) -> None:
         """Close the connections of this process and loop."""

@@ -9,12 +9,10 @@ from contextlib import (
     contextmanager,
 )
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import Session
 
 from mutirao.errors import StaleRun, WrongState
 from mutirao.job import Job, Wake
@@ -23,6 +21,9 @@ from mutirao.outcome import Settlement, completion
 from mutirao.ports import Attempt
 from mutirao.sql.engines import Engines
 from mutirao.sql.failures import judge, translate_errors, translated
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
 
 Finish = Callable[[Connection, Settlement], set[int]]
 
@@ -75,7 +76,7 @@ class CompletingTransaction:
         self._done(kind)
 
     @contextmanager
-    def _plain(self) -> Iterator[Session | Connection]:
+    def _plain(self) -> Iterator["Session | Connection"]:
         with translate_errors():
             connection = self._engines.sync().connect()
         with (
@@ -85,6 +86,8 @@ class CompletingTransaction:
             _ours_to_commit(connection),
         ):
             if self._session:
+                from sqlalchemy.orm import Session
+
                 with Session(connection) as session:
                     yield session
                     session.flush()
@@ -100,6 +103,8 @@ class CompletingTransaction:
             async with aclosing(connection), connection.begin():
                 with _ours_to_commit(connection.sync_connection):
                     if self._session:
+                        from sqlalchemy.ext.asyncio import AsyncSession
+
                         async with AsyncSession(connection) as session:
                             yield session
                             await session.flush()

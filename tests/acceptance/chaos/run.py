@@ -148,7 +148,7 @@ class Chaos:
 
     def _some_work_was_done(self) -> bool:
         """Tell whether it was, since the last kill: a slow machine starts workers slowly."""
-        done = self._rows - self._rows_at_kill >= self._plan.jobs // 50
+        done = self._rows - self._rows_at_kill >= self._plan.jobs // 20
         if done:
             self._rows_at_kill = self._rows
         return done

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, make_url, text
 
-from mutirao.sql import migrations
+from mutirao.sql import schema
 from tests.integration.cli.conftest import Shell, make_shop
 
 COMMANDS = [
@@ -29,9 +29,9 @@ def test_migrate(empty_shell: Shell) -> None:
     """The tables are there afterwards, however often; the password stays unsaid."""
     for _ in range(2):
         said = empty_shell.ok("migrate", "shop:app")
-        assert said.endswith(f"is at revision {migrations.head()}\n")
+        assert said.endswith(f"is at revision {schema.head()}\n")
         assert (make_url(empty_shell.url).password or "****") not in said
-    assert empty_shell.json("migrate", "shop:app")["revision"] == migrations.head()
+    assert empty_shell.json("migrate", "shop:app")["revision"] == schema.head()
     assert empty_shell.ok("list", "shop:app") == "no such jobs\n"
 
 

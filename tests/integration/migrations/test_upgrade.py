@@ -11,12 +11,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, Table, create_engine, event, inspect, make_url, text
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 
 from mutirao.errors import ConfigurationError, SchemaMissing, SchemaTooNew, SchemaTooOld
-from mutirao.sql import migrations, tables
+from mutirao.sql import migrations, schema, tables
 
 TABLES = {"mutirao_version", *tables.metadata.tables}
 DRIVERS = {
@@ -45,7 +46,7 @@ def test_every_driver_migrates(database_url: str, connection: Connection) -> Non
     for driver in DRIVERS[url.get_backend_name()]:
         migrations.upgrade(url.set(drivername=f"{url.get_backend_name()}+{driver}"))
         assert names(connection) == TABLES
-        assert migrations.current(connection) == migrations.head()
+        assert schema.current(connection) == schema.head()
 
 
 def test_asyncpg_migrates_an_empty_database(postgresql_url: str) -> None:
@@ -53,7 +54,7 @@ def test_asyncpg_migrates_an_empty_database(postgresql_url: str) -> None:
     migrations.upgrade(make_url(postgresql_url).set(drivername="postgresql+asyncpg"))
     engine = create_engine(postgresql_url)
     with engine.connect() as connection:
-        migrations.check(connection)
+        schema.check(connection)
     engine.dispose()
 
 
@@ -64,7 +65,7 @@ def test_many_processes_migrate_at_once(database_url: str, connection: Connectio
     assert [process.wait(100) for process in running] == [0] * 5
     assert names(connection) == TABLES
     found = connection.execute(text("SELECT version_num FROM mutirao_version")).scalars().all()
-    assert found == [migrations.head()]
+    assert found == [schema.head()]
 
 
 def test_an_application_keeps_its_own_alembic(database_url: str, connection: Connection) -> None:
@@ -117,25 +118,31 @@ def test_sqlite_is_put_in_wal_mode_when_another_one_is_done(sqlite_url: str) -> 
     assert [str(error) for error in refused] == ["database is locked"]
 
 
+def test_the_revisions_that_are_known() -> None:
+    """Are those that Alembic finds, in its order."""
+    scripts = ScriptDirectory(str(Path(migrations.__file__).parent))
+    assert tuple(reversed([s.revision for s in scripts.walk_revisions()])) == schema.REVISIONS
+
+
 def test_check_tells_apart_what_is_wrong(
     database_url: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Missing, older and newer tables are three errors; each says which command helps."""
     with pytest.raises(SchemaMissing, match=r"has no Mutirão tables.*`mutirao migrate module:app`"):
-        migrations.check(connection)
-    assert migrations.current(connection) is None
+        schema.check(connection)
+    assert schema.current(connection) is None
 
     migrations.upgrade(database_url)
-    migrations.check(connection)
+    schema.check(connection)
 
     with monkeypatch.context() as newer_package:
-        newer_package.setattr(migrations, "head", lambda: "0999")
+        newer_package.setattr(schema, "REVISIONS", (*schema.REVISIONS, "0999"))
         with pytest.raises(SchemaTooOld, match=r"needs 0999.*`mutirao migrate module:app`"):
-            migrations.check(connection)
+            schema.check(connection)
 
     connection.execute(text("UPDATE mutirao_version SET version_num = '0999'"))
     with pytest.raises(SchemaTooNew, match=r"0999.*`pip install --upgrade mutirao`"):
-        migrations.check(connection)
+        schema.check(connection)
     with pytest.raises(SchemaTooNew, match="0999"):
         migrations.upgrade(database_url)
 

@@ -153,5 +153,5 @@ CASES = {
     "prune the dead": Case({OUTCOME, ATTEMPT, JOB, LIVE}, _prune(OutcomeKind.DEAD)),
     "enqueue one": Case(set(), _enqueue(NewJob(task="t"))),
     "enqueue a few": Case(set(), _enqueue(*[NewJob(task="t")] * 50)),
-    "enqueue many": Case(set(), _enqueue(*[NewJob(task="t")] * 500)),
+    "enqueue many": Case(set(), _enqueue(*[NewJob(task="t")] * 400)),
 }

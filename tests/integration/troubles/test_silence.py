@@ -19,7 +19,7 @@ from mutirao.notifiers import postgresql
 from mutirao.notifiers.postgresql import PostgresqlNotifier
 from mutirao.ports import Store
 from mutirao.sql import store as sql_store
-from mutirao.sql.engines import parse_url
+from mutirao.sql.engines import Engines
 from mutirao.testing.conformance.kit import NOW, at, due, ended, join, lane, put, take_one
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import working
@@ -162,7 +162,7 @@ async def test_signals_are_heeded(pg_url: str, proxy: Proxy, postgres: PostgresS
 @pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg", "postgresql+psycopg2"])
 def test_what_a_url_leaves_open(scheme: str) -> None:
     """Connecting, and a peer that has gone, are noticed in half a minute, or as the URL says."""
-    url, _ = parse_url(f"{scheme}://u@h/d?connect_timeout=3")
+    url = Engines(f"{scheme}://u@h/d?connect_timeout=3").url
     assert url.query["connect_timeout"] == "3"
     idle, interval, count = (
         int(str(url.query[f"keepalives_{name}"])) for name in ("idle", "interval", "count")

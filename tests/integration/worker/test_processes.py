@@ -207,7 +207,7 @@ async def test_progress_that_cannot_be_stored(shop: Shop) -> None:
         "huge": None,
     }
     notes = [note for _, (_, _, note) in shop.told]
-    assert notes == ["half \\ud800 and nul  ", ("\\ud800" * 100)[:500]]
+    assert notes == ["half \\ud800 and nul \\x00", ("\\ud800" * 100)[:500]]
 
 
 async def test_more_than_sockets_hold(shop: Shop) -> None:

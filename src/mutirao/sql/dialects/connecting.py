@@ -25,6 +25,11 @@ class Drivers(NamedTuple):
     usual: Mapping[str, str] = MappingProxyType({})
     arguments: Mapping[str, Any] = MappingProxyType({})
 
+    def completed(self, url: URL) -> URL:
+        """Return a URL with the usual parameters that it does not give."""
+        missing = {name: value for name, value in self.usual.items() if name not in url.query}
+        return url.update_query_dict(missing)
+
 
 @dataclass(frozen=True, slots=True)
 class Connecting:

@@ -1,4 +1,4 @@
-"""The schema's versions and how a database gets from one to the next.
+"""How a database gets from one version of the schema to the next.
 
 Alembic, driven from here: its version table is `mutirao_version`, so an application's own
 `alembic_version` is never touched, and there is no alembic.ini and no env.py. Alembic's global
@@ -15,14 +15,12 @@ from typing import Any
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, column, inspect, select, table
+from sqlalchemy import URL, Connection
 
-from mutirao.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
 from mutirao.sql.dialects.admin import admin_named, admin_of
 from mutirao.sql.engines import Engines
 from mutirao.sql.failures import translate_errors
-
-VERSION_TABLE = "mutirao_version"
+from mutirao.sql.schema import VERSION_TABLE, current, refuse_newer
 
 
 def upgrade(url: str | URL) -> None:
@@ -42,40 +40,6 @@ def upgrade(url: str | URL) -> None:
         _with_sync(engines)
     else:
         asyncio.run(_with_async(engines))
-
-
-def head() -> str:
-    """Return the revision that this version of the package works with."""
-    revision = _scripts().get_current_head()
-    if revision is None:
-        raise LookupError("The package holds no migrations; it was built or installed wrongly.")
-    return revision
-
-
-def current(connection: Connection) -> str | None:
-    """Return the revision a database is at; None where there are no Mutirão tables."""
-    if not inspect(connection).has_table(VERSION_TABLE):
-        return None
-    return connection.scalars(
-        select(column("version_num")).select_from(table(VERSION_TABLE))
-    ).first()
-
-
-def check(connection: Connection) -> None:
-    """Raise SchemaMissing, SchemaTooOld or SchemaTooNew unless the database is at `head()`."""
-    found, wanted = current(connection), head()
-    if found == wanted:
-        return
-    if found is None:
-        raise SchemaMissing(
-            f"The database has no Mutirão tables; revision {wanted} is needed."
-            " Run `mutirao migrate module:app`."
-        )
-    _refuse_newer(found, wanted)
-    raise SchemaTooOld(
-        f"The database's Mutirão tables are at revision {found}; this version of mutirao needs"
-        f" {wanted}. Run `mutirao migrate module:app`."
-    )
 
 
 def ddl(dialect: str) -> str:
@@ -98,18 +62,9 @@ def _upgrade(connection: Connection) -> None:
     with admin_of(connection.dialect).migrating(connection):
         found = current(connection)
         if found is not None:
-            _refuse_newer(found, head())
+            refuse_newer(found)
         context = _context(connection)
         context.run_migrations(op=Operations(context))
-
-
-def _refuse_newer(found: str, wanted: str) -> None:
-    if found not in {script.revision for script in _scripts().walk_revisions()}:
-        raise SchemaTooNew(
-            f"The database's Mutirão tables are at revision {found}, which this version of mutirao"
-            f" does not know; it works with {wanted}. Upgrade the package to the version that"
-            " migrated the database: `pip install --upgrade mutirao`."
-        )
 
 
 def _with_sync(engines: Engines) -> None:
@@ -143,6 +98,7 @@ def _context(
     return MigrationContext.configure(
         connection=connection,
         dialect_name=dialect_name,
+        dialect_opts={"paramstyle": "named"},  # others double each % of what is printed
         opts={
             "version_table": VERSION_TABLE,
             "script": scripts,
