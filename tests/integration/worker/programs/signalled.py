@@ -40,6 +40,20 @@ def hold_thread(job: Job) -> None:
     go.wait()
 
 
+@app.task
+async def hold_elsewhere(job: Job) -> None:
+    """Wait in a thread that is not the worker's."""
+    say("begun", job.id)
+    await asyncio.to_thread(go.wait)
+
+
+@app.task(timeout=0.2, max_attempts=1)
+def overstay(job: Job) -> None:
+    """Wait in a thread for longer than there is time."""
+    say("begun", job.id)
+    go.wait()
+
+
 @app.task(process=True)
 def hold_process(job: Job, path: str) -> None:
     """Wait in a process, for a file to appear."""
