@@ -9,7 +9,7 @@ DATABASE :=
 PYTEST   := -q -n auto --dist loadfile --max-worker-restart=0
 
 # What a Python or a version of a package decides. What the SQL decides is shown once, on the newest.
-OF_PYTHON := tests/unit tests/integration/tasks \
+OF_PYTHON := tests/unit --ignore=tests/unit/test_readme.py tests/integration/tasks \
              $(addprefix tests/conformance/,test_memory_store.py test_sql_store.py::TestSqlite)
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.

@@ -25,9 +25,9 @@ from display import progress, table
 from shop import Base
 from tally import Tally, read
 
-ORDERS, WORKERS = 500, 3
+ORDERS, WORKERS = 200, 3
 HEARTBEAT, EXPIRY = 0.5, 2.0  # seconds; 5 and 15 unless asked otherwise
-DEADLINE = 150.0  # seconds, for a busy machine; it takes a third of a minute
+DEADLINE = 200.0  # seconds, for a busy machine; it takes a third of a minute
 
 MUTIRAO = (sys.executable, "-m", "mutirao.cli")
 MIGRATE = (*MUTIRAO, "migrate", "shop:app")

@@ -44,7 +44,7 @@ def disturbed(plan: Plan) -> Report:
 def test_on_postgresql() -> None:
     """Workers are killed and suspended, and the server crashes once in the middle."""
     plan = Plan(
-        jobs=500, workers=4, pause=0.2, kill_every=1.5, freeze_every=2.5, restarts=1, deadline=400
+        jobs=300, workers=4, pause=0.2, kill_every=1.5, freeze_every=2.5, restarts=1, deadline=400
     )
     report = disturbed(plan)
     assert report.restarts == 1
@@ -56,7 +56,7 @@ def test_on_sqlite() -> None:
     disturbed(
         Plan(
             database="sqlite",
-            jobs=300,
+            jobs=150,
             workers=4,
             pause=0.6,
             kill_every=1.5,

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from mutirao import Mutirao, Supersede, Task
-from mutirao.errors import StoreUnavailable
+from mutirao.errors import StoreRefused, StoreUnavailable
 from mutirao.sql.store import SqlStore
 from tests.support.waiting import DEADLINE
 
@@ -123,14 +123,14 @@ def test_what_was_rolled_back_leaves_them_prepared(shop: Mutirao) -> None:
 
 
 def test_refused_at_the_commit(shop: Mutirao, database: psycopg.Connection) -> None:
-    """What the server says only then is raised as it is, and nothing is written."""
+    """What the server says only then is told like any refusal, and nothing is written."""
     database.execute(REFUSE)
 
     @shop.task
     def refused() -> None: ...
 
     for _ in range(2):
-        with pytest.raises(psycopg.errors.RaiseException, match="not at the commit"):
+        with pytest.raises(StoreRefused, match="not at the commit"):
             refused.enqueue()
     sold(shop).enqueue("pears")
     assert [job.task.rpartition(".")[2] for job in shop.jobs()] == ["sell"]

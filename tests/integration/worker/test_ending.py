@@ -20,6 +20,12 @@ from tests.integration.worker.signalling import enqueue, running
 from tests.support.waiting import soon, until, wait_until
 
 
+@pytest.fixture
+def url(pg_url: str) -> str:
+    """One database is enough: the engine decides what is shown here."""
+    return pg_url
+
+
 def change(app: Mutirao, id: int, **values: int) -> None:
     """Change the live row of a job."""
     engine = create_engine(app.url)

@@ -21,6 +21,12 @@ TENANT: ContextVar[str] = ContextVar("tenant", default="nobody")
 AGAIN = Retry.fixed(2, interval=0)
 
 
+@pytest.fixture
+def url(pg_url: str) -> str:
+    """One database is enough: the engine decides what is shown here."""
+    return pg_url
+
+
 class Fatal(BaseException):
     """What no `except Exception` catches."""
 

@@ -16,6 +16,12 @@ from tests.integration.worker.kit import ended, outcomes, working
 FACES = ["enqueue", "aenqueue", "enqueue_many", "aenqueue_many"]
 
 
+@pytest.fixture
+def url(pg_url: str) -> str:
+    """One database is enough: the engine decides what is shown here."""
+    return pg_url
+
+
 async def enqueue(app: Mutirao, face: str, *jobs: NewJob, conn: object | None = None) -> list[int]:
     """Enqueue through one of the four faces."""
     if face == "enqueue":

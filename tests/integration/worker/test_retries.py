@@ -14,6 +14,12 @@ from tests.integration.worker.kit import ended, never_polling, outcomes, until_a
 SLACK = 20.0  # seconds that a slow machine may take to write an outcome
 
 
+@pytest.fixture
+def url(pg_url: str) -> str:
+    """One database is enough: the engine decides what is shown here."""
+    return pg_url
+
+
 class Transient(ConnectionError):
     """Worth another try."""
 

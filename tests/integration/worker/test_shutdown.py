@@ -18,6 +18,12 @@ from tests.support.waiting import until
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 
+@pytest.fixture
+def url(pg_url: str) -> str:
+    """One database is enough: the engine decides what is shown here."""
+    return pg_url
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 async def test_running_jobs_may_finish(
     app: Mutirao, tmp_path: Path, number: signal.Signals

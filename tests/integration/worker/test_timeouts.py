@@ -22,6 +22,12 @@ AGAIN = Retry.fixed(2, interval=0)
 
 
 @pytest.fixture
+def url(pg_url: str) -> str:
+    """One database is enough: the engine decides what is shown here."""
+    return pg_url
+
+
+@pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give a cancelled coroutine hardly any time to end."""
     monkeypatch.setattr(dispatcher, "PATIENCE", 0.05)

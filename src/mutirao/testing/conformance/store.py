@@ -35,10 +35,7 @@ from mutirao.testing.conformance.uniqueness import UniquenessContract
 class DriverContract(
     EnqueueingContract,
     ClaimingContract,
-    ConcurrencyContract,
     SettlingContract,
-    StalenessContract,
-    WorkersContract,
     LosingContract,
     LeaseContract,
     RecordsContract,
@@ -76,6 +73,9 @@ class DriverContract(
 
 class StoreContract(
     DriverContract,
+    ConcurrencyContract,
+    StalenessContract,
+    WorkersContract,
     LanesContract,
     ReleaseContract,
     RescueContract,
