@@ -63,7 +63,11 @@ def proxy(server: Server) -> Iterator[Proxy]:
 def connected(proxy: Proxy) -> socket.socket:
     """Return a connection through the proxy, over which something has gone."""
     client = socket.create_connection(("127.0.0.1", proxy.port), timeout=LONG)
-    assert asked(client) == b"Ahello"
+    try:
+        assert asked(client) == b"Ahello"
+    except BaseException:
+        client.close()
+        raise
     return client
 
 

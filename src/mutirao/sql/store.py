@@ -39,6 +39,7 @@ from mutirao.sql.transaction import CompletingTransaction
 
 # Seconds that looking through all jobs may take, or pruning, or a look at the planner's statistics.
 PATIENCE = 120.0
+FIRST = 30.0  # for a worker's first call, which loads the driver and connects; it holds no jobs yet
 
 
 class SqlStore(Books):
@@ -58,6 +59,7 @@ class SqlStore(Books):
         self._intake = SqlIntake(self.engines.database)
         self._runner = Runner(self.engines, within)
         self._patient = self._runner.within(PATIENCE)
+        self._first = self._runner.within(FIRST)
 
     def twin(self, connections: int = 1, *, within: float | None = None) -> "SqlStore":
         """Return another handle on the same database, with connections of its own."""
@@ -65,12 +67,12 @@ class SqlStore(Books):
 
     def cut(self) -> None:
         """Make the calls that are under way within a limit fail now."""
-        self._runner.cut()
-        self._patient.cut()
+        for runner in (self._runner, self._patient, self._first):
+            runner.cut()
 
     async def check(self) -> None:
         """Raise SchemaError if the tables do not fit the code."""
-        await self._runner.alone(schema.check)
+        await self._first.alone(schema.check)
 
     async def close(self) -> None:
         """Close the connections of this process and loop."""

@@ -26,7 +26,7 @@ from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.history import make_history, opened
 from tests.support.waiting import until
 
-QUICK = {"heartbeat": 0.2, "expiry": 1.0}  # as the program `works` has them
+QUICK = {"heartbeat": 0.5, "expiry": 3.0}  # as the program `works` has them
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ async def test_a_killed_worker(app: Mutirao, url: str) -> None:
     assert outcomes(job) == ["lost", "succeeded"]
     assert [each.attempt for each in job.attempts] == [1, 2]
     assert job.attempts[0].error_type == "WorkerLost"
-    assert job.attempts[0].finished_at - killed < timedelta(seconds=3.0)  # an expiry of 1 s
+    assert job.attempts[0].finished_at - killed < 3 * timedelta(seconds=QUICK["expiry"])
     assert job.attempts[0].worker != job.attempts[1].worker
 
 

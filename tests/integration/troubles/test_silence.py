@@ -37,6 +37,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerSettings, "call_limit", LIMIT)
     monkeypatch.setattr(WorkerSettings, "beat_limit", LIMIT)
     monkeypatch.setattr(sql_store, "PATIENCE", LIMIT)
+    monkeypatch.setattr(sql_store, "FIRST", LIMIT)
 
 
 CALLS: dict[str, Call] = {

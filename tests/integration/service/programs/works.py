@@ -27,4 +27,4 @@ async def hang_once(job: Job) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(app.run_worker(heartbeat=0.2, expiry=1.0, poll=0.2))
+    sys.exit(app.run_worker(heartbeat=0.5, expiry=3.0, poll=0.2))
