@@ -48,6 +48,13 @@ def connection(url: str) -> Iterator[Connection]:
 
 
 @pytest.fixture
+def reader(url: str) -> Iterator[Reader]:
+    """A reader of it."""
+    with closing(Reader(url)) as reader:
+        yield reader
+
+
+@pytest.fixture
 def fleet() -> Fleet:
     """A worker at place 0 and none at place 1."""
     running = {0: SimpleNamespace(pid=ALIVE, poll=lambda: None)}
@@ -76,12 +83,12 @@ def notes(tmp_path: Path) -> Notes:
 
 
 def test_a_recovery_is_measured(
-    url: str, connection: Connection, fleet: Fleet, notes: Notes
+    reader: Reader, connection: Connection, fleet: Fleet, notes: Notes
 ) -> None:
     """It is over when each place has begun a job and none that was due waits any more."""
     notes.begin(0, ALIVE, job=1)
     connection.execute(update(live).values(run=1, worker=1))  # all of them, and only job 1 runs
-    watch = Watch(Reader(url), notes.journal, fleet, monotonic())
+    watch = Watch(reader, notes.journal, fleet, monotonic())
     assert watch.wait(0) is False
     assert watch.recovery.first is None
     assert watch.recovery.waiting == [2, 3, 4, 5]

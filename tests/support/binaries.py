@@ -1,4 +1,4 @@
-"""Where PostgreSQL's server programs and libfaketime are, and how to get them where there are none.
+"""Where PostgreSQL's programs, PgBouncer and libfaketime are, and how to get them if they are not.
 
 The tests need a real server. They look where distributions put one, and where there is none they
 install Debian's, if they may.
@@ -25,6 +25,10 @@ class ServerNotFound(Exception):
 
 class FaketimeNotFound(Exception):
     """libfaketime is not installed; the message says how to get it."""
+
+
+class PoolerNotFound(Exception):
+    """PgBouncer is not installed; the message says how to get it."""
 
 
 def find_server() -> Path:
@@ -61,6 +65,26 @@ def find_faketime() -> Path:
             " places. Run: sudo apt-get install -y libfaketime"
         )
     return found
+
+
+def find_pgbouncer() -> Path:
+    """Return the pooler's program, installing it where that is possible.
+
+    Raises `PoolerNotFound`, with the command to run, where there is none and none can be installed.
+    """
+    found = _pgbouncer()
+    if found is None and _may_install():
+        failed = _install_from_debian("pgbouncer")
+        if failed is not None:
+            raise PoolerNotFound(f"{failed!r} failed; what it said is above. Mend that.")
+        found = _pgbouncer()
+    if found is None:
+        raise PoolerNotFound("PgBouncer is missing. Run: sudo apt-get install -y pgbouncer")
+    return Path(found)
+
+
+def _pgbouncer() -> str | None:
+    return shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
 
 
 def _faketime() -> Iterator[Path]:
@@ -129,7 +153,8 @@ def _install_server() -> None:
 
 def _install_from_debian(package: str) -> str | None:
     """Install a package; return the command that failed, if one did."""
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    # Without a run level, packages do not start servers of their own.
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     for arguments in ("update", f"install -y --no-install-recommends {package}"):
         command = ["apt-get", "-q", *arguments.split()]
         if subprocess.run(command, check=False, env=environment).returncode != 0:

@@ -54,7 +54,9 @@ class ServerFailed(Exception):
     """The server did not start or did not stop; the message ends with its log."""
 
 
-class _RunAs(TypedDict, total=False):
+class RunAs(TypedDict, total=False):
+    """Whom to run a program as."""
+
     user: int
     group: int
     extra_groups: list[int]
@@ -202,7 +204,7 @@ class PostgresServer:
         self._make_directory()
         password = self.directory / "password"
         password.write_text(self._password)
-        run_as = _unprivileged()
+        run_as = unprivileged()
         if run_as:
             os.chown(password, run_as["user"], run_as["group"])
         self._initdb(password)
@@ -217,10 +219,10 @@ class PostgresServer:
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
-        run_as = _unprivileged()
+        run_as = unprivileged()
         if run_as:
             os.chown(self._directory, run_as["user"], run_as["group"])
-        self.port = _free_port()
+        self.port = free_port()
 
     def _initdb(self, password: Path) -> None:
         self._run(
@@ -254,7 +256,7 @@ class PostgresServer:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            **_unprivileged(),
+            **unprivileged(),
         )
         if ran.returncode != 0:
             self.close()
@@ -280,7 +282,7 @@ class PostgresServer:
                 stderr=subprocess.STDOUT,
                 # Ctrl-C at the terminal is for us: we stop the server when we are done with it.
                 start_new_session=True,
-                **_unprivileged(),
+                **unprivileged(),
             )
 
     def _wait_until_ready(self) -> None:
@@ -312,7 +314,7 @@ class PostgresServer:
             self._watchdog = None
 
 
-def _unprivileged() -> _RunAs:
+def unprivileged() -> RunAs:
     """Return whom to run as when we are root, whom PostgreSQL refuses; otherwise nothing."""
     if os.geteuid() != 0:
         return {}
@@ -327,7 +329,8 @@ def _unprivileged() -> _RunAs:
     )
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of 127.0.0.1 on which nothing listens."""
     for port in random.sample(_PORTS, k=100):
         with socket.socket() as probe:
             try:

@@ -45,6 +45,7 @@ class Dispatcher:
         self._running: set[Running] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._to_cancel: set[tuple[int, int]] = set()
+        self._lives_until = inf
         self._abandoned = 0
         self._context = copy_context()  # that of the worker's start, for every attempt
         self._pumping = False
@@ -104,8 +105,19 @@ class Dispatcher:
             self._pumping = False
         self.look_again()
 
+    def lives_until(self, moment: float) -> None:
+        """Start nothing after this moment, in monotonic seconds, before one is told that is later.
+
+        By then others may have taken what this worker has claimed.
+        """
+        self._lives_until = moment
+        if self._buffer:
+            self.pump()
+
     def _start_some(self) -> bool:
         """Start jobs until slots or jobs run out, or a burst is over; tell whether it was that."""
+        if monotonic() > self._lives_until:
+            return False
         for _ in range(BURST):
             if self._full() or (claim := self._next()) is None:
                 return False

@@ -37,7 +37,7 @@ class Body:
         blocked: called with the monotonic time since when it has not answered; raises when it never
             will.
         unstarted: takes the claimed jobs that have not started away from the worker.
-        on_beat: called with every answer.
+        on_beat: called with every answer, and until when, in monotonic seconds, the worker lives.
         on_return: called with the first answer after the database was away.
         on_reborn: called with the new id after the worker was taken for gone.
     """
@@ -47,7 +47,7 @@ class Body:
     ping: Callable[[Callable[[], None]], None]
     blocked: Callable[[float], None]
     unstarted: Callable[[], list[tuple[int, int]]]
-    on_beat: Callable[[Beat], None]
+    on_beat: Callable[[Beat, float], None]
     on_return: Callable[[], None]
     on_reborn: Callable[[int], None]
 
@@ -144,7 +144,7 @@ class Heartbeat:
             self._unbroken_since = inf
             return self._trouble.met(error)
         self._note_beat(started, lifetime)
-        self._body.on_beat(beat)
+        self._body.on_beat(beat, started + lifetime)
         return self._settings.heartbeat
 
     def _note_beat(self, started: float, lifetime: float) -> None:

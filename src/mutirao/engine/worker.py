@@ -146,6 +146,7 @@ class Worker:
             await self._store.check()
             await limiter.declare()
             await scheduler.declare()
+            self._dispatcher.lives_until(monotonic() + settings.lifetime)
             self._id = await self._store.register(self._identity, expiry=settings.lifetime)
         except BaseException:
             await self._store.close()
@@ -317,7 +318,7 @@ class Worker:
             ping=lambda answer: _tell(loop, answer),
             blocked=self._blocked,
             unstarted=self._take_unstarted,
-            on_beat=lambda beat: _tell(loop, self._heard, beat),
+            on_beat=lambda beat, until: _tell(loop, self._heard, beat, until),
             on_return=lambda: _tell(loop, self._producer.wake, Wake()),
             on_reborn=lambda id: _tell(loop, self._reborn, id),
         )
@@ -345,9 +346,10 @@ class Worker:
             self.on_blocked()
         raise self.failure
 
-    def _heard(self, beat: Beat) -> None:
+    def _heard(self, beat: Beat, until: float) -> None:
         if beat.cancelled:
             self._dispatcher.cancel(beat.cancelled)
+        self._dispatcher.lives_until(until)
 
     def _reborn(self, id: int) -> None:
         """Others have our jobs: what runs here could only be done twice."""

@@ -79,7 +79,9 @@ async def _asyncpg(url: URL, channel: str) -> AsyncGenerator[str, None]:
 
     payloads: asyncio.Queue[str | None] = asyncio.Queue()
     try:
-        connection = await asyncpg.connect(**_arguments(url), timeout=ANSWER)
+        arguments = _arguments(url)
+        arguments.pop("prepared_statement_cache_size", None)  # it is SQLAlchemy's
+        connection = await asyncpg.connect(**arguments, timeout=ANSWER)
         try:
             connection.add_termination_listener(lambda _: payloads.put_nowait(None))
             await connection.add_listener(channel, lambda *heard: payloads.put_nowait(heard[3]))

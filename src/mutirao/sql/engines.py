@@ -200,7 +200,7 @@ class Engines:
     def _prepare(self, engine: Engine) -> None:
         self._connecting.prepare(engine)
         event.listen(engine, "handle_error", self._give_up_connection)
-        event.listen(engine, "connect", self._without_preparing, insert=True)
+        event.listen(engine, "do_connect", self._without_preparing)
         tell_lent(engine)
 
     def _give_up_connection(self, context: ExceptionContext) -> None:
@@ -208,10 +208,11 @@ class Engines:
         if self.note(judge(context.original_exception)):
             context.is_disconnect = True
 
-    def _without_preparing(self, connection: Any, record: object) -> None:
-        driver = getattr(connection, "driver_connection", connection)
-        if not self.prepares and hasattr(driver, "prepare_threshold"):  # psycopg has it
-            driver.prepare_threshold = None
+    def _without_preparing(
+        self, dialect: object, record: object, args: object, parameters: dict[str, Any]
+    ) -> None:
+        if not self.prepares:
+            parameters.update(self._drivers.unprepared)
 
     def _create(self, factory: Any, driver: str, alone: bool) -> Any:
         # What stands for itself leaves nothing to roll back when its connection is returned.

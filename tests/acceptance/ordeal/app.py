@@ -51,14 +51,16 @@ class Notes:
     def __init__(self) -> None:
         self._file = -1
         self._left = 0
+        self._lock = threading.Lock()
 
     def write(self, what: str, job: Job, how: str = "-") -> None:
         """Add a line, at once and whole."""
         key = job.key or "-"
         line = f"{what} {time.monotonic():.6f} {job.id} {job.run} {job.task} {key} {how}\n".encode()
-        if self._left < len(line):
-            self._open()
-        self._left -= os.write(self._file, line)
+        with self._lock:
+            if self._left < len(line):
+                self._open()
+            self._left -= os.write(self._file, line)
 
     def _open(self) -> None:
         if self._file >= 0:

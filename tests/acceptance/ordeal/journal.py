@@ -42,9 +42,13 @@ class Journal:
     def read(self) -> None:
         """Take in what has been written since the last time."""
         with self._lock:
-            for path in sorted(self._directory.iterdir()):
-                if path.stat().st_size > self._read.get(path, 0):
-                    self._read_file(path)
+            # From the last file to the first: what ends in one has begun in that or before.
+            paths = sorted(self._directory.iterdir())
+            fresh = [(path, self._fresh(path)) for path in reversed(paths)]
+            for path, lines in reversed(fresh):
+                place, pid, _ = path.name.split("-")
+                for line in lines:
+                    self._take(int(place), int(pid), *line.split())
 
     def all(self) -> list[Execution]:
         """Return all executions."""
@@ -63,15 +67,15 @@ class Journal:
             found = [b[at] for b in places if (at := bisect_right(b, moment)) < len(b)]
         return min(found, default=None)
 
-    def _read_file(self, path: Path) -> None:
+    def _fresh(self, path: Path) -> list[str]:
         start = self._read.get(path, 0)
+        if path.stat().st_size <= start:
+            return []
         with path.open("rb") as file:
             file.seek(start)
             whole, newline, _ = file.read().rpartition(b"\n")
         self._read[path] = start + len(whole) + len(newline)
-        place, pid, _ = path.name.split("-")
-        for line in whole.decode().splitlines():
-            self._take(int(place), int(pid), *line.split())
+        return whole.decode().splitlines()
 
     def _take(
         self, place: int, pid: int, what: str, at: str, job: str, run: str, *rest: str

@@ -43,6 +43,10 @@ class Reader:
         with self._engine.begin() as connection:
             yield connection
 
+    def close(self) -> None:
+        """Close its connections."""
+        self._engine.dispose()
+
 
 def some(values: Iterable[T]) -> Iterator[Sequence[T]]:
     """Yield values in lists that fit into a statement."""

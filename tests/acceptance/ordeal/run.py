@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -71,12 +71,12 @@ def run(plan: Plan, say: Say, logs: Path | None = None) -> Report:
     ):
         os.chmod(directory, 0o755)  # noqa: S103 (nothing in it is secret)
         plan = replace(plan, troubles=names)
-        ordeal = Ordeal(plan, stage, Path(directory), logs or Path(directory), say)
-        if "clock" in names:
-            everywhere = plan.database == "sqlite"
-            first = 0 if everywhere else plan.workers - 1
-            ordeal.fleet.can_set_clocks(set(range(first, plan.workers)))
-        return ordeal.endure([known[name] for name in names])
+        with closing(Ordeal(plan, stage, Path(directory), logs or Path(directory), say)) as ordeal:
+            if "clock" in names:
+                everywhere = plan.database == "sqlite"
+                first = 0 if everywhere else plan.workers - 1
+                ordeal.fleet.can_set_clocks(set(range(first, plan.workers)))
+            return ordeal.endure([known[name] for name in names])
 
 
 class Ordeal:
@@ -98,6 +98,7 @@ class Ordeal:
             self.findings,
             trusted=plan.database == "postgresql" or "clock" not in plan.troubles,
         )
+        self.close = self._reader.close
         self._threads: list[Future[None]] = []
         self._vigil = Vigil(plan)
         self._report = Report()

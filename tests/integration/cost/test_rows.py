@@ -11,12 +11,11 @@ from mutirao.job import NewJob
 from mutirao.sql.dialects import dialect_named
 from mutirao.sql.intake import SqlIntake
 from tests.integration.cost import recorded
-from tests.integration.plans.cases import BATCH, CASES, Act
+from tests.integration.plans.cases import BATCH, CASES, MANY, Act
 from tests.support.postgresql import PostgresServer
 
 POSTGRESQL = dialect_named("postgresql")
 JOBS = 5 * BATCH
-MANY = 500  # as the case enqueues
 # Counted by the server while the transaction is open.
 TOUCHED = text("""
     SELECT relname, n_tup_ins, n_tup_upd, n_tup_hot_upd, n_tup_del, idx_tup_fetch, seq_tup_read

@@ -243,6 +243,18 @@ async def test_no_worker(store: SqlStore) -> None:
     assert (found.level, found.found) == (PROBLEM, "none is registered")
 
 
+async def test_a_heartbeat_that_came_late(store: SqlStore) -> None:
+    """A handler may keep the interpreter to itself: told before its jobs are taken away."""
+    id = await join(store, expiry=15)
+    await store.beat(id, expiry=15, late=9.5)
+    late = [found for found in await examine(store) if found.level is WARNING]
+    assert [found.about for found in late] == ["workers"]
+    assert f"a heartbeat of worker {id} (w) came 9.5 s late" in late[0].found
+    assert "process=True" in str(late[0].advice)
+    await store.beat(id, expiry=15, late=7.0)  # less than half of its lifetime
+    assert all(found.level is OK for found in await examine(store))
+
+
 async def test_a_worker_that_vanished(store: SqlStore) -> None:
     """Others take its jobs over; without others, nobody does."""
     made = await make_history(store)

@@ -17,6 +17,7 @@ from mutirao.sql.intake import SqlIntake
 from tests.integration.plans.filling import DUE
 
 BATCH = 100
+MANY = 400  # that are enqueued at once
 DAY = timedelta(days=1).total_seconds()
 BEGINNING = datetime(2001, 1, 1, tzinfo=UTC)
 
@@ -153,5 +154,5 @@ CASES = {
     "prune the dead": Case({OUTCOME, ATTEMPT, JOB, LIVE}, _prune(OutcomeKind.DEAD)),
     "enqueue one": Case(set(), _enqueue(NewJob(task="t"))),
     "enqueue a few": Case(set(), _enqueue(*[NewJob(task="t")] * 50)),
-    "enqueue many": Case(set(), _enqueue(*[NewJob(task="t")] * 400)),
+    "enqueue many": Case(set(), _enqueue(*[NewJob(task="t")] * MANY)),
 }

@@ -78,6 +78,25 @@ async def test_the_server_restarts(
     assert tables.workers_of_attempts() == before
 
 
+async def test_a_restart_right_before_the_end(
+    troubled: Mutirao,
+    tables: Tables,
+    postgres: PostgresServer,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The worker's connections are of the time before it; it signs off all the same."""
+
+    @troubled.task
+    async def step() -> None: ...
+
+    async with working(troubled, **QUICK):
+        await troubled.aenqueue_many([step.job()])
+        await all_finished(tables, 1)
+        await asyncio.to_thread(postgres.restart, "fast")
+    assert tables.workers() == set()
+    assert not _said(caplog, "the row of worker")
+
+
 async def test_connections_are_cut_again_and_again(
     troubled: Mutirao,
     tables: Tables,

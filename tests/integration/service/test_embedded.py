@@ -181,6 +181,12 @@ def test_forking(pg_url: str) -> None:
     assert Tables(pg_url).workers() == set()
 
 
+def test_forking_at_once(pg_url: str) -> None:
+    """Whatever module is being imported in that moment, no child waits for it for ever."""
+    url = pg_url.replace("psycopg", "psycopg2")
+    assert ran("forks_at_once", url, "50") == "all is well\n"
+
+
 def test_forking_from_sqlite(lite_url: str) -> None:
     """A child that leaves the file alone disturbs nobody, when it ends neither."""
     assert ran("forks", lite_url, "idle") == "all is well\n"

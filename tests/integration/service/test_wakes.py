@@ -155,6 +155,24 @@ async def test_only_the_idle_listen(pg_app: Mutirao, pg_url: str) -> None:
         await until(lambda: listening(tables))
 
 
+async def test_a_full_worker_does_not_listen(pg_app: Mutirao, pg_url: str) -> None:
+    """Nothing could start if it were told; it listens again when it has room."""
+    tables = Tables(pg_url)
+    finish = asyncio.Event()
+
+    @pg_app.task
+    async def long() -> None:
+        await finish.wait()
+
+    async with working(pg_app, **IDLE, concurrency=2):
+        await idle(pg_app, tables)
+        await pg_app.aenqueue_many([long.job() for _ in range(20)])
+        await until(lambda: not listening(tables))
+        finish.set()
+        await until(lambda: tables.number_live() == 0)
+        await until(lambda: listening(tables))
+
+
 async def test_a_transaction_that_commits_late(
     pg_app: Mutirao, pg_url: str, postgres: PostgresServer, shared_database: str
 ) -> None:

@@ -59,7 +59,7 @@ class Heart:
 
     def __init__(self, settings: WorkerSettings = SETTINGS) -> None:
         self.store = Pulse()
-        self.beats: list[Beat] = []
+        self.lives: list[float] = []  # until when
         self.born: list[int] = []
         self.answers: list[Any] = []
         self.unstarted: list[tuple[int, int]] = []
@@ -72,7 +72,7 @@ class Heart:
             ping=self.answers.append,
             blocked=self.blocked.append,
             unstarted=lambda: self.unstarted,
-            on_beat=self.beats.append,
+            on_beat=lambda beat, until: self.lives.append(until),
             on_return=self._note_return,
             on_reborn=self.born.append,
         )

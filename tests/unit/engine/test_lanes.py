@@ -227,3 +227,12 @@ def test_a_lane_is_asked_exactly_when_something_may_be_due(due: list[int], look:
         lanes.expect("a", 0, NOW + seconds)
     assert lanes.next_due() == min((NOW + seconds for seconds in due), default=inf)
     assert bool(lanes.due(NOW + look)) == any(seconds <= look for seconds in due)
+
+
+def test_wake_ups_while_the_store_is_asked_for_long() -> None:
+    """They are kept up to a limit: its answer tells of the lane in any case."""
+    lanes = book()
+    lanes.asking()
+    for second in range(2 * MOST_EXPECTED):
+        lanes.wake(Wake("a", 0, at(second)), NOW, second)
+    assert len(lanes._meanwhile or ()) == MOST_EXPECTED

@@ -15,7 +15,7 @@ class Drivers(NamedTuple):
 
     `alone`: options of the engines for statements that stand for themselves. `usual`: parameters
     of a connection, as they stand in a URL, for URLs that do not give them; `arguments`: those
-    that no URL gives.
+    that no URL gives; `unprepared`: those of one that prepares no statements.
     """
 
     sync: str | None
@@ -24,6 +24,7 @@ class Drivers(NamedTuple):
     alone: Mapping[str, Any] = MappingProxyType({})
     usual: Mapping[str, str] = MappingProxyType({})
     arguments: Mapping[str, Any] = MappingProxyType({})
+    unprepared: Mapping[str, Any] = MappingProxyType({})
 
     def completed(self, url: URL) -> URL:
         """Return a URL with the usual parameters that it does not give."""

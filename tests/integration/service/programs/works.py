@@ -12,9 +12,22 @@ from tests.support.waiting import until
 app = Mutirao(sys.argv[1])
 
 
+def write_down(starts: str, id: int) -> None:
+    """Add a line at once and whole."""
+    with Path(starts).open("a") as file:
+        file.write(f"{id}\n")
+
+
 @app.task
 async def step(gate: str) -> None:
     """End when the gate is open."""
+    await until(lambda: Path(gate).exists())
+
+
+@app.task
+async def note(job: Job, starts: str, gate: str) -> None:
+    """Write down that it has begun, and end when the gate is open."""
+    write_down(starts, job.id)
     await until(lambda: Path(gate).exists())
 
 

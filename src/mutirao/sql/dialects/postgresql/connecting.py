@@ -30,10 +30,21 @@ _LIBPQ = {
 # was cancelled there hid its cancellation behind a ProgrammingError, and ended the worker.
 _NO_HSTORE = {"use_native_hstore": False}
 _PSYCOPG = Drivers(
-    "postgresql+psycopg", "postgresql+psycopg", "postgresql", _NO_HSTORE, usual=_LIBPQ
+    *("postgresql+psycopg", "postgresql+psycopg", "postgresql", _NO_HSTORE),
+    usual=_LIBPQ,
+    unprepared={"prepare_threshold": None},
 )
+# It prepares and executes without a Sync between, so that a pooler sends both to one server; what
+# has no name does not outlive that. The first and third are SQLAlchemy's, the second is its own.
+_UNNAMED = {
+    "prepared_statement_cache_size": 0,
+    "statement_cache_size": 0,
+    "prepared_statement_name_func": str,
+}
 _ASYNCPG = Drivers(
-    None, "postgresql+asyncpg", "asyncpg", arguments={"timeout": float(CONNECT_TIMEOUT)}
+    *(None, "postgresql+asyncpg", "asyncpg"),
+    arguments={"timeout": float(CONNECT_TIMEOUT)},
+    unprepared=_UNNAMED,
 )
 _PSYCOPG2 = Drivers("postgresql+psycopg2", None, "psycopg2", _NO_HSTORE, usual=_LIBPQ)
 

@@ -1,0 +1,77 @@
+"""A private PgBouncer in front of a private server, stopped by whoever started it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+from sqlalchemy import URL, make_url
+
+from tests.support.binaries import find_pgbouncer
+from tests.support.postgresql import ServerFailed, free_port, unprivileged
+
+_DEADLINE = 60.0
+
+
+@contextlib.contextmanager
+def pgbouncer(url: str) -> Iterator[URL]:
+    """Run a pooler in transaction mode in front of the database at `url`; give its URL."""
+    behind = make_url(url)
+    with tempfile.TemporaryDirectory(prefix="mutirao-pgbouncer-") as name:
+        front = behind.set(port=free_port())
+        _configure(Path(name), behind, front)
+        process = subprocess.Popen(
+            [find_pgbouncer(), Path(name) / "pgbouncer.ini"],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # the same is in its log
+            start_new_session=True,
+            **unprivileged(),
+        )
+        try:
+            _wait_until_ready(front, process, Path(name) / "log")
+            yield front
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _configure(directory: Path, behind: URL, front: URL) -> None:
+    (directory / "users").write_text(f'"{behind.username}" "{behind.password}"\n')
+    (directory / "pgbouncer.ini").write_text(
+        f"""[databases]
+* = host={behind.host} port={behind.port}
+[pgbouncer]
+listen_addr = {front.host}
+listen_port = {front.port}
+unix_socket_dir =
+auth_type = plain
+auth_file = {directory}/users
+logfile = {directory}/log
+pool_mode = transaction
+default_pool_size = 3
+"""
+    )
+    if run_as := unprivileged():
+        for path in (directory, *directory.iterdir()):
+            os.chown(path, run_as["user"], run_as["group"])
+
+
+def _wait_until_ready(front: URL, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _DEADLINE
+    text = front.set(drivername="postgresql").render_as_string(hide_password=False)
+    while True:
+        try:
+            psycopg.connect(text, connect_timeout=10).close()
+        except psycopg.OperationalError as error:
+            if process.poll() is not None or time.monotonic() > deadline:
+                said = log.read_text() if log.exists() else ""
+                raise ServerFailed(f"PgBouncer does not answer: {error}\n{said}") from error
+            time.sleep(0.05)
+        else:
+            return
