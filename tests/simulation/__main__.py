@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
+from tests.simulation.mutants import MUTANTS, mutated
 from tests.simulation.run import Result, simulate
 
 
@@ -19,7 +20,10 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, help="only this one, and tell all of it")
     parser.add_argument("--job", type=int, help="tell the story of this job only")
+    parser.add_argument("--defects", action="store_true", help="put defects in, and find them")
     options = parser.parse_args()
+    if options.defects:
+        return _find_defects(options.seeds)
     if options.seed is not None:
         return _tell(simulate(options.seed, log=options.job is None), options.job)
     return _run_many(options.first, options.seeds, options.processes)
@@ -41,6 +45,16 @@ def _run_many(first: int, seeds: int, processes: int) -> int:
     print(f"{found} seeds found something; from due to start at most {longest:.1f} virtual s")
     print(f"workers that ended by themselves: {dict(failures)}")
     return 1 if found else 0
+
+
+def _find_defects(seeds: int) -> int:
+    missed = 0
+    for name in MUTANTS:
+        with mutated(name):
+            seed = next((seed for seed in range(seeds) if simulate(seed).problems), None)
+        missed += seed is None
+        print(f"{name}: {'not found' if seed is None else f'found by seed {seed}'}", flush=True)
+    return 1 if missed else 0
 
 
 def _simulate(seed: int) -> Result:

@@ -19,6 +19,7 @@ from tests.simulation.jobs import MOST
 from tests.simulation.world import BEGINNING, World
 
 TROUBLED = 20.0  # seconds of virtual time in which things go wrong
+LAST = TROUBLED + 5  # seconds: when the last job may be enqueued
 # After the last trouble a job that is due starts within this: a call that hangs, the longest wait
 # between two tries, a worker that vanished and one that has to be started first.
 BOUND = SETTINGS.call_limit + SETTINGS.longest_wait + 2 * SETTINGS.expiry + 2 * SETTINGS.poll + 4.0
@@ -77,7 +78,7 @@ class Run:
         while self.world.now < END and not self.result.problems:
             self.world.run(self.world.now + LOOK)
             self._look()
-            if self.world.now > TROUBLED and not self._unfinished():
+            if self.world.now > LAST and not self._unfinished():
                 break
         if not self.result.problems:
             self._audit()
@@ -87,7 +88,7 @@ class Run:
         names, weights = list(KINDS), [often for often, _ in KINDS.values()]
         for _ in range(self._number):
             kind = self._random.choices(names, weights)[0]
-            at = self._random.uniform(0, TROUBLED + 5)
+            at = self._random.uniform(0, LAST)
             self.world.at(at, partial(self._enqueue, kind))
 
     def _enqueue(self, kind: str) -> None:
@@ -251,27 +252,33 @@ class Run:
 
 def simulate(seed: int, *, log: bool = False) -> Result:
     """Run one seed. `log`: show what the workers say."""
-    random.seed(seed)  # back-offs
     logger = logging.getLogger("mutirao")
     before, logger.disabled = logger.disabled, not log
-    run: Run | None = Run(seed)
-    assert run is not None
-    patch = patched(run.world)
+    hook = sys.unraisablehook
     gc.disable()  # nobody's code is to run when something is collected
     gc.freeze()  # and then only what is of this world is looked at
-    hook = sys.unraisablehook
+    try:
+        return _lived_through(seed)
+    finally:
+        logger.disabled, sys.unraisablehook = True, _ignore
+        gc.enable()
+        for _ in range(4):  # what is closed leaves more behind
+            gc.collect()
+        gc.unfreeze()
+        logger.disabled, sys.unraisablehook = before, hook
+
+
+def _lived_through(seed: int) -> Result:
+    random.seed(seed)  # back-offs
+    run = Run(seed)
+    patch = patched(run.world)
     try:
         return run.carry_out()
     finally:
-        logger.disabled, sys.unraisablehook = True, _ignore
+        logging.getLogger("mutirao").disabled = True
         for process in [*run.world.processes]:
             run.world.bury(process)
-        run = None
-        gc.enable()
-        gc.collect()
-        gc.unfreeze()
         patch.undo()
-        logger.disabled, sys.unraisablehook = before, hook
 
 
 def _ignore(_: object) -> None:

@@ -58,13 +58,14 @@ class Board:
     async def run(self, pulse: Pulse) -> None:
         """Write what is told, at once and then at most once a pace; for ever."""
         self._loop, self._something = asyncio.get_running_loop(), asyncio.Event()
+        self._something.set()  # what was told before nobody has heard of
         while True:
             pulse.turn()
-            if not self._told:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(REST):
-                        await self._something.wait()
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REST):
+                    await self._something.wait()
+            # Whether or not it is still there: another call may have written it, and a wait for
+            # what is set gives no turn to anybody else.
             self._something.clear()
             await self.write()
             await asyncio.sleep(self._pace)

@@ -51,7 +51,7 @@ IN_YOUR_TRANSACTION = {
 DRAINING = {
     "psycopg": (Cost(52, 44, 60), Cost(44, 45, 45)),
     "asyncpg": (Cost(84, 80, 106), Cost(58, 52, 58)),
-    "sqlite": (Cost(72, 12), Cost(198, 42)),
+    "sqlite": (Cost(72, 12), Cost(205, 42)),
 }
 # A minute of an idle worker, at the most: looks at the lanes, heartbeats, looks for vanished
 # workers, and at what to prune. Room for a few more, where the minute's ends fall.

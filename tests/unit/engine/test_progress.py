@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 from math import inf, nan
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from mutirao import Job
 from mutirao.engine.progress import Board
+from mutirao.engine.pulse import Pulse
 from mutirao.errors import InvalidProgress
 from mutirao.testing.memory import MemoryStore
 
@@ -55,3 +57,19 @@ def test_notes() -> None:
     for note in (7, b"seven"):
         with pytest.raises(InvalidProgress, match="give text"):
             told(1, note=note)
+
+
+async def test_what_another_call_has_written() -> None:
+    """The loop that was woken for it finds nothing, and waits again: others have their turn."""
+    store = MemoryStore()
+    board = Board(store)
+    loop = asyncio.create_task(board.run(Pulse("progress", 60)))
+    await asyncio.sleep(0)
+    claim: Any = type("Claim", (), {"id": 1, "run": 2})
+    for done in range(3):
+        board.tell(claim, done, None, None)
+        await board.write()
+        await asyncio.sleep(0)
+    loop.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await loop

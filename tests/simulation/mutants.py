@@ -1,0 +1,74 @@
+"""Defects that the engine has had, or could have, put in on purpose: the simulation finds each.
+
+What finds nothing may look at nothing. Each of these breaks one rule in one place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from math import inf
+from typing import Any
+
+import pytest
+
+from mutirao.engine import executor
+from mutirao.engine.completer import Completer
+from mutirao.engine.holdings import Holdings
+from mutirao.engine.trouble import Trouble
+from mutirao.engine.worker import Worker
+from tests.simulation import faults
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Do nothing."""
+
+
+def _loops_end_by_what_passes(patch: pytest.MonkeyPatch) -> None:
+    def met(self: Trouble, error: Exception) -> float:
+        raise error
+
+    patch.setattr(Trouble, "met", met)
+    patch.setattr(Worker, "_ended", _nothing)
+
+
+def _calls_have_no_limit(patch: pytest.MonkeyPatch) -> None:
+    made = faults.Handle.__init__
+
+    def endless(self: Any, *args: Any, **_: Any) -> None:
+        made(self, *args[:4])
+
+    patch.setattr(faults.Handle, "__init__", endless)
+
+
+def _a_row_stops_the_others(patch: pytest.MonkeyPatch) -> None:
+    async def settle(self: Any, batch: Any) -> None:
+        while True:
+            with suppress(Exception):
+                await self._settle(batch)
+                return
+            await asyncio.sleep(0.1)
+
+    patch.setattr(Completer, "_settle_or_put_aside", settle)
+
+
+MUTANTS: dict[str, Patch] = {
+    "a loop ends by what passes": _loops_end_by_what_passes,
+    "calls have no limit": _calls_have_no_limit,
+    "a row stops the others": _a_row_stops_the_others,
+    "what a lost answer left is not looked for": lambda patch: patch.setattr(
+        Holdings, "doubt", _nothing
+    ),
+    "who ends its workers lives for ever": lambda patch: patch.setattr(executor, "MOST_LOST", inf),
+}
+
+
+@contextmanager
+def mutated(name: str) -> Iterator[None]:
+    """Let one defect be there."""
+    with pytest.MonkeyPatch.context() as patch:
+        MUTANTS[name](patch)
+        yield
