@@ -116,10 +116,8 @@ class Dispatcher:
 
     def _start_some(self) -> bool:
         """Start jobs until slots or jobs run out, or a burst is over; tell whether it was that."""
-        if monotonic() > self._lives_until:
-            return False
         for _ in range(BURST):
-            if self._full() or (claim := self._next()) is None:
+            if self._full() or monotonic() > self._lives_until or (claim := self._next()) is None:
                 return False
             self._start(claim)
         return True

@@ -42,6 +42,7 @@ async def test_each_start_leaves_its_attempt(app: Mutirao, url: str, tmp_path: P
         await until(lambda: len(tables.workers()) == 1)  # it has come back
         sleeper.terminate()
         await asyncio.to_thread(sleeper.wait)
-    assert sum(started().values()) == JOBS + begun
+    # One may have been about to begin.
+    assert JOBS + begun <= sum(started().values()) <= JOBS + begun + 1
     for id in ids:
         assert started()[id] <= len((await app.ajob(id)).attempts)
