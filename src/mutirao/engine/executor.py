@@ -101,15 +101,15 @@ class Executor:
         claim = running.claim
         logs.started(claim)
         try:
-            outcome = await self._attempt(self._tasks[claim.task], running)
+            task = self._tasks[claim.task]
+            perform = self._around if self._middleware else self._perform
+            outcome = await perform(task, running)
         except BaseException as error:
             outcome = self._raised(running, error)
         logs.ended(claim, outcome, running.started)
         return outcome
 
-    async def _attempt(self, task: Task[..., Any], running: Running) -> Outcome:
-        if not self._middleware:
-            return await self._perform(task, running)
+    async def _around(self, task: Task[..., Any], running: Running) -> Outcome:
         job, raised = self._job(task, running), partial(self._raised, running)
         perform = partial(self._perform, task, running, job)
         return await around_attempt(self._middleware, job, perform, raised)
