@@ -65,7 +65,7 @@ class Notes:
     def _open(self) -> None:
         if self._file >= 0:
             os.close(self._file)
-        name = f"{PLACE}-{os.getpid()}-{time.monotonic_ns()}"
+        name = f"{PLACE}-{os.getpid()}-{time.monotonic_ns():020}"  # in order, whatever the uptime
         path = Path(os.environ["ORDEAL_NOTES"]) / name
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._left = NOTES
