@@ -260,7 +260,7 @@ def simulate(seed: int, *, log: bool = False) -> Result:
     try:
         return _lived_through(seed)
     finally:
-        logger.disabled, sys.unraisablehook = True, _ignore
+        sys.unraisablehook = _ignore
         gc.enable()
         for _ in range(4):  # what is closed leaves more behind
             gc.collect()

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 OLDEST_SERVED = 14
@@ -53,18 +53,12 @@ def find_faketime() -> Path:
 
     Raises `FaketimeNotFound`, with the command to run, where it is missing and cannot be installed.
     """
-    found = next(_faketime(), None)
-    if found is None and _may_install():
-        failed = _install_from_debian("libfaketime")
-        if failed is not None:
-            raise FaketimeNotFound(f"{failed!r} failed; what it said is above. Mend that.")
-        found = next(_faketime(), None)
-    if found is None:
-        raise FaketimeNotFound(
-            "Clocks can be made to jump with libfaketime only, which is in none of the usual"
-            " places. Run: sudo apt-get install -y libfaketime"
-        )
-    return found
+    return _found(
+        _faketime,
+        "libfaketime",
+        FaketimeNotFound,
+        "Clocks can be made to jump with libfaketime only, which is in none of the usual places.",
+    )
 
 
 def find_pgbouncer() -> Path:
@@ -72,19 +66,28 @@ def find_pgbouncer() -> Path:
 
     Raises `PoolerNotFound`, with the command to run, where there is none and none can be installed.
     """
-    found = _pgbouncer()
+    return _found(_pgbouncer, "pgbouncer", PoolerNotFound, "PgBouncer is missing.")
+
+
+def _found(
+    look: Callable[[], Iterator[Path]], package: str, missing: type[Exception], why: str
+) -> Path:
+    """Return the first place there is, installing the package where there is none."""
+    found = next(look(), None)
     if found is None and _may_install():
-        failed = _install_from_debian("pgbouncer")
+        failed = _install_from_debian(package)
         if failed is not None:
-            raise PoolerNotFound(f"{failed!r} failed; what it said is above. Mend that.")
-        found = _pgbouncer()
+            raise missing(f"{failed!r} failed; what it said is above. Mend that.")
+        found = next(look(), None)
     if found is None:
-        raise PoolerNotFound("PgBouncer is missing. Run: sudo apt-get install -y pgbouncer")
-    return Path(found)
+        raise missing(f"{why} Run: sudo apt-get install -y {package}")
+    return found
 
 
-def _pgbouncer() -> str | None:
-    return shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+def _pgbouncer() -> Iterator[Path]:
+    found = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+    if found is not None:
+        yield Path(found)
 
 
 def _faketime() -> Iterator[Path]:

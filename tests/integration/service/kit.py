@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import NullPool, and_, create_engine, func, select
+from sqlalchemy import NullPool, and_, create_engine, func, make_url, select
 
 from mutirao.job import FINAL_OUTCOMES, UNCOUNTED_OUTCOMES
 from mutirao.sql.tables import attempt, job, live, worker
@@ -18,6 +20,7 @@ from tests.support.waiting import until, wait_until
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = "tests.integration.service.programs"
+QUICK = {"heartbeat": 0.5, "expiry": 3.0}  # as the program `works` has them
 
 
 class Tables:
@@ -131,3 +134,21 @@ def line(process: subprocess.Popen[str]) -> str:
         _, errors = process.communicate()
         raise AssertionError(f"the program ended with {process.returncode}:\n{errors}")
     return text.strip()
+
+
+def suspended(pid: int, url: str) -> bool:
+    """Suspend a process, unless that is in the midst of writing to an SQLite file.
+
+    Such a file belongs to one writer at a time, and nothing but its end takes it away from it.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED)  # until then it may still begin to write
+    if not url.startswith("sqlite"):
+        return True
+    with closing(sqlite3.connect(make_url(url).database or "", timeout=0.1)) as file:
+        try:
+            file.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            os.kill(pid, signal.SIGCONT)
+            return False
+    return True

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sqlite3
 from collections import Counter
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url, select
+from sqlalchemy import select
 
 from mutirao import JobState, Mutirao, OutcomeKind
 from mutirao.engine.maintenance import Housekeeping
@@ -21,12 +19,10 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.records import JobFilter
 from mutirao.sql.store import SqlStore
 from mutirao.sql.tables import worker
-from tests.integration.service.kit import Tables, line, program
+from tests.integration.service.kit import QUICK, Tables, line, program, suspended
 from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.history import make_history, opened
 from tests.support.waiting import until
-
-QUICK = {"heartbeat": 0.5, "expiry": 3.0}  # as the program `works` has them
 
 
 @pytest.fixture
@@ -164,21 +160,3 @@ async def test_a_suspended_worker(app: Mutirao, url: str, tables: Tables, tmp_pa
     assert outcomes(await app.ajob(id)) == ["lost", "succeeded"]
     # When its registration's answer was cut off, it registered twice: that id expires.
     assert tables.workers().isdisjoint(old | {last.attempts[-1].worker})
-
-
-def suspended(pid: int, url: str) -> bool:
-    """Suspend a process, unless that is in the midst of writing to an SQLite file.
-
-    Such a file belongs to one writer at a time, and nothing but its end takes it away from it.
-    """
-    os.kill(pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, pid, os.WSTOPPED)  # until then it may still begin to write
-    if not url.startswith("sqlite"):
-        return True
-    with closing(sqlite3.connect(make_url(url).database or "", timeout=0.1)) as file:
-        try:
-            file.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            os.kill(pid, signal.SIGCONT)
-            return False
-    return True

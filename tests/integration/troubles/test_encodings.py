@@ -10,11 +10,10 @@ from mutirao import Mutirao
 from mutirao.errors import StoreRefused
 from mutirao.sql import migrations
 from tests.integration.service.kit import Tables
+from tests.integration.troubles.conftest import DRIVERS
 from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import DEADLINE
-
-DRIVERS = ["psycopg", "asyncpg", "psycopg2"]
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from mutirao import Job, Mutirao
-from tests.integration.service.kit import Tables, all_finished, program
-from tests.integration.service.test_housekeeping import QUICK, suspended
+from tests.integration.service.kit import QUICK, Tables, all_finished, program, suspended
 from tests.integration.worker.kit import working
 from tests.support.waiting import until
 

@@ -8,6 +8,7 @@ import pytest
 
 from mutirao import Mutirao
 from tests.integration.service.kit import Tables, all_finished
+from tests.integration.troubles.conftest import DRIVERS
 from tests.integration.worker.kit import working
 from tests.support.pgbouncer import pgbouncer
 
@@ -15,7 +16,7 @@ JOBS = 300
 MOST_FORGOTTEN = 20  # connections that were opened before it was noticed meet it once each
 
 
-@pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg"])
+@pytest.mark.parametrize("driver", DRIVERS)
 async def test_jobs_run(
     pg_url: str, tables: Tables, driver: str, caplog: pytest.LogCaptureFixture
 ) -> None:

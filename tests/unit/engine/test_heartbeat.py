@@ -165,6 +165,7 @@ async def test_a_late_beat(clock: Clock) -> None:
     for seconds in (5, 12, 5):
         clock.now += seconds
         assert await heart.beats_well()
+    assert heart.lives[-1] == clock.now + SETTINGS.lifetime
     assert heart.store.late[:2] == [0.0, 0.0]
     assert 6.5 < heart.store.late[2] <= 7.0
     for _ in range(300):
