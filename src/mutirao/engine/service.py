@@ -1,6 +1,7 @@
 """A worker as a whole process: signals, exit statuses, and an end that comes in any case."""
 
 import asyncio
+import itertools
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,6 +45,7 @@ async def _serve(make: Callable[[], Worker], alarm: Alarm) -> int:
             stopping.set()
         else:
             log.warning("%s again: ending at once", name)
+            alarm.set(LAST_WORDS, FORCED, TOO_LONG)  # it may have come while `_serve` set it
             worker.hurry()
 
     with _signals(heed, alarm):
@@ -83,11 +85,10 @@ def _signals(heed: Callable[[str, int], None], alarm: Alarm) -> Iterator[None]:
     The event loop's own handlers would wait for a handler that blocks the loop. After the second
     signal the process ends even then, and says where its threads were.
     """
-    loop, times = asyncio.get_running_loop(), 0
+    loop, signals = asyncio.get_running_loop(), itertools.count(1)
 
     def on_signal(number: int, frame: object) -> None:
-        nonlocal times
-        times += 1
+        times = next(signals)  # in one step: another signal may come between any two
         if times > 1:
             alarm.set(LAST_WORDS, FORCED, TOO_LONG)
         loop.call_soon_threadsafe(heed, signal.Signals(number).name, times)
