@@ -15,7 +15,7 @@ from tests.acceptance.ordeal.plan import Plan
 PAGE = os.sysconf("SC_PAGE_SIZE")
 WARM = 60.0  # seconds that a process takes to have seen everything once
 ENOUGH = 9  # looks that tell a tendency
-SESSIONS = 26  # that a worker with twenty slots may have, as the documents say
+SESSIONS = 42  # that a worker may keep, as the documents say
 OWN_SOCKETS = 8  # by which event loops and threads wake each other
 # Growth from the first third of a process's looks to the last that is still none.
 MORE_MEMORY = 25.0  # megabytes
@@ -70,7 +70,7 @@ class Vigil:
                 yield f"{who} had {most} sockets in a calm"
         most = max(self._sessions, default=0)
         if most > self._plan.workers * SESSIONS:
-            yield f"all workers had {most} sessions in a calm; {SESSIONS} each are documented"
+            yield f"all workers had {most} sessions in a calm, of {SESSIONS} each that are documented"
 
 
 def measure(pid: int) -> Measure | None:
