@@ -22,7 +22,7 @@ from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.sql.deadlines import tell_lent
 from mutirao.sql.dialects import all_connecting
 from mutirao.sql.dialects.connecting import ALONE, Connecting
-from mutirao.sql.failures import UNPREPARED, Failure, judge
+from mutirao.sql.failures import UNPREPARED, WEAKER, Failure, judge
 from mutirao.sql.kept import Kept
 from mutirao.sql.reading import read_json
 
@@ -79,6 +79,7 @@ class Engines:
         self._kept: Kept | None = None
         self._akept: _AsyncKept = WeakKeyDictionary()
         self._unprepared = 0  # times that a prepared statement was not as it was left
+        self.autocommits = True  # else single statements travel in transactions, as they need one
 
     @property
     def database(self) -> str:
@@ -190,6 +191,9 @@ class Engines:
             self._unprepared += 1
             if self._unprepared == FORGOTTEN:
                 log.warning("statements are not prepared any more, as a pooler forgets them")
+        if failure is WEAKER and self.autocommits:
+            self.autocommits = False
+            log.warning("single statements travel in transactions from now on, which takes longer")
         return failure is not None and failure.reconnect
 
     @property
@@ -219,7 +223,7 @@ class Engines:
         standing: dict[str, Any] = (
             {"isolation_level": "AUTOCOMMIT", "pool_reset_on_return": None, **self._drivers.alone}
             if alone
-            else {}
+            else dict(self._drivers.together)
         )
         try:
             return factory(

@@ -60,6 +60,11 @@ UNPREPARED = Failure(
     " max_prepared_statements)",
     reconnect=True,
 )
+WEAKER = Failure(
+    PASSING,
+    "sessions have another isolation level than READ COMMITTED by default (ALTER ROLE … SET"
+    " default_transaction_isolation TO 'read committed' makes workers faster)",
+)
 _VALUE = Failure(ROW, "the database refuses a value")
 _STATEMENT = Failure(STATEMENT, "the database refuses a statement")
 _TRIGGER = Failure(ROW, "a trigger or a rule of the database refuses a row")
@@ -123,6 +128,7 @@ SQLSTATES: dict[str, Failure] = {
     "HV": _STATEMENT,
     "P0": _TRIGGER,
     "MTGON": Failure(GONE, "the worker was taken for gone"),  # raised by `mutirao_require`
+    "MTISO": WEAKER,  # likewise
     "XX": Failure(PASSING, "the server met an error of its own", reconnect=True),
     "XX001": Failure(STATEMENT, "the data of a table are corrupted"),
     "XX002": Failure(STATEMENT, "an index is corrupted; reindex it"),

@@ -77,6 +77,9 @@ class Runner:
         with within(self._calls):
             if self._engines.in_thread:
                 return await self._in_thread(lambda: self.alone_sync(body, *args, **kwargs))
+            if not self._engines.autocommits:
+                async with self._engines.asynchronous().begin() as connection:
+                    return await connection.run_sync(body, *args, **kwargs)
             engine = self._engines.asynchronous(alone=True).sync_engine
             # One greenlet for all of it: AsyncEngine takes three, 0.2 ms more for an idle process.
             return await greenlet_spawn(lambda: _connected(engine, body, *args, **kwargs))
@@ -88,6 +91,8 @@ class Runner:
 
     def alone_sync(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """As `alone`, for synchronous callers."""
+        if not self._engines.autocommits:
+            return self.run_sync(body, *args, **kwargs)
         with translate_errors():
             return _connected(self._engines.sync(alone=True), body, *args, **kwargs)
 
@@ -97,7 +102,7 @@ class Runner:
         It is the driver's own, in no transaction, where such statements have connections apart:
         SQLAlchemy takes longer (90 µs) than everything else in this process.
         """
-        if not self._engines.apart:
+        if not (self._engines.apart and self._engines.autocommits):
             return self.alone_sync(lambda connection: body(kinds.caller(connection)))
         with translate_errors():
             kept = self._engines.kept()
@@ -121,6 +126,8 @@ class Runner:
         with within(self._calls):
             if self._engines.in_thread:
                 return await self._in_thread(lambda: self.lend_sync(sync))
+            if not self._engines.autocommits:
+                return await self.alone(lambda connection: sync(kinds.caller(connection)))
             return await self._lend(body, keep=False)
 
     async def _lend(self, body: Callable[[AsyncCaller], Awaitable[R]], *, keep: bool) -> R:
@@ -152,6 +159,8 @@ class Runner:
         with within(self._calls):
             if self._engines.in_thread:
                 return await self._in_thread(lambda: self.lend_sync(partial(drive, steps)))
+            if not self._engines.autocommits:
+                return await self.alone(lambda connection: drive(steps, kinds.caller(connection)))
             return await self._lend(partial(adrive, steps), keep=True)
 
     def cut(self) -> None:

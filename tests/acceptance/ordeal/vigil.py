@@ -70,7 +70,7 @@ class Vigil:
                 yield f"{who} had {most} sockets in a calm"
         most = max(self._sessions, default=0)
         if most > self._plan.workers * SESSIONS:
-            yield f"all workers had {most} sessions in a calm, of {SESSIONS} each that are documented"
+            yield f"all workers had {most} sessions in a calm; {SESSIONS} each are documented"
 
 
 def measure(pid: int) -> Measure | None:

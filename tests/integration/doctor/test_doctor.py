@@ -10,7 +10,7 @@ from functools import partial
 
 import psycopg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 
 from mutirao import timetable
 from mutirao.job import NewJob, NewWorker
@@ -175,6 +175,21 @@ async def test_an_old_transaction(
             assert f"session {holder.info.backend_pid} of postgres (batch)" in found.found
             assert f"pg_terminate_backend({holder.info.backend_pid})" in str(found.advice)
         assert (await find(store, "horizon")).level is OK
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["default_transaction_isolation=serializable", "session_replication_role=replica"],
+)
+async def test_settings_of_roles(migrated_postgresql_url: str, setting: str) -> None:
+    """Those that are in the way are told, with whose sessions they are."""
+    async with opened(migrated_postgresql_url) as store:
+        assert (await find(store, "sessions")).level is OK
+        database = make_url(migrated_postgresql_url).database
+        await do(store, f"ALTER DATABASE {database} SET {setting}")
+        found = [each for each in await examine(store) if each.about == "sessions"]
+        assert {each.level for each in found} == {WARNING}
+        assert any(f"this database: {setting} " in each.found for each in found)
 
 
 async def test_a_file_that_is_not_in_wal_mode(migrated_sqlite_url: str) -> None:

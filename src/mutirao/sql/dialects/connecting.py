@@ -13,15 +13,17 @@ ALONE = "mutirao_alone"  # execution option: a single statement, which needs no 
 class Drivers(NamedTuple):
     """The SQLAlchemy drivers behind a URL scheme, and the extra that installs them.
 
-    `alone`: options of the engines for statements that stand for themselves. `usual`: parameters
-    of a connection, as they stand in a URL, for URLs that do not give them; `arguments`: those
-    that no URL gives; `unprepared`: those of one that prepares no statements.
+    `alone`: options of the engines for statements that stand for themselves; `together`: of those
+    for transactions. `usual`: parameters of a connection, as they stand in a URL, for URLs that do
+    not give them; `arguments`: those that no URL gives; `unprepared`: those of one that prepares
+    no statements.
     """
 
     sync: str | None
     asynchronous: str | None
     extra: str = ""
     alone: Mapping[str, Any] = MappingProxyType({})
+    together: Mapping[str, Any] = MappingProxyType({})
     usual: Mapping[str, str] = MappingProxyType({})
     arguments: Mapping[str, Any] = MappingProxyType({})
     unprepared: Mapping[str, Any] = MappingProxyType({})

@@ -1,4 +1,4 @@
-"""What may ail Mutirão's tables on PostgreSQL: indexes, plans, dead rows and what keeps them."""
+"""What may ail Mutirão on PostgreSQL: indexes, plans, dead rows and what keeps them, sessions."""
 
 from collections.abc import Iterator
 
@@ -56,14 +56,29 @@ WHERE database = current_database()
   AND prepared < clock_timestamp() - CAST(:long AS integer) * interval '1 second'
 ORDER BY seconds DESC
 """)
+# Who begins sessions with which settings: this one's own, and those of roles and of the database.
+_SETTINGS = text("""
+SELECT 'this session' AS who, name || '=' || setting AS setting FROM pg_settings
+UNION ALL
+SELECT coalesce('role ' || rolname, 'this database'), setting
+FROM pg_db_role_setting LEFT JOIN pg_roles ON pg_roles.oid = setrole
+CROSS JOIN LATERAL unnest(setconfig) AS setting
+WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+""")
+_DEADLOCKS = text("""
+SELECT deadlocks, coalesce(to_char(stats_reset, 'YYYY-MM-DD HH24:MI'), 'it was made')
+FROM pg_stat_database WHERE datname = current_database()
+""")
 
 
 def ailments(connection: Connection) -> Iterator[Finding]:
-    """Examine indexes, the plan of a claim, dead rows, and old transactions."""
+    """Examine indexes, the plan of a claim, dead rows, old transactions, and sessions."""
     yield from _indexes(connection)
     yield from _plan(connection)
     yield from _bloat(connection)
     yield from _horizon(connection)
+    yield from _sessions(connection)
+    yield from _deadlocks(connection)
 
 
 def _indexes(connection: Connection) -> Iterator[Finding]:
@@ -121,3 +136,43 @@ def _horizon(connection: Connection) -> Iterator[Finding]:
         )
     if not holders:
         yield Finding(Level.OK, "horizon", f"no transaction is older than {LONG // 60} minutes")
+
+
+def _sessions(connection: Connection) -> Iterator[Finding]:
+    found = [
+        Finding(Level.WARNING, "sessions", f"{who}: {setting} {means}", advice)
+        for who, setting in connection.execute(_SETTINGS)
+        for name, usual, means, advice in _UNUSUAL
+        if setting.startswith(f"{name}=") and setting != f"{name}={usual}"
+    ]
+    yield from found
+    if not found:
+        yield Finding(Level.OK, "sessions", "no setting of a role or of the database is in the way")
+
+
+_UNUSUAL = (
+    (
+        *("default_transaction_isolation", "read committed"),
+        "makes single statements of workers travel in transactions, which takes longer",
+        "ALTER ROLE … SET default_transaction_isolation TO 'read committed'",
+    ),
+    (
+        *("session_replication_role", "origin"),
+        "keeps triggers from running, so that jobs with a key are refused",
+        "ALTER ROLE … RESET session_replication_role",
+    ),
+    (
+        *("mutirao.notify", "on"),
+        "lets jobs be found by polling only, as two-phase commits need it",
+        "SET mutirao.notify TO on, where no transaction is prepared",
+    ),
+)
+
+
+def _deadlocks(connection: Connection) -> Iterator[Finding]:
+    number, since = connection.execute(_DEADLOCKS).one()
+    yield Finding(
+        Level.OK,
+        "deadlocks",
+        f"{number} in this database since {since}; of ours what can be is tried again",
+    )

@@ -29,8 +29,11 @@ _LIBPQ = {
 # Nothing of ours is an hstore. Looking for that type opens a transaction of the driver's: one that
 # was cancelled there hid its cancellation behind a ProgrammingError, and ended the worker.
 _NO_HSTORE = {"use_native_hstore": False}
+# Whatever the role, the database or the server has as its default. It travels with the BEGIN.
+_READ_COMMITTED = {"isolation_level": "READ COMMITTED"}
 _PSYCOPG = Drivers(
     *("postgresql+psycopg", "postgresql+psycopg", "postgresql", _NO_HSTORE),
+    together=_READ_COMMITTED,
     usual=_LIBPQ,
     unprepared={"prepare_threshold": None},
 )
@@ -43,10 +46,15 @@ _UNNAMED = {
 }
 _ASYNCPG = Drivers(
     *(None, "postgresql+asyncpg", "asyncpg"),
+    together=_READ_COMMITTED,
     arguments={"timeout": float(CONNECT_TIMEOUT)},
     unprepared=_UNNAMED,
 )
-_PSYCOPG2 = Drivers("postgresql+psycopg2", None, "psycopg2", _NO_HSTORE, usual=_LIBPQ)
+_PSYCOPG2 = Drivers(
+    *("postgresql+psycopg2", None, "psycopg2", _NO_HSTORE),
+    together=_READ_COMMITTED,
+    usual=_LIBPQ,
+)
 
 
 def _prepare(engine: Engine) -> None:

@@ -684,12 +684,17 @@ $$
 -- Subqueries that cannot be pulled up (OFFSET 0) are looked into by key: a join that was planned
 -- while the table held a few rows may walk it for each row of the other side, when it has grown.
 -- A worker that was taken for gone claims nothing more: nobody would rescue that from it, nor know
--- that it was begun. Not a part of the claims, which would be planned with it.
+-- that it was begun. Not a part of the claims, which would be planned with it. Where sessions have
+-- another isolation level by default, what is settled next to a commit would not see what that wrote.
 CREATE FUNCTION mutirao_require(_worker bigint) RETURNS void LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM mutirao_worker WHERE id = _worker) THEN
         RAISE EXCEPTION USING ERRCODE = 'MTGON',
             MESSAGE = 'worker ' || _worker || ' is not registered (any more)';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION USING ERRCODE = 'MTISO', MESSAGE = 'the session''s level is '
+            || current_setting('transaction_isolation');
     END IF;
 END
 $$

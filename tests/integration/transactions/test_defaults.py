@@ -1,0 +1,75 @@
+"""Sessions that are SERIALIZABLE by default, by order of a role, a database or the server.
+
+Our own transactions and statements are READ COMMITTED all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from sqlalchemy import make_url, text
+
+from mutirao import JobState, Mutirao
+from mutirao.job import Job
+from tests.integration.transactions.kit import Others
+from tests.integration.worker.kit import ended, working
+from tests.support.waiting import soon
+
+DRIVERS = ["psycopg", "asyncpg", "psycopg2"]
+SHOW = text("SHOW transaction_isolation")
+LEVELS = ["repeatable read", "serializable"]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("level", LEVELS)
+async def test_a_rerun_that_is_being_committed(
+    pg_url: str, others: Others, driver: str, level: str
+) -> None:
+    """Whoever settles the job before it waits for that commit, and sees what it wrote."""
+    app = Mutirao(make_url(pg_url).set(drivername=f"postgresql+{driver}"))
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task(timeout=None)
+    async def once(job: Job) -> None:
+        begun.set()
+        await go_on.wait()
+
+    with others.by_default("default_transaction_isolation", level):
+        [first] = await app.aenqueue_many([once.using(key="k", on_conflict="keep").job()])
+        async with working(app, poll=0.2):
+            await soon(begun.wait())
+            with others.session() as caller:
+                again = once.using(key="k", on_conflict="rerun", conn=caller).enqueue()
+                caller.execute("SET CONSTRAINTS ALL IMMEDIATE")  # as at the commit, which is held
+                go_on.set()
+                await others.until_someone_waits()
+                caller.commit()
+            assert (await ended(app, first)).state is JobState.SUCCEEDED
+            assert (await ended(app, again.id)).state is JobState.SUCCEEDED
+    await app.aclose()
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_transactions_of_handlers(pg_url: str, others: Others, driver: str) -> None:
+    """They are READ COMMITTED, too."""
+    app = Mutirao(make_url(pg_url).set(drivername=f"postgresql+{driver}"))
+    told: list[str] = []
+
+    @app.task(max_attempts=1)
+    def step(job: Job) -> None:
+        with job.transaction() as session:
+            told.append(session.execute(SHOW).scalar_one())
+
+    @app.task(max_attempts=1)
+    async def astep(job: Job) -> None:
+        async with job.transaction() as session:
+            told.append((await session.execute(SHOW)).scalar_one())
+
+    task = astep if driver == "asyncpg" else step
+    with others.by_default("default_transaction_isolation", "serializable"):
+        [id] = await app.aenqueue_many([task.job()])
+        async with working(app, poll=0.2):
+            assert (await ended(app, id)).state is JobState.SUCCEEDED
+    assert told == ["read committed"]
+    await app.aclose()
