@@ -52,7 +52,12 @@ def cancel(
 
     `enqueue` writes the jobs that undo the steps of a graph.
     """
-    held = _locked(conn, which)
+    ids = _matching(conn, which)
+    in_graphs = bool(ids) and graphs.hold(conn, ids)
+    dialect.hold(conn, ids)
+    if in_graphs:
+        limits.hold(conn)  # those of other steps, too
+    held = _locked(conn, ids)
     among = admin_of(conn.dialect).among
     waiting = [row.id for row in held if row.worker is None]
     running = [row.id for row in held if row.worker is not None]
@@ -73,7 +78,9 @@ def hurry(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
 
     One that waits for other jobs, or for a limit, goes on waiting.
     """
-    found = [row.id for row in _locked(conn, which) if row.worker is None and row.run_at != PARKED]
+    ids = _matching(conn, which)
+    graphs.hold(conn, ids)
+    found = [row.id for row in _locked(conn, ids) if row.worker is None and row.run_at != PARKED]
     behind = keys.behind(conn, found) | limits.blocked(conn, found) if found else set()
     waiting = [id for id in found if id not in behind]
     if waiting:
@@ -130,12 +137,14 @@ def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) ->
     return len(oldest)
 
 
-def _locked(conn: Connection, which: JobFilter) -> Sequence[Any]:
-    """Lock the oldest live jobs that match, and return their rows as they are now."""
+def _matching(conn: Connection, which: JobFilter) -> Sequence[int]:
+    """Return the ids of the oldest live jobs that match."""
     found = select(views.jobs.c.id).join(live, live.c.id == views.jobs.c.id)
-    ids = _oldest(conn, found, which)
-    if ids:
-        graphs.hold(conn, ids)
+    return _oldest(conn, found, which)
+
+
+def _locked(conn: Connection, ids: Sequence[int]) -> Sequence[Any]:
+    """Lock the rows of live jobs, and return them as they are now."""
     return conn.execute(
         select(live.c.id, live.c.worker, live.c.run_at)
         .where(admin_of(conn.dialect).among(live.c.id, ids))

@@ -129,6 +129,10 @@ SQLSTATES: dict[str, Failure] = {
     "P0": _TRIGGER,
     "MTGON": Failure(GONE, "the worker was taken for gone"),  # raised by `mutirao_require`
     "MTISO": WEAKER,  # likewise
+    "MTLEV": Failure(
+        STATEMENT,
+        "a job that others may wait for ends in READ COMMITTED only (leave SET TRANSACTION out)",
+    ),
     "XX": Failure(PASSING, "the server met an error of its own", reconnect=True),
     "XX001": Failure(STATEMENT, "the data of a table are corrupted"),
     "XX002": Failure(STATEMENT, "an index is corrupted; reindex it"),

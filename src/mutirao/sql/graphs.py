@@ -40,14 +40,16 @@ Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
 SUCCEEDED, CANCELLED = str(OutcomeKind.SUCCEEDED), str(OutcomeKind.CANCELLED)
 
 
-def hold(conn: Connection, jobs: Sequence[int]) -> None:
-    """Lock the graphs that these jobs are steps of, until the transaction ends."""
+def hold(conn: Connection, jobs: Sequence[int]) -> bool:
+    """Lock the graphs that these jobs are steps of, until the transaction ends; tell if any are."""
     theirs = select(step.c.graph).where(admin_of(conn.dialect).among(step.c.job, jobs))
     locked = select(graph.c.id).where(graph.c.id.in_(theirs)).order_by(graph.c.id)
-    conn.execute(locked.with_for_update())
+    return bool(conn.execute(locked.with_for_update()).all())
 
 
-def hold_undone(conn: Connection, failed: Sequence[int], settled: Sequence[int]) -> None:
+def hold_undone(
+    conn: Connection, dialect: Dialect, failed: Sequence[int], settled: Sequence[int]
+) -> None:
     """Lock what the graphs of steps that have failed give up, and whatever that needs.
 
     Before anything is settled, because live rows are locked before counters of limits, and these
@@ -58,8 +60,7 @@ def hold_undone(conn: Connection, failed: Sequence[int], settled: Sequence[int])
     undone = select(step.c.graph).where(among(step.c.job, failed), asks)
     waiting = [row.job for row in conn.execute(_waiting(step.c.graph.in_(undone)))]
     if waiting:
-        locked = select(live.c.id).where(among(live.c.id, settled)).order_by(live.c.id)
-        conn.execute(locked.with_for_update())
+        dialect.hold(conn, settled)
         limits.hold(conn)
 
 

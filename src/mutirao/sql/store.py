@@ -296,7 +296,9 @@ class SqlStore(Books):
         waiting: Sequence[Settlement],
         now: datetime | None,
     ) -> set[int]:
-        settled = self._finish(conn, done, now, waiting) if done else set[int]()
+        settled = set[int]()
+        if done:
+            settled = self._finish(conn, done, now, [s.id for s in waiting])
         if waiting:
             settled = both(settled, self._dialect.resume(conn, worker, waiting, now))
         # Of two runs of one job in a batch the later one is current, the earlier one stale.
@@ -311,15 +313,17 @@ class SqlStore(Books):
         conn: Connection,
         done: Sequence[Settlement],
         now: datetime | None,
-        beside: Sequence[Settlement] = (),
+        beside: Sequence[int] = (),
     ) -> set[int]:
+        together = sorted([*beside, *(s.id for s in done)])
         linked = {s.id: s for s in sorted(done, key=lambda s: s.run) if s.linked}
         if linked:
             graphs.hold(conn, list(linked))
             succeeded = OutcomeKind.SUCCEEDED
             if failed := [s.id for s in linked.values() if s.outcome.kind is not succeeded]:
-                graphs.hold_undone(conn, failed, [s.id for s in (*done, *beside)])
-        settled = self._dialect.finish(conn, done, now, beside)
+                graphs.hold_undone(conn, self._dialect, failed, together)
+        awaited = beside or any(s.keyed for s in done)
+        settled = self._dialect.finish(conn, done, now, together if awaited else ())
         if ended := [s for s in linked.values() if s.id in settled]:
             results.keep(conn, self._dialect, ended, now)
             kinds = {s.id: s.outcome.kind for s in ended}

@@ -71,16 +71,20 @@ def listen(conn: Connection, id: int, listening: bool) -> None:
 
 
 def retire(conn: Connection, dialect: Dialect, id: int) -> None:
-    """Give back what a worker holds and remove it. The new run fences a late settlement off."""
+    """Give back what a worker holds and remove it. The new run fences a late settlement off.
+
+    Its own row first: whoever rescues from it passes that over, and waits for counters of limits.
+    """
+    conn.execute(delete(worker).where(worker.c.id == id))
+    held = select(live.c.id).where(dialect.held_by(id)).order_by(live.c.id).with_for_update()
     given = conn.scalars(
         update(live)
-        .where(dialect.held_by(id))
+        .where(admin_of(conn.dialect).among(live.c.id, conn.scalars(held).all()))
         .values(worker=None, claimed_at=None, attempt=live.c.attempt - 1, run=next_run())
         .returning(live.c.id)
     ).all()
     if given:
         dialect.let_go(conn, given, None)
-    conn.execute(delete(worker).where(worker.c.id == id))
 
 
 def held(conn: Connection, dialect: Dialect, id: int) -> list[tuple[int, int]]:

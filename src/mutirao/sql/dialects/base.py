@@ -42,7 +42,7 @@ class Standing(ABC):
         self,
         settlements: Sequence[Settlement],
         now: datetime | None,
-        beside: Sequence[Settlement] = (),
+        held: Sequence[int] = (),
     ) -> Asking[set[int]]:
         """Write final outcomes."""
 
@@ -108,11 +108,12 @@ class Dialect(ABC):
         conn: Connection,
         settlements: Sequence[Settlement],
         now: datetime | None,
-        beside: Sequence[Settlement] = (),
+        held: Sequence[int] = (),
     ) -> set[int]:
         """Write final outcomes: the jobs leave the live table. A single statement.
 
-        `beside` are others that the same transaction settles.
+        `held` are all jobs of the transaction, where it settles others, too, or others may wait for
+        them: what it will touch is locked first.
         """
 
     @abstractmethod
@@ -148,6 +149,13 @@ class Dialect(ABC):
     @abstractmethod
     def wake(self, conn: Connection) -> None:
         """Wake idle workers that listen, when this transaction commits. A single statement."""
+
+    @abstractmethod
+    def hold(self, conn: Connection, jobs: Sequence[int]) -> None:
+        """Lock the live rows that the end of these jobs will touch, in the order of their ids.
+
+        Theirs, those of jobs that wait for them, and of jobs that they wait for.
+        """
 
     # Limits; see `mutirao.sql.limits`.
 

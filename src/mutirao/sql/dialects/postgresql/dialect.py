@@ -88,10 +88,10 @@ class PostgreSQL(Dialect):
         conn: Connection,
         settlements: Sequence[Settlement],
         now: datetime | None,
-        beside: Sequence[Settlement] = (),
+        held: Sequence[int] = (),
     ) -> set[int]:
         """Write final outcomes."""
-        return drive(STANDING.finish(settlements, now, beside), kinds.caller(conn))
+        return drive(STANDING.finish(settlements, now, held), kinds.caller(conn))
 
     def resume(
         self,
@@ -128,6 +128,10 @@ class PostgreSQL(Dialect):
     def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:
         """Notify, if somebody asked for one of them."""
         conn.execute(statements.TELL_ENDED, {"jobs": array(jobs)})
+
+    def hold(self, conn: Connection, jobs: Sequence[int]) -> None:
+        """Lock what the end of these jobs will touch, but for counters of limits."""
+        conn.execute(statements.HOLD, {"jobs": array(jobs)})
 
     def let_go(self, conn: Connection, jobs: Sequence[int], now: datetime | None) -> None:
         """Give back what jobs hold that do not run any more."""

@@ -6,11 +6,12 @@ job (0.26 ms; the statement for several takes 0.5 ms where it is not prepared), 
 to about 200 jobs (3.3 ms, as COPY, which needs more round trips), COPY above.
 """
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import chain, compress
 from operator import ne
+from typing import Any, NamedTuple
 
 from mutirao.job import DEFAULT_QUEUE, NewJob
 from mutirao.sql.callers.steps import (
@@ -22,15 +23,14 @@ from mutirao.sql.callers.steps import (
     Row,
     Rows,
     Steps,
-    placed,
     take,
 )
 from mutirao.sql.dialects.postgresql.planting import PLANTING
-from mutirao.sql.dialects.postgresql.rows import job_rows, live_rows
+from mutirao.sql.dialects.postgresql.rows import Alike, Due, job_rows, live_rows
 from mutirao.sql.instant import from_micros
 from mutirao.sql.intake import DialectIntake, as_json, facts
 from mutirao.supersede import Older, Supersede, decide
-from mutirao.unique import Placed, Unique, duplicate
+from mutirao.unique import KeyName, Placed, Unique, duplicate
 
 _NAME = "PostgreSQL"
 AT_ONCE = 200  # jobs that one statement still writes as fast as COPY
@@ -52,7 +52,7 @@ _DEFAULTS = tuple(_LEFT_OUT.get(name) for name in _TYPES)
 # And what else travels to `mutirao_place`.
 _RULE = {
     "on_conflict": "text", "scope": "text", "unique_for": "double precision",
-    "debounce_limit": "double precision",
+    "debounce_limit": "double precision", "id": "bigint",
 }  # fmt: skip
 
 
@@ -64,7 +64,9 @@ _PLACE = f"SELECT id, how FROM mutirao_place({_named(_RULE)})"  # noqa: S608 (ou
 
 # And what else to `mutirao_join`, once `mutirao_last` has told what is before it.
 _LAST = "SELECT * FROM mutirao_last(%s::text, %s::text, %s::text, %s::text)"
-_PLACE_IN_SERIES = {"scope": "text", "after": "bigint", "how": "text", "merged": "text::json"}
+_PLACE_IN_SERIES = {
+    "scope": "text", "after": "bigint", "how": "text", "merged": "text::json", "id": "bigint",
+}  # fmt: skip
 _JOIN = f"SELECT mutirao_join({_named(_PLACE_IN_SERIES)})"
 
 # Where jobs take turns.
@@ -194,21 +196,28 @@ def _call(given: tuple[bool, ...], in_turn: bool = False) -> str:
     return f"SELECT mutirao_enqueue({facts})"
 
 
-def _place(job: NewJob) -> Generator[Request, Rows, int]:
+class _Drawn(NamedTuple):
+    """What is known of a job before its turn to be placed has come."""
+
+    id: int
+    due: datetime
+
+
+def _place(job: NewJob, drawn: _Drawn | None = None) -> Generator[Request, Rows, int]:
     """Write a job with a unique key, or find the one that has it."""
-    id = yield from _place_as_asked(job)
-    if job.fair_by is not None and isinstance(id, Placed) and id.how != "found":
+    placed = yield from _place_as_asked(job, drawn)
+    if job.fair_by is not None and isinstance(placed, Placed) and placed.how != "found":
         yield Execute(_IN_TURN, (job.task, job.fair_by))
-        yield Execute(_LINE_UP, (int(id),))
-    return id
+        yield Execute(_LINE_UP, (int(placed),))
+    return placed
 
 
-def _place_as_asked(job: NewJob) -> Generator[Request, Rows, int]:
+def _place_as_asked(job: NewJob, drawn: _Drawn | None) -> Generator[Request, Rows, int]:
     unique = job.unique or Unique()
     if unique.supersede is not None:
-        return (yield from _join(job, unique, unique.supersede))
-    asked = (str(unique.on_conflict), unique.scope, unique.unique_for, unique.debounce_limit)
-    ((id, how),) = yield Execute(_PLACE, (*_asked(job), *asked))
+        return (yield from _join(job, unique, unique.supersede, drawn))
+    rule = (str(unique.on_conflict), unique.scope, unique.unique_for, unique.debounce_limit)
+    ((id, how),) = yield Execute(_PLACE, (*_asked(job, drawn), *rule, drawn and drawn.id))
     if how == "refused":
         raise duplicate(job.task, job.key, int(id))
     return Placed(id, how)
@@ -218,15 +227,22 @@ def _in_series(job: NewJob) -> bool:
     return job.unique is not None and job.unique.supersede is not None
 
 
-def _join(job: NewJob, unique: Unique, rule: Supersede) -> Generator[Request, Rows, int]:
+def _join(
+    job: NewJob, unique: Unique, rule: Supersede, drawn: _Drawn | None
+) -> Generator[Request, Rows, int]:
     """Write a job as the last of its key, after the rule was asked. To be done in a transaction."""
     found = yield Execute(_LAST, unique.name(job.task, job.queue, job.key or ""))
     older = Older(*found[0]) if found else None
     how, merged = decide(rule, job.task, job.args, older)
     done = None if how in ("inserted", "follows") else how
-    place = (unique.scope, older and older.id, done, merged)
-    ((id,),) = yield Execute(_JOIN, (*_asked(job), *place))
+    place = (unique.scope, older and older.id, done, merged, drawn and drawn.id)
+    ((id,),) = yield Execute(_JOIN, (*_asked(job, drawn), *place))
     return Placed(id, how)
+
+
+def _lock(job: NewJob) -> KeyName:
+    """Return what a job's key locks, to be sorted by."""
+    return (job.unique or Unique()).name(job.task, job.queue, job.key or "")
 
 
 def _several(jobs: list[NewJob]) -> Execute:
@@ -234,7 +250,9 @@ def _several(jobs: list[NewJob]) -> Execute:
     return Execute(_SEVERAL, (as_json(named),))
 
 
-def _asked(job: NewJob) -> Row:
+def _asked(job: NewJob, drawn: _Drawn | None = None) -> Row:
+    if drawn is not None:
+        return (*facts(job), drawn.due.isoformat(), None)
     return (*facts(job), job.run_at and job.run_at.isoformat(), job.delay)
 
 
@@ -264,23 +282,46 @@ def _copy(jobs: Iterator[NewJob], now: datetime) -> Steps:
     lanes: set[tuple[str, int]] = set()
     earliest = datetime.max.replace(tzinfo=UTC)
     while chunk := take(jobs, CHUNK, CHARACTERS):
-        if plain := [job for job in chunk if job.unique is None]:
-            ((reserved,),) = yield Execute(_RESERVE, (len(plain),))
-            new = [*map(int, reserved.split(","))]
-            alike = {id(job.checked): job for job in plain}
+        ((reserved,),) = yield Execute(_RESERVE, (len(chunk),))
+        new = [*map(int, reserved.split(","))]
+        ids += new
+        plain = [(id, job) for id, job in zip(new, chunk, strict=True) if job.unique is None]
+        if plain:
+            alike = {id(job.checked): job for _, job in plain}
             due = {kind: _due(job, now) for kind, job in alike.items()}
-            for each in sorted({(j.task, j.fair_by) for j in alike.values() if j.fair_by}):
-                yield Execute(_IN_TURN, each)
-            yield job_rows(new, plain, alike, due, now)
-            yield live_rows(new, plain, alike, due)
+            yield from _write([*zip(*plain, strict=True)], alike, due, now)
             lanes.update((job.lane, job.priority) for job in alike.values())
             earliest = min(earliest, *due.values())
-        if len(plain) == len(chunk):
-            ids += new
-        else:
-            ids += yield from placed(chunk, iter(new if plain else ()), _place)
+        if len(plain) < len(chunk):
+            ids[-len(chunk) :] = yield from _placed(new, chunk, now)
     if lanes:
         yield _wake(lanes, earliest)
+    return ids
+
+
+def _write(
+    rows: Sequence[Any], alike: Alike, due: Due, now: datetime
+) -> Generator[Request, Rows, None]:
+    """Write jobs without a key: their ids, and they themselves."""
+    ids, plain = rows
+    for each in sorted({(j.task, j.fair_by) for j in alike.values() if j.fair_by}):
+        yield Execute(_IN_TURN, each)
+    yield job_rows(ids, plain, alike, due, now)
+    yield live_rows(ids, plain, alike, due)
+
+
+def _placed(new: Sequence[int], jobs: Sequence[NewJob], now: datetime) -> Steps:
+    """Place those of these jobs that have a key; return the ids of all.
+
+    In the order of their keys, each of which is a lock: so two that enqueue the same keys do not
+    wait for each other. Where that is not the order in which they came, ids and times keep that.
+    """
+    ids = list(new)
+    came = [n for n, job in enumerate(jobs) if job.unique is not None]
+    ordered = sorted(came, key=lambda n: _lock(jobs[n]))
+    for n in ordered:
+        drawn = None if ordered == came else _Drawn(new[n], _due(jobs[n], now))
+        ids[n] = yield from _place(jobs[n], drawn)
     return ids
 
 

@@ -43,13 +43,12 @@ class PostgresqlStanding(Standing):
         self,
         settlements: Sequence[Settlement],
         now: datetime | None,
-        beside: Sequence[Settlement] = (),
+        held: Sequence[int] = (),
     ) -> Asking[set[int]]:
         """Write final outcomes."""
         values = (*_ended(by_id(settlements)), now)
-        if beside:
-            together = array(s.id for s in by_id([*settlements, *beside]))
-            [row] = yield Execute(statements.FINISH_SOME, (together, *values))
+        if held:
+            [row] = yield Execute(statements.FINISH_HELD, (array(held), *values))
         else:
             [row] = yield Execute(statements.FINISH, values)
         found, lanes = row[-2:]

@@ -29,8 +29,10 @@ _ENDED = """
 _CALLED = "current_setting('mutirao.called', true)"
 _FINISH = f"mutirao_finish({_ENDED}, %s::timestamptz), {_CALLED}"
 FINISH = f"SELECT {_FINISH}"
-# Of those that a transaction settles.
-FINISH_SOME = f"SELECT mutirao_hold(%s::text::bigint[]), {_FINISH}"
+# Where others wait for their end, or the transaction settles more.
+FINISH_HELD = f"SELECT mutirao_hold(%s::text::bigint[]), {_FINISH}"
+
+HOLD = text("SELECT mutirao_hold(CAST(CAST(:jobs AS text) AS bigint[]), false)")
 
 RESUME = f"""
 SELECT mutirao_resume(

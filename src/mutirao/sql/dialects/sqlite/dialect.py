@@ -201,14 +201,17 @@ class SQLite(Dialect):
         conn: Connection,
         settlements: Sequence[Settlement],
         now: datetime | None,
-        beside: Sequence[Settlement] = (),
+        held: Sequence[int] = (),
     ) -> set[int]:
         """Write final outcomes."""
-        held = history.tell(conn, settlements, _micros(now))
-        ids = [(s.id,) for s in settlements if s.id in held]
+        ended = history.tell(conn, settlements, _micros(now))
+        ids = [(s.id,) for s in settlements if s.id in ended]
         if ids:
             conn.exec_driver_sql("DELETE FROM mutirao_live WHERE id = ?", ids)
-        return _counted_down(conn, held, now)
+        return _counted_down(conn, ended, now)
+
+    def hold(self, conn: Connection, jobs: Sequence[int]) -> None:
+        """Do nothing: the transaction has the whole file."""
 
     def resume(
         self,

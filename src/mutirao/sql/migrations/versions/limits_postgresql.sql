@@ -550,15 +550,37 @@ BEGIN
 END
 $$
 --;
--- Locks what the end of these runs will touch, in order, where they do not all end in one statement.
-CREATE FUNCTION mutirao_hold(_jobs bigint[])
+-- Locks what the end of these jobs will touch, in the order in which everybody locks: live rows by id,
+-- then counters by id. The live rows are theirs, those of jobs that wait for them or for which they
+-- wait, and those that this transaction would lock when it commits. Who then waits for one of them
+-- for the first time waits for this lock, too. In an old snapshot it could not be seen who waits.
+CREATE FUNCTION mutirao_hold(_jobs bigint[], _counters boolean DEFAULT true)
 RETURNS void LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    noted text := current_setting('mutirao.ahead', true);
+    held bigint[];
 BEGIN
-    IF EXISTS (SELECT FROM mutirao_counter) THEN
-        PERFORM FROM mutirao_live WHERE id = ANY(_jobs) ORDER BY id FOR UPDATE;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION USING ERRCODE = 'MTLEV',
+            MESSAGE = 'the transaction is ' || upper(current_setting('transaction_isolation'));
+    END IF;
+    IF noted <> '' THEN
+        PERFORM set_config('mutirao.ahead', '', true);
+    END IF;
+    held := ARRAY(
+        SELECT u.id FROM unnest(_jobs || string_to_array(nullif(noted, ''), ',')::bigint[]) AS u (id)
+        UNION ALL
+        SELECT k.job FROM mutirao_key k WHERE k.after = ANY(_jobs)
+        UNION ALL
+        SELECT t.job FROM mutirao_turn t WHERE t.after = ANY(_jobs)
+        UNION ALL
+        SELECT t.after FROM mutirao_turn t WHERE t.job = ANY(_jobs)
+    );
+    PERFORM FROM mutirao_live WHERE id = ANY(held) ORDER BY id FOR UPDATE;
+    IF _counters AND EXISTS (SELECT FROM mutirao_counter) THEN
         PERFORM FROM mutirao_counter WHERE id = ANY(ARRAY(
             SELECT s.counter FROM unnest(_jobs) AS u (job)
             CROSS JOIN LATERAL (SELECT counter FROM mutirao_slot WHERE job = u.job OFFSET 0) s
@@ -819,6 +841,9 @@ DECLARE
     micros bigint := extract(epoch FROM coalesce(_now, statement_timestamp())) * 1000000;
     settled bigint[];
 BEGIN
+    IF current_setting('mutirao.ahead', true) <> '' THEN
+        PERFORM mutirao_hold(_ids); -- a handler's transaction, in which it enqueued jobs with keys
+    END IF;
     WITH done AS (
         DELETE FROM mutirao_live l
         USING unnest(_ids, _runs, _outcomes, _started, _finished, _error_types, _errors)

@@ -50,6 +50,7 @@ BEGIN
            'Superseded', _error
     FROM mutirao_live WHERE id = _job;
     DELETE FROM mutirao_live WHERE id = _job;
+    DELETE FROM mutirao_parked WHERE job = _job;
 END
 $$
 --;
@@ -100,6 +101,7 @@ $$
 --;
 CREATE FUNCTION mutirao_turn_made() RETURNS trigger LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
+    PERFORM mutirao_lock_noted();
     IF EXISTS (SELECT FROM mutirao_turn WHERE job = NEW.job) THEN
         PERFORM mutirao_take_place(NEW.job);
     END IF;
@@ -145,7 +147,7 @@ CREATE FUNCTION mutirao_join(
     _task text, _args json, _queue text, _priority integer, _run_at timestamptz,
     _delay double precision, _max_attempts integer, _timeout double precision, _key text,
     _tags json, _metadata json, _traceparent text, _redrive_of bigint, _on_dead_of bigint,
-    _fingerprint text, _scope text, _after bigint, _how text, _merged json
+    _fingerprint text, _scope text, _after bigint, _how text, _merged json, _id bigint DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     due timestamptz := coalesce(
@@ -153,13 +155,14 @@ DECLARE
     );
     new_id bigint;
 BEGIN
-    INSERT INTO mutirao_job AS j (
-        task, args, queue, priority, run_at, max_attempts, timeout, key, tags, metadata,
+    new_id := coalesce(_id, nextval(pg_get_serial_sequence('mutirao_job', 'id')::regclass));
+    INSERT INTO mutirao_job (
+        id, task, args, queue, priority, run_at, max_attempts, timeout, key, tags, metadata,
         traceparent, redrive_of, on_dead_of, fingerprint
     ) VALUES (
-        _task, _args, _queue, _priority, due, _max_attempts, _timeout, _key, _tags, _metadata,
+        new_id, _task, _args, _queue, _priority, due, _max_attempts, _timeout, _key, _tags, _metadata,
         _traceparent, _redrive_of, _on_dead_of, _fingerprint
-    ) RETURNING j.id INTO new_id;
+    );
     INSERT INTO mutirao_live (id, queue, priority, run_at) VALUES (
         new_id, _queue, _priority, CASE WHEN _after IS NULL THEN due ELSE '9999-05-31 00:00Z' END
     );
@@ -170,6 +173,9 @@ BEGIN
     IF _after IS NULL THEN
         PERFORM mutirao_wake(_queue, _priority, due);
     ELSE
+        PERFORM mutirao_will_lock(ARRAY[
+            _after, (SELECT t.after FROM mutirao_turn t WHERE t.job = _after)
+        ]);
         INSERT INTO mutirao_turn (job, after, how, args) VALUES (new_id, _after, _how, _merged);
     END IF;
     RETURN new_id;

@@ -47,16 +47,62 @@ BEGIN
 END
 $$
 --;
+-- Makes sure that a job which this transaction sees live has not ended since, where it sees an old
+-- snapshot: then the database raises its serialization failure (40001). The lock is undone at once,
+-- so that no worker waits for it; a job that somebody settles in this moment has not ended yet.
+CREATE FUNCTION mutirao_not_ended(_job bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        PERFORM FROM mutirao_live WHERE id = _job FOR KEY SHARE SKIP LOCKED;
+        RAISE EXCEPTION USING ERRCODE = 'MTUND';
+    END IF;
+EXCEPTION
+    WHEN SQLSTATE 'MTUND' THEN
+        NULL;
+END
+$$
+--;
+-- Notes which live rows the triggers of this transaction will lock when it commits.
+CREATE FUNCTION mutirao_will_lock(_jobs bigint[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'session_replication_role is replica, so no trigger runs,'
+                ' and one would have to put the new job in the place of job ' || _jobs[1],
+            HINT = 'Enqueue jobs with a key in a session whose session_replication_role is origin.';
+    END IF;
+    PERFORM set_config('mutirao.ahead', concat_ws(
+        ',', nullif(current_setting('mutirao.ahead', true), ''), array_to_string(_jobs, ',')
+    ), true);
+END
+$$
+--;
+-- Locks them, in the order of their ids, as everybody locks live rows: the first trigger does so for
+-- all. One after the other, as each key comes, two transactions waited for each other.
+CREATE FUNCTION mutirao_lock_noted() RETURNS void LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    noted text := current_setting('mutirao.ahead', true);
+BEGIN
+    IF noted <> '' THEN
+        PERFORM set_config('mutirao.ahead', '', true);
+        PERFORM FROM mutirao_live WHERE id = ANY(string_to_array(noted, ',')::bigint[])
+        ORDER BY id FOR UPDATE;
+    END IF;
+END
+$$
+--;
 -- Enqueues a job with a unique key, and tells which job stands and how it came to: 'inserted',
 -- 'replaced', 'rerun', 'found' or 'refused'. The key's row is the lock: two transactions with one key
 -- come one after the other. No row of another job is locked before the commit, because this
--- transaction is the caller's, may last, and must keep no worker from settling.
+-- transaction is the caller's, may last, and must keep no worker from settling. `_id` is the new
+-- job's, where somebody has drawn it before.
 CREATE FUNCTION mutirao_place(
     _task text, _args json, _queue text, _priority integer, _run_at timestamptz,
     _delay double precision, _max_attempts integer, _timeout double precision, _key text,
     _tags json, _metadata json, _traceparent text, _redrive_of bigint, _on_dead_of bigint,
     _fingerprint text, _on_conflict text, _scope text, _unique_for double precision,
-    _debounce_limit double precision
+    _debounce_limit double precision, _id bigint DEFAULT NULL
 ) RETURNS TABLE (id bigint, how text) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -82,11 +128,12 @@ BEGIN
           AND k.key = _key;
         held.job := mutirao_standing(held.job, held.after);
         IF FOUND AND steady AND mutirao_holds(held.job, held.unique_for) THEN
+            PERFORM mutirao_not_ended(held.job);
             RETURN QUERY
                 SELECT held.job, CASE _on_conflict WHEN 'keep' THEN 'found' ELSE 'refused' END;
             RETURN;
         END IF;
-        new_id := coalesce(new_id, nextval(pg_get_serial_sequence('mutirao_job', 'id')::regclass));
+        new_id := coalesce(new_id, _id, nextval(pg_get_serial_sequence('mutirao_job', 'id')::regclass));
         INSERT INTO mutirao_key (scope, task, queue, key, job, since, unique_for)
         VALUES (coalesce(_scope, ''), of_task, of_queue, _key, new_id, moment, _unique_for)
         ON CONFLICT DO NOTHING;
@@ -103,6 +150,7 @@ BEGIN
     IF held.job IS NOT NULL THEN
         held.job := mutirao_standing(held.job, held.after);
         IF steady AND mutirao_holds(held.job, held.unique_for) THEN
+            PERFORM mutirao_not_ended(held.job);
             RETURN QUERY
                 SELECT held.job, CASE _on_conflict WHEN 'keep' THEN 'found' ELSE 'refused' END;
             RETURN;
@@ -124,10 +172,6 @@ BEGIN
                 due := CASE _on_conflict WHEN 'rerun' THEN least(due, planned) ELSE due END;
             END IF;
         END IF;
-        UPDATE mutirao_key k
-        SET job = new_id, after = waits_for, since = began, unique_for = _unique_for
-        WHERE k.scope = coalesce(_scope, '') AND k.task = of_task AND k.queue = of_queue
-          AND k.key = _key;
     END IF;
     due := least(due, began + longest);
     INSERT INTO mutirao_job (
@@ -139,6 +183,16 @@ BEGIN
     );
     INSERT INTO mutirao_live (id, queue, priority, run_at)
     VALUES (new_id, _queue, _priority, CASE WHEN waits_for IS NULL THEN due ELSE parked END);
+    IF waits_for IS NOT NULL THEN
+        PERFORM mutirao_will_lock(ARRAY[waits_for, held.job]);
+    END IF;
+    -- Last: its trigger may run at once, where all constraints are IMMEDIATE.
+    IF held.job IS NOT NULL THEN
+        UPDATE mutirao_key k
+        SET job = new_id, after = waits_for, since = began, unique_for = _unique_for
+        WHERE k.scope = coalesce(_scope, '') AND k.task = of_task AND k.queue = of_queue
+          AND k.key = _key;
+    END IF;
     IF waits_for IS NULL THEN
         PERFORM mutirao_wake(_queue, _priority, due);
     END IF;
@@ -154,6 +208,7 @@ DECLARE
     found_live mutirao_live;
     running bigint;
 BEGIN
+    PERFORM mutirao_lock_noted();
     FOREACH ahead IN ARRAY ARRAY[least(NEW.after, OLD.job), greatest(NEW.after, OLD.job)] LOOP
         SELECT * INTO found_live FROM mutirao_live WHERE id = ahead FOR UPDATE;
         IF found_live.worker IS NOT NULL THEN
@@ -166,6 +221,7 @@ BEGIN
                 statement_timestamp(), 'Replaced', 'replaced by job ' || NEW.job
             );
             DELETE FROM mutirao_live WHERE id = ahead;
+            DELETE FROM mutirao_parked WHERE job = ahead;
         END IF;
     END LOOP;
     UPDATE mutirao_key SET after = running WHERE job = NEW.job;
