@@ -16,7 +16,7 @@ OF_PYTHON := tests/unit --ignore=tests/unit/test_readme.py tests/integration/tas
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check format demo chaos ordeal simulate cron-oracle bench clean
+.PHONY: help venv test check format demo chaos ordeal hammer simulate cron-oracle bench clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -54,6 +54,9 @@ cron-oracle: $(VENV)/.dev  ## compare the ticks of random cron lines with the ru
 
 ordeal: $(VENV)/.dev  ## trouble workers in every way, one after another, and check promises
 	$(BIN)/python -m tests.acceptance.ordeal $(ARGS)
+
+hammer: $(VENV)/.dev  ## let all that locks rows collide, and count deadlocks (ARGS="--seconds 60 --seed 7")
+	$(BIN)/python -m tests.acceptance.hammer $(ARGS)
 
 simulate: $(VENV)/.dev  ## let simulated fleets meet faults (ARGS="--seeds 500", or "--seed 7 --job 3")
 	$(BIN)/python -m tests.simulation $(ARGS)

@@ -1,0 +1,96 @@
+"""The deadlocks that a server has broken, read from its log: who met whom, with what."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+PREFIX = "hammer %p %u "  # log_line_prefix
+SHOWN = 90  # characters of a statement
+
+_LINE = re.compile(r"hammer (\d+) (\S*) (\w+):  (.*)", re.DOTALL)
+_WAITS = re.compile(r"Process (\d+) waits for (\w+) on ([^;]*);")
+_STATEMENT = re.compile(
+    r"^\s*Process (\d+): (.*?)(?=^\s*Process \d+: |\Z)", re.DOTALL | re.MULTILINE
+)
+_FUNCTION = re.compile(r"SELECT [^()]* FROM (mutirao_\w+)\(|SELECT (mutirao_\w+)\(")
+_CONTEXT = re.compile(r"(?:in relation|function) (\S+?\"|\w+)")
+
+
+@dataclass
+class Deadlock:
+    """One circle: who was told to give up, and what each had asked for last.
+
+    `where` names what the one that gave up was at: a relation, and functions around it.
+    """
+
+    victim: str
+    statements: dict[int, str]
+    where: list[str] = field(default_factory=list)
+    users: list[str] = field(default_factory=list)
+
+    @property
+    def pair(self) -> tuple[str, ...]:
+        """Those who met: each kind once, in an order that does not depend on who lost."""
+        told = zip(self.users, self.statements.values(), strict=True)
+        return tuple(sorted({f"{user}: {statement}" for user, statement in told}))
+
+
+def deadlocks(log: str) -> list[Deadlock]:
+    """Return all deadlocks that a log tells of."""
+    users: dict[int, str] = {}
+    found: list[Deadlock] = []
+    open_: dict[int, Deadlock] = {}
+    for pid, user, severity, text in _messages(log):
+        users[pid] = user or users.get(pid, "")
+        if severity == "ERROR" and text.startswith("deadlock detected"):
+            open_[pid] = Deadlock(users[pid], {})
+            found.append(open_[pid])
+        elif severity == "DETAIL" and pid in open_ and _WAITS.search(text):
+            told = _STATEMENT.findall(text)
+            open_[pid].statements = {int(each): short(said) for each, said in told}
+        elif severity == "CONTEXT" and pid in open_:
+            open_[pid].where = [name.strip('"') for name in _CONTEXT.findall(text)]
+        elif severity in ("STATEMENT", "ERROR", "LOG"):
+            open_.pop(pid, None)
+    for each in found:
+        each.users = [users.get(pid, "?") for pid in each.statements]
+    return found
+
+
+def told(found: Iterable[Deadlock]) -> Iterator[str]:
+    """Yield who met whom, the most frequent first, and where the one that gave up was."""
+    found = list(found)
+    places: dict[tuple[str, ...], Counter[str]] = {}
+    for each in found:
+        place = " in ".join(each.where) or "its own statement"
+        places.setdefault(each.pair, Counter())[f"{each.victim} at {place}"] += 1
+    for pair, times in Counter(each.pair for each in found).most_common():
+        yield f"{times:6,} × {pair[0] if pair else '?'}"
+        yield from (f"         {other}" for other in pair[1:])
+        for place, often in places[pair].most_common(3):
+            yield f"           gave up {often:,} times: {place}"
+
+
+def short(statement: str) -> str:
+    """Return the beginning of a statement, without what differs from call to call."""
+    if function := _FUNCTION.match(statement):
+        return f"{function[1] or function[2]}(…)"
+    text = re.sub(r"'(?:[^']|'')*'?", "'…'", " ".join(statement.split()))
+    text = re.sub(r"\$\d+(?:::\w+)?|%s|\b\d+\b", "?", text)
+    text = re.sub(r"\?(?:(?:::[\w ]+(?:\[\])?)?, ?\?)+(?:::[\w ]+(?:\[\])?)?", "?, …", text)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
+def _messages(log: str) -> Iterator[tuple[int, str, str, str]]:
+    """Yield (process, user, severity, text); lines that go on begin with a tab."""
+    whole: list[str] = []
+    for line in [*log.splitlines(), "hammer"]:
+        if line.startswith("\t") and whole:
+            whole.append(line[1:])
+            continue
+        if whole and (parts := _LINE.match("\n".join(whole))):
+            yield int(parts[1]), parts[2], parts[3], parts[4]
+        whole = [line]

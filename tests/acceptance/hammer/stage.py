@@ -1,0 +1,102 @@
+"""Where it takes place: a database with a user for each kind of those who use it.
+
+By its user a server tells in its log who met whom. One file, on SQLite, has no users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import make_url
+
+from mutirao.sql import migrations
+from tests.acceptance.hammer.deadlocks import PREFIX, Deadlock, deadlocks
+from tests.acceptance.hammer.plan import Plan
+from tests.support.postgresql import PostgresServer
+
+CALLER, COMMAND, WORKER = "caller", "command", "worker"
+USERS = (CALLER, COMMAND, WORKER)
+PASSWORD = "hammer"
+
+_COUNTS = """
+SELECT xact_commit + xact_rollback, deadlocks FROM pg_stat_database WHERE datname = %s
+"""
+
+
+class PostgresStage:
+    """A database of a server of our own."""
+
+    def __init__(self, server: PostgresServer, driver: str) -> None:
+        self._server, self._driver = server, driver
+        self._name = server.create_database()
+        with server.connect() as connection:
+            for user in USERS:
+                connection.execute(f"CREATE ROLE {user} SUPERUSER LOGIN PASSWORD '{PASSWORD}'")
+        self.own_url = server.url(self._name)
+
+    def url(self, user: str) -> str:
+        """Return where somebody finds the database."""
+        url = make_url(self._server.url(self._name, self._driver))
+        return url.set(username=user, password=PASSWORD).render_as_string(hide_password=False)
+
+    caller_url = url
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many transactions there were, and how many deadlocks."""
+        with self._server.connect() as connection:
+            row = connection.execute(_COUNTS, (self._name,)).fetchone()
+        return (row[0], row[1]) if row else (0, 0)
+
+    def deadlocks(self) -> list[Deadlock]:
+        """Return the deadlocks that the server's log tells of."""
+        return deadlocks((self._server.directory / "log").read_text(errors="replace"))
+
+
+class SqliteStage:
+    """A file."""
+
+    def __init__(self, path: Path) -> None:
+        self.own_url = f"sqlite:///{path}"
+        self._path = path
+
+    def url(self, user: str) -> str:
+        """Return where somebody finds the database."""
+        return self.own_url
+
+    def caller_url(self, user: str) -> str:
+        """Return the same for the asynchronous connections that callers hold themselves."""
+        return f"sqlite+aiosqlite:///{self._path}"
+
+    def counts(self) -> tuple[int, int]:
+        """Return nothing: nobody counts them, and there are no deadlocks."""
+        return 0, 0
+
+    def deadlocks(self) -> list[Deadlock]:
+        """Return nothing: who writes has the whole file."""
+        return []
+
+
+Stage = PostgresStage | SqliteStage
+
+
+@contextmanager
+def staged(plan: Plan, directory: Path) -> Iterator[Stage]:
+    """Lend the database of a run, with Mutirão's tables."""
+    if plan.database == "sqlite":
+        lite = SqliteStage(directory / "hammer.db")
+        migrations.upgrade(lite.own_url)
+        yield lite
+        return
+    settings = {
+        "log_line_prefix": PREFIX,
+        "log_connections": "on",
+        "deadlock_timeout": f"{plan.circle:g}s",
+        "synchronous_commit": "off",
+        "track_activity_query_size": "4096",
+    }
+    with PostgresServer(settings) as server:
+        stage = PostgresStage(server, plan.driver)
+        migrations.upgrade(stage.own_url)
+        yield stage
