@@ -43,9 +43,11 @@ def _options() -> tuple[Plan, Path | None]:
     for name, text in HELP.items():
         kind, default = type(given[name]), given[name]
         parser.add_argument(f"--{name}", type=kind, default=default, help=f"{text} ({default:g})")
+    parser.add_argument("--leave-out", default="", help="operations, with commas: not to be done")
     parser.add_argument("--logs", type=Path, help="a directory for what the workers say")
     options = vars(parser.parse_args())
     logs = options.pop("logs")
+    options["leave_out"] = tuple(filter(None, options["leave_out"].split(",")))
     return Plan(**options), logs
 
 

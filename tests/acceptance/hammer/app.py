@@ -179,18 +179,21 @@ def any_with_key(dice: random.Random, key: str) -> NewJob:
     return dice.choice((with_key, with_key, of_series))(dice, key)
 
 
-def without_key(dice: random.Random) -> NewJob:
-    """Return a job that is plain, limited, fair, or enqueues others with keys."""
+def without_key(dice: random.Random, threads: bool) -> NewJob:
+    """Return a job that is plain, limited, fair, or enqueues others with keys.
+
+    `threads`: the driver has a synchronous form.
+    """
     if dice.random() < 0.4:
-        return _without_arguments(dice)
+        return _without_arguments(dice, threads)
     task = dice.choice((limited, rated, in_turn, limited_in_turn, doomed))
     tenant = dice.choice(TENANTS)
     return task.using(delay=later(dice), tags=[tenant], priority=dice.randint(0, 1)).job(tenant)
 
 
-def _without_arguments(dice: random.Random) -> NewJob:
+def _without_arguments(dice: random.Random, threads: bool) -> NewJob:
     task = dice.choice((plain, write, write_batch))
-    if task is write and "asyncpg" not in str(app.url) and dice.random() < 0.5:
+    if task is write and threads and dice.random() < 0.5:
         return write_in_thread.using(delay=later(dice)).job()
     return task.using(delay=later(dice)).job()
 

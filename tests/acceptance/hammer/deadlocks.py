@@ -15,7 +15,7 @@ _WAITS = re.compile(r"Process (\d+) waits for (\w+) on ([^;]*);")
 _STATEMENT = re.compile(
     r"^\s*Process (\d+): (.*?)(?=^\s*Process \d+: |\Z)", re.DOTALL | re.MULTILINE
 )
-_FUNCTION = re.compile(r"SELECT [^()]* FROM (mutirao_\w+)\(|SELECT (mutirao_\w+)\(")
+_FUNCTION = re.compile(r"\s*SELECT\s[^()]*?(mutirao_\w+)\(")
 _CONTEXT = re.compile(r"(?:in relation|function) (\S+?\"|\w+)")
 
 
@@ -77,8 +77,8 @@ def told(found: Iterable[Deadlock]) -> Iterator[str]:
 def short(statement: str) -> str:
     """Return the beginning of a statement, without what differs from call to call."""
     if function := _FUNCTION.match(statement):
-        return f"{function[1] or function[2]}(…)"
-    text = re.sub(r"'(?:[^']|'')*'?", "'…'", " ".join(statement.split()))
+        return f"{function[1]}(…)"
+    text = re.sub(r"'(?:[^']|'')*'?", "'…'", " ".join(statement.rstrip("; \n").split()))
     text = re.sub(r"\$\d+(?:::\w+)?|%s|\b\d+\b", "?", text)
     text = re.sub(r"\?(?:(?:::[\w ]+(?:\[\])?)?, ?\?)+(?:::[\w ]+(?:\[\])?)?", "?, …", text)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

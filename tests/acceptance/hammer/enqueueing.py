@@ -26,7 +26,7 @@ async def series_calls(hand: Hand) -> None:
 async def mixed_calls(hand: Hand) -> None:
     """Enqueue jobs with and without keys, call by call, in the order of the keys."""
     with_keys = [app.any_with_key(hand.dice, key) for key in app.some_keys(hand.dice, 6, 12)]
-    await _calls(hand, [*with_keys, app.without_key(hand.dice)])
+    await _calls(hand, [*with_keys, hand.without_key()])
 
 
 class _GivenUp(Exception):
@@ -61,13 +61,13 @@ async def keyed_batch_alone(hand: Hand) -> None:
 async def mixed_batch(hand: Hand) -> None:
     """Enqueue jobs with and without keys in one call, in any order."""
     with_keys = [app.any_with_key(hand.dice, key) for key in app.some_keys(hand.dice, 4, 8)]
-    jobs = with_keys + [app.without_key(hand.dice) for _ in range(hand.dice.randint(2, 8))]
+    jobs = with_keys + [hand.without_key() for _ in range(hand.dice.randint(2, 8))]
     await _batch(hand, hand.dice.sample(jobs, len(jobs)))
 
 
 async def batch(hand: Hand) -> None:
     """Enqueue jobs without keys in one call."""
-    await _batch(hand, [app.without_key(hand.dice) for _ in range(hand.dice.randint(3, 12))])
+    await _batch(hand, [hand.without_key() for _ in range(hand.dice.randint(3, 12))])
 
 
 async def one_keyed(hand: Hand) -> None:
@@ -78,7 +78,7 @@ async def one_keyed(hand: Hand) -> None:
 
 async def one_plain(hand: Hand) -> None:
     """Enqueue a job without a key, in a transaction of its own."""
-    hand.known.jobs.append((await hand.enqueuer.asubmit(app.without_key(hand.dice))).id)
+    hand.known.jobs.append((await hand.enqueuer.asubmit(hand.without_key())).id)
 
 
 async def graph(hand: Hand) -> None:

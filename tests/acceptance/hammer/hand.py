@@ -10,7 +10,8 @@ from random import Random
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from mutirao import Mutirao
+from mutirao import Mutirao, NewJob
+from tests.acceptance.hammer import app
 
 
 @dataclass
@@ -24,19 +25,26 @@ class Known:
 
 @dataclass(frozen=True)
 class Hand:
-    """One of them. `enqueuer` writes jobs, `commander` gives orders: each as a user of its own."""
+    """One of them. `enqueuer` writes jobs, `commander` gives orders: each as a user of its own.
+    `threads`: the driver has a synchronous form.
+    """
 
     dice: Random
     engine: AsyncEngine
     enqueuer: Mutirao
     commander: Mutirao
     known: Known
+    threads: bool
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """Lend a connection of our own; commit at the end."""
         async with self.engine.begin() as connection:
             yield connection
+
+    def without_key(self) -> NewJob:
+        """Return a job without a key that the driver can do."""
+        return app.without_key(self.dice, self.threads)
 
     def some_jobs(self, most: int) -> Sequence[int]:
         """Return ids of jobs that there are, or were, in any order; at least one."""

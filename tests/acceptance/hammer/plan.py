@@ -21,6 +21,7 @@ class Plan:
         workers: processes.
         crowd: live jobs; where there are more, nothing is done that makes them still more.
         circle: after how long the server looks for a deadlock; the sooner, the more it can find.
+        leave_out: operations that are not done, by name, so that what others meet is seen.
         patience: what an operation may take, and the wait for quiet at the end.
     """
 
@@ -32,4 +33,5 @@ class Plan:
     workers: int = 2
     crowd: int = 1_000
     circle: float = 0.1
+    leave_out: tuple[str, ...] = ()
     patience: float = 120.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -20,7 +20,7 @@ from tests.acceptance.hammer.commanding import COMMANDING
 from tests.acceptance.hammer.crew import Crew, crew
 from tests.acceptance.hammer.enqueueing import ENQUEUEING
 from tests.acceptance.hammer.hand import Hand, Known
-from tests.acceptance.hammer.operation import chosen
+from tests.acceptance.hammer.operation import Operation, chosen
 from tests.acceptance.hammer.plan import Plan, Say
 from tests.acceptance.hammer.report import Report
 from tests.acceptance.hammer.stage import CALLER, COMMAND, WORKER, Stage, staged
@@ -63,6 +63,7 @@ class Hammer:
         self._known, self._tally = Known(), Tally()
         self._handlers: dict[tuple[int, int], str] = {}
         self._wrong: list[str] = []
+        self._operations = _those(plan.leave_out)
         self._began = monotonic()
         self._seconds = 0.0
 
@@ -103,13 +104,16 @@ class Hammer:
         async with asyncio.TaskGroup() as tasks:
             for number in range(self._plan.connections):
                 dice = Random(f"{self._plan.seed} {number}")
-                hand = Hand(dice, engine, self._enqueuer, self._commander, self._known)
-                tasks.create_task(self._work(hand, until))
+                tasks.create_task(self._work(self._hand(dice, engine), until))
             tasks.create_task(self._watch(until))
+
+    def _hand(self, dice: Random, engine: AsyncEngine) -> Hand:
+        threads = self._plan.database == "sqlite" or self._plan.driver != "asyncpg"
+        return Hand(dice, engine, self._enqueuer, self._commander, self._known, threads)
 
     async def _work(self, hand: Hand, until: float) -> None:
         while monotonic() < until:
-            operation = chosen(OPERATIONS, hand.dice, self._known.crowded)
+            operation = chosen(self._operations, hand.dice, self._known.crowded)
             with self._tally.counting(operation.who, operation.name):
                 async with asyncio.timeout(self._plan.patience):
                     await operation.act(hand)
@@ -164,3 +168,10 @@ class Hammer:
                 return what(connection, *more)
 
         return await asyncio.to_thread(asked)
+
+
+def _those(left_out: Collection[str]) -> list[Operation]:
+    known = {each.name for each in OPERATIONS}
+    if unknown := set(left_out) - known:
+        raise ValueError(f"no such operations: {unknown}; there are: {', '.join(sorted(known))}")
+    return [each for each in OPERATIONS if each.name not in left_out]
