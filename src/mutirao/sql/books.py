@@ -33,7 +33,7 @@ class Books:
     ) -> Amended:
         """Change a schedule and make its jobs."""
         amendment = schedules.Amending(self._dialect, self._intake.enqueue, name, amend, wait, now)
-        return await self._runner.run(amendment.write)
+        return await self._runner.insist(amendment.write)
 
     async def vouch(
         self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
@@ -57,11 +57,11 @@ class Books:
         now: datetime | None = None,
     ) -> None:
         """Make a limit, or give the one of that name other terms."""
-        await self._runner.run(limits.put, self._dialect, rule, origin, worker, now)
+        await self._runner.insist(limits.put, self._dialect, rule, origin, worker, now)
 
     async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
         """Remove a limit."""
-        return await self._runner.run(limits.remove, self._dialect, name, now)
+        return await self._runner.insist(limits.remove, self._dialect, name, now)
 
     async def vouch_limits(
         self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None

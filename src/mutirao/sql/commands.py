@@ -53,10 +53,9 @@ def cancel(
     `enqueue` writes the jobs that undo the steps of a graph.
     """
     ids = _matching(conn, which)
-    in_graphs = bool(ids) and graphs.hold(conn, ids)
+    if ids and graphs.hold(conn, ids):
+        graphs.hold_undone(conn, dialect, ids, ids)
     dialect.hold(conn, ids)
-    if in_graphs:
-        limits.hold(conn)  # those of other steps, too
     held = _locked(conn, ids)
     among = admin_of(conn.dialect).among
     waiting = [row.id for row in held if row.worker is None]

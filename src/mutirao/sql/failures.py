@@ -138,6 +138,8 @@ SQLSTATES: dict[str, Failure] = {
     "XX002": Failure(STATEMENT, "an index is corrupted; reindex it"),
 }
 
+_GIVEN_UP = (SQLSTATES["40001"], SQLSTATES["40P01"])
+
 # By SQLite's primary result code: the low byte of the extended one.
 SQLITE_CODES: dict[int, Failure] = {
     1: _STATEMENT,  # ERROR: no such table or column, a syntax error
@@ -196,6 +198,11 @@ def judge(error: BaseException) -> Failure | None:
     if isinstance(error, DisconnectionError):
         return _LOST
     return _by_code(error) or _by_class(error)
+
+
+def was_given_up(error: StoreError) -> bool:
+    """Tell whether the database gave a transaction up for others: it may be tried again at once."""
+    return error.__cause__ is not None and judge(error.__cause__) in _GIVEN_UP
 
 
 def translated(error: BaseException) -> StoreError | None:

@@ -7,6 +7,8 @@ SQLite) where a thread is cheaper, one thread runs it. Drivers' errors become th
 """
 
 import asyncio
+import logging
+import random
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from copy import copy
@@ -16,14 +18,18 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from sqlalchemy import Connection, Engine
 from sqlalchemy.util import greenlet_spawn
 
+from mutirao.errors import StoreBusy
 from mutirao.sql.callers import kinds
 from mutirao.sql.callers.own import aown, own
 from mutirao.sql.callers.steps import Asking, AsyncCaller, SyncCaller, adrive, drive
 from mutirao.sql.deadlines import Calls, tell, within
 from mutirao.sql.engines import Engines
-from mutirao.sql.failures import judge, translate_errors
+from mutirao.sql.failures import judge, translate_errors, was_given_up
 from mutirao.sql.thread import OneThread
 
+log = logging.getLogger("mutirao")
+
+TRIES, PAUSE = 5, 0.02  # seconds before the second try, twice as many before each further one
 P = ParamSpec("P")
 R = TypeVar("R")
 Body = Callable[Concatenate[Connection, P], R]
@@ -71,6 +77,21 @@ class Runner:
                 return await self._in_thread(lambda: self.run_sync(body, *args, **kwargs))
             async with self._engines.asynchronous().begin() as connection:
                 return await connection.run_sync(body, *args, **kwargs)
+
+    async def insist(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """As `run`, and again where the database gave the transaction up for others.
+
+        That should not be: everybody locks rows in one order. Not for callers' own writes.
+        """
+        for n in range(TRIES - 1):
+            try:
+                return await self.run(body, *args, **kwargs)
+            except StoreBusy as error:
+                if not was_given_up(error):
+                    raise
+                log.warning("trying again: %s", error)
+            await asyncio.sleep(random.uniform(0.5, 1.5) * PAUSE * 2**n)
+        return await self.run(body, *args, **kwargs)
 
     async def alone(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a body whose statements stand each for itself: no BEGIN and no COMMIT travel."""

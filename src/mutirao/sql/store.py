@@ -140,7 +140,7 @@ class SqlStore(Books):
 
     async def retire(self, worker: int) -> None:
         """Remove a worker that has ended."""
-        await self._runner.run(_then_wake, self._dialect, workers.retire, self._dialect, worker)
+        await self._runner.insist(_then_wake, self._dialect, workers.retire, self._dialect, worker)
 
     # Jobs on their way through a worker.
 
@@ -184,7 +184,7 @@ class SqlStore(Books):
             if done:
                 return await self._runner.ask(self._standing.finish(done, now))
             return await self._runner.ask(self._standing.resume(worker, waiting, now))
-        return await self._runner.run(self._settle, worker, done, waiting, now)
+        return await self._runner.insist(self._settle, worker, done, waiting, now)
 
     async def release(self, jobs: Sequence[tuple[int, int]]) -> set[int]:
         """Give back jobs that were never started."""
@@ -198,7 +198,7 @@ class SqlStore(Books):
         self, jobs: Sequence[tuple[int, int]], *, now: datetime | None = None
     ) -> set[int]:
         """Write down that runs were lost."""
-        return await self._runner.run(self._dialect.lose, jobs, now) if jobs else set()
+        return await self._runner.insist(self._dialect.lose, jobs, now) if jobs else set()
 
     async def unlocked(self, jobs: Collection[int]) -> set[int]:
         """Return the live jobs among these that nobody has locked."""
@@ -233,7 +233,7 @@ class SqlStore(Books):
         """Delete a batch of old history."""
         if outcome is OutcomeKind.SUCCEEDED:
             await self._patient.alone(results.expire, self._dialect.moment(now))
-        return await self._patient.run(
+        return await self._patient.insist(
             commands.prune, outcome, self._dialect.moment(now, -before), limit
         )
 
@@ -271,16 +271,16 @@ class SqlStore(Books):
     async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Cancel live jobs."""
         enqueue = self._intake.enqueue
-        return await self._runner.run(commands.cancel, self._dialect, enqueue, which, now)
+        return await self._runner.insist(commands.cancel, self._dialect, enqueue, which, now)
 
     async def hurry(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now."""
         moment = self._dialect.moment(now)
-        return await self._runner.run(_then_wake, self._dialect, commands.hurry, which, moment)
+        return await self._runner.insist(_then_wake, self._dialect, commands.hurry, which, moment)
 
     async def redrive(self, which: JobFilter) -> list[int]:
         """Enqueue dead jobs again."""
-        return await self._runner.run(commands.redrive, which, self._intake.enqueue)
+        return await self._runner.insist(commands.redrive, which, self._intake.enqueue)
 
     async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
         """Count waiting jobs of unknown tasks."""

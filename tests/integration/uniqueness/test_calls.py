@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from mutirao import DuplicateJob, JobState, Mutirao, OnConflict
+from mutirao import DuplicateJob, JobState, Mutirao, NewJob, OnConflict
 from mutirao.errors import InvalidArguments, InvalidJob, InvalidSchedule, InvalidTask
+from mutirao.records import JobFilter
 from mutirao.testing import capture, drain, inline
+from mutirao.unique import Unique
 from tests.support.waiting import until
 
 
@@ -192,3 +194,10 @@ async def test_a_worker_reruns(app: Mutirao) -> None:
         await until(lambda: len(ran) >= 4)
     assert ran == [0, 0, 3, -3]
     await app.aclose()
+
+
+async def test_ids_of_both_kinds(app: Mutirao) -> None:
+    """What enqueueing returned for jobs with a key and without may be given back together."""
+    keyed = NewJob(task="send", key="k", unique=Unique())
+    ids = await app.store.aenqueue([NewJob(task="send"), keyed, NewJob(task="send")])
+    assert await app.store.cancel(JobFilter(ids=tuple(ids))) == ids

@@ -42,8 +42,8 @@ class PostgresqlAdmin(Admin):
         connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"mutirao {what}"))))
 
     def among(self, column: ColumnElement[int], values: Sequence[int]) -> ColumnElement[bool]:
-        """Pass one array, whatever its length."""
-        return column == func.any(literal(list(values), ARRAY(BigInteger)))
+        """Pass one array, whatever its length, of plain numbers: some ids know more of a job."""
+        return column == func.any(literal([*map(int, values)], ARRAY(BigInteger)))
 
     def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
         """Search the array."""

@@ -550,36 +550,52 @@ BEGIN
 END
 $$
 --;
--- Locks what the end of these jobs will touch, in the order in which everybody locks: live rows by id,
--- then counters by id. The live rows are theirs, those of jobs that wait for them or for which they
--- wait, and those that this transaction would lock when it commits. Who then waits for one of them
--- for the first time waits for this lock, too. In an old snapshot it could not be seen who waits.
-CREATE FUNCTION mutirao_hold(_jobs bigint[], _counters boolean DEFAULT true)
-RETURNS void LANGUAGE plpgsql VOLATILE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
-SET plan_cache_mode = force_generic_plan AS $$
-DECLARE
-    noted text := current_setting('mutirao.ahead', true);
-    held bigint[];
+-- The live jobs that the end of these will touch: they themselves, those that wait for them, and for
+-- which they wait.
+CREATE FUNCTION mutirao_around(_jobs bigint[]) RETURNS bigint[] LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION USING ERRCODE = 'MTLEV',
-            MESSAGE = 'the transaction is ' || upper(current_setting('transaction_isolation'));
-    END IF;
-    IF noted <> '' THEN
-        PERFORM set_config('mutirao.ahead', '', true);
-    END IF;
-    held := ARRAY(
-        SELECT u.id FROM unnest(_jobs || string_to_array(nullif(noted, ''), ',')::bigint[]) AS u (id)
-        UNION ALL
+    RETURN _jobs || ARRAY(
         SELECT k.job FROM mutirao_key k WHERE k.after = ANY(_jobs)
         UNION ALL
         SELECT t.job FROM mutirao_turn t WHERE t.after = ANY(_jobs)
         UNION ALL
         SELECT t.after FROM mutirao_turn t WHERE t.job = ANY(_jobs)
     );
-    PERFORM FROM mutirao_live WHERE id = ANY(held) ORDER BY id FOR UPDATE;
+END
+$$
+--;
+-- Locks what the end of these jobs will touch, in the order in which everybody locks: live rows by id,
+-- with those that this transaction would lock when it commits; then counters by id. Who comes to wait
+-- for one of them waits for this lock first; who came meanwhile is locked in order, too, in another
+-- try. In an old snapshot it could not be seen who waits.
+CREATE FUNCTION mutirao_hold(_jobs bigint[], _counters boolean DEFAULT true)
+RETURNS void LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    noted bigint[] := string_to_array(nullif(current_setting('mutirao.ahead', true), ''), ',');
+    held bigint[];
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION USING ERRCODE = 'MTLEV',
+            MESSAGE = 'the transaction is ' || upper(current_setting('transaction_isolation'));
+    END IF;
+    LOOP
+        held := mutirao_around(_jobs) || noted;
+        BEGIN
+            PERFORM FROM mutirao_live WHERE id = ANY(held) ORDER BY id FOR UPDATE;
+            EXIT WHEN mutirao_around(_jobs) <@ held;
+            RAISE EXCEPTION USING ERRCODE = 'MTUND';
+        EXCEPTION
+            WHEN SQLSTATE 'MTUND' THEN
+                NULL; -- and nothing is locked
+        END;
+    END LOOP;
+    IF noted IS NOT NULL THEN
+        PERFORM set_config('mutirao.ahead', '', true);
+    END IF;
     IF _counters AND EXISTS (SELECT FROM mutirao_counter) THEN
         PERFORM FROM mutirao_counter WHERE id = ANY(ARRAY(
             SELECT s.counter FROM unnest(_jobs) AS u (job)
