@@ -26,7 +26,12 @@ DATABASES = ["sqlite", "postgresql"]
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """The session's server. Its data need not survive a power cut, only what the tests do to it."""
-    settings = {"fsync": "off", "full_page_writes": "off", "max_connections": "200"}
+    settings = {
+        "fsync": "off",
+        "full_page_writes": "off",
+        "max_connections": "200",
+        "max_prepared_transactions": "10",
+    }
     with PostgresServer(settings) as server:
         yield server
 

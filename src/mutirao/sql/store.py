@@ -314,6 +314,8 @@ class SqlStore(Books):
         done: Sequence[Settlement],
         now: datetime | None,
         beside: Sequence[int] = (),
+        *,
+        patient: bool = False,
     ) -> set[int]:
         together = sorted([*beside, *(s.id for s in done)])
         linked = {s.id: s for s in sorted(done, key=lambda s: s.run) if s.linked}
@@ -323,7 +325,8 @@ class SqlStore(Books):
             if failed := [s.id for s in linked.values() if s.outcome.kind is not succeeded]:
                 graphs.hold_undone(conn, self._dialect, failed, together)
         awaited = beside or any(s.keyed for s in done)
-        settled = self._dialect.finish(conn, done, now, together if awaited else ())
+        held = together if awaited else ()
+        settled = self._dialect.finish(conn, done, now, held, patient=patient)
         if ended := [s for s in linked.values() if s.id in settled]:
             results.keep(conn, self._dialect, ended, now)
             kinds = {s.id: s.outcome.kind for s in ended}
@@ -334,7 +337,7 @@ class SqlStore(Books):
         return settled
 
     def _finish_one(self, conn: Connection, settlement: Settlement) -> set[int]:
-        return self._finish(conn, [settlement], None)
+        return self._finish(conn, [settlement], None, patient=True)
 
 
 def _is_one(jobs: Iterable[NewJob]) -> bool:

@@ -43,6 +43,8 @@ class Standing(ABC):
         settlements: Sequence[Settlement],
         now: datetime | None,
         held: Sequence[int] = (),
+        *,
+        patient: bool = False,
     ) -> Asking[set[int]]:
         """Write final outcomes."""
 
@@ -109,11 +111,14 @@ class Dialect(ABC):
         settlements: Sequence[Settlement],
         now: datetime | None,
         held: Sequence[int] = (),
+        *,
+        patient: bool = False,
     ) -> set[int]:
         """Write final outcomes: the jobs leave the live table. A single statement.
 
         `held` are all jobs of the transaction, where it settles others, too, or others may wait for
-        them: what it will touch is locked first.
+        them: what it will touch is locked first. `patient` says to wait for whoever has locked a
+        row; otherwise a second is enough, as other jobs wait, too.
         """
 
     @abstractmethod

@@ -150,6 +150,7 @@ class FairContract:
         assert await store.hurry(JobFilter(ids=(ids[1],)), now=NOW) == [ids[1]]
         assert await store.cancel(JobFilter(ids=(ids[2],)), now=NOW) == [ids[2]]
         worker = await join(store)
+        await store.declare_fair({"fair": "tenant"})  # as workers do that have its code
         claims = await take(store, worker)
         assert tenants(claims) == "ab"
         await finish(store, worker, claims, OutcomeKind.DEAD)

@@ -67,6 +67,19 @@ def _prepare(engine: Engine) -> None:
         dialect: Any = engine.dialect
         dialect.do_close = lambda connection: connection.driver_connection.terminate()
 
+    if engine.driver == "psycopg":
+        event.listen(engine, "connect", _iso_dates)
+
+
+def _iso_dates(connection: Any, record: object) -> None:
+    """Have dates told in the one style that psycopg reads; PgBouncer keeps it with us."""
+    driver = getattr(connection, "driver_connection", connection)
+    if not (driver.info.parameter_status("DateStyle") or "ISO").startswith("ISO"):
+        cursor = connection.cursor()
+        cursor.execute("SET DateStyle TO ISO")
+        cursor.close()
+        connection.commit()
+
 
 def _limit(connection: AdaptedConnection, record: object) -> None:
     driver: Any = connection.driver_connection

@@ -89,9 +89,12 @@ class PostgreSQL(Dialect):
         settlements: Sequence[Settlement],
         now: datetime | None,
         held: Sequence[int] = (),
+        *,
+        patient: bool = False,
     ) -> set[int]:
         """Write final outcomes."""
-        return drive(STANDING.finish(settlements, now, held), kinds.caller(conn))
+        steps = STANDING.finish(settlements, now, held, patient=patient)
+        return drive(steps, kinds.caller(conn))
 
     def resume(
         self,

@@ -70,8 +70,7 @@ _PLACE_IN_SERIES = {
 _JOIN = f"SELECT mutirao_join({_named(_PLACE_IN_SERIES)})"
 
 # Where jobs take turns.
-_IN_TURN = "SELECT mutirao_in_turn(%s::text, %s::text)"
-_LINE_UP = "SELECT mutirao_line_up(%s::bigint)"
+_LINE_UP = "SELECT mutirao_line_up(%s::bigint, %s::text)"
 
 # JSON inside the list is text, so that nothing in it can pass for a field of the job. Ids are
 # drawn in the order of the subquery, hence in that of the list.
@@ -183,17 +182,17 @@ def _written(job: NewJob) -> tuple[str, Row, Row]:
     row = _asked(job)
     given = tuple(map(ne, row, _DEFAULTS))
     task, _, *others = compress(row, given)
-    if job.fair_by is None:
-        return _call(given), (task,), tuple(others)
-    return _call(given, in_turn=True), (task, job.fair_by), tuple(others)
+    if job.fair_by is not None:
+        others.append(job.fair_by)
+    return _call(given, job.fair_by is not None), (task,), tuple(others)
 
 
 @lru_cache(maxsize=256)
-def _call(given: tuple[bool, ...], in_turn: bool = False) -> str:
-    facts = ", ".join(f"{name} => %s::{kind}" for name, kind in compress(_TYPES.items(), given))
-    if in_turn:
-        facts = facts.replace("task => %s::text", "task => mutirao_in_turn(%s::text, %s::text)")
-    return f"SELECT mutirao_enqueue({facts})"
+def _call(given: tuple[bool, ...], fair: bool) -> str:
+    facts = [f"{name} => %s::{kind}" for name, kind in compress(_TYPES.items(), given)]
+    if fair:
+        facts.append("fair_by => %s::text")
+    return f"SELECT mutirao_enqueue({', '.join(facts)})"
 
 
 class _Drawn(NamedTuple):
@@ -207,8 +206,7 @@ def _place(job: NewJob, drawn: _Drawn | None = None) -> Generator[Request, Rows,
     """Write a job with a unique key, or find the one that has it."""
     placed = yield from _place_as_asked(job, drawn)
     if job.fair_by is not None and isinstance(placed, Placed) and placed.how != "found":
-        yield Execute(_IN_TURN, (job.task, job.fair_by))
-        yield Execute(_LINE_UP, (int(placed),))
+        yield Execute(_LINE_UP, (int(placed), job.fair_by))
     return placed
 
 
@@ -304,8 +302,6 @@ def _write(
 ) -> Generator[Request, Rows, None]:
     """Write jobs without a key: their ids, and they themselves."""
     ids, plain = rows
-    for each in sorted({(j.task, j.fair_by) for j in alike.values() if j.fair_by}):
-        yield Execute(_IN_TURN, each)
     yield job_rows(ids, plain, alike, due, now)
     yield live_rows(ids, plain, alike, due)
 

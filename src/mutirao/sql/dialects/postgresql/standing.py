@@ -44,13 +44,13 @@ class PostgresqlStanding(Standing):
         settlements: Sequence[Settlement],
         now: datetime | None,
         held: Sequence[int] = (),
+        *,
+        patient: bool = False,
     ) -> Asking[set[int]]:
         """Write final outcomes."""
         values = (*_ended(by_id(settlements)), now)
-        if held:
-            [row] = yield Execute(statements.FINISH_HELD, (array(held), *values))
-        else:
-            [row] = yield Execute(statements.FINISH, values)
+        sql = statements.FINISH[bool(held), patient]
+        [row] = yield Execute(sql, (array(held), *values) if held else values)
         found, lanes = row[-2:]
         settled = {s.id for s in settlements} if found is None else set(found)
         return limits.called(settled, lanes)

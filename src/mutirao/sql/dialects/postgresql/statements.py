@@ -28,9 +28,18 @@ _ENDED = """
 # Where limits call jobs into the place of those that ended, the transaction knows where to.
 _CALLED = "current_setting('mutirao.called', true)"
 _FINISH = f"mutirao_finish({_ENDED}, %s::timestamptz), {_CALLED}"
-FINISH = f"SELECT {_FINISH}"
 # Where others wait for their end, or the transaction settles more.
-FINISH_HELD = f"SELECT mutirao_hold(%s::text::bigint[]), {_FINISH}"
+_HELD = "mutirao_hold(%s::text::bigint[]), "
+# Of workers: who has locked a row for long, in a prepared transaction perhaps, holds up that job,
+# and not all that travels with it.
+_IMPATIENTLY = "set_config('lock_timeout', '1s', true), "
+# By whether rows are to be held first, and whether a handler's transaction waits for them.
+FINISH = {
+    (False, False): f"SELECT {_IMPATIENTLY}{_FINISH}",
+    (False, True): f"SELECT {_FINISH}",
+    (True, False): f"SELECT {_IMPATIENTLY}{_HELD}{_FINISH}",
+    (True, True): f"SELECT {_HELD}{_FINISH}",
+}
 
 HOLD = text("SELECT mutirao_hold(CAST(CAST(:jobs AS text) AS bigint[]), false)")
 

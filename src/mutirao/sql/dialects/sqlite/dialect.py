@@ -202,6 +202,8 @@ class SQLite(Dialect):
         settlements: Sequence[Settlement],
         now: datetime | None,
         held: Sequence[int] = (),
+        *,
+        patient: bool = False,
     ) -> set[int]:
         """Write final outcomes."""
         ended = history.tell(conn, settlements, _micros(now))

@@ -19,23 +19,19 @@ ALTER TABLE mutirao_live ADD COLUMN fair text COLLATE "C" NOT NULL DEFAULT ''
 --;
 CREATE INDEX mutirao_live_fair ON mutirao_live (queue, fair, priority, run_at, id) WHERE fair <> ''
 --;
--- Says by which argument the jobs of a task take turns, unless that is known. Returns the task.
-CREATE FUNCTION mutirao_in_turn(_task text, _by text) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    INSERT INTO mutirao_fair (task, by) VALUES (_task, _by) ON CONFLICT DO NOTHING;
-    RETURN _task;
-END
-$$
---;
--- Moves a new job to the lane where it takes turns, if its task is such a one.
-CREATE FUNCTION mutirao_line_up(_job bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+-- Moves a new job to the lane where it takes turns, by the argument that is given, or if its task is
+-- known to be such a one.
+CREATE FUNCTION mutirao_line_up(_job bigint, _by text DEFAULT NULL)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     moved mutirao_live;
 BEGIN
     UPDATE mutirao_live l
-    SET queue = E'\x1f' || j.queue, fair = '=' || left(coalesce(j.args ->> f.by, ''), 200)
-    FROM mutirao_job j, mutirao_fair f
-    WHERE l.id = _job AND j.id = l.id AND f.task = j.task AND l.fair = '' AND l.worker IS NULL
+    SET queue = E'\x1f' || j.queue, fair = '=' || left(coalesce(j.args ->> r.by, ''), 200)
+    FROM mutirao_job j CROSS JOIN LATERAL (
+        SELECT coalesce(_by, (SELECT f.by FROM mutirao_fair f WHERE f.task = j.task)) AS by
+    ) r
+    WHERE l.id = _job AND j.id = l.id AND r.by IS NOT NULL AND l.fair = '' AND l.worker IS NULL
     RETURNING l.* INTO moved;
     IF FOUND THEN
         PERFORM mutirao_wake(moved.queue, moved.priority, moved.run_at);
@@ -310,7 +306,9 @@ BEGIN
 END
 $$
 --;
--- The documented way to enqueue from any language, in that program's own transaction.
+-- The documented way to enqueue from any language, in that program's own transaction. By which
+-- argument jobs take turns is given, or known from workers. It is not written down here: another
+-- transaction that wants to write the same would wait for the end of this one.
 CREATE FUNCTION mutirao_enqueue(
     task text,
     args json DEFAULT '{}',
@@ -330,7 +328,8 @@ CREATE FUNCTION mutirao_enqueue(
     on_conflict text DEFAULT NULL,
     scope text DEFAULT NULL,
     unique_for double precision DEFAULT NULL,
-    debounce_limit double precision DEFAULT NULL
+    debounce_limit double precision DEFAULT NULL,
+    fair_by text DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     due timestamptz := coalesce(
@@ -355,7 +354,7 @@ BEGIN
                 HINT = 'Leave this job out, or choose keep, replace or rerun.';
         END IF;
         IF verdict <> 'found' THEN
-            PERFORM mutirao_line_up(new_id);
+            PERFORM mutirao_line_up(new_id, $20);
         END IF;
         RETURN new_id;
     END IF;
@@ -365,9 +364,9 @@ BEGIN
     ) VALUES ($1, $2, $3, $4, due, $7, $8, $9, $10, $11, $12, $13, $14, $15)
     RETURNING j.id INTO new_id;
     INSERT INTO mutirao_live AS l (id, queue, priority, run_at, fair)
-    SELECT new_id, CASE WHEN f.task IS NULL THEN $3 ELSE E'\x1f' || $3 END, $4, due,
-           CASE WHEN f.task IS NULL THEN '' ELSE '=' || left(coalesce($2 ->> f.by, ''), 200) END
-    FROM (SELECT) one LEFT JOIN mutirao_fair f ON f.task = $1
+    SELECT new_id, CASE WHEN f.by IS NULL THEN $3 ELSE E'\x1f' || $3 END, $4, due,
+           CASE WHEN f.by IS NULL THEN '' ELSE '=' || left(coalesce($2 ->> f.by, ''), 200) END
+    FROM (SELECT coalesce($20, (SELECT m.by FROM mutirao_fair m WHERE m.task = $1)) AS by) f
     RETURNING l.queue INTO lane;
     PERFORM mutirao_wake(lane, $4, due);
     RETURN new_id;

@@ -883,6 +883,8 @@ BEGIN
 END
 $$
 --;
+-- Like workers' other statements for live rows it waits for a lock no longer than a second: one row that
+-- somebody has locked is settled later, by itself.
 -- `_back`: 0 counts as an attempt, 1 does not; nor do the others, after which what is counted in
 -- `lost` and `cut_off` goes on: 2, and with one more, 3 (cut off) and 4 (lost).
 CREATE FUNCTION mutirao_resume(
@@ -891,7 +893,7 @@ CREATE FUNCTION mutirao_resume(
     _errors text[], _back integer[], _ats timestamptz[], _afters double precision[],
     _now timestamptz
 ) RETURNS SETOF bigint LANGUAGE plpgsql VOLATILE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off
+SET lock_timeout = '1s' SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off
 SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
@@ -933,7 +935,7 @@ $$
 --;
 CREATE FUNCTION mutirao_release(_ids bigint[], _runs integer[])
 RETURNS SETOF bigint LANGUAGE plpgsql VOLATILE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off
+SET lock_timeout = '1s' SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off
 SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
