@@ -51,8 +51,10 @@ async def test_without_notifying(pg_app: Mutirao, others: Others, keyed: bool) -
         await until(lambda: others.rows("SELECT id FROM mutirao_worker WHERE listening"))
         with others.session() as caller:
             caller.execute("SET mutirao.notify TO off")
-            key = {"key": "k", "on_conflict": "replace"} if keyed else {}
-            new = step.using(conn=caller, **key).enqueue()
+            call = step.using(conn=caller)
+            if keyed:
+                call = step.using(conn=caller, key="k", on_conflict="replace")
+            new = call.enqueue()
             caller.execute(PREPARE)
         others.rows("COMMIT PREPARED 'order 7'")
         assert (await ended(pg_app, new.id)).state is JobState.SUCCEEDED
