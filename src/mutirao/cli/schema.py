@@ -1,11 +1,12 @@
-"""`migrate` and `schema`: making the tables, or seeing how they are made."""
+"""`migrate` and `schema`: making the tables, or seeing how they are made and who needs what."""
 
 import click
 
-from mutirao.cli.options import as_json, target
+from mutirao.cli.options import as_json, names, option, target
 from mutirao.cli.output import print_json
 from mutirao.cli.sql import engines_of
 from mutirao.cli.target import AppCommand, load_app
+from mutirao.sql.dialects.admin import admin_named
 from mutirao.sql.schema import head
 
 
@@ -29,9 +30,26 @@ def migrate(target: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--dialect", required=True, show_envvar=True, help="postgresql or sqlite.")
-def schema(dialect: str) -> None:
-    """Print the SQL that makes the tables, to read it or to run it by other means."""
+@option("--dialect", help="postgresql or sqlite.")
+@click.option(
+    "--grants",
+    is_flag=False,
+    flag_value="",
+    metavar="[ROLES]",
+    help="Print what roles need on PostgreSQL: all, or some, such as worker,keys.",
+)
+@click.option("--to", metavar="NAME", help="With --grants: who gets it, a role of your server.")
+def schema(dialect: str | None, grants: str | None, to: str | None) -> None:
+    """Print the SQL that makes the tables, or that grants roles what they need.
+
+    To read it, or to run it by other means.
+    """
+    if grants is not None:
+        roles = names(grants) if grants else ()
+        click.echo(admin_named(dialect or "postgresql").grants(roles, to), nl=False)
+        return
+    if dialect is None or to is not None:
+        raise click.UsageError("Give --dialect for the tables, or --grants for roles.")
     from mutirao.sql import migrations
 
     click.echo(migrations.ddl(dialect), nl=False)

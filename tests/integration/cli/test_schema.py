@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -43,6 +44,20 @@ def test_schema(sqlite_shell: Shell, tmp_path: Path) -> None:
     assert "CREATE FUNCTION mutirao_enqueue" in sqlite_shell.ok("schema", "--dialect", "postgresql")
     said = sqlite_shell.refused(2, "schema", "--dialect", "oracle")
     assert "it knows postgresql, sqlite" in said
+    assert "--grants" in sqlite_shell.refused(2, "schema")
+
+
+def test_grants(sqlite_shell: Shell) -> None:
+    """A section for each role, or for some; for a login of the reader's own."""
+    every = sqlite_shell.ok("schema", "--grants")
+    assert [line.split(":")[0] for line in every.splitlines() if line.startswith("-- worker:")]
+    some = sqlite_shell.ok("schema", "--grants", "enqueue, reader", "--to", "Shop's role")
+    assert "GRANT SELECT ON\n    mutirao_errors, " in some
+    assert set(re.findall("TO (.*);", some)) == {'"Shop\'s role"'}
+    assert "there are enqueue, keys" in sqlite_shell.refused(2, "schema", "--grants", "boss")
+    said = sqlite_shell.refused(2, "schema", "--grants", "worker", "--dialect", "sqlite")
+    assert "sqlite has no roles" in said
+    assert "--grants" in sqlite_shell.refused(2, "schema", "--dialect", "sqlite", "--to", "me")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])

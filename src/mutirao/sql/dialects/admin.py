@@ -4,7 +4,7 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from importlib import import_module
@@ -47,6 +47,17 @@ class Admin(ABC):
     @abstractmethod
     def ailments(self, connection: Connection) -> Iterator[Finding]:
         """Examine indexes, plans and bloat; tell also what is well."""
+
+    def grants(self, roles: Collection[str], to: str | None) -> str:
+        """Return the statements that let roles do what they are for; all of them if none is named.
+
+        Raises:
+            ConfigurationError: there is no such role, or the database knows none.
+        """
+        raise ConfigurationError(
+            f"{self.name} has no roles: whoever may write the file may do everything. Grants are"
+            " for postgresql."
+        )
 
 
 def admin_of(dialect: Dialect) -> Admin:

@@ -1,6 +1,6 @@
 """PostgreSQL, as people and migrations meet it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -18,6 +18,7 @@ from sqlalchemy import (
 )
 
 from mutirao.sql.dialects.admin import Admin
+from mutirao.sql.dialects.postgresql import grants
 from mutirao.sql.dialects.postgresql.ailments import ailments
 from mutirao.sql.findings import Finding
 
@@ -58,6 +59,10 @@ class PostgresqlAdmin(Admin):
     def ailments(self, connection: Connection) -> Iterator[Finding]:
         """Examine the catalogue and the statistics."""
         return ailments(connection)
+
+    def grants(self, roles: Collection[str], to: str | None) -> str:
+        """Return GRANT statements, a section for each role."""
+        return grants.sql(roles, to)
 
 
 ADMIN = PostgresqlAdmin()

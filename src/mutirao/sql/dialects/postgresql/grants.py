@@ -1,0 +1,327 @@
+"""What each role of a company may do in PostgreSQL: one source for the command line and the docs.
+
+All functions of the schema run with the rights of whoever calls them, so that a role needs what
+they touch. Tests take each of these privileges away and see that something of the role fails, and
+that nothing does while it has them all. `why` is for those that surprise.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from textwrap import wrap
+
+from sqlalchemy.dialects import postgresql
+
+from mutirao.errors import ConfigurationError
+
+Columns = frozenset[str]  # none: the whole table
+Privileges = dict[str, Columns]  # by kind: SELECT, INSERT, …
+
+_PREPARER = postgresql.dialect().identifier_preparer  # type: ignore[no-untyped-call]
+WIDTH = 100  # of what is printed
+_PRIVILEGE = re.compile(r"([A-Z]+)(?: \(([\w, ]+)\))?")
+_ALL = "SELECT, INSERT, UPDATE, DELETE"
+_SCHEMA, _SEQUENCE = "SCHEMA public", "SEQUENCE mutirao_job_id_seq"
+
+# What everybody may do with a schema and functions, unless somebody has taken it from PUBLIC.
+_USUAL = {
+    "Where PUBLIC may not use the schema": "GRANT USAGE ON SCHEMA public TO {to}",
+    "Where it may not call functions": "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO {to}",
+}
+
+
+@dataclass(frozen=True)
+class Role:
+    """What somebody does, and what it takes.
+
+    Parameters:
+        does: what, as a phrase.
+        login: what such a role is called where nobody says otherwise.
+        grants: privileges, as GRANT names them, by what they are on.
+        beyond: the roles whose privileges it needs as well.
+        why: the reason for a privilege that surprises, by what it is on.
+        also: statements for some servers or wishes only, and when; `{to}` stands for the login.
+    """
+
+    does: str
+    login: str
+    grants: Mapping[str, str]
+    beyond: tuple[str, ...] = ()
+    why: Mapping[str, str] = field(default_factory=dict)
+    also: Mapping[str, str] = field(default_factory=dict)
+
+    def own(self) -> dict[str, Privileges]:
+        """Return the privileges by what they are on, without those of `beyond`."""
+        return {on: dict(_parsed(text)) for on, text in self.grants.items()}
+
+
+def privileges(name: str) -> dict[str, Privileges]:
+    """Return all that a role needs, by what it is on. Raises ConfigurationError."""
+    role = role_named(name)
+    whole: dict[str, Privileges] = {}
+    for part in (*map(privileges, role.beyond), role.own()):
+        for on, kinds in part.items():
+            _add(whole.setdefault(on, {}), kinds)
+    return whole
+
+
+def role_named(name: str) -> Role:
+    """Return a role. Raises ConfigurationError."""
+    if name not in ROLES:
+        raise ConfigurationError(
+            f"there is no role {name!r} to print grants for; there are {', '.join(ROLES)}"
+        )
+    return ROLES[name]
+
+
+def sql(names: Collection[str], to: str | None = None) -> str:
+    """Return the GRANT statements of some roles, of all if none is named; a section each.
+
+    Parameters:
+        to: who gets them, a role of the database; None: a name for each.
+
+    Raises:
+        ConfigurationError: there is no such role.
+    """
+    return "\n".join(_section(name, to) for name in names or ROLES)
+
+
+def told(kinds: Privileges) -> str:
+    """Return privileges as GRANT names them."""
+    order = ["SELECT", "INSERT", "UPDATE", "DELETE"]
+    named = sorted(kinds, key=lambda kind: order.index(kind) if kind in order else len(order))
+    return ", ".join(
+        f"{kind} ({', '.join(sorted(kinds[kind]))})" if kinds[kind] else kind for kind in named
+    )
+
+
+def grouped(grants: Mapping[str, Privileges]) -> dict[str, list[str]]:
+    """Return what the same privileges are on, by these privileges."""
+    groups: dict[str, list[str]] = {}
+    for on in sorted(grants):
+        groups.setdefault(told(grants[on]), []).append(on)
+    return groups
+
+
+def _section(name: str, to: str | None) -> str:
+    role = role_named(name)
+    login = _PREPARER.quote(to or role.login)
+    lines = [
+        *_wrapped(f"{name}: {role.does}", "-- "),
+        *(line for on, why in _reasons(name).items() for line in _wrapped(f"{on}: {why}", "-- ")),
+        *_statements(name, login),
+        *(f"-- {when}: {what.format(to=login)};" for when, what in {**_USUAL, **role.also}.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _statements(name: str, login: str) -> Iterator[str]:
+    for text, on in grouped(privileges(name)).items():
+        # A schema or a sequence is named with what it is, which stands for one kind only.
+        yield f"GRANT {text} ON"
+        yield from _wrapped(f"{', '.join(on)} TO {login};", "    ")
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
+
+
+def _reasons(name: str) -> dict[str, str]:
+    role = role_named(name)
+    reasons: dict[str, str] = {}
+    for part in role.beyond:
+        reasons |= _reasons(part)
+    return reasons | dict(role.why)
+
+
+def _parsed(text: str) -> Iterator[tuple[str, Columns]]:
+    for kind, columns in _PRIVILEGE.findall(text):
+        yield kind, frozenset(columns.split(", ")) if columns else frozenset()
+
+
+def _add(whole: Privileges, more: Privileges) -> None:
+    for kind, columns in more.items():
+        known = whole.get(kind)
+        # Of one column and the whole table the whole table is left.
+        whole[kind] = known | columns if known and columns else frozenset[str]()
+        if known is None:
+            whole[kind] = columns
+
+
+def _each(text: str, *on: str) -> dict[str, str]:
+    return dict.fromkeys(on, text)
+
+
+# Not the arguments of others' jobs: whoever enqueues reads of them what the new row came to.
+_ENQUEUE = {
+    "mutirao_job": "SELECT (id, priority, queue, run_at), INSERT",
+    "mutirao_live": "SELECT (queue), INSERT",
+    "mutirao_fair": "SELECT",
+    "mutirao_worker": "SELECT (expires_at, listening)",
+    _SEQUENCE: "USAGE",
+}
+
+ROLES: Mapping[str, Role] = {
+    "enqueue": Role(
+        "an application that enqueues jobs, in Python or in SQL",
+        "mutirao_app",
+        _ENQUEUE,
+        why={
+            "mutirao_job": "what INSERT gives back is read; others' arguments are not",
+            "mutirao_worker": "whether somebody idle is to be woken",
+            _SEQUENCE: "many jobs are copied in, with ids that were drawn before",
+        },
+    ),
+    "keys": Role(
+        "one that enqueues with unique keys",
+        "mutirao_app",
+        {
+            "mutirao_key": "SELECT, INSERT, UPDATE",
+            "mutirao_job": "SELECT (args, task)",
+            "mutirao_parked": "SELECT (job), DELETE",
+            "mutirao_live": "SELECT, UPDATE, DELETE",
+            "mutirao_attempt": "SELECT (finished_at, job, outcome), INSERT",
+        },
+        beyond=("enqueue",),
+        why={
+            "mutirao_job": "jobs of fair tasks go to the lane that one of their arguments names",
+            "mutirao_live": "at the commit the job that was replaced is cancelled",
+            "mutirao_attempt": "which is written down there",
+            "mutirao_parked": "and it may have waited for a limit",
+        },
+    ),
+    "supersede": Role(
+        "one that enqueues jobs of tasks with `supersede`",
+        "mutirao_app",
+        {
+            "mutirao_series": "SELECT, INSERT, UPDATE",
+            "mutirao_turn": _ALL,
+            "mutirao_job": "SELECT (args, task), UPDATE (args, fingerprint, run_at)",
+            "mutirao_parked": "SELECT (job), DELETE",
+            "mutirao_live": "SELECT, UPDATE, DELETE",
+            "mutirao_attempt": "INSERT",
+        },
+        beyond=("enqueue",),
+        why={
+            "mutirao_job": "the rule reads the older job's arguments, and may merge both",
+            "mutirao_live": "at the commit the job that was superseded is cancelled",
+            "mutirao_attempt": "which is written down there",
+            "mutirao_parked": "and it may have waited for a limit",
+        },
+    ),
+    "graphs": Role(
+        "one that enqueues chains, groups and graphs",
+        "mutirao_app",
+        {
+            **_each("INSERT", "mutirao_graph", "mutirao_step", "mutirao_gate", "mutirao_edge"),
+            "mutirao_live": "SELECT (id), UPDATE (run_at)",
+        },
+        beyond=("enqueue",),
+        why={"mutirao_live": "steps that wait for others are parked"},
+    ),
+    "results": Role(
+        "one that waits for the ends of jobs, and reads results",
+        "mutirao_app",
+        {
+            "mutirao_job": "SELECT (id, task)",
+            "mutirao_live": "SELECT (id)",
+            "mutirao_attempt": "SELECT (error, error_type, job, outcome)",
+            "mutirao_result": "SELECT (job, value)",
+            "mutirao_waiter": "INSERT",
+        },
+        why={"mutirao_waiter": "only for jobs that stand there the end is notified"},
+    ),
+    "fair": Role(
+        "one that enqueues jobs of tasks with `fair_by`",
+        "mutirao_app",
+        {"mutirao_fair": "INSERT"},
+        beyond=("enqueue",),
+        why={"mutirao_fair": "the first job of such a task tells by which argument"},
+    ),
+    "worker": Role(
+        "a worker: runs jobs, lets schedules tick, rescues and prunes; handlers that enqueue with"
+        " keys or graphs need those roles as well",
+        "mutirao_worker",
+        {
+            "mutirao_version": "SELECT",
+            "mutirao_job": "SELECT, INSERT, DELETE",
+            **_each(_ALL, "mutirao_live", "mutirao_attempt", "mutirao_worker", "mutirao_served"),
+            "mutirao_duty": "SELECT, INSERT, UPDATE",
+            "mutirao_fair": "SELECT, INSERT, DELETE",
+            **_each("SELECT, UPDATE, DELETE", "mutirao_key", "mutirao_series", "mutirao_graph"),
+            "mutirao_turn": "SELECT, DELETE",
+            **_each(_ALL, "mutirao_step", "mutirao_gate"),
+            "mutirao_edge": "SELECT, INSERT, DELETE",
+            "mutirao_result": "SELECT, INSERT, DELETE",
+            "mutirao_progress": _ALL,
+            "mutirao_waiter": "SELECT, DELETE",
+            "mutirao_limit": "SELECT, INSERT, UPDATE",
+            **_each(_ALL, "mutirao_counter", "mutirao_parked"),
+            "mutirao_slot": "SELECT, INSERT, DELETE",
+            "mutirao_schedule": "SELECT, INSERT, UPDATE",
+            "mutirao_tick": "SELECT, INSERT, DELETE",
+            **_each("SELECT", "mutirao_limits", "mutirao_schedules"),
+            _SEQUENCE: "USAGE",
+        },
+        why={
+            "mutirao_attempt": "old rows are locked (FOR UPDATE) before they are pruned",
+            "mutirao_series": "likewise",
+            "mutirao_key": "likewise",
+        },
+        also={
+            "From PostgreSQL 17 on, for statistics, which autovacuum sees to otherwise": (
+                "GRANT MAINTAIN ON mutirao_attempt, mutirao_job, mutirao_live TO {to}"
+            )
+        },
+    ),
+    "operator": Role(
+        "the command line and dashboards: look, cancel, hurry, redrive, prune, limit, pause, change"
+        " schedules, `doctor`",
+        "mutirao_operator",
+        {
+            "mutirao_version": "SELECT",
+            "mutirao_job": "SELECT, INSERT, DELETE",
+            "mutirao_live": _ALL,
+            "mutirao_attempt": _ALL,
+            "mutirao_worker": "SELECT (expires_at, id, listening)",
+            "mutirao_fair": "SELECT, INSERT",
+            **_each("SELECT, UPDATE, DELETE", "mutirao_key", "mutirao_series", "mutirao_turn"),
+            "mutirao_graph": "SELECT, UPDATE, DELETE",
+            **_each(_ALL, "mutirao_step", "mutirao_gate"),
+            "mutirao_edge": "SELECT, INSERT, DELETE",
+            **_each("SELECT, DELETE", "mutirao_result", "mutirao_progress", "mutirao_waiter"),
+            **_each(_ALL, "mutirao_limit", "mutirao_counter"),
+            "mutirao_slot": "SELECT, INSERT, DELETE",
+            "mutirao_parked": "SELECT, DELETE",
+            "mutirao_schedule": _ALL,
+            "mutirao_tick": "SELECT, INSERT, DELETE",
+            **_each("SELECT", "mutirao_jobs", "mutirao_queues", "mutirao_workers"),
+            **_each("SELECT", "mutirao_schedules", "mutirao_limits", "mutirao_graphs"),
+            _SEQUENCE: "USAGE",
+        },
+        why={
+            "mutirao_attempt": "old rows are locked (FOR UPDATE) before they are pruned",
+            "mutirao_series": "likewise",
+            "mutirao_key": "likewise",
+        },
+        also={
+            "So that doctor sees the transactions of other roles": (
+                "GRANT pg_read_all_stats TO {to}"
+            )
+        },
+    ),
+    "reader": Role(
+        "reports and BI tools: the views, and nothing else",
+        "mutirao_reader",
+        _each(
+            "SELECT", "mutirao_jobs", "mutirao_queues", "mutirao_errors", "mutirao_throughput",
+            "mutirao_workers", "mutirao_schedules", "mutirao_limits", "mutirao_graphs",
+        ),
+    ),
+    "migrator": Role(
+        "`mutirao migrate`: owns the tables, and grants to the others",
+        "mutirao_migrator",
+        {_SCHEMA: "CREATE"},
+        why={_SCHEMA: "whoever makes the tables owns them, and may do everything with them"},
+    ),
+}  # fmt: skip
