@@ -44,12 +44,14 @@ PASSING, BUSY, GONE, ROW, STATEMENT, FATAL = Kind
 class Failure(NamedTuple):
     """The kind of a failure, the reason why it is of that kind, and what becomes of the connection.
 
-    `reconnect`: the connection, and others that are as old, are not to be used again.
+    `reconnect`: the connection, and others that are as old, are not to be used again. `advice`:
+    what to do, where the database's own words leave that open.
     """
 
     kind: Kind
     why: str
     reconnect: bool = False
+    advice: str = ""
 
 
 _LOST = Failure(PASSING, "the connection was lost", reconnect=True)
@@ -64,6 +66,11 @@ WEAKER = Failure(
     PASSING,
     "sessions have another isolation level than READ COMMITTED by default (ALTER ROLE … SET"
     " default_transaction_isolation TO 'read committed' makes workers faster)",
+)
+DENIED = Failure(
+    PASSING,  # grants are changed while we run
+    "the role may not do that now",
+    advice="grant it what `mutirao schema --grants` prints for what it does, as the tables' owner",
 )
 _VALUE = Failure(ROW, "the database refuses a value")
 _STATEMENT = Failure(STATEMENT, "the database refuses a statement")
@@ -112,7 +119,7 @@ SQLSTATES: dict[str, Failure] = {
     "40003": _LOST,  # nobody knows whether the statement was completed
     "40P01": Failure(BUSY, "the transaction and others waited for each other (deadlock)"),
     "42": _STATEMENT,
-    "42501": Failure(PASSING, "the role may not do that now"),  # grants are changed while we run
+    "42501": DENIED,
     "42P05": UNPREPARED,
     "44": _VALUE,
     "53": Failure(PASSING, "the server lacks resources"),  # memory, disk, connections
@@ -210,8 +217,14 @@ def translated(error: BaseException) -> StoreError | None:
     failure = judge(error)
     if failure is None:
         return None
-    translation: StoreError = failure.kind.value(f"{failure.why}: {short(error)}")
+    advice = f"; {failure.advice}" if failure.advice else ""
+    translation: StoreError = failure.kind.value(f"{failure.why}: {short(error)}{advice}")
     return translation
+
+
+def is_denied(error: BaseException) -> bool:
+    """Tell whether a role lacks a privilege on something of ours."""
+    return judge(error) is DENIED and "mutirao_" in short(error)
 
 
 def short(error: BaseException) -> str:

@@ -21,6 +21,7 @@ from mutirao.sql.callers.steps import (
     adrive,
     drive,
 )
+from mutirao.sql.failures import is_denied, translated
 from mutirao.sql.planting import Planting, plant
 
 # What a job's row holds of what was asked, but for its times; in the order of `facts`.
@@ -80,6 +81,7 @@ class SqlIntake:
             UnsupportedConnection: `conn` is none of the accepted kinds, is asynchronous, or is
                 connected to another kind of database.
             SchemaMissing: the database has no Mutirão tables.
+            StoreUnavailable: the role may not write to them.
         """
         with self._explaining:
             return kinds.run(conn, self._work(lambda: self._dialect.steps(jobs)))
@@ -127,7 +129,10 @@ class SqlIntake:
 
 
 class _Explaining:
-    """Says what to do where a driver says that a table is missing."""
+    """Says what to do where a driver says that a table, or a privilege on one, is missing.
+
+    Both are of the set-up, so they are told in our words through a caller's connection, too.
+    """
 
     def __init__(self, lacks_tables: Callable[[Exception], bool]) -> None:
         self._lacks_tables = lacks_tables
@@ -136,8 +141,12 @@ class _Explaining:
         """Nothing has to be done."""
 
     def __exit__(self, _: Any, error: BaseException | None, trace: Any) -> None:
-        """Raise SchemaMissing where that is what happened."""
-        if isinstance(error, Exception) and self._lacks_tables(error):
+        """Raise SchemaMissing or StoreUnavailable where that is what happened."""
+        if not isinstance(error, Exception):
+            return
+        if is_denied(error) and (translation := translated(error)) is not None:
+            raise translation from error
+        if self._lacks_tables(error):
             raise SchemaMissing(
                 "The database has no Mutirão tables"
                 f" ({str(error).partition(chr(10))[0]}): run `mutirao migrate module:app`, or check"

@@ -14,9 +14,14 @@ import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, Table, create_engine, event, inspect, make_url, text
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import DBAPIError
 
-from mutirao.errors import ConfigurationError, SchemaMissing, SchemaTooNew, SchemaTooOld
+from mutirao.errors import (
+    ConfigurationError,
+    SchemaMissing,
+    SchemaTooNew,
+    SchemaTooOld,
+    StoreError,
+)
 from mutirao.sql import migrations, schema, tables
 
 TABLES = {"mutirao_version", *tables.metadata.tables}
@@ -81,7 +86,7 @@ def test_an_application_keeps_its_own_alembic(database_url: str, connection: Con
 def test_a_migration_that_fails_leaves_nothing(database_url: str, connection: Connection) -> None:
     """All of it or none: what was made before the failure is gone, and a later try succeeds."""
     connection.execute(text("CREATE TABLE mutirao_attempt (in_the_way integer)"))
-    with pytest.raises(DBAPIError):
+    with pytest.raises(StoreError, match="mutirao_attempt"):
         migrations.upgrade(database_url)
     assert names(connection) == {"mutirao_attempt"}
     connection.execute(text("DROP TABLE mutirao_attempt"))

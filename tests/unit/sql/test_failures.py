@@ -21,7 +21,14 @@ from mutirao.errors import (
     StoreUnavailable,
     WorkerGone,
 )
-from mutirao.sql.failures import SQLITE_CODES, SQLSTATES, judge, translate_errors, translated
+from mutirao.sql.failures import (
+    SQLITE_CODES,
+    SQLSTATES,
+    is_denied,
+    judge,
+    translate_errors,
+    translated,
+)
 
 # No error: success, warnings, no data.
 _NO_ERROR = {"00", "01", "02"}
@@ -134,6 +141,17 @@ def _set(error: psycopg2.Error, state: str) -> None:
 def test_errors_of_drivers(error: Exception, kind: type[StoreError]) -> None:
     """Those without a SQLSTATE, by their code or their class."""
     assert type(translated(error)) is kind
+
+
+def test_a_privilege_that_is_missing() -> None:
+    """What was found, and what to do."""
+    error = errors.InsufficientPrivilege("permission denied for table mutirao_job\nCONTEXT: …")
+    assert str(translated(error)) == (
+        "the role may not do that now: permission denied for table mutirao_job; grant it what"
+        " `mutirao schema --grants` prints for what it does, as the tables' owner"
+    )
+    assert is_denied(error)
+    assert not is_denied(errors.InsufficientPrivilege("permission denied for table orders"))
 
 
 def test_a_worker_that_is_gone() -> None:

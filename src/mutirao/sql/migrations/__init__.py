@@ -33,7 +33,8 @@ def upgrade(url: str | URL) -> None:
     Raises:
         SchemaTooNew: the database was migrated by a newer version of the package.
         ConfigurationError: the database is of an unknown kind, or its driver is missing.
-        StoreUnavailable: the database cannot be reached.
+        StoreUnavailable: the database cannot be reached, or the role may not make tables there.
+        StoreError: the database refused a statement.
     """
     engines = Engines(url)
     if engines.has_sync:
@@ -69,9 +70,7 @@ def _upgrade(connection: Connection) -> None:
 
 def _with_sync(engines: Engines) -> None:
     try:
-        with translate_errors():
-            connection = engines.sync().connect()
-        with connection:
+        with translate_errors(), engines.sync().connect() as connection:
             _upgrade(connection)
     finally:
         engines.close_sync()
@@ -81,8 +80,8 @@ async def _with_async(engines: Engines) -> None:
     try:
         with translate_errors():
             connection = await engines.asynchronous().connect()
-        async with aclosing(connection):
-            await connection.run_sync(_upgrade)
+            async with aclosing(connection):
+                await connection.run_sync(_upgrade)
     finally:
         await engines.close()
 
