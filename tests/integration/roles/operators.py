@@ -1,0 +1,200 @@
+"""What an operator does by the command line or a dashboard, and a reader with a BI tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+from sqlalchemy import Connection, text
+
+from mutirao import timetable
+from mutirao.graph import chain, step
+from mutirao.job import OutcomeKind
+from mutirao.limit import Limit, pause_of
+from mutirao.records import JobFilter
+from mutirao.schedule import KEPT_TICKS, CatchUp
+from mutirao.sql import doctor, views
+from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.fair import of
+from mutirao.testing.conformance.kit import (
+    FAR_AHEAD,
+    NOW,
+    at,
+    due,
+    ended,
+    finish,
+    ids_of,
+    join,
+    put,
+    put_finished,
+    take,
+    take_one,
+)
+from mutirao.testing.conformance.limits import of as of_tenant
+from mutirao.testing.conformance.schedules import order, plan, scheduled
+from mutirao.testing.conformance.series import activity
+from mutirao.testing.conformance.steps import DEAD, a, plant, returned, taking
+from mutirao.testing.conformance.uniqueness import keyed
+from tests.integration.roles.duties import duty
+
+
+@duty("operator", "version", "jobs", "queues", "workers", "graphs", "worker", "schedules", "limits")
+async def looks(mine: SqlStore, others: SqlStore) -> None:
+    """At everything there is."""
+    await mine.check()
+    first, *_ = await plant(others, chain(a(), a(tags=("t",), fingerprint="f")))
+    which = JobFilter(tag="t", graph=first, fingerprint="f", limit=5)
+    assert len(await mine.jobs(which)) == 1
+    assert (await mine.job(first)).attempts == ()
+    assert (await mine.graph(first)).jobs == len((await mine.graph(first)).steps) == 2
+    assert len(await mine.graphs()) == 1
+    assert await mine.counts()
+    for listed in (mine.workers, mine.schedules, mine.limits):
+        assert await listed() == []
+    assert await mine.unserved_tasks(["b"]) == {"a": 2}
+
+
+@duty("operator", "live")
+async def examines(mine: SqlStore, others: SqlStore) -> None:
+    """What `mutirao doctor` finds."""
+    found = await mine._runner.alone(doctor.findings, ["a"])
+    assert {finding.about for finding in found} >= {"schema", "claims", "horizon", "workers"}
+
+
+@duty("operator", "attempt", "turn", "waiter")
+async def cancels(mine: SqlStore, others: SqlStore) -> None:
+    """What waits and what runs, with those that waited for it."""
+    [waits] = await put(others, due(run_at=FAR_AHEAD))
+    await others.await_ends([waits])
+    worker = await join(others)
+    await put(others, keyed("rerun"))
+    await take(others, worker)
+    await put(others, keyed("rerun"), *(activity("Like") for _ in range(4)))
+    ids = ids_of(await mine.jobs(JobFilter()))
+    assert len(await mine.cancel(JobFilter(ids=tuple(ids[-4:])), now=NOW)) == 4
+    assert await mine.cancel(JobFilter(), now=NOW)
+
+
+@duty("operator", "turn")
+async def cancels_the_first_of_a_series(mine: SqlStore, others: SqlStore) -> None:
+    """Whoever is next moves up, also behind one that was cancelled before."""
+    await put(others, activity("Like"))
+    [first] = await take(others, await join(others))
+    second, third, fourth = await put(others, *(activity("Like") for _ in range(3)))
+    await mine.cancel(JobFilter(ids=(third,)), now=NOW)
+    await mine.cancel(JobFilter(ids=(second,)), now=NOW)
+    assert first.id < fourth
+
+
+@duty("operator", "graph", "step", "gate", "edge", "job_id_seq", "fair", "job")
+async def cancels_steps(mine: SqlStore, others: SqlStore) -> None:
+    """What a graph does then is done: those behind go, or all before is undone."""
+    await plant(others, chain(a(), a(), a()), on_dead="continue")
+    await mine.cancel(JobFilter(), now=NOW)
+    doing = [step(a(n), compensate=taking()) for n in range(3)]
+    ids = await plant(others, chain(*doing, a()), on_dead="compensate")
+    worker = await join(others)
+    for _ in range(2):
+        await others.settle(worker, [returned(await take_one(others, worker), 1)], now=NOW)
+    assert await mine.cancel(JobFilter(ids=(ids[2],)), now=NOW)
+    assert (await mine.graph(ids[0])).jobs == 6
+
+
+@duty("operator", "parked")
+async def hurries(mine: SqlStore, others: SqlStore) -> None:
+    """What is scheduled, and does not wait for others."""
+    ids = await put(others, due(run_at=FAR_AHEAD), keyed(run_at=FAR_AHEAD))
+    assert await mine.hurry(JobFilter(), now=NOW) == ids
+
+
+@duty("operator", "job", "fair", "job_id_seq")
+async def redrives(mine: SqlStore, others: SqlStore) -> None:
+    """One dead job, a step of a graph, and many at once of which some take turns."""
+    worker = await join(others)
+    await put_finished(others, worker, due(), kind=DEAD)
+    assert len(await mine.redrive(JobFilter())) == 1
+    await plant(others, chain(a(), a()))
+    await finish(others, worker, await take(others, worker), DEAD)
+    assert len(await mine.redrive(JobFilter(task="a"))) == 1
+    await put_finished(others, worker, of("a"), of("b"), kind=DEAD)
+    assert len(await mine.redrive(JobFilter(task="fair"))) == 2
+
+
+@duty("operator", "limit", "counter", "slot", "parked")
+async def limits(mine: SqlStore, others: SqlStore) -> None:
+    """Makes one, changes what it counts and how much, cancels what waits for it, removes it."""
+    worker = await join(others)
+    await put(others, *(of_tenant(name) for name in "aab"))
+    await take(others, worker, 1)
+    rule = Limit(1, by="tenant").on(task="greet")
+    await mine.put_limit(rule, now=NOW)
+    await take(others, worker)
+    await mine.put_limit(Limit(1, name=rule.name).on(task="greet"), now=NOW)
+    await put(others, *(due() for _ in range(3)))
+    await take(others, worker)
+    await mine.put_limit(Limit(4, name=rule.name).on(task="greet"), now=NOW)
+    await put(others, *(due() for _ in range(3)))
+    await take(others, worker)
+    blocked = ids_of(await mine.jobs(JobFilter(task="greet")))[0]
+    await mine.cancel(JobFilter(ids=(blocked,)), now=NOW)
+    assert await mine.remove_limit(rule.name, now=NOW)
+
+
+@duty("operator", "counter", "parked", "slot")
+async def mends_limits(mine: SqlStore, others: SqlStore) -> None:
+    """What was changed by hand, and what nobody counts any more."""
+    await others.put_limit(Limit(1, per=10).on(task="greet"), now=NOW)
+    await others.put_limit(Limit(1).on(task="other"), now=NOW)
+    ids = await put(others, *(due() for _ in range(3)), due("other"), due("other"))
+    worker = await join(others)
+    await take(others, worker)
+    await others._runner.run(_forget_a_run, ids[3])
+    await mine.cancel(JobFilter(ids=(ids[1],)), now=at(1))
+    await mine.cancel(JobFilter(), now=at(100_000))
+
+
+def _forget_a_run(conn: Connection, id: int) -> None:
+    conn.execute(text("DELETE FROM mutirao_live WHERE id = :id"), {"id": id})
+
+
+@duty("operator", "limit")
+async def pauses(mine: SqlStore, others: SqlStore) -> None:
+    """A queue."""
+    pause = pause_of("default", None)
+    await mine.put_limit(pause, now=NOW)
+    assert await mine.remove_limit(pause.name, now=NOW)
+
+
+@duty("operator", "schedule", "tick")
+async def changes_schedules(mine: SqlStore, others: SqlStore) -> None:
+    """Puts one, changes and pauses it, runs it, often, and removes it."""
+    await plan(mine, scheduled(catch_up=CatchUp.ALL, catch_up_limit=2 * KEPT_TICKS))
+    await order(mine, partial(timetable.change, terms={"every": timedelta(seconds=1)}))
+    await order(mine, timetable.pause)
+    await order(mine, timetable.resume)
+    assert (await order(mine, timetable.run_now)).jobs
+    assert (await order(mine, timetable.remove)).state is None
+
+
+@duty("operator", "job", "attempt", "key", "series", "result", "progress", "waiter")
+async def prunes(mine: SqlStore, others: SqlStore) -> None:
+    """History, with keys, series, graphs and results."""
+    await put(others, keyed(), activity("Like"), due())
+    await plant(others, chain(a(), a()))
+    worker = await join(others)
+    while claims := await take(others, worker):
+        await others.settle(worker, [ended(claim) for claim in claims], now=NOW)
+    assert await mine.prune(OutcomeKind.SUCCEEDED, 0, 100, now=FAR_AHEAD) == 5
+
+
+@duty("reader")
+async def reads(mine: SqlStore, others: SqlStore) -> None:
+    """Each view."""
+    await put(others, due())
+    for view in views.metadata.tables.values():
+        await mine._runner.alone(_selected(view.name))
+
+
+def _selected(view: str) -> Callable[[Connection], None]:
+    return lambda conn: conn.execute(text(f"SELECT * FROM {view}")).close()  # noqa: S608

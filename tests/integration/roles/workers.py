@@ -1,0 +1,187 @@
+"""What a worker does: it lives, runs jobs, keeps limits, gives turns, lets tick, cleans up."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from mutirao import timetable
+from mutirao.graph import chain, group, step
+from mutirao.job import OutcomeKind
+from mutirao.limit import Limit, Origin
+from mutirao.records import JobFilter, Progress
+from mutirao.schedule import KEPT_TICKS, CatchUp
+from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.fair import of
+from mutirao.testing.conformance.kit import (
+    FAR_AHEAD,
+    NOW,
+    at,
+    due,
+    ended,
+    finish,
+    join,
+    put,
+    take,
+    take_one,
+)
+from mutirao.testing.conformance.limits import of as of_tenant
+from mutirao.testing.conformance.schedules import scheduled
+from mutirao.testing.conformance.series import activity
+from mutirao.testing.conformance.steps import DEAD, a, plant, returned, taking
+from mutirao.testing.conformance.transactions import Watched, run
+from mutirao.testing.conformance.uniqueness import keyed
+from tests.integration.roles.duties import duty
+
+
+@duty("worker", "version", "worker", "duty")
+async def lives(mine: SqlStore, others: SqlStore) -> None:
+    """From its start to its end: beats, leases, what it holds, what it loses."""
+    await mine.check()
+    [first, *_] = await put(others, *(due() for _ in range(4)))
+    worker = await join(mine)
+    await mine.listen(worker, False)
+    held = await take(mine, worker)
+    await others.cancel(JobFilter(ids=(first,)), now=NOW)
+    assert (await mine.beat(worker, expiry=60, now=NOW)).cancelled == ((first, 1),)
+    assert sorted(await mine.held(worker)) == [(claim.id, 1) for claim in held]
+    assert await mine.unlocked([first]) == {first}
+    assert await mine.lease("rescue", worker, ttl=1, every=1, now=NOW)
+    assert await mine.lease("rescue", worker, ttl=1, every=1, now=at(5))
+    assert await mine.release([(held[1].id, 1)]) == {held[1].id}
+    assert await mine.lose([(held[2].id, 1)], now=NOW) == {held[2].id}
+    await mine.retire(worker)
+    await mine.refresh_statistics()
+
+
+@duty("worker", "attempt")
+async def rescues(mine: SqlStore, others: SqlStore) -> None:
+    """Jobs of a worker that is gone."""
+    ids = await put(others, due())
+    await take(others, await join(others, expiry=1))
+    assert await mine.rescue(now=at(60)) == [(ids[0], 2)]
+
+
+@duty("worker", "job", "live", "job_id_seq", "progress")
+async def runs_jobs(mine: SqlStore, others: SqlStore) -> None:
+    """To every kind of end, with a handler for the death and jobs that a transaction enqueues."""
+    await put(others, *(due(max_attempts=1) for _ in range(4)))
+    worker = await join(mine)
+    one, two, three, four = await take(mine, worker)
+    await mine.report([Progress(one.id, 1, 1.0, 4.0, "one")], now=NOW)
+    await mine.report([Progress(one.id, 1, 2.0, 4.0, "two")], now=NOW)
+    again = ended(one, OutcomeKind.RETRIED, after=1.0, error_type="E", error="why")
+    died = ended(two, DEAD, error_type="E", error="why", follow_up=due("dead", on_dead_of=two.id))
+    assert await mine.settle(worker, [again, died], now=NOW) == {one.id, two.id}
+    await run(mine, three, Watched(), "coroutine", child=True)
+    await mine.settle(worker, [ended(four)], now=NOW)
+    await mine.aenqueue(due() for _ in range(300))
+
+
+@duty("worker", "counter", "slot", "parked", "limit", "limits")
+async def keeps_limits(mine: SqlStore, others: SqlStore) -> None:
+    """Those in its code, which it declares, vouches for, takes and gives back."""
+    rule = Limit(1, by="tenant").on(task="greet")
+    declare = partial(mine.put_limit, origin=Origin.CODE, worker="w", now=NOW)
+    await declare(rule)
+    ids = await put(others, *(of_tenant(name) for name in "aab"))
+    worker = await join(mine)
+    claims = await take(mine, worker)
+    assert sorted(claim.id for claim in claims) == [ids[0], ids[2]]
+    assert len(await mine.limits()) == 2
+    await mine.settle(worker, [ended(claim) for claim in claims], now=NOW)
+    await take(mine, worker)
+    await declare(Limit(2, by="tenant", name=rule.name).on(task="greet"))
+    await declare(Limit(2, name=rule.name).on(task="greet"))
+    await mine.vouch_limits([rule.name], "w", every=60, now=at(100))
+    await mine.rescue(now=at(10_000))
+
+
+@duty("worker", "counter", "parked")
+async def keeps_rates(mine: SqlStore, others: SqlStore) -> None:
+    """So many that start in a time: the first of the others is sent ahead; what idles goes."""
+    await mine.put_limit(Limit(1, per=10).on(task="greet"), origin=Origin.CODE, worker="w", now=NOW)
+    await put(others, *(due() for _ in range(3)))
+    worker = await join(mine)
+    assert [len(await take(mine, worker, now=at(n))) for n in (0, 5, 11, 22)] == [1, 0, 1, 1]
+    await mine.rescue(now=at(100_000))
+
+
+@duty("worker", "fair", "served")
+async def gives_turns(mine: SqlStore, others: SqlStore) -> None:
+    """To tenants one after the other, those of limited tasks too."""
+    await mine.declare_fair({"fair": "tenant", "other": None})
+    await put(others, *(of(name) for name in "aab"))
+    worker = await join(mine)
+    for _ in range(2):
+        assert len(await take(mine, worker, 1)) == 1
+    await mine.retire(worker)
+    await mine.declare_fair({"fair": "tenant", "other": "x"})
+    await mine.declare_fair({"other": None})
+
+
+@duty("worker", "graph", "step", "gate", "edge", "result")
+async def goes_through_graphs(mine: SqlStore, others: SqlStore) -> None:
+    """Steps are let go, take results, are given up and undone; what is over is pruned."""
+    doing = [step(a(n), compensate=taking(args='{"undo": 1}')) for n in range(3)]
+    ids = await plant(others, chain(*doing, group(a(), a())), on_dead="compensate")
+    await others.await_ends(ids)
+    worker = await join(mine)
+    for _ in range(2):
+        await mine.settle(worker, [returned(await take_one(mine, worker), 1, 1.0)], now=NOW)
+    await finish(mine, worker, [await take_one(mine, worker)], DEAD)
+    worker = await join(mine, now=None)
+    while claims := await take(mine, worker, now=FAR_AHEAD):
+        await mine.settle(worker, [ended(claim) for claim in claims])
+    for kind in (OutcomeKind.SUCCEEDED, DEAD, OutcomeKind.CANCELLED):
+        await mine.prune(kind, 0, 100, now=FAR_AHEAD)
+    assert await others.graphs() == []
+
+
+@duty("worker", "key")
+async def lets_keys_go(mine: SqlStore, others: SqlStore) -> None:
+    """Who waits for the end of a run is let go by it; keys of pruned jobs are forgotten."""
+    await put(others, keyed("rerun"))
+    worker = await join(mine)
+    [claim] = await take(mine, worker)
+    await put(others, keyed("rerun"))
+    await finish(mine, worker, [claim])
+    await finish(mine, worker, await take(mine, worker))
+    await mine.prune(OutcomeKind.SUCCEEDED, 0, 100, now=FAR_AHEAD)
+    assert await others.jobs(JobFilter()) == []
+
+
+@duty("worker", "series", "turn")
+async def goes_through_series(mine: SqlStore, others: SqlStore) -> None:
+    """Each job of a key after the one before, where some were cancelled too; then it is pruned."""
+    ids = await put(others, *(activity("Like") for _ in range(4)))
+    await others.cancel(JobFilter(ids=tuple(ids[1:2])), now=NOW)
+    worker = await join(mine)
+    while claims := await take(mine, worker):
+        await finish(mine, worker, claims)
+    for kind in (OutcomeKind.SUCCEEDED, OutcomeKind.CANCELLED):
+        await mine.prune(kind, 0, 100, now=FAR_AHEAD)
+
+
+@duty("worker", "turn")
+async def moves_up_in_series(mine: SqlStore, others: SqlStore) -> None:
+    """Behind one that somebody cancelled, while the first one runs."""
+    await put(others, activity("Like"))
+    worker = await join(mine)
+    [first] = await take(mine, worker)
+    later = await put(others, activity("Like"), activity("Like"))
+    assert await others.cancel(JobFilter(ids=tuple(later[:1])), now=NOW)
+    await finish(mine, worker, [first])
+    assert len(await take(mine, worker)) == 1
+
+
+@duty("worker", "schedule", "tick", "schedules")
+async def lets_schedules_tick(mine: SqlStore, others: SqlStore) -> None:
+    """Those in its code; each tick makes its job, and old ones are forgotten."""
+    schedule = scheduled(seconds=1, catch_up=CatchUp.ALL, catch_up_limit=2 * KEPT_TICKS)
+    declare = partial(timetable.declare, schedule=schedule, worker="w")
+    await mine.amend_schedule("s", declare, now=NOW)
+    assert (await mine.agenda(now=at(1))).due == ("s",)
+    for moment in (1.0, 2.0 + KEPT_TICKS):
+        assert (await mine.amend_schedule("s", timetable.tick, wait=False, now=at(moment))).jobs
+    await mine.vouch(["s"], "w", every=60.0, now=at(100))
+    assert [each.name for each in await mine.schedules()] == ["s"]
