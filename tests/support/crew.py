@@ -1,0 +1,62 @@
+"""A store whose calls are made by whoever makes them in a company: each role by its own login."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mutirao.limit import Origin
+from mutirao.schedule import Amended
+from mutirao.sql.store import SqlStore
+from tests.support.company import Company
+
+APPLICATION = ("enqueue", "keys", "supersede", "graphs", "results", "fair")
+_CALLS = {
+    "enqueue": "application", "aenqueue": "application", "enqueue_graph": "application",
+    "aenqueue_graph": "application", "endings": "application", "await_ends": "application",
+    "cancel": "operator", "hurry": "operator", "redrive": "operator", "jobs": "operator",
+    "job": "operator", "counts": "operator", "workers": "operator", "graphs": "operator",
+    "graph": "operator", "unserved_tasks": "operator", "remove_limit": "operator",
+}  # fmt: skip
+
+
+class Crew:
+    """The handles of an application, a worker and an operator; calls go to the one they are for.
+
+    A worker's handlers enqueue, so that it is an application, too.
+    """
+
+    def __init__(self, urls: dict[str, str]) -> None:
+        self._urls = urls
+        self._stores = {name: SqlStore(url) for name, url in urls.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stores[_CALLS.get(name, "worker")], name)
+
+    async def put_limit(self, *args: Any, **told: Any) -> None:
+        """Make a limit: those in code are the worker's."""
+        who = "worker" if told.get("origin") is Origin.CODE else "operator"
+        await self._stores[who].put_limit(*args, **told)
+
+    async def amend_schedule(self, *args: Any, wait: bool = True, **told: Any) -> Amended:
+        """Change a schedule: ticks, which wait for nobody, are the worker's."""
+        store = self._stores["operator" if wait else "worker"]
+        return await store.amend_schedule(*args, wait=wait, **told)
+
+    def twin(self, *_: Any, **__: Any) -> Crew:
+        """Return other handles on the same data."""
+        return Crew(self._urls)
+
+    async def close(self) -> None:
+        """Close all of them."""
+        for store in self._stores.values():
+            await store.close()
+
+
+def hire_crew(company: Company) -> dict[str, str]:
+    """Give a company what a crew consists of; return the URL of each."""
+    roles = {
+        "application": APPLICATION,
+        "worker": ("worker", *APPLICATION),
+        "operator": ("operator",),
+    }
+    return {name: company.hire(f"company_of_{name}", *held) for name, held in roles.items()}
