@@ -9,7 +9,7 @@ from mutirao.schedule import Amended
 from mutirao.sql.store import SqlStore
 from tests.support.company import Company
 
-APPLICATION = ("enqueue", "keys", "supersede", "graphs", "results", "fair")
+APPLICATION = ("enqueue", "keys", "supersede", "graphs", "results")
 _CALLS = {
     "enqueue": "application", "aenqueue": "application", "enqueue_graph": "application",
     "aenqueue_graph": "application", "endings": "application", "await_ends": "application",

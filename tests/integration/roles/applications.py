@@ -98,9 +98,9 @@ async def waits_for_results(mine: SqlStore, others: SqlStore) -> None:
     assert sorted(str(each.result) for each in ends) == ["7", "None"]
 
 
-@duty("fair")
+@duty("enqueue")
 async def enqueues_by_turns(mine: SqlStore, others: SqlStore) -> None:
-    """One job and several, of a task that nobody has declared."""
+    """One job and several, of a task that nobody has declared, take no more than others."""
     await put(mine, of("a"))
     await put(mine, of("a"), of("b"))
 

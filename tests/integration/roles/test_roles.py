@@ -48,7 +48,7 @@ async def test_enough_and_nothing_to_spare(company: Company, role: str) -> None:
 
 async def test_together(company: Company) -> None:
     """An application that does several of these things at once needs no more than for each."""
-    async with Trial(company, "fair", "keys", "supersede").opened() as trial:
+    async with Trial(company, "keys", "supersede").opened() as trial:
         assert await trial.lacks(Duty(applications.by_turns_with_a_key)) == []
 
 

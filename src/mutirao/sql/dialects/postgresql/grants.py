@@ -167,6 +167,7 @@ ROLES: Mapping[str, Role] = {
         "mutirao_app",
         _ENQUEUE,
         why={
+            "mutirao_fair": "whether, and by which argument, the task's jobs take turns",
             "mutirao_job": "what INSERT gives back is read; others' arguments are not",
             "mutirao_worker": "whether somebody idle is to be woken",
             _SEQUENCE: "many jobs are copied in, with ids that were drawn before",
@@ -231,13 +232,6 @@ ROLES: Mapping[str, Role] = {
         },
         why={"mutirao_waiter": "only for jobs that stand there the end is notified"},
     ),
-    "fair": Role(
-        "one that enqueues jobs of tasks with `fair_by`",
-        "mutirao_app",
-        {"mutirao_fair": "INSERT"},
-        beyond=("enqueue",),
-        why={"mutirao_fair": "the first job of such a task tells by which argument"},
-    ),
     "worker": Role(
         "a worker: runs jobs, lets schedules tick, rescues and prunes; handlers that enqueue with"
         " keys or graphs need those roles as well",
@@ -284,7 +278,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_live": _ALL,
             "mutirao_attempt": _ALL,
             "mutirao_worker": "SELECT (expires_at, id, listening)",
-            "mutirao_fair": "SELECT, INSERT",
+            "mutirao_fair": "SELECT",
             **_each("SELECT, UPDATE, DELETE", "mutirao_key", "mutirao_series", "mutirao_turn"),
             "mutirao_graph": "SELECT, UPDATE, DELETE",
             **_each(_ALL, "mutirao_step", "mutirao_gate"),
