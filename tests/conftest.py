@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import hostile
 from tests.support.postgresql import PostgresServer
 
 # The contract tests live in the package, for others' backends too; pytest explains asserts only
@@ -38,11 +39,16 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def migrated_template(postgres: PostgresServer) -> str:
-    """The name of a database with Mutirão's tables, to create others from. Do not connect to it."""
+    """The name of a database with Mutirão's tables, to create others from. Do not connect to it.
+
+    Somebody has put functions of their own into its public schema, which are never called.
+    """
     from mutirao.sql import migrations
 
     name = postgres.create_database()
     migrations.upgrade(postgres.url(name))
+    with postgres.connect(name) as connection:
+        connection.execute(hostile.statements().encode())
     return name
 
 

@@ -16,9 +16,9 @@ DECLARE
     filled boolean;
 BEGIN
     FOREACH name IN ARRAY ARRAY[{tables}] LOOP
-        EXECUTE format('SELECT EXISTS (SELECT FROM %I)', name) INTO filled;
+        EXECUTE pg_catalog.format('SELECT EXISTS (SELECT FROM %I)', name) INTO filled;
         IF filled THEN
-            EXECUTE format('TRUNCATE %I', name);
+            EXECUTE pg_catalog.format('TRUNCATE %I', name);
         END IF;
     END LOOP;
     PERFORM setval(oid, 1, false) FROM pg_class

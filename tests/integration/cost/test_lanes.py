@@ -24,10 +24,10 @@ BATCH = 500
 LANES, LIVE, JOB = "mutirao_live_lanes", "mutirao_live_pkey", "mutirao_job_pkey"
 FILL = """
 INSERT INTO mutirao_job (task, queue, priority, run_at)
-    SELECT 't', 'queue ' || q, p, now() + n * interval '1 minute' - :due * interval '1 minute'
+    SELECT 't', 'queue ' || q::text, p, now() + n * interval '1 minute' - :due * interval '1 minute'
     FROM generate_series(1, :due + :ahead) n, generate_series(1, :queues) q,
          generate_series(1, :priorities) p
-    ORDER BY md5(n || ' ' || q || ' ' || p);
+    ORDER BY md5(n::text || q::text || ' ' || p::text);
 INSERT INTO mutirao_live (id, queue, priority, run_at)
     SELECT id, queue, priority, run_at FROM mutirao_job
 """

@@ -167,7 +167,7 @@ async def test_a_connection_lost_in_a_copy(holder: Holder, observer: Observer) -
 
     @event.listens_for(engine, "after_cursor_execute")
     def _kill(conn: Any, cursor: Any, statement: str, *_: Any) -> None:
-        if "nextval" in statement:
+        if "mutirao_next_id" in statement:
             observer.kill(victim)
 
     with pytest.raises(OperationalError) as lost:

@@ -28,6 +28,13 @@ class Admin(ABC):
     def migrating(self, connection: Connection) -> AbstractContextManager[None]:
         """Open a transaction in which nobody else migrates; commit it if the block succeeds."""
 
+    def in_place(self, statement: str, connection: Connection | None) -> str:
+        """Return a statement of a migration as it is for the schema that a connection makes it in.
+
+        Without a connection, where it is printed, for the one that is usual.
+        """
+        return statement
+
     @abstractmethod
     def one_at_a_time(self, connection: Connection, what: str) -> None:
         """Wait until no other transaction does `what`, and keep others waiting until ours ends."""

@@ -1,5 +1,6 @@
 """PostgreSQL, as people and migrations meet it."""
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -25,6 +26,9 @@ from mutirao.sql.findings import Finding
 # "mutirao" in ASCII: the advisory lock that one migration at a time holds.
 _MIGRATION_LOCK = 0x6D75746972616F
 
+_SCHEMA = text("SELECT quote_ident(current_schema())")
+_OURS = re.compile(r"(?<!')\bmutirao_\w+")  # names in the schema; not channels, which are quoted
+
 
 class PostgresqlAdmin(Admin):
     """PostgreSQL's side of migrating, looking and repairing."""
@@ -37,6 +41,22 @@ class PostgresqlAdmin(Admin):
         with connection.begin():
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
             yield
+
+    def in_place(self, statement: str, connection: Connection | None) -> str:
+        """Let a function see the schema of the tables only, and no path of whoever calls it.
+
+        Otherwise a role that may create in a schema of that path, `public` perhaps, could put a
+        function of its own in front, and it would run with the rights of whoever calls ours:
+        `cardinality(bigint[])` fits better than `cardinality(anyarray)`.
+        """
+        head, body, tail = (*statement.split("$$"), "", "")[:3]
+        if not body:
+            return statement
+        schema = connection.scalar(_SCHEMA) if connection is not None else "public"
+        body = _OURS.sub(rf"{schema}.\g<0>", body)
+        return (
+            f"{head.removesuffix('AS ')}SET search_path = pg_catalog, pg_temp AS $${body}$${tail}"
+        )
 
     def one_at_a_time(self, connection: Connection, what: str) -> None:
         """Hold an advisory lock until the transaction ends."""

@@ -21,7 +21,7 @@ DEAD_ROWS, DEAD_SHARE = 50_000, 5  # dead rows, and so many times the live ones:
 LONG = 300  # seconds that a transaction may stay open before it is named
 
 _INVALID = text("""
-SELECT name FROM unnest(CAST(:names AS text[])) AS name
+SELECT name FROM pg_catalog.unnest(CAST(:names AS text[])) AS name
 WHERE NOT EXISTS (
     SELECT FROM pg_index WHERE indexrelid = to_regclass(quote_ident(name)) AND indisvalid
 )
@@ -40,17 +40,19 @@ FROM pg_stat_all_tables WHERE relid = to_regclass('mutirao_live')
 # Whatever holds the horizon back keeps dead rows from being removed: an open transaction, a
 # prepared one that was forgotten, a replication slot that nobody reads.
 _HOLDERS = text("""
-SELECT format('session %s of %s (%s)', pid, usename, coalesce(nullif(application_name, ''), state)),
+SELECT pg_catalog.format(
+           'session %s of %s (%s)', pid, usename, coalesce(nullif(application_name, ''), state)
+       ),
        CAST(extract(epoch FROM clock_timestamp() - xact_start) AS double precision) AS seconds,
-       format('end it if it is not needed: SELECT pg_terminate_backend(%s)', pid)
+       pg_catalog.format('end it if it is not needed: SELECT pg_terminate_backend(%s)', pid)
 FROM pg_stat_activity
 WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid()
   AND datname = current_database()
   AND xact_start < clock_timestamp() - CAST(:long AS integer) * interval '1 second'
 UNION ALL
-SELECT format('prepared transaction %s of %s', gid, owner),
+SELECT pg_catalog.format('prepared transaction %s of %s', gid, owner),
        CAST(extract(epoch FROM clock_timestamp() - prepared) AS double precision),
-       format('COMMIT PREPARED %L or ROLLBACK PREPARED %L', gid, gid)
+       pg_catalog.format('COMMIT PREPARED %L or ROLLBACK PREPARED %L', gid, gid)
 FROM pg_prepared_xacts
 WHERE database = current_database()
   AND prepared < clock_timestamp() - CAST(:long AS integer) * interval '1 second'
@@ -62,7 +64,7 @@ SELECT 'this session' AS who, name || '=' || setting AS setting FROM pg_settings
 UNION ALL
 SELECT coalesce('role ' || rolname, 'this database'), setting
 FROM pg_db_role_setting LEFT JOIN pg_roles ON pg_roles.oid = setrole
-CROSS JOIN LATERAL unnest(setconfig) AS setting
+CROSS JOIN LATERAL pg_catalog.unnest(setconfig) AS setting
 WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
 """)
 _DEADLOCKS = text("""

@@ -57,7 +57,7 @@ class PostgreSQL(Dialect):
 
     def has_to_cancel(self, worker: int) -> ColumnElement[bool]:
         """Return whether there is such a job, as an expression."""
-        return func.cardinality(func.mutirao_cancelled(worker)) > 0
+        return func.pg_catalog.cardinality(func.mutirao_cancelled(worker)) > 0
 
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that does nothing, and counts no row, where the key is taken."""

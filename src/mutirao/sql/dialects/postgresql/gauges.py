@@ -28,7 +28,8 @@ _SETTINGS = (
     "shared_buffers", "max_wal_size", "autovacuum",
 )  # fmt: skip
 _SHOW = text("""
-    SELECT name, current_setting(name) AS setting FROM unnest(cast(:names AS text[])) AS name
+    SELECT name, current_setting(name) AS setting
+    FROM pg_catalog.unnest(cast(:names AS text[])) AS name
 """)
 
 

@@ -109,10 +109,10 @@ SELECT id, (
 _NOW = """SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint,
     current_setting('client_encoding')"""
 _ENCODING = "SELECT set_config('client_encoding', %s::text, true)"
-# In a subquery the sequence is looked up once, not for each of the rows. As one text the numbers
+# The function is inlined: the sequence is looked up once. As one text the numbers
 # take a fifth of the time that as many rows take to read.
 _RESERVE = """SELECT string_agg(id::text, ',') FROM (
-    SELECT nextval((SELECT pg_get_serial_sequence('mutirao_job', 'id')::regclass)) AS id
+    SELECT mutirao_next_id() AS id
     FROM generate_series(1, %s::integer)
 ) reserved"""
 _WAKE_LANE = "SELECT mutirao_wake(%s::text, %s::integer, %s::text::timestamptz)"

@@ -21,6 +21,10 @@ CREATE TABLE mutirao_job (
     on_dead_of bigint
 )
 --;
+-- Parsed now: the sequence is looked up once, whatever schema it is in.
+CREATE FUNCTION mutirao_next_id() RETURNS bigint LANGUAGE sql VOLATILE
+RETURN nextval('mutirao_job_id_seq')
+--;
 CREATE INDEX mutirao_job_redrive_of ON mutirao_job (redrive_of) WHERE redrive_of IS NOT NULL
 --;
 CREATE INDEX mutirao_job_on_dead_of ON mutirao_job (on_dead_of) WHERE on_dead_of IS NOT NULL

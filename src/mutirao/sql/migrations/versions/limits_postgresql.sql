@@ -60,15 +60,14 @@ CREATE INDEX mutirao_parked_order ON mutirao_parked (counter, priority, run_at, 
 --;
 -- What a counter has room for: jobs that may start now.
 CREATE FUNCTION mutirao_room(_counter mutirao_counter, _limit mutirao_limit, _now timestamptz)
-RETURNS double precision LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN _limit.per IS NULL THEN _limit.most - _counter.running ELSE
-        least(
-            _limit.burst,
-            _counter.tokens + _limit.most / _limit.per
-                * greatest(extract(epoch FROM _now - _counter.touched_at), 0)::float8
-        )
-    END
-$$
+RETURNS double precision LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN _limit.per IS NULL THEN _limit.most - _counter.running ELSE
+    least(
+        _limit.burst,
+        _counter.tokens + _limit.most / _limit.per
+            * greatest(extract(epoch FROM _now - _counter.touched_at), 0)::float8
+    )
+END
 --;
 -- Brings parked jobs back to their lanes, as many as there is room (`_least`, where there is any), and
 -- tells which lanes these are.

@@ -155,7 +155,7 @@ DECLARE
     );
     new_id bigint;
 BEGIN
-    new_id := coalesce(_id, nextval(pg_get_serial_sequence('mutirao_job', 'id')::regclass));
+    new_id := coalesce(_id, mutirao_next_id());
     INSERT INTO mutirao_job (
         id, task, args, queue, priority, run_at, max_attempts, timeout, key, tags, metadata,
         traceparent, redrive_of, on_dead_of, fingerprint

@@ -133,7 +133,7 @@ BEGIN
                 SELECT held.job, CASE _on_conflict WHEN 'keep' THEN 'found' ELSE 'refused' END;
             RETURN;
         END IF;
-        new_id := coalesce(new_id, _id, nextval(pg_get_serial_sequence('mutirao_job', 'id')::regclass));
+        new_id := coalesce(new_id, _id, mutirao_next_id());
         INSERT INTO mutirao_key (scope, task, queue, key, job, since, unique_for)
         VALUES (coalesce(_scope, ''), of_task, of_queue, _key, new_id, moment, _unique_for)
         ON CONFLICT DO NOTHING;
