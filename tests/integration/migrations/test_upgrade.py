@@ -200,8 +200,7 @@ def test_the_printed_schema_is_the_migrated_one_on_postgresql(
             "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
             " WHERE connamespace = 'public'::regnamespace ORDER BY 1",
             "SELECT viewname, definition FROM pg_views WHERE schemaname = 'public' ORDER BY 1",
-            "SELECT proname, prosrc FROM pg_proc"
-            " WHERE proname LIKE 'mutirao%' ORDER BY 1",
+            "SELECT proname, prosrc FROM pg_proc WHERE proname LIKE 'mutirao%' ORDER BY 1",
             "SELECT version_num FROM mutirao_version",
         ):
             found = one.execute(catalog.encode()).fetchall()
