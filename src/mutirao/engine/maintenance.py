@@ -13,6 +13,7 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.ports import Store
 
+FIRST_LOOK = 60.0  # seconds after which what may be left behind is looked for first
 MOST_TOLD = 50  # ids in one line of the log; all of them are in history
 
 Work = Callable[[datetime | None], Awaitable[bool]]  # does a part; whether there is more
@@ -63,6 +64,7 @@ class Housekeeping:
                 # It reads 30,000 rows of each table, 0.2 s that would delay the first jobs.
                 after=self._settings.heartbeat,
             ),
+            Duty("leftovers", every=600.0, ttl=300.0, work=self.mend, after=FIRST_LOOK),
         ]
 
     async def rescue(self, now: datetime | None = None) -> bool:
@@ -90,6 +92,13 @@ class Housekeeping:
                 pruned = await self._store.prune(outcome, age.total_seconds(), limit, now=now)
                 more = more or pruned == limit
         return more
+
+    async def mend(self, now: datetime | None = None) -> bool:
+        """Mend what changes by hand have left behind."""
+        mended = await self._store.mend(now=now)
+        for what, number in mended.items():
+            log.warning("mended %s %s", number, what)
+        return False
 
     async def refresh_statistics(self, now: datetime | None = None) -> bool:
         """Bring the planner's statistics up to date."""

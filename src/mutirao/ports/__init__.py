@@ -267,6 +267,14 @@ class Store(Intake, Books, Protocol):
         """
         ...
 
+    async def mend(self, *, now: datetime | None = None) -> dict[str, int]:
+        """Mend some of what is left behind: blocked by nothing, or of jobs that are no more.
+
+        That is so after changes by hand. What somebody has locked is left for the next time.
+        Returns how many were mended, by what they are, for people to read.
+        """
+        ...
+
     async def refresh_statistics(self) -> None:
         """Bring the query planner's statistics up to date."""
         ...
@@ -274,12 +282,11 @@ class Store(Intake, Books, Protocol):
     async def declare_fair(self, tasks: Mapping[str, str | None]) -> None:
         """Note by which argument the jobs of tasks take turns; None: they take none.
 
-        Concerns what is enqueued from now on; likewise a `NewJob.fair_by` notes it, of a task of
-        which nothing is known. Jobs that take turns stand in lanes of their own, named by
-        `mutirao.fair.fair_lane`, where `claim` takes the most urgent due job of each value, round
-        after round, whatever the bounds; each worker goes on after the value whose turn came last.
-        These claims are `FairClaim`s, in the order of the turns. In all else they are jobs like
-        others, of the queue that was asked for.
+        Concerns what is enqueued from now on without `NewJob.fair_by`: in SQL, or once more. Jobs
+        that take turns stand in lanes of their own (`mutirao.fair.fair_lane`), where `claim` takes
+        the most urgent due job of each value, round after round, whatever the bounds; each worker
+        goes on after the value whose turn came last. These claims are `FairClaim`s, in the order of
+        the turns. In all else they are jobs like others, of the queue that was asked for.
         """
         ...
 

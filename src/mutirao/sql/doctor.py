@@ -12,7 +12,7 @@ from mutirao.errors import SchemaError
 from mutirao.job import FAIR
 from mutirao.records import WorkerRecord
 from mutirao.schedule import ScheduleRecord, ScheduleStatus
-from mutirao.sql import limits, records, schedules, schema
+from mutirao.sql import leftovers, limits, records, schedules, schema
 from mutirao.sql.dialects.admin import admin_of
 from mutirao.sql.engines import Engines
 from mutirao.sql.findings import Finding, Level
@@ -51,6 +51,7 @@ def findings(conn: Connection, known: Collection[str]) -> list[Finding]:
         *_tasks(conn, known),
         *_schedules(conn, known),
         *_limits(conn),
+        *_leftovers(conn),
         *_workers(conn),
     ]
 
@@ -129,6 +130,16 @@ def _limits(conn: Connection) -> Iterator[Finding]:
         )
     if not lost and not paused:
         yield Finding(Level.OK, "limits", f"{len(found)} in force, nothing is paused")
+
+
+def _leftovers(conn: Connection) -> Iterator[Finding]:
+    found = leftovers.count(conn)
+    for what, number in found.items():
+        yield Finding(
+            Level.WARNING, "leftovers", f"{number} {what}", "a worker mends them within ten minutes"
+        )
+    if not found:
+        yield Finding(Level.OK, "leftovers", "nothing was left behind")
 
 
 def _schedules(conn: Connection, known: Collection[str]) -> Iterator[Finding]:

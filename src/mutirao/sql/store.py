@@ -29,7 +29,17 @@ from mutirao.outcome import Settlement
 from mutirao.planning import Plan
 from mutirao.ports import Attempt
 from mutirao.records import JobFilter, JobRecord, QueueCount, WorkerRecord
-from mutirao.sql import commands, fair, graphs, keys, records, results, schema, workers
+from mutirao.sql import (
+    commands,
+    fair,
+    graphs,
+    keys,
+    leftovers,
+    records,
+    results,
+    schema,
+    workers,
+)
 from mutirao.sql.books import Books
 from mutirao.sql.dialects import dialect_named
 from mutirao.sql.engines import KEPT, Engines
@@ -236,6 +246,10 @@ class SqlStore(Books):
         return await self._patient.insist(
             commands.prune, outcome, self._dialect.moment(now, -before), limit
         )
+
+    async def mend(self, *, now: datetime | None = None) -> dict[str, int]:
+        """Mend some of what is left behind; return how many, by what they are."""
+        return await self._patient.insist(leftovers.mend, self._dialect, now)
 
     async def refresh_statistics(self) -> None:
         """Bring the planner's statistics up to date."""

@@ -174,6 +174,12 @@ async def moves_up_in_series(mine: SqlStore, others: SqlStore) -> None:
     assert len(await take(mine, worker)) == 1
 
 
+@duty("worker", "turn", "parked", "key", "series", "live")
+async def mends(mine: SqlStore, others: SqlStore) -> None:
+    """What is left behind, if there is anything."""
+    assert await mine.mend(now=NOW) == {}
+
+
 @duty("worker", "schedule", "tick", "schedules")
 async def lets_schedules_tick(mine: SqlStore, others: SqlStore) -> None:
     """Those in its code; each tick makes its job, and old ones are forgotten."""

@@ -243,7 +243,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_duty": "SELECT, INSERT, UPDATE",
             "mutirao_fair": "SELECT, INSERT, DELETE",
             **_each("SELECT, UPDATE, DELETE", "mutirao_key", "mutirao_series", "mutirao_graph"),
-            "mutirao_turn": "SELECT, DELETE",
+            "mutirao_turn": "SELECT, UPDATE, DELETE",
             **_each(_ALL, "mutirao_step", "mutirao_gate"),
             "mutirao_edge": "SELECT, INSERT, DELETE",
             "mutirao_result": "SELECT, INSERT, DELETE",
@@ -261,6 +261,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_attempt": "old rows are locked (FOR UPDATE) before they are pruned",
             "mutirao_series": "likewise",
             "mutirao_key": "likewise",
+            "mutirao_turn": "likewise, before what is left behind is mended",
         },
         also={
             "From PostgreSQL 17 on, for statistics, which autovacuum sees to otherwise": (

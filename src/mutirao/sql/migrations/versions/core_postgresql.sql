@@ -9,7 +9,7 @@ CREATE TABLE mutirao_job (
     priority smallint NOT NULL DEFAULT 0,
     -- Programs read it in whatever time zone, and many hold the years 1 to 9999 only.
     run_at timestamptz NOT NULL DEFAULT statement_timestamp()
-        CHECK (run_at >= '0001-06-01 00:00Z' AND run_at < '9999-06-01 00:00Z'),
+        CHECK (run_at >= '0001-06-01 00:00Z' AND run_at < '9999-05-31 00:00Z'),
     enqueued_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     max_attempts integer CHECK (max_attempts >= 1),
     timeout double precision CHECK (timeout > 0 AND timeout < 1e10),

@@ -17,7 +17,7 @@ CREATE TABLE mutirao_key (
     -- When the first of those was enqueued that it replaced, one after the other.
     since timestamptz NOT NULL,
     -- Seconds that it holds the key once it has finished.
-    unique_for double precision CHECK (unique_for > 0),
+    unique_for double precision CHECK (unique_for > 0 AND unique_for <= 604800),
     PRIMARY KEY (scope, task, queue, key)
 ) WITH (fillfactor = 70)
 --;

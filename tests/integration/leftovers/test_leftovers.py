@@ -1,0 +1,111 @@
+"""What changes by hand leave behind is counted by the doctor, and mended by a worker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import text
+
+from mutirao import chain
+from mutirao.job import JobState
+from mutirao.records import JobFilter
+from mutirao.sql import doctor
+from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.kit import NOW, due, join, put, take
+from mutirao.testing.conformance.limits import limited
+from mutirao.testing.conformance.series import activity
+from mutirao.testing.conformance.steps import a, plant
+from mutirao.testing.conformance.uniqueness import keyed
+from tests.support.history import opened
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[SqlStore]:
+    """A store over an empty database."""
+    async with opened(url) as store:
+        yield store
+
+
+async def do(store: SqlStore, statement: str) -> None:
+    """Change the tables behind the store's back."""
+    with store.engines.sync().begin() as connection:
+        connection.execute(text(statement))
+
+
+async def told(store: SqlStore) -> list[str]:
+    """Return what the doctor says is left behind."""
+    findings = await doctor.examine(store.engines, {"send"})
+    return [each.found for each in findings if each.about == "leftovers"]
+
+
+async def busy(store: SqlStore) -> list[int]:
+    """Let jobs run, and others wait: for a key, in a series, for a limit, at a gate."""
+    worker = await join(store)
+    ids = await put(store, keyed("keep"), activity("Create"))
+    await take(store, worker)
+    ids += await put(store, keyed("rerun"), activity("Update"), activity("Delete"))
+    await limited(store, 1)
+    ids += await put(store, due(), due())
+    await take(store, worker)
+    await take(store, worker)
+    return ids + await plant(store, chain(a(), a()))
+
+
+async def test_nothing(store: SqlStore) -> None:
+    """While jobs wait for others there is nothing to mend."""
+    await busy(store)
+    assert await store.mend(now=NOW) == {}
+    assert await told(store) == ["nothing was left behind"]
+
+
+# What somebody does by hand; there is no job 1000000.
+KINDS = {
+    "live rows of jobs that are no more": """
+        INSERT INTO mutirao_live (id, queue, priority, run_at)
+        SELECT 1000000, queue, priority, run_at FROM mutirao_live LIMIT 1""",
+    "places behind limits of jobs that have ended": """
+        INSERT INTO mutirao_parked (job, counter, priority, run_at)
+        SELECT 1000000, 1, priority, run_at FROM mutirao_live LIMIT 1""",
+    "keys of jobs that are no more": """
+        INSERT INTO mutirao_key (scope, task, queue, key, job, since)
+        SELECT 's', '', '', 'x', 1000000, since FROM mutirao_key LIMIT 1""",
+    "places in series of jobs that have ended": """
+        DELETE FROM mutirao_live WHERE id = (SELECT max(job) FROM mutirao_turn)""",
+    "series of jobs that are no more": """
+        INSERT INTO mutirao_series (scope, task, queue, key, last)
+        VALUES ('s', '', '', 'x', 1000000)""",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_rows(store: SqlStore, kind: str) -> None:
+    """They are removed, and what others need is left."""
+    ids = await busy(store)
+    await do(store, KINDS[kind])
+    assert await told(store) == [f"1 {kind}"]
+    assert await store.mend(now=NOW) == {kind: 1}
+    assert await told(store) == ["nothing was left behind"]
+    blocked = {job.id for job in await store.jobs(JobFilter(state=JobState.BLOCKED))}
+    assert len(blocked & set(ids)) >= 4
+
+
+DELETIONS = [
+    "DELETE FROM mutirao_key",
+    "DELETE FROM mutirao_turn",
+    "DELETE FROM mutirao_parked",
+    "DELETE FROM mutirao_gate",
+]
+
+
+@pytest.mark.parametrize("deletion", DELETIONS)
+async def test_jobs(store: SqlStore, deletion: str) -> None:
+    """Whoever waits for nothing any more is due."""
+    await busy(store)
+    before = {job.id for job in await store.jobs(JobFilter(state=JobState.READY))}
+    await do(store, deletion)
+    mended = await store.mend(now=NOW)
+    assert mended["jobs that are blocked by nothing"] > 0
+    after = {job.id for job in await store.jobs(JobFilter(state=JobState.READY))}
+    assert len(after - before) == mended["jobs that are blocked by nothing"]
+    assert await told(store) == ["nothing was left behind"]
