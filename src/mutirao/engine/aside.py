@@ -145,16 +145,17 @@ class Aside:
                 if not is_splittable(again):
                     raise
                 log.exception("so is that it failed for that reason")
-        log.critical("job %s cannot be settled at all; giving it back", job)
-        await self._give_back(one)
+        log.critical("job %s cannot be settled at all; its attempt is lost", job)
+        await self._lose(one)
         self._forget([one])
 
-    async def _give_back(self, one: Finished) -> None:
+    async def _lose(self, one: Finished) -> None:
+        """Give the job back, with a trace: it began, and after a few such ends it is dead."""
         job = one.claim.id
         trouble = Trouble(f"cannot give job {job} back", "", self._settings.longest_wait)
         while True:
             try:
-                await self._store.release([(job, one.claim.run)])
+                await self._store.lose([(job, one.claim.run)])
                 return
             except StoreUnavailable as error:
                 await asyncio.sleep(trouble.met(error))
