@@ -149,13 +149,13 @@ def test_what_grows_is_told(tmp_path: Path) -> None:
     fake = SimpleNamespace(running=lambda: {0: process}, ages=lambda: {0: 61.0})
     fleet, vigil, opened = cast(Fleet, fake), Vigil(Plan()), []
     for number in range(ENOUGH):
-        vigil.look(fleet, sessions=78)
+        vigil.look(fleet, sessions=126)
         opened += [(tmp_path / f"{number} {each}").open("w") for each in range(2)]
     assert list(vigil.problems()) != []
-    vigil.look(fleet, sessions=79)
+    vigil.look(fleet, sessions=127)
     told = " ".join(vigil.problems())
     assert f"worker 0 (pid {ME}): open files grew" in told
-    assert "79 sessions" in told
+    assert "127 sessions" in told
     for file in opened:
         file.close()
 

@@ -148,7 +148,7 @@ CASES = {
     "rescue orphans": Case(HOLDS, _rescue(True), DUE, pinned=True, on_sqlite={RUNNING, LIVE}),
     "held": Case(HOLDS, _held, DUE, on_sqlite={RUNNING}),
     "beat": Case({CANCELLED}, _beat, on_sqlite={RUNNING}),
-    "retire": Case(HOLDS, _retire, DUE, on_sqlite={RUNNING}),
+    "retire": Case(HOLDS, _retire, DUE, on_sqlite={RUNNING, LIVE}),
     # Live jobs for the sake of keys: one that somebody waits to take is not forgotten.
     "prune the succeeded": Case({OUTCOME, ATTEMPT, JOB, LIVE}, _prune(OutcomeKind.SUCCEEDED)),
     "prune the dead": Case({OUTCOME, ATTEMPT, JOB, LIVE}, _prune(OutcomeKind.DEAD)),

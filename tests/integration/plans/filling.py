@@ -22,10 +22,11 @@ ALTER TABLE mutirao_attempt SET (autovacuum_enabled = off)
 # is due. One in 25 runs; a few of these have lost the row of their worker, 4.
 FILL = """
 INSERT INTO mutirao_worker (id, name, host, pid, concurrency, version, expires_at)
-    SELECT n, 'w' || n, 'h', n, 20, '0', now() + interval '1 day' FROM generate_series(1, 3) n
+    SELECT n, 'w' || n::text, 'h', n, 20, '0', now() + interval '1 day' FROM generate_series(1, 3) n
     ON CONFLICT DO NOTHING;
 INSERT INTO mutirao_job (id, task, queue, priority)
-    SELECT n, 'task ' || n % 20, (ARRAY['default', 'default', 'mail', 'reports'])[1 + n % 4],
+    SELECT n, 'task ' || (n % 20)::text,
+           (ARRAY['default', 'default', 'mail', 'reports'])[1 + n % 4],
            (ARRAY[0, 0, 10, CASE WHEN n % 8 = 7 THEN -5 ELSE 100 END])[1 + n % 4]
     FROM generate_series(:first, :first + :finished + :live - 1) n;
 INSERT INTO mutirao_attempt (job, run, attempt, worker, outcome, started_at, finished_at)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import chain, compress
 from operator import ne
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mutirao.job import DEFAULT_QUEUE, NewJob
 from mutirao.sql.callers.steps import (
@@ -26,7 +26,7 @@ from mutirao.sql.callers.steps import (
     take,
 )
 from mutirao.sql.dialects.postgresql.planting import PLANTING
-from mutirao.sql.dialects.postgresql.rows import Alike, Due, job_rows, live_rows
+from mutirao.sql.dialects.postgresql.rows import job_rows, live_rows
 from mutirao.sql.instant import from_micros
 from mutirao.sql.intake import DialectIntake, as_json, facts
 from mutirao.supersede import Older, Supersede, decide
@@ -280,45 +280,47 @@ def _copy(jobs: Iterator[NewJob], now: datetime) -> Steps:
     lanes: set[tuple[str, int]] = set()
     earliest = datetime.max.replace(tzinfo=UTC)
     while chunk := take(jobs, CHUNK, CHARACTERS):
-        ((reserved,),) = yield Execute(_RESERVE, (len(chunk),))
-        new = [*map(int, reserved.split(","))]
-        ids += new
-        plain = [(id, job) for id, job in zip(new, chunk, strict=True) if job.unique is None]
+        places = range(len(chunk))
+        keyed = [n for n in places if chunk[n].unique is not None]
+        ordered = sorted(keyed, key=lambda n: _lock(chunk[n]))
+        plain = [n for n in places if chunk[n].unique is None]
+        new = yield from _draw(plain if ordered == keyed else places)
         if plain:
-            alike = {id(job.checked): job for _, job in plain}
+            rows = [chunk[n] for n in plain]
+            alike = {id(job.checked): job for job in rows}
             due = {kind: _due(job, now) for kind, job in alike.items()}
-            yield from _write([*zip(*plain, strict=True)], alike, due, now)
+            mine = [new[n] for n in plain]
+            yield job_rows(mine, rows, alike, due, now)
+            yield live_rows(mine, rows, alike, due)
             lanes.update((job.lane, job.priority) for job in alike.values())
             earliest = min(earliest, *due.values())
-        if len(plain) < len(chunk):
-            ids[-len(chunk) :] = yield from _placed(new, chunk, now)
+        yield from _place_in_order(chunk, ordered, new, now)
+        ids += [new[n] for n in places]
     if lanes:
         yield _wake(lanes, earliest)
     return ids
 
 
-def _write(
-    rows: Sequence[Any], alike: Alike, due: Due, now: datetime
+def _draw(places: Sequence[int]) -> Generator[Request, Rows, dict[int, int]]:
+    """Draw ids for the jobs at these places, in their order."""
+    if not places:
+        return {}
+    ((reserved,),) = yield Execute(_RESERVE, (len(places),))
+    return dict(zip(places, map(int, reserved.split(",")), strict=True))
+
+
+def _place_in_order(
+    jobs: Sequence[NewJob], ordered: Sequence[int], new: dict[int, int], now: datetime
 ) -> Generator[Request, Rows, None]:
-    """Write jobs without a key: their ids, and they themselves."""
-    ids, plain = rows
-    yield job_rows(ids, plain, alike, due, now)
-    yield live_rows(ids, plain, alike, due)
+    """Write those of these jobs that have a key, and note their ids.
 
-
-def _placed(new: Sequence[int], jobs: Sequence[NewJob], now: datetime) -> Steps:
-    """Place those of these jobs that have a key; return the ids of all.
-
-    In the order of their keys, each of which is a lock: so two that enqueue the same keys do not
-    wait for each other. Where that is not the order in which they came, ids and times keep that.
+    `ordered` are their places in the order of their keys, each of which is a lock: so two that
+    enqueue the same keys do not wait for each other. Where that is not the order in which they
+    came, ids were drawn, and they and times keep that order.
     """
-    ids = list(new)
-    came = [n for n, job in enumerate(jobs) if job.unique is not None]
-    ordered = sorted(came, key=lambda n: _lock(jobs[n]))
     for n in ordered:
-        drawn = None if ordered == came else _Drawn(new[n], _due(jobs[n], now))
-        ids[n] = yield from _place(jobs[n], drawn)
-    return ids
+        drawn = _Drawn(new[n], _due(jobs[n], now)) if n in new else None
+        new[n] = yield from _place(jobs[n], drawn)
 
 
 def _wake(lanes: set[tuple[str, int]], earliest: datetime) -> Execute:
