@@ -70,6 +70,10 @@ class Proxy:
                 client, _ = self._listener.accept()
                 pair = _Pair(client, socket.create_connection(self._server))
                 with self._changed:
+                    if self._closed:  # whoever closes has seen all pairs but this one
+                        for each in pair.sockets:
+                            each.close()
+                        return
                     pair.silent = self._silent
                     self._pairs.append(pair)
                 self._start(self._relay, pair, 0)
