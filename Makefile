@@ -10,13 +10,13 @@ PYTEST   := -q -n auto --dist loadfile --max-worker-restart=0
 
 # What a Python or a version of a package decides. What the SQL decides is shown once, on the newest.
 OF_PYTHON := tests/unit --ignore=tests/unit/test_readme.py tests/integration/tasks \
-             $(addprefix tests/conformance/,test_memory_store.py test_sql_store.py::TestSqlite)
+             $(addprefix tests/conformance/,test_sql_store.py::TestSqlite)
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check format demo chaos ordeal hammer simulate cron-oracle bench clean
+.PHONY: help venv test test-all check format demo chaos ordeal hammer simulate cron-oracle bench clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -32,6 +32,10 @@ test: $(VENV)/.dev .venv-oldest/.dev  ## run the tests on the newest Python foun
 	else \
 		set -x; .venv-oldest/bin/python -m pytest $(PYTEST) $(OF_PYTHON) $(ARGS); \
 	fi
+
+test-all: $(VENV)/.dev .venv-oldest/.dev  ## run all tests on the newest and on the oldest Python found
+	$(BIN)/python -m pytest $(PYTEST) $(ARGS)
+	.venv-oldest/bin/python -m pytest $(PYTEST) $(ARGS)
 
 check: $(VENV)/.dev  ## lint, formatting, types, and who imports whom
 	$(BIN)/ruff check .
@@ -82,13 +86,14 @@ clean:  ## remove the environments and the caches
 	@touch $@ $*/.core
 
 %/.bench: pyproject.toml | %/bin/python
-	$*/bin/python -m pip install -q -e '.[postgresql,bench]'
+	$*/bin/python -m pip install -q --upgrade 'pip>=25.1'
+	$*/bin/python -m pip install -q -e '.[postgresql]' --group bench
 	@touch $@ $*/.core $*/.postgresql
 
 # The oldest Python is tested with the lowest versions that pyproject.toml allows.
 %/.dev: pyproject.toml | %/bin/python
 	$*/bin/python -m pip install -q --upgrade 'pip>=25.1'
 	$(if $(findstring oldest,$*),$*/bin/python scripts/lowest_versions.py) > $*/constraints.txt
-	$*/bin/python -m pip install -q -e '.[postgresql,asyncpg,psycopg2,bench]' --group dev -c $*/constraints.txt
+	$*/bin/python -m pip install -q -e '.[postgresql,asyncpg,psycopg2]' --group dev -c $*/constraints.txt
 	@touch $*/.core $*/.postgresql
 	@($*/bin/python -VV && $*/bin/python -m pip freeze) > $@

@@ -17,9 +17,10 @@ def main() -> None:
     """Print one constraint a line."""
     if sys.version_info[:2] != OLDEST:
         return
-    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"].values()
-    for requirement in sum(extras, start=project["dependencies"]):
+    facts = tomllib.loads(Path("pyproject.toml").read_text())
+    project = facts["project"]
+    others = [*project["optional-dependencies"].values(), facts["dependency-groups"]["bench"]]
+    for requirement in sum(others, start=project["dependencies"]):
         bound = BOUND.fullmatch(requirement)
         if bound is None:
             sys.exit(f"pyproject.toml has {requirement!r}; give it a lower bound: name>=version")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mutirao.bench.spent import measured
+from benchmarks.spent import measured
 
 Answer = dict[str, Any]
 PATIENCE = 900.0  # seconds that a call may take

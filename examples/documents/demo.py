@@ -24,7 +24,7 @@ T = TypeVar("T")
 DOCUMENTS, PAGES = 12, 5
 DEADLINE = 60.0  # seconds
 
-MUTIRAO = (sys.executable, "-m", "mutirao.cli")
+MUTIRAO = (sys.executable, "-m", "mutirao")
 WORK = (
     *(*MUTIRAO, "worker", "documents:app", "--log-level", "error"),
     *("--heartbeat", "0.5", "--expiry", "2", "--concurrency", "4"),

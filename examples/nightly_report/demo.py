@@ -26,7 +26,7 @@ NIGHT = timedelta(seconds=1)
 WORKERS, QUIET, OUTAGE = 3, 2, 2  # the last two in nights
 DEADLINE = 120.0  # seconds, for a busy machine
 
-MUTIRAO = (sys.executable, "-m", "mutirao.cli")
+MUTIRAO = (sys.executable, "-m", "mutirao")
 WORK = (
     *(*MUTIRAO, "worker", "nightly:app", "--log-level", "warning"),
     *("--heartbeat", "0.5", "--expiry", "2"),

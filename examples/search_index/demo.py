@@ -25,7 +25,7 @@ T = TypeVar("T")
 DOCUMENTS, EDITS, EDITORS = 20, 150, 2
 DEADLINE = 120.0  # seconds, for a busy machine
 
-MUTIRAO = (sys.executable, "-m", "mutirao.cli")
+MUTIRAO = (sys.executable, "-m", "mutirao")
 WORK = (
     *(*MUTIRAO, "worker", "search:app", "--log-level", "warning"),
     *("--heartbeat", "0.5", "--expiry", "2"),

@@ -29,7 +29,7 @@ ORDERS, WORKERS = 200, 3
 HEARTBEAT, EXPIRY = 0.5, 2.0  # seconds; 5 and 15 unless asked otherwise
 DEADLINE = 200.0  # seconds, for a busy machine; it takes a third of a minute
 
-MUTIRAO = (sys.executable, "-m", "mutirao.cli")
+MUTIRAO = (sys.executable, "-m", "mutirao")
 MIGRATE = (*MUTIRAO, "migrate", "shop:app")
 OPEN_SHOP = (sys.executable, "shop.py", str(ORDERS))
 WORK = (

@@ -25,7 +25,7 @@ T = TypeVar("T")
 CALLS, AT_ONCE, BIG = 8, 2, "acme"
 TENANTS = 3
 DEADLINE = 60.0  # seconds
-MUTIRAO = (sys.executable, "-m", "mutirao.cli")
+MUTIRAO = (sys.executable, "-m", "mutirao")
 WORK = (
     *(*MUTIRAO, "worker", "client:app", "--log-level", "warning"),
     *("--heartbeat", "0.5", "--expiry", "2"),

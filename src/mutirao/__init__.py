@@ -1,19 +1,19 @@
 """Mutirão: background jobs that live in the SQL database an application already has."""
 
 from mutirao.app import Mutirao
+from mutirao.client.graphs import GraphHandle
 from mutirao.errors import DuplicateJob, JobCancelled, JobDied, ResultMissing, ResultTimeout
-from mutirao.graph import PREVIOUS, Graph, OnDead, chain, group, step
-from mutirao.graphs import GraphHandle
-from mutirao.handle import Handle
-from mutirao.job import Job, JobState, NewJob, OutcomeKind
-from mutirao.limit import Limit, LimitRecord
-from mutirao.outcome import Outcome
-from mutirao.records import DeadJob, GraphRecord, GraphState, JobFilter, JobRecord
-from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
-from mutirao.schedule import ScheduleRecord, ScheduleState
-from mutirao.supersede import Redundancy, Supersede
-from mutirao.task import Task
-from mutirao.unique import OnConflict
+from mutirao.model.graph import PREVIOUS, Graph, OnDead, chain, group, step
+from mutirao.model.job import Job, JobState, NewJob, OutcomeKind
+from mutirao.model.limits import Limit, LimitRecord
+from mutirao.model.outcome import Outcome
+from mutirao.model.records import DeadJob, GraphRecord, GraphState, JobFilter, JobRecord
+from mutirao.model.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
+from mutirao.model.schedule import ScheduleRecord, ScheduleState
+from mutirao.model.supersede import Redundancy, Supersede
+from mutirao.model.uniqueness import OnConflict
+from mutirao.tasks.handle import Handle
+from mutirao.tasks.task import Task
 
 __all__ = [
     "PREVIOUS",

@@ -1,8 +1,8 @@
-"""Every error Mutirão raises, as one tree: `except MutiraoError` catches them all.
+"""The errors that Mutirão raises, as one tree: `except MutiraoError` catches all of them.
 
-Each message says what was found, what was expected and what to do. Errors that stand for a
-wrong value or type also derive from `ValueError`, `TypeError` or `LookupError`, so that code
-which knows nothing of Mutirão treats them properly.
+Each message says what was found, what was expected and what to do. Errors about a wrong value or
+type also derive from `ValueError`, `TypeError` or `LookupError`, so that code which does not know
+Mutirão handles them correctly.
 """
 
 
@@ -27,7 +27,7 @@ class InvalidArguments(InvalidJob, TypeError):
 
 
 class DuplicateJob(MutiraoError):
-    """A job with this key stands already, and `on_conflict="error"` was asked. `id` is its id."""
+    """Another job has this key, and `on_conflict="error"` was given. `id` is the other job's id."""
 
     def __init__(self, message: str, id: int) -> None:
         super().__init__(message)
@@ -35,15 +35,15 @@ class DuplicateJob(MutiraoError):
 
 
 class InvalidGraph(InvalidJob):
-    """A graph that is empty, goes in a circle, or refers to what is not before it."""
+    """A graph that is empty, has a cycle, or uses the result of a step that is not before."""
 
 
 class InvalidResult(MutiraoError, ValueError):
-    """A result that cannot be kept: too large, or without a form in JSON."""
+    """A result that cannot be stored: it is too large, or JSON cannot represent it."""
 
 
 class InvalidProgress(MutiraoError, ValueError):
-    """Progress that is no finite number, or has a note that is no text."""
+    """Progress whose numbers are not finite, or whose note is not text."""
 
 
 class InvalidTask(MutiraoError, TypeError):
@@ -51,7 +51,7 @@ class InvalidTask(MutiraoError, TypeError):
 
 
 class UnsupportedConnection(MutiraoError, TypeError):
-    """`conn=` was given something that is none of the accepted connections and sessions."""
+    """An object given as `conn=` that is none of the accepted connections and sessions."""
 
 
 class UnknownTask(MutiraoError, LookupError):
@@ -59,7 +59,7 @@ class UnknownTask(MutiraoError, LookupError):
 
 
 class InvalidFilter(MutiraoError, ValueError):
-    """What says which jobs are meant says nothing, or nothing that could be meant."""
+    """A job filter that selects nothing in particular, or that has an invalid value."""
 
 
 class UnknownJob(MutiraoError, LookupError):
@@ -71,11 +71,11 @@ class UnknownGraph(MutiraoError, LookupError):
 
 
 class ResultTimeout(MutiraoError, TimeoutError):
-    """The job whose result was waited for has not finished in time; it goes on."""
+    """The job whose result was awaited has not finished in time; the job continues."""
 
 
 class JobFailed(MutiraoError):
-    """There is no result: the job has finished without one. `id` is the job's."""
+    """The job has finished without a result. `id` is the job's id."""
 
     def __init__(self, message: str, id: int) -> None:
         super().__init__(message)
@@ -83,19 +83,19 @@ class JobFailed(MutiraoError):
 
 
 class JobDied(JobFailed):
-    """The job whose result was waited for is dead; the message has its error."""
+    """The job whose result was awaited is dead; the message contains its error."""
 
 
 class JobCancelled(JobFailed):
-    """The job whose result was waited for was cancelled."""
+    """The job whose result was awaited was cancelled."""
 
 
 class ResultMissing(JobFailed):
-    """The job has succeeded, and its result was not kept, or not for so long."""
+    """The job has succeeded, but its result was not stored or has expired."""
 
 
 class InvalidSchedule(MutiraoError, ValueError):
-    """A schedule that says no time, contradicts itself, or would never make a job."""
+    """A schedule that has no timing, contradicts itself, or would never make a job."""
 
 
 class UnknownSchedule(MutiraoError, LookupError):
@@ -103,7 +103,7 @@ class UnknownSchedule(MutiraoError, LookupError):
 
 
 class InvalidLimit(MutiraoError, ValueError):
-    """A limit that lets nothing run, contradicts itself, or counts by what is no argument."""
+    """A limit that lets nothing run, contradicts itself, or counts by an unknown argument."""
 
 
 class UnknownLimit(MutiraoError, LookupError):
@@ -111,7 +111,7 @@ class UnknownLimit(MutiraoError, LookupError):
 
 
 class WrongState(MutiraoError):
-    """The job exists, but what was asked is not possible in the state it is in."""
+    """The job exists, but its state does not allow the request."""
 
 
 class StaleRun(MutiraoError):
@@ -119,15 +119,15 @@ class StaleRun(MutiraoError):
 
 
 class SettlingFailed(MutiraoError):
-    """The outcome of an attempt could not be written, for what was in it."""
+    """The outcome of an attempt could not be written because of its content."""
 
 
 class WorkerFailed(MutiraoError):
-    """A worker has ended by itself, as one of its loops failed or did not turn any more."""
+    """A worker has ended by itself because one of its loops failed or hangs."""
 
 
 class WorkerStuck(WorkerFailed):
-    """A worker has ended by itself, as all of its slots were lost to handlers that do not end."""
+    """A worker has ended by itself because handlers that do not end hold all of its slots."""
 
 
 class AttemptTimeout(MutiraoError, TimeoutError):
@@ -135,31 +135,31 @@ class AttemptTimeout(MutiraoError, TimeoutError):
 
 
 class StoreError(MutiraoError):
-    """The database failed a statement of ours; the message has its words."""
+    """The database failed one of our statements; the message contains the database's own."""
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be used now, which passes; workers wait and try again."""
+    """The database cannot be used at the moment; workers wait and try again."""
 
 
 class StoreBusy(StoreUnavailable):
-    """The database gave up a statement that waited for a lock, or took too long."""
+    """The database aborted a statement that waited for a lock or took too long."""
 
 
 class WorkerGone(StoreUnavailable):
-    """The worker was taken for gone and is not registered any more; it registers anew."""
+    """The worker was considered gone and is no longer registered; it registers again."""
 
 
 class StoreRefused(StoreError):
-    """The database refuses a value of a row; the same statement without that row may pass."""
+    """The database refuses a value of a row; the same statement may pass without that row."""
 
 
 class StoreGone(StoreError):
-    """The database is destroyed, or is not the one it was: waiting does not help."""
+    """The database was destroyed, or it is a different one now: waiting does not help."""
 
 
 class SchemaError(MutiraoError):
-    """The database's schema is not the one this version of Mutirão works with."""
+    """The database's schema is not the one that this version of Mutirão works with."""
 
 
 class SchemaMissing(SchemaError):

@@ -19,8 +19,8 @@ from sqlalchemy import (
 )
 
 from mutirao import Mutirao
-from mutirao.job import OutcomeKind
-from mutirao.sql.tables import attempt, job, live
+from mutirao.model.job import OutcomeKind
+from mutirao.sql.schema.tables import attempt, job, live
 from tests.acceptance.chaos import app
 from tests.acceptance.chaos.audit import Row, audit, flaws, misfits
 from tests.acceptance.chaos.run import Plan, Report, run

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Executable, NullPool, create_engine, insert, 
 
 from mutirao import Mutirao
 from mutirao.errors import StoreBusy
-from mutirao.sql.tables import counter, live, slot
-from mutirao.unique import PARKED
+from mutirao.model.uniqueness import PARKED
+from mutirao.sql.schema.tables import counter, live, slot
 from tests.acceptance.hammer import app
 from tests.acceptance.hammer.audit import left_over, places_taken, whole
 from tests.acceptance.hammer.deadlocks import PREFIX, deadlocks, told
@@ -52,13 +52,13 @@ LOG = """
 <11 caller>ERROR:  deadlock detected
 <11 caller>DETAIL:  Process 11 waits for ShareLock on transaction 5; blocked by process 12.
 \tProcess 12 waits for ShareLock on transaction 6; blocked by process 11.
-\tProcess 11: SELECT id, how FROM mutirao_place(_task => $1,
+\tProcess 11: SELECT id, how FROM mutirao_enqueue_unique(_task => $1,
 \t    _key => $2)
 \tProcess 12: UPDATE mutirao_live SET run_at = $1 WHERE id = 7
 <11 caller>HINT:  See server log for query details.
 <11 caller>CONTEXT:  while inserting index tuple (1,17) in relation "mutirao_key"
-\tPL/pgSQL function mutirao_place(text,json) line 31 at SQL statement
-<11 caller>STATEMENT:  SELECT id, how FROM mutirao_place(
+\tPL/pgSQL function mutirao_enqueue_unique(text,json) line 31 at SQL statement
+<11 caller>STATEMENT:  SELECT id, how FROM mutirao_enqueue_unique(
 <12 worker>ERROR:  duplicate key value
 """
 
@@ -75,11 +75,11 @@ def test_the_log_tells_who_met_whom() -> None:
     (found,) = deadlocks(with_prefix(LOG))
     assert found.victim == "caller"
     assert found.pair == (
-        "caller: mutirao_place(…)",
+        "caller: mutirao_enqueue_unique(…)",
         "worker: UPDATE mutirao_live SET run_at = ? WHERE id = ?",
     )
-    assert found.where == ["mutirao_key", "mutirao_place"]
-    assert next(told([found, found])).split() == ["2", "×", "caller:", "mutirao_place(…)"]
+    assert found.where == ["mutirao_key", "mutirao_enqueue_unique"]
+    assert next(told([found, found])).split() == ["2", "×", "caller:", "mutirao_enqueue_unique(…)"]
 
 
 def test_failures_are_counted_by_their_state() -> None:

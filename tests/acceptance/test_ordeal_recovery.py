@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ import pytest
 from sqlalchemy import Connection, NullPool, create_engine, insert, update
 
 from mutirao import Mutirao
-from mutirao.sql.tables import live, worker
+from mutirao.sql.schema.tables import live, worker
 from tests.acceptance.ordeal import app
 from tests.acceptance.ordeal.fleet import Fleet
 from tests.acceptance.ordeal.journal import Journal
@@ -96,8 +97,17 @@ def test_a_recovery_is_measured(
     notes.begin(1, DEAD, job=3)  # began in a process that has gone since
     connection.execute(update(live).where(live.c.id == 4).values(run=2))  # is claimed anew
     assert watch.wait(0) is False
+    assert watch.recovery.waiting == [3, 4, 5]  # by somebody who does not know it
+    notes.begin(1, ALIVE, job=4, run=2)
+    assert watch.wait(0) is False
     assert watch.recovery.waiting == [3, 5]
-    connection.execute(update(live).where(live.c.id.in_((3, 5))).values(run=2))
+    connection.execute(update(live).where(live.c.id == 5).values(worker=None))
+    assert re.fullmatch(
+        r"3 \(limited, run 1, attempt 0, lost 0\) held by worker 1, who is gone;"
+        r" 5 \(limited, run 1, attempt 0, lost 0\) due for \d+\.\d s",
+        watch.describe(),
+    )
+    connection.execute(update(live).where(live.c.id.in_((3, 5))).values(run=2, worker=None))
     assert watch.wait(0) is True
     places = watch.recovery.places
     assert sorted(places, key=lambda place: places[place] or 0) == [0, 1]

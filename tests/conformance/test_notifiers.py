@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import make_url
 
 from mutirao.errors import StoreUnavailable
-from mutirao.job import Wake
+from mutirao.model.job import Wake
 from mutirao.notifiers.postgresql import PostgresqlNotifier
 from mutirao.notifiers.sqlite import SqliteNotifier
 from mutirao.ports import Notifier, Store

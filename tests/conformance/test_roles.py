@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mutirao.testing.conformance.limited_steps import LimitedStepsContract
-from mutirao.testing.conformance.limits import ChangingLimitsContract
+from mutirao.testing.conformance.changing_limits import ChangingLimitsContract
+from mutirao.testing.conformance.limited_graphs import LimitedGraphsContract
 from mutirao.testing.conformance.redriving import RedriveContract
 from mutirao.testing.conformance.results import ResultsContract
 from tests.support.company import Company
@@ -29,7 +29,7 @@ def urls(postgres: PostgresServer, shared_database: str) -> dict[str, str]:
 
 class TestRoles(
     ChangingLimitsContract,
-    LimitedStepsContract,
+    LimitedGraphsContract,
     RedriveContract,
     ResultsContract,
 ):

@@ -11,7 +11,6 @@ import pytest
 from mutirao import Mutirao
 from mutirao.ports import Store
 from mutirao.sql.store import SqlStore
-from mutirao.testing.memory import MemoryStore
 from tests.conftest import DATABASES
 
 OpenStores = Callable[[str], Callable[[], list[Store]]]
@@ -42,8 +41,6 @@ def open_stores(request: pytest.FixtureRequest) -> OpenStores:
     """Return what opens two handles on the same data, of a kind."""
 
     def opener(kind: str) -> Callable[[], list[Store]]:
-        if kind == "memory":
-            return lambda: [MemoryStore()] * 2
         url = request.getfixturevalue({"sqlite": "lite_url", "postgresql": "pg_url"}[kind])
         return lambda: [SqlStore(url), SqlStore(url)]
 

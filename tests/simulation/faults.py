@@ -1,4 +1,4 @@
-"""One process's handle on the model of the store: what it is asked may go wrong in every way.
+"""One process's handle on the store: what it is asked may go wrong in every way.
 
 It fails before or after it did what was asked, answers late or never, and does late what nobody
 waits for any more.
@@ -19,14 +19,15 @@ from mutirao.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from mutirao.job import Job, Transaction, Wake
-from mutirao.outcome import Settlement
+from mutirao.model.job import Job, Transaction, Wake
+from mutirao.model.outcome import Settlement
 from mutirao.ports import Attempt
-from mutirao.testing.memory import MemoryStore
+from mutirao.testing import MemoryStore
 from tests.simulation.world import Process
 
 REFUSED = "\N{SKULL}"  # in the text of an error: no database takes it
 WAKING = ("release", "rescue", "retire", "lose", "settle")
+LATE, LATEST_CLAIM = 8.0, 40.0  # seconds after which a server may do what nobody waits for
 Fault = str
 # What may become of a call, and how often, relative to each other.
 FAULTS: dict[Fault, float] = {
@@ -62,6 +63,7 @@ class Weather:
         self.away_until = -inf  # nothing is answered but by an error
         self.silent_until = -inf  # nothing is answered
         self.locked: set[int] = set()  # jobs whose rows somebody else has locked
+        self.claimed_late: dict[int, float] = {}  # when jobs were claimed, and nobody heard of it
 
 
 class Handle:
@@ -69,19 +71,19 @@ class Handle:
 
     def __init__(
         self,
-        model: MemoryStore,
+        store: MemoryStore,
         weather: Weather,
         process: Process,
         notify: Callable[[Wake], None],
         within: float | None = None,
     ) -> None:
-        self._model, self._weather, self._process = model, weather, process
+        self._store, self._weather, self._process = store, weather, process
         self._notify, self._within = notify, within
         self._under_way: list[asyncio.Future[None]] = []
 
-    def twin(self, connections: int = 1, *, within: float | None = None) -> Handle:
+    def clone(self, connections: int = 1, *, within: float | None = None) -> Handle:
         """Another handle of the same process."""
-        return Handle(self._model, self._weather, self._process, self._notify, within)
+        return Handle(self._store, self._weather, self._process, self._notify, within)
 
     def cut(self) -> None:
         """Make what is under way fail."""
@@ -97,8 +99,8 @@ class Handle:
         await self._call("counts")
 
     def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:
-        """The model's; it does not fail by itself."""
-        return self._model.transaction(job, attempt, session=session)
+        """The store's; it does not fail by itself."""
+        return self._store.transaction(job, attempt, session=session)
 
     def __getattr__(self, name: str) -> Any:
         async def call(*args: Any, **kwargs: Any) -> Any:
@@ -112,7 +114,7 @@ class Handle:
         if name == "settle":
             self._refuse(args[1])
         if name == "unlocked":
-            return await self._model.unlocked(args[0]) - weather.locked
+            return await self._store.unlocked(args[0]) - weather.locked
         if world.now < weather.away_until:
             raise StoreUnavailable("the database is away")
         fault = self._fault(name, args)
@@ -137,7 +139,7 @@ class Handle:
         if fault in ERRORS:
             raise ERRORS[fault](fault)
         if fault == "happens when nobody waits":
-            later = world.random.uniform(0, 8)
+            later = world.random.uniform(0, LATEST_CLAIM if name == "claim" else LATE)
             world.after(later, lambda: self._do_alone(name, *args, **kwargs))
         elif fault in ("lost answer", "hangs, and happens"):
             await self._do(name, *args, **kwargs)
@@ -149,7 +151,7 @@ class Handle:
         return await self._wait(inf)
 
     async def _do(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        done = await getattr(self._model, name)(*args, **kwargs)
+        done = await getattr(self._store, name)(*args, **kwargs)
         if name in WAKING and done:
             self._notify(Wake())
         return done
@@ -159,11 +161,14 @@ class Handle:
         steps = self._do(name, *args, **kwargs)
         try:
             steps.send(None)
-        except StopIteration:
+        except StopIteration as over:
+            if name == "claim":
+                now = self._process.world.now
+                self._weather.claimed_late |= {claim.id: now for claim in over.value}
             return
         except StoreError:  # there is nobody to tell
             return
-        raise AssertionError(f"the model waited for something in {name}")
+        raise AssertionError(f"the store waited for something in {name}")
 
     async def _wait(self, seconds: float) -> None:
         """Wait for an answer, but no longer than the limit."""

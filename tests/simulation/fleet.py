@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import mutirao.engine
+import mutirao.sql.dialects.sqlite
 from mutirao import Mutirao
 from mutirao.engine import producer
 from mutirao.engine.heartbeat import Heartbeat
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker import Worker
-from mutirao.job import NewJob, Wake
-from mutirao.testing.memory import MemoryStore
+from mutirao.model.job import NewJob, Wake
 from tests.simulation.faults import Handle, Weather
 from tests.simulation.jobs import Story, application
+from tests.simulation.store import FleetStore
 from tests.simulation.world import Loop, Process, World, here
 
 SETTINGS = WorkerSettings(
@@ -70,15 +71,15 @@ def _put(loop: Loop, heard: asyncio.Queue[Wake], wake: Wake) -> None:
 
 
 class Fleet:
-    """Some workers on one model of the store."""
+    """Some workers on one store."""
 
     def __init__(self, world: World, size: int) -> None:
         self.world, self.size = world, size
         self.story = Story(world)
-        self.model = MemoryStore(now=world.moment, session_factory=lambda: nullcontext(object()))
+        self.store = FleetStore()
         self.weather = Weather()
         self.notices = Notices(world, self.weather)
-        self.app: Mutirao = application(self.model, self.story, self._kill_named)
+        self.app: Mutirao = application(self.store, self.story, self._kill_named)
         self.workers: dict[str, tuple[Process, Worker]] = {}
         self.failures: list[str] = []
         self._started = 0
@@ -99,7 +100,7 @@ class Fleet:
 
     def enqueue(self, jobs: list[NewJob]) -> list[int]:
         """Commit some jobs, and notify."""
-        ids = self.model.enqueue(jobs)
+        ids = self.store.enqueue(jobs)
         for id, job in zip(ids, jobs, strict=True):
             self.story.tell(f"is enqueued: {job.task} {job.args}", id)
         self.notices.notify(Wake("default", 0, self.world.moment()))
@@ -109,7 +110,7 @@ class Fleet:
         """End a process at once."""
         if process.alive:
             self.story.tell(f"{process.name} is killed")
-            self._bury(process)
+            self._reap(process)
 
     def freeze(self, process: Process, seconds: float) -> None:
         """Suspend a process."""
@@ -133,7 +134,7 @@ class Fleet:
 
     async def _serve(self, process: Process) -> None:
         handle: Any = Handle(
-            self.model, self.weather, process, self.notices.notify, SETTINGS.call_limit
+            self.store, self.weather, process, self.notices.notify, SETTINGS.call_limit
         )
         worker = Worker(
             handle,
@@ -159,9 +160,9 @@ class Fleet:
         self.story.tell(f"{process.name} ends: {why!r}")
         if why is not None:
             self.failures.append(type(why).__name__)
-        self.world.at(self.world.now, lambda: self._bury(process))
+        self.world.at(self.world.now, lambda: self._reap(process))
 
-    def _bury(self, process: Process) -> None:
+    def _reap(self, process: Process) -> None:
         if process.alive:
             self.world.bury(process)
             self.workers.pop(process.name, None)
@@ -172,11 +173,13 @@ class Fleet:
 def patched(world: World) -> pytest.MonkeyPatch:
     """Let the engine live in the world: its clock is the world's, its threads are loops."""
     patch = pytest.MonkeyPatch()
-    for module in iter_modules(mutirao.engine.__path__, "mutirao.engine."):
-        loaded = import_module(module.name)
-        if hasattr(loaded, "monotonic"):
-            patch.setattr(loaded, "monotonic", lambda: world.now)
-    patch.setattr(producer, "datetime", _wall_clock(world))
+    for module in _modules(mutirao.engine):
+        if hasattr(module, "monotonic"):
+            patch.setattr(module, "monotonic", lambda: world.now)
+    patch.setattr(producer, "datetime", _clock(lambda: world.moment() + _off()))
+    for module in _modules(mutirao.sql.dialects.sqlite):
+        if hasattr(module, "datetime"):
+            patch.setattr(module, "datetime", _clock(world.moment))
     patch.setattr(Heartbeat, "start", _beat_in_loop)
     return patch
 
@@ -194,11 +197,20 @@ def _beat_in_loop(heartbeat: Heartbeat) -> None:
     heart.create_task(heartbeat._beat_until_stopped()).add_done_callback(ended)
 
 
-def _wall_clock(world: World) -> type[datetime]:
+def _modules(package: ModuleType) -> list[ModuleType]:
+    names = (each.name for each in iter_modules(package.__path__, f"{package.__name__}."))
+    return [*map(import_module, names)]
+
+
+def _off() -> timedelta:
+    """Return by how much the clock of the process is wrong whose code runs."""
+    return timedelta(seconds=here().process.clock_is_off)
+
+
+def _clock(moment: Callable[[], datetime]) -> type[datetime]:
     class Clock(datetime):
         @classmethod
         def now(cls, tz: Any = None) -> Any:
-            off = timedelta(seconds=here().process.clock_is_off)
-            return (world.moment() + off).astimezone(tz or UTC)
+            return moment().astimezone(tz or UTC)
 
     return Clock

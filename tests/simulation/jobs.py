@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from mutirao import Dead, DeadJob, Job, Limit, Mutirao, Retry, Snooze
 from mutirao.errors import StaleRun, StoreUnavailable
-from mutirao.testing.memory import MemoryStore
+from mutirao.testing import MemoryStore
 from tests.simulation.faults import REFUSED
 from tests.simulation.world import World, here
 
@@ -56,10 +56,10 @@ def _process() -> str:
 
 
 def application(  # noqa: C901 (one handler after the other)
-    model: MemoryStore, story: Story, kill: Callable[[str], None]
+    store: MemoryStore, story: Story, kill: Callable[[str], None]
 ) -> Mutirao:
     """Return the application. `kill` ends a process at once, by its name."""
-    app = Mutirao(store=model)
+    app = Mutirao(store=store)
 
     def noted(job: Job) -> _Noted:
         return _Noted(story, job, _process())

@@ -7,15 +7,14 @@ import logging
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
 from mutirao.engine.executor import SUSPECT
-from mutirao.job import FINAL_OUTCOMES, NewJob
-from mutirao.testing.memory.tables import Live
+from mutirao.model.job import FINAL_OUTCOMES, NewJob
 from tests.simulation.fleet import SETTINGS, Fleet, patched
 from tests.simulation.jobs import MOST
+from tests.simulation.store import Live
 from tests.simulation.world import BEGINNING, World
 
 TROUBLED = 20.0  # seconds of virtual time in which things go wrong
@@ -136,8 +135,7 @@ class Run:
             self.fleet.terminate(self._random.choice(living))
 
     def _lock(self) -> None:
-        live = [*self._live()]
-        if live:
+        if live := [*self._live()]:
             locked = self._random.choice(live)
             self.fleet.story.tell("its row is locked", locked)
             self.fleet.weather.locked.add(locked)
@@ -149,7 +147,7 @@ class Run:
     # What must hold at any time.
 
     def _live(self) -> dict[int, Live]:
-        return self.fleet.model._tables.live
+        return self.fleet.store.live()
 
     def _unfinished(self) -> bool:
         return bool(self._live())
@@ -160,27 +158,30 @@ class Run:
 
     def _look_at_lateness(self) -> None:
         """Once the faults have ended, what is due starts soon, whatever has happened before."""
-        now = self.world.now
-        for job in self._live().values():
+        now, claimed_late = self.world.now, self.fleet.weather.claimed_late
+        live = self._live() if now > TROUBLED + BOUND else {}
+        for id, job in live.items():
             due = max((job.run_at - BEGINNING).total_seconds(), TROUBLED)
+            late = now - max(due, claimed_late.get(id, 0.0))
             may_wait = job.lost >= SUSPECT or self._waits_in_turn(job.task)
-            if job.worker is None and now - due > BOUND and not may_wait:
-                self._found(f"job {job.id} is due for {now - due:.1f} s and does not start", job.id)
+            begun = job.worker is not None and (id, job.run) in self.fleet.story.starts
+            if not begun and late > BOUND and not may_wait:
+                self._found(f"job {id} is due for {late:.1f} s and does not start", id)
         self._note_lateness()
 
     def _note_lateness(self) -> None:
         """Remember how long a job had to wait for its first start after the faults."""
-        for (id, _), at in self.fleet.story.begun.items():
-            if at > TROUBLED and id not in self._noted:
+        begun = self.fleet.story.begun.items()
+        new = [(id, at) for (id, _), at in begun if at > TROUBLED and id not in self._noted]
+        jobs = self.fleet.store.asked() if new else {}
+        for id, at in new:
+            if id not in self._noted:
                 self._noted.add(id)
-                asked = self.fleet.model._tables.asked[id]
-                due = (asked.enqueued_at - BEGINNING).total_seconds()
-                first = all(began >= at for (job, _), began in self._begun() if job == id)
-                if first and not self._waits_in_turn(asked.new.task):
+                task, enqueued_at = jobs[id]
+                due = (enqueued_at - BEGINNING).total_seconds()
+                first = all(began >= at for (job, _), began in begun if job == id)
+                if first and not self._waits_in_turn(task):
                     self.result.longest = max(self.result.longest, at - max(due, TROUBLED))
-
-    def _begun(self) -> Iterable[tuple[tuple[int, int], float]]:
-        return self.fleet.story.begun.items()
 
     def _waits_in_turn(self, task: str) -> bool:
         """Whether it waits for a limit, which the others of its kind may need for longer."""
@@ -188,11 +189,13 @@ class Run:
 
     def _look_at_limits(self) -> None:
         """Not more handlers at once whose runs are still theirs."""
-        live = self._live()
+        running = self.fleet.story.running.items()
+        limited = [(id, run) for (_, id, run), job in running if job.task == "limited"]
+        live = self._live() if len(limited) > MOST else {}
         held = [
             run
-            for (_, id, run), job in self.fleet.story.running.items()
-            if job.task == "limited" and id in live and live[id].run == run and live[id].worker
+            for id, run in limited
+            if id in live and live[id].run == run and live[id].worker is not None
         ]
         if len(held) > MOST:
             self._found(f"{len(held)} limited jobs run at once: {held}")
@@ -207,37 +210,43 @@ class Run:
             self._found(f"an event loop complains: {complaint}")
 
     def _audit_attempts(self) -> None:
-        tables, effects = self.fleet.model._tables, self.fleet.story.effects
-        for id in tables.asked:
-            finals = [a for a in tables.attempts[id] if a.outcome in FINAL_OUTCOMES]
-            if id in self._live():
+        live, attempts = self._live(), self.fleet.store.attempts()
+        effects = self.fleet.story.effects
+        for id in self.fleet.store.asked():
+            finals = [outcome for _, outcome in attempts[id] if outcome in FINAL_OUTCOMES]
+            if id in live:
                 self._found(f"job {id} never ended", id)
             elif len(finals) != 1:
                 self._found(f"job {id} has {len(finals)} final attempts", id)
-            runs = Counter(attempt.run for attempt in tables.attempts[id])
-            for run in (run for run, times in runs.items() if times > 1):
-                self._found(f"run {run} of job {id} was settled twice", id)
             if effects[id] > 1:
                 self._found(f"job {id} was committed {effects[id]} times", id)
 
     def _audit_executions(self) -> None:
-        attempts = self.fleet.model._tables.attempts
+        attempts = self.fleet.store.attempts()
         for (id, run), times in self.fleet.story.starts.items():
-            if all(attempt.run != run for attempt in attempts[id]):
+            if all(ended != run for ended, _ in attempts[id]):
                 self._found(f"run {run} of job {id} was begun and left no attempt", id)
             if times > 1:
                 self._found(f"run {run} of job {id} was begun {times} times", id)
 
     def _look_at_slots(self) -> None:
-        self.world.run(self.world.now + 15.0)  # what ignores its cancellation has ended by then
+        end = self.world.now + 15.0  # what ignores its cancellation has ended by then
+        while self._slots_without_handlers() and self.world.now < end:
+            self.world.run(self.world.now + LOOK)
+        for problem in self._slots_without_handlers():
+            self._found(problem)
+
+    def _slots_without_handlers(self) -> list[str]:
+        found = list[str]()
         for name, (_, worker) in self.fleet.workers.items():
             dispatcher = worker._dispatcher
             if dispatcher._running or dispatcher.stuck:
-                self._found(f"{name} has slots without handlers: {dispatcher._running}")
+                found.append(f"{name} has slots without handlers: {dispatcher._running}")
             if worker._completer.unsettled:
-                self._found(f"{name} has {worker._completer.unsettled} outcomes unwritten")
+                found.append(f"{name} has {worker._completer.unsettled} outcomes unwritten")
             if not worker.health().alive:
-                self._found(f"{name} is not well: {worker.health().reason}")
+                found.append(f"{name} is not well: {worker.health().reason}")
+        return found
 
     def _found(self, problem: str, job: int | None = None) -> None:
         self.result.problems.append(problem)
@@ -278,6 +287,7 @@ def _lived_through(seed: int) -> Result:
         logging.getLogger("mutirao").disabled = True
         for process in [*run.world.processes]:
             run.world.bury(process)
+        run.fleet.store.discard()
         patch.undo()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mutirao.limit import Origin
-from mutirao.schedule import Amended
+from mutirao.model.limits import LimitOrigin
+from mutirao.model.schedule import Amended
 from mutirao.sql.store import SqlStore
 from tests.support.company import Company
 
@@ -13,7 +13,7 @@ APPLICATION = ("enqueue", "keys", "supersede", "graphs", "results")
 _CALLS = {
     "enqueue": "application", "aenqueue": "application", "enqueue_graph": "application",
     "aenqueue_graph": "application", "endings": "application", "await_ends": "application",
-    "cancel": "operator", "hurry": "operator", "redrive": "operator", "jobs": "operator",
+    "cancel": "operator", "run_now": "operator", "redrive": "operator", "jobs": "operator",
     "job": "operator", "counts": "operator", "workers": "operator", "graphs": "operator",
     "graph": "operator", "unserved_tasks": "operator", "remove_limit": "operator",
 }  # fmt: skip
@@ -34,7 +34,7 @@ class Crew:
 
     async def put_limit(self, *args: Any, **told: Any) -> None:
         """Make a limit: those in code are the worker's."""
-        who = "worker" if told.get("origin") is Origin.CODE else "operator"
+        who = "worker" if told.get("origin") is LimitOrigin.CODE else "operator"
         await self._stores[who].put_limit(*args, **told)
 
     async def amend_schedule(self, *args: Any, wait: bool = True, **told: Any) -> Amended:
@@ -42,7 +42,7 @@ class Crew:
         store = self._stores["operator" if wait else "worker"]
         return await store.amend_schedule(*args, wait=wait, **told)
 
-    def twin(self, *_: Any, **__: Any) -> Crew:
+    def clone(self, *_: Any, **__: Any) -> Crew:
         """Return other handles on the same data."""
         return Crew(self._urls)
 

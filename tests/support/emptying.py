@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from psycopg import sql
 
-from mutirao.sql.tables import metadata
+from mutirao.sql.schema.tables import metadata
 from tests.support.postgresql import PostgresServer
 
 # Only what has rows is truncated: a new file for each of 20 tables and its indexes takes 27 ms, and

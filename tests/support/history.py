@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from mutirao.job import NewJob, NewWorker, OutcomeKind
-from mutirao.outcome import SUCCEEDED, Outcome, Settlement
-from mutirao.records import JobFilter
+from mutirao.model.job import NewJob, NewWorker, OutcomeKind
+from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.records import JobFilter
 from mutirao.sql.store import SqlStore
 
 FAILED = "ValueError: no such order\nwith more lines"

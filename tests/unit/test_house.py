@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,15 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from mutirao.sql.registry import DIALECTS
 from tests.support import import_spy
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
+SQL = sorted((ROOT / "src").rglob("*.sql"))
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+MAKES = re.compile(
+    r"^CREATE (?:OR REPLACE )?(?:UNIQUE |CONSTRAINT )?(?P<kind>[A-Z]+) (?P<name>\w+).*", re.M | re.S
+)
 
 
 def long_functions(source: str) -> Iterator[str]:
@@ -29,6 +35,22 @@ def long_functions(source: str) -> Iterator[str]:
             length = node.end_lineno - node.lineno + 1
             if length > LONGEST_FUNCTION:
                 yield f"{node.name}: {length} lines"
+
+
+def made(source: str) -> Iterator[tuple[str, str, int]]:
+    """Yield what the statements of a migration make: its kind and name, and how many lines."""
+    for statement in source.rstrip("\n").split("\n--;\n"):
+        if found := MAKES.search(statement):
+            yield found["kind"], found["name"], len(found[0].splitlines())
+
+
+def long_sql_functions(source: str) -> list[str]:
+    """Return the names of the functions in SQL that are too long."""
+    return [
+        name
+        for kind, name, length in made(source)
+        if kind in ("FUNCTION", "PROCEDURE") and length > LONGEST_FUNCTION
+    ]
 
 
 def names(path: Path) -> set[str]:
@@ -69,15 +91,60 @@ def test_a_long_function_is_noticed() -> None:
         assert list(long_functions(head + "\n pass" * 60)) == ["f: 61 lines"]
 
 
+def named_databases(source: str) -> set[str]:
+    """Return the names of databases that are literals in `source`."""
+    nodes = ast.walk(ast.parse(source))
+    texts = {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
+    return {text for text in texts if text.lower() in DIALECTS}
+
+
+def test_sql_functions_are_short() -> None:
+    """So does one in SQL."""
+    found = {path.relative_to(ROOT): long_sql_functions(path.read_text()) for path in SQL}
+    assert len(found) > 11
+    assert {path: functions for path, functions in found.items() if functions} == {}
+
+
+def test_a_long_sql_function_is_noticed() -> None:
+    """The rule above can fail: each statement is measured, without the comments before it."""
+    head = "-- Why.\nCREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS $$\nBEGIN\n"
+    table, index = "-- Why.\nCREATE TABLE t (\n    id bigint\n)", "CREATE UNIQUE INDEX i ON t (id)"
+    for lines, wrong in ((56, []), (57, ["f"])):
+        function = head + "    NULL;\n" * lines + "END\n$$"
+        source = f"{table}\n--;\n{function}\n--;\n{index}\n"
+        assert long_sql_functions(source) == wrong
+        assert [name for _, name, _ in made(source)] == ["t", "f", "i"]
+
+
+def test_a_revision_makes_each_thing_once() -> None:
+    """Nothing is made in one file and replaced in another, nor is a name used for two functions."""
+    for directory in {path.parent for path in SQL}:
+        files = [path.read_text() for path in directory.glob("*.sql")]
+        things = [(kind, name) for source in files for kind, name, _ in made(source)]
+        assert {thing for thing in things if things.count(thing) > 1} == set()
+
+
 def test_only_dialects_ask_which_database_it_is() -> None:
-    """Nothing outside `sql/dialects/` branches on the database."""
-    askers = [
-        path.relative_to(ROOT)
-        for path in SOURCES
-        if "dialects" not in path.parts
-        and any(name.endswith(("dialect.name", "get_backend_name")) for name in names(path))
-    ]
-    assert askers == []
+    """Nothing outside `sql/dialects/` branches on the database, nor names one.
+
+    But for the registry, which lists them, migrations, and each driver, which says whose it is.
+    """
+    free = {"dialects", "drivers", "migrations"}
+    rooms = [path for path in SOURCES if not free & {*path.parts}]
+    askers = {
+        str(path.relative_to(ROOT / "src/mutirao"))
+        for path in rooms
+        if any(name.endswith(("dialect.name", "get_backend_name")) for name in names(path))
+        or named_databases(path.read_text())
+    }
+    assert askers == {"sql/registry.py"}
+
+
+def test_a_name_of_a_database_is_noticed() -> None:
+    """The rule above can fail: in a comparison, and as the key of a table."""
+    assert named_databases('if kind == "sqlite": pass') == {"sqlite"}
+    assert named_databases('TABLE = {"PostgreSQL": 1}') == {"PostgreSQL"}
+    assert named_databases('"""For sqlite."""') == set()
 
 
 def test_no_test_is_skipped() -> None:
@@ -115,3 +182,10 @@ def test_doing_more_than_importing_is_noticed(tmp_path: Path, offence: str, body
     (package / "inner.py").write_text(body)
     found = offences_of_importing("canary", tmp_path)
     assert {line.split("\t")[0] for line in found} == {offence}
+
+
+def test_the_moment_that_means_blocked_is_said_once() -> None:
+    """In Python; SQL files name it, and statements are made of it."""
+    told = [*SOURCES, *SQL]
+    found = [path.name for path in told if re.search(r"9999-0|9999, 5|2533837", path.read_text())]
+    assert found == ["uniqueness.py"]

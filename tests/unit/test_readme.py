@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from inspect import signature
 from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
 
-from mutirao import Job, JobState, Mutirao, OutcomeKind, Task, errors
+from mutirao import Job, JobState, OutcomeKind, errors
 from mutirao.engine.settings import WorkerSettings
-from mutirao.sql.callers import kinds
+from mutirao.sql.drivers import kinds
+from mutirao.tasks.options import CallTerms, TaskTerms
 from tests.support.documents import Reader, blocks
 
 ROOT = Path(__file__).parents[2]
@@ -21,13 +21,12 @@ FOLLOWED = [
     "README.md",
     "docs/guarantees.md",
     "docs/limits.md",
-    "docs/pipelines.md",
+    "docs/graphs.md",
     "docs/schedules.md",
     "docs/tasks.md",
     "docs/uniqueness.md",
     "docs/worker.md",
 ]
-SELF = {"self", "function"}
 ROOTS = {"MutiraoError", "SchemaError"}  # named beside those that derive from them
 SHOWN = "shop:secret@localhost/shop"  # the server of whoever reads
 
@@ -136,15 +135,15 @@ def test_the_table_of_settings_is_complete() -> None:
     usual = WorkerSettings()
     shown = dict(rows)
     assert list(shown) == [field.name for field in fields(WorkerSettings)]
-    for name in shown.keys() - {"queues", "retention", "exit_when_stuck"}:
+    for name in shown.keys() - {"queues", "retention", "keep_hours", "exit_when_stuck", "log_jobs"}:
         assert float(shown[name].replace(",", "")) == getattr(usual, name), name
 
 
 @pytest.mark.parametrize(
     ("heading", "column", "names"),
     [
-        ("Define", "option of `@app.task`", {*signature(Mutirao.task).parameters} - SELF),
-        ("Enqueue", "option of `task.using`", {*signature(Task.using).parameters} - SELF),
+        ("Define", "option of `@app.task`", {*TaskTerms.__annotations__}),
+        ("Enqueue", "option of `task.using`", {"conn", *CallTerms.__annotations__}),
         ("The job", "of a `Job`", {name for name in vars(Job) if name[0] != "_"}),
         ("Outcomes and states", "outcome of an attempt", {str(kind) for kind in OutcomeKind}),
         ("Outcomes and states", "state of a job", {str(state) for state in JobState}),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutirao.retry import (
+from mutirao.model.retry import (
     DAY,
     DEFAULT_MAX_ATTEMPTS,
     LEAST_SNOOZE,

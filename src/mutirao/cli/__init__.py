@@ -1,4 +1,4 @@
-"""The command `mutirao`: what an application's jobs need on a command line.
+"""The command `mutirao`: an application's jobs on the command line.
 
 Every command takes the application as `module:attribute`, or from MUTIRAO_APP; every option also
 from a variable that its help names. Only this package reads the environment.

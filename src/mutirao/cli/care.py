@@ -1,4 +1,4 @@
-"""`prune` and `doctor`: keeping the tables small, and finding what is wrong."""
+"""`prune` and `doctor`: keep the tables small, and find problems."""
 
 import asyncio
 from datetime import timedelta
@@ -6,14 +6,12 @@ from typing import Any
 
 import click
 
+from mutirao.app import Mutirao
 from mutirao.cli.options import age, as_json, ask, option, target
 from mutirao.cli.output import print_json, print_table
-from mutirao.cli.sql import engines_of
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.job import FINAL_OUTCOMES, OutcomeKind
-from mutirao.ports import Store
-from mutirao.sql.doctor import examine
-from mutirao.sql.findings import Level
+from mutirao.model.findings import Level
+from mutirao.model.job import FINAL_OUTCOMES, OutcomeKind
 
 _OUTCOMES = sorted(str(outcome) for outcome in FINAL_OUTCOMES)
 
@@ -33,15 +31,17 @@ _OUTCOMES = sorted(str(outcome) for outcome in FINAL_OUTCOMES)
 def prune(
     target: str, outcomes: tuple[str, ...], older_than: timedelta, batch: int, as_json: bool
 ) -> None:
-    """Delete finished jobs and their attempts, in small batches. Workers do so by themselves."""
+    """Delete finished jobs and their attempts, in small batches. Workers do this by themselves."""
 
-    async def body(store: Store) -> dict[str, int]:
+    app = load_app(target)
+
+    async def body() -> dict[str, int]:
         return {
-            outcome: await _prune(store, OutcomeKind(outcome), older_than, batch)
+            outcome: await _prune(app, OutcomeKind(outcome), older_than, batch)
             for outcome in outcomes
         }
 
-    deleted = ask(load_app(target), body)
+    deleted = ask(app, body)
     if as_json:
         print_json({"deleted": deleted})
     else:
@@ -54,14 +54,13 @@ def prune(
 @target
 @as_json
 def doctor(target: str, as_json: bool) -> None:
-    """Examine the database and the workers; say what is wrong and what to do about it.
+    """Examine the database and the workers; report problems and what to do about them.
 
-    Looks at the schema's version, the clocks, the use of indexes, bloat, queues that nobody
-    serves, tasks that this application does not know, and workers. Exits with 1 if there is a
-    problem; warnings are for you to judge.
+    Checks the schema's version, the clocks, the use of indexes, bloat, queues that no worker
+    serves, tasks that this application does not have, and workers. Exits with 1 if there is a
+    problem; decide yourself about warnings.
     """
-    app = load_app(target)
-    findings = asyncio.run(examine(engines_of(app), app.tasks))
+    findings = asyncio.run(load_app(target).aexamine())
     if as_json:
         print_json({"findings": findings})
     else:
@@ -71,8 +70,8 @@ def doctor(target: str, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-async def _prune(store: Store, outcome: OutcomeKind, older_than: timedelta, batch: int) -> int:
+async def _prune(app: Mutirao, outcome: OutcomeKind, older_than: timedelta, batch: int) -> int:
     total = 0
-    while deleted := await store.prune(outcome, older_than.total_seconds(), batch):
+    while deleted := await app.aprune(outcome, older_than, batch):
         total += deleted
     return total

@@ -1,4 +1,4 @@
-"""`enqueue`: one job, checked like a call in code."""
+"""`enqueue`: enqueue one job, checked like a call in code."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -8,7 +8,7 @@ import click
 from mutirao.cli.options import as_json, ask, duration, json_object, moment, option, target
 from mutirao.cli.output import fields_of, print_json
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.unique import How, OnConflict
+from mutirao.model.uniqueness import How, OnConflict
 
 _SAID: dict[How, str] = {
     "inserted": "enqueued {}",
@@ -59,7 +59,7 @@ def enqueue(
     """
     app = load_app(target)
     call = app.task_named(task).using(run_at=run_at, delay=delay, timeout=timeout, **options)
-    handle = ask(app, lambda _: call.aenqueue(**args))
+    handle = ask(app, lambda: call.aenqueue(**args))
     if as_json:
         print_json(fields_of(handle))
     else:

@@ -1,11 +1,11 @@
-"""`graphs`: jobs that wait for each other, looked at and cancelled."""
+"""`graphs`: list, show and cancel graphs of jobs."""
 
 import click
 
 from mutirao.cli.options import as_json, ask, option, target
 from mutirao.cli.output import print_fields, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.records import GraphRecord, GraphState
+from mutirao.model.records import GraphRecord, GraphState
 
 id_ = click.argument("id", type=click.IntRange(min=1))
 
@@ -21,9 +21,9 @@ def graphs() -> None:
 @option("--limit", type=click.IntRange(min=1), default=100, help="At most so many.")
 @as_json
 def list_(target: str, state: str | None, limit: int, as_json: bool) -> None:
-    """List graphs, newest first, with how many of their jobs are in which state."""
+    """List graphs, newest first, with their number of jobs by state."""
     app = load_app(target)
-    found = ask(app, lambda _: app.agraphs(state, limit))
+    found = ask(app, lambda: app.agraphs(state, limit))
     if as_json:
         print_json(found)
         return
@@ -44,9 +44,9 @@ def list_(target: str, state: str | None, limit: int, as_json: bool) -> None:
 @id_
 @as_json
 def show(target: str, id: int, as_json: bool) -> None:
-    """Show graph ID with its steps, and what each of them waits for."""
+    """Show graph ID with its steps, and which jobs each of them waits for."""
     app = load_app(target)
-    graph = ask(app, lambda _: app.agraph(id))
+    graph = ask(app, lambda: app.agraph(id))
     if as_json:
         print_json(graph)
         return
@@ -65,9 +65,9 @@ def show(target: str, id: int, as_json: bool) -> None:
 @id_
 @as_json
 def cancel(target: str, id: int, as_json: bool) -> None:
-    """Cancel what has not finished of graph ID; what runs is told with the next heartbeat."""
+    """Cancel the unfinished jobs of graph ID; running ones learn of it with the next heartbeat."""
     app = load_app(target)
-    ids = ask(app, lambda _: app.acancel_graph(id))
+    ids = ask(app, lambda: app.acancel_graph(id))
     if as_json:
         print_json({"ids": ids})
     else:

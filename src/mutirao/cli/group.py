@@ -1,7 +1,7 @@
-"""The commands together, and what their exit statuses mean.
+"""All commands together, and their exit statuses.
 
-A command's module is imported when it is called: all of them with what they need took as long as
-the rest of the package, and a worker is none but itself.
+A command's module is imported when the command is called: to import all of them with their
+dependencies took as long as the rest of the package, and a worker needs only its own.
 """
 
 from importlib import import_module
@@ -27,9 +27,8 @@ _STATUSES: tuple[tuple[type[MutiraoError], int], ...] = (
 )
 
 
-# Where each command stands: a module here, and its name there.
+# The location of each command: a module of this package, and its name in it.
 _COMMANDS = {
-    "bench": ("bench", "bench"),
     "cancel": ("jobs", "cancel"),
     "doctor": ("care", "doctor"),
     "enqueue": ("enqueue", "enqueue"),
@@ -46,12 +45,25 @@ _COMMANDS = {
     "schema": ("schema", "schema"),
     "show": ("jobs", "show"),
     "stats": ("stats", "stats"),
-    "worker": ("work", "worker"),
+    "worker": ("worker", "worker"),
 }
 
 
-class Commands(click.Group):
-    """A group whose commands are imported when needed, and may raise the library's errors."""
+class Refusing(click.Group):
+    """A group whose commands may raise the library's errors."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; turn the library's errors into exit statuses."""
+        try:
+            return super().invoke(ctx)
+        except MutiraoError as error:
+            click.echo(f"{self.name}: {' '.join(str(error).split())}", err=True)
+            status = next(status for kind, status in _STATUSES if isinstance(error, kind))
+            raise click.exceptions.Exit(status) from error
+
+
+class Commands(Refusing):
+    """The commands of `mutirao`, imported when needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands' names, in order."""
@@ -64,15 +76,6 @@ class Commands(click.Group):
         module, name = _COMMANDS[cmd_name]
         command: click.Command = getattr(import_module(f"mutirao.cli.{module}"), name)
         return command
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; turn the library's errors into exit statuses."""
-        try:
-            return super().invoke(ctx)
-        except MutiraoError as error:
-            click.echo(f"mutirao: {' '.join(str(error).split())}", err=True)
-            status = next(status for kind, status in _STATUSES if isinstance(error, kind))
-            raise click.exceptions.Exit(status) from error
 
 
 @click.group(

@@ -1,4 +1,4 @@
-"""`list`, `show`, `retry`, `cancel` and `redrive`: looking at jobs and deciding about them."""
+"""`list`, `show`, `retry`, `cancel` and `redrive`: inspect jobs and act on them."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -7,29 +7,29 @@ from typing import Any
 
 import click
 
-from mutirao.cli.options import as_json, ask, filters, ids, job_filter, option, target
+from mutirao.app import Mutirao
+from mutirao.cli.options import as_json, ask, chosen, filters, ids, option, target
 from mutirao.cli.output import first_line, print_fields, print_json, print_table, print_text
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.job import JobState
-from mutirao.ports import Store
-from mutirao.records import JobFilter, JobRecord
-from mutirao.unique import PARKED
+from mutirao.model.job import JobState
+from mutirao.model.records import JobRecord
+from mutirao.model.uniqueness import PARKED
 
 yes = option("--yes", "-y", is_flag=True, help="Do not ask, where no ids are given.")
 
 
 @dataclass(frozen=True)
 class Order:
-    """What may be ordered about jobs: its name, how to give it, and what is said once done."""
+    """An operation on jobs: its name, the function that performs it, and the message afterwards."""
 
     verb: str
-    give: Callable[[Store, JobFilter], Awaitable[list[int]]]
+    give: Callable[..., Awaitable[list[int]]]  # takes the application, and which jobs
     done: str
 
 
-RETRY = Order("retry", lambda store, which: store.hurry(which), "due now")
-CANCEL = Order("cancel", lambda store, which: store.cancel(which), "cancelled")
-REDRIVE = Order("redrive", lambda store, which: store.redrive(which), "enqueued as new jobs")
+RETRY = Order("retry", Mutirao.aretry, "due now")
+CANCEL = Order("cancel", Mutirao.acancel, "cancelled")
+REDRIVE = Order("redrive", Mutirao.aredrive, "enqueued as new jobs")
 
 
 @click.command("list", cls=AppCommand)
@@ -39,11 +39,12 @@ REDRIVE = Order("redrive", lambda store, which: store.redrive(which), "enqueued 
 @as_json
 def list_(target: str, ids: tuple[int, ...], as_json: bool, **given: Any) -> None:
     """List jobs, newest first."""
-    found = ask(load_app(target), lambda store: store.jobs(job_filter(ids, given)))
+    app = load_app(target)
+    found = ask(app, lambda: app.ajobs(**chosen(ids, given)))
     if as_json:
         print_json(found)
         return
-    told = any(job.progress is not None for job in found)  # most handlers tell nothing
+    told = any(job.progress is not None for job in found)  # most handlers report no progress
     print_table(
         ("id", "task", "queue", "state", "attempt", "due", "finished",
          *(["progress"] if told else []), "error"),
@@ -62,7 +63,8 @@ def list_(target: str, ids: tuple[int, ...], as_json: bool, **given: Any) -> Non
 @as_json
 def show(target: str, id: int, as_json: bool) -> None:
     """Show a job with all its attempts."""
-    job = ask(load_app(target), lambda store: store.job(id))
+    app = load_app(target)
+    job = ask(app, lambda: app.ajob(id))
     if as_json:
         print_json(job)
         return
@@ -101,7 +103,7 @@ def retry(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given: 
 @yes
 @as_json
 def cancel(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given: Any) -> None:
-    """Cancel jobs, by id or by filter; running ones are told with the next heartbeat."""
+    """Cancel jobs, by id or by filter; running ones learn of it with the next heartbeat."""
     _order(CANCEL, target, ids, yes, as_json, given)
 
 
@@ -114,7 +116,7 @@ def cancel(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given:
 def redrive(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given: Any) -> None:
     """Enqueue dead jobs again, by id or by filter; the new ones are linked to them.
 
-    By filter, a job that was redriven already is passed over.
+    By filter, a job that was redriven before is skipped.
     """
     _order(REDRIVE, target, ids, yes, as_json, given)
 
@@ -127,17 +129,17 @@ def _order(
     as_json: bool,
     given: dict[str, Any],
 ) -> None:
-    """Give an order about jobs, tell which it reached, and fail if it did not reach all named."""
+    """Perform an operation on jobs, print which it changed, and fail if it missed a named one."""
     _confirm(order, ids, yes, given)
-    which = job_filter(ids, given)
+    app, which = load_app(target), chosen(ids, given)
 
-    async def body(store: Store) -> tuple[list[int], list[str]]:
-        before = await _named(store, ids)
-        reached = await order.give(store, which)
+    async def body() -> tuple[list[int], list[str]]:
+        before = await _named(app, ids)
+        reached = await order.give(app, **which)
         refusals = (_refusal(order, id, before.get(id), reached) for id in ids)
         return reached, [why for why in refusals if why is not None]
 
-    reached, refused = ask(load_app(target), body)
+    reached, refused = ask(app, body)
     if as_json:
         print_json({"ids": reached, "refused": refused})
     elif reached or not refused:
@@ -164,14 +166,14 @@ def _confirm(order: Order, ids: tuple[int, ...], yes: bool, given: dict[str, Any
     click.confirm(f"{order.verb.capitalize()} all jobs of {described}?", abort=True, err=True)
 
 
-async def _named(store: Store, ids: tuple[int, ...]) -> dict[int, JobRecord]:
+async def _named(app: Mutirao, ids: tuple[int, ...]) -> dict[int, JobRecord]:
     if not ids:
         return {}
-    return {job.id: job for job in await store.jobs(JobFilter(ids=ids, limit=None))}
+    return {job.id: job for job in await app.ajobs(ids=ids, limit=None)}
 
 
 def _refusal(order: Order, id: int, job: JobRecord | None, reached: list[int]) -> str | None:
-    """Return why an order did not reach a job that was named, or None if it did."""
+    """Return why an operation did not change a job that was named, or None if it did."""
     if job is None:
         return f"there is no job {id}"
     if id in reached or (order is REDRIVE and job.state is JobState.DEAD):

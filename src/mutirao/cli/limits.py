@@ -1,22 +1,21 @@
-"""`limits`, `pause`, `resume`: how many jobs run at once, looked at and ordered about."""
+"""`limits`, `pause`, `resume`: list and change how many jobs run at once."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
 
-from mutirao.app import Mutirao
 from mutirao.cli.options import as_json, ask, duration, option, target
 from mutirao.cli.output import print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.limit import Limit, LimitRecord
+from mutirao.model.limits import Limit, LimitRecord
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _of_what(command: Command) -> Command:
+def _target_options(command: Command) -> Command:
     for decorate in (
         option("--queue", help="A queue, or give --task."),
         option("--task", help="A task, or give --queue."),
@@ -28,16 +27,16 @@ def _of_what(command: Command) -> Command:
 
 @click.group()
 def limits() -> None:
-    """List, make and remove limits on how many jobs run at once, or start in a time."""
+    """List, put and remove limits on how many jobs run at once, or start in a period."""
 
 
 @limits.command("list", cls=AppCommand)
 @target
 @as_json
 def list_(target: str, as_json: bool) -> None:
-    """List limits and pauses by name, with how full they are."""
+    """List limits and pauses by name, with their current use."""
     app = load_app(target)
-    found = _ask(app, lambda: app.limits.alist())
+    found = ask(app, lambda: app.limits.alist())
     if as_json:
         print_json(found)
         return
@@ -55,7 +54,7 @@ def list_(target: str, as_json: bool) -> None:
 @limits.command(cls=AppCommand)
 @target
 @click.argument("most", type=int)
-@_of_what
+@_target_options
 @option("--per", type=duration, help="The time in which so many may start (1, 60, 2h).")
 @option("--burst", type=int, help="With --per: how many may start together after a rest.")
 @option("--name", help="What it is called, instead of a name made of the rest.")
@@ -71,7 +70,7 @@ def put(
     name: str | None,
     as_json: bool,
 ) -> None:
-    """Let at most MOST jobs of a queue or a task run at once, or start in a time.
+    """Limit a queue or a task to MOST jobs at once, or to MOST starts in a period.
 
     \b
     mutirao limits put shop:app 5 --task call_api --by tenant
@@ -79,7 +78,7 @@ def put(
     """
     app = load_app(target)
     limit = Limit(most, per=per, burst=burst, by=by, name=name)
-    made = _ask(app, lambda: app.limits.aput(limit, queue=queue, task=task))
+    made = ask(app, lambda: app.limits.aput(limit, queue=queue, task=task))
     _say({"put": made}, f"limit {made} is in force", as_json)
 
 
@@ -88,43 +87,39 @@ def put(
 @click.argument("name")
 @as_json
 def remove(target: str, name: str, as_json: bool) -> None:
-    """Remove limit NAME. One that is in the code comes back with a worker."""
+    """Remove limit NAME. If it is in the code, the next worker that starts restores it."""
     app = load_app(target)
-    _ask(app, lambda: app.limits.aremove(name))
+    ask(app, lambda: app.limits.aremove(name))
     _say({"removed": name}, f"limit {name} is removed", as_json)
 
 
 @click.command(cls=AppCommand)
 @target
-@_of_what
+@_target_options
 @option("--key", help="Only jobs with this value of the argument.")
 @as_json
 def pause(target: str, as_json: bool, **which: str | None) -> None:
-    """Let no more jobs of a queue, a task or a key start, until they are resumed.
+    """Pause a queue, a task or a key: no more of its jobs start until it is resumed.
 
     \b
     mutirao pause shop:app --queue mail
     mutirao pause shop:app --task call_api --key acme
     """
     app = load_app(target)
-    _ask(app, lambda: app.apause(**which))
+    ask(app, lambda: app.apause(**which))
     _say({"paused": _named(which)}, f"{_told(which)} is paused", as_json)
 
 
 @click.command(cls=AppCommand)
 @target
-@_of_what
+@_target_options
 @option("--key", help="Only jobs with this value of the argument.")
 @as_json
 def resume(target: str, as_json: bool, **which: str | None) -> None:
-    """Let jobs start again that were paused with the same words."""
+    """Resume what was paused with the same options."""
     app = load_app(target)
-    _ask(app, lambda: app.aresume(**which))
+    ask(app, lambda: app.aresume(**which))
     _say({"resumed": _named(which)}, f"{_told(which)} is resumed", as_json)
-
-
-def _ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:
-    return ask(app, lambda _: body())
 
 
 def _say(facts: dict[str, Any], line: str, as_json: bool) -> None:

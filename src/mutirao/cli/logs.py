@@ -1,7 +1,7 @@
 """Standard logging on standard error, for people or for machines.
 
-What a record carries beyond its message (`extra={"job": 7}`) is shown: a worker's records have the
-job's id, task, queue, attempt and run, and the duration in seconds.
+The extra fields of a record (`extra={"job": 7}`) are shown: a worker's records have the job's id,
+task, queue, attempt and run, and the duration in seconds.
 """
 
 import json
@@ -15,7 +15,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 def configure(form: Format, level: str) -> None:
-    """Send all records of at least `level` to standard error, one a line."""
+    """Send all records of at least `level` to standard error, one per line."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
@@ -24,10 +24,10 @@ def configure(form: Format, level: str) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, logger, message, and the fields as name=value."""
+    """A formatter for people: time, level, logger, message, and the fields as name=value."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record's line, with the traceback after it if there is one."""
+        """Return the record as one line, followed by the traceback if there is one."""
         fields = " ".join(f"{name}={_short(value)}" for name, value in _fields(record).items())
         line = f"{_time(record)} {record.levelname:<7} {record.name}: {record.getMessage()}"
         trace = _trace(self, record)
@@ -35,10 +35,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, the fields, and the error if any."""
+    """A formatter of JSON lines: time, level, logger, message, the fields, and the error if any."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as JSON."""
+        """Return the record as a JSON object."""
         said: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname,

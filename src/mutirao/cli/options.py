@@ -1,4 +1,4 @@
-"""What several commands share: the application's argument, types of values, running a store."""
+"""Parts that several commands share: common options, types of values, running a store."""
 
 import asyncio
 import json
@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from mutirao.app import Mutirao
-from mutirao.job import JobState
-from mutirao.ports import Store
-from mutirao.records import JobFilter
+from mutirao.model.job import JobState
+from mutirao.model.retry import LONGEST_WAIT
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -30,22 +29,25 @@ _DURATION = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(_UNITS)}]?)")
 
 
 def duration(text: str) -> timedelta:
-    """Return the length of time that a text stands for: 90, 90s, 15m, 2h, 7d or 1w."""
+    """Return the duration in a text: 90, 90s, 15m, 2h, 7d or 1w."""
     found = _DURATION.fullmatch(text)
     if found is None:
         raise click.BadParameter(f"{text!r} is no length of time; write 90, 90s, 15m, 2h or 7d")
-    return timedelta(seconds=float(found[1]) * _UNITS[found[2] or "s"])
+    seconds = float(found[1]) * _UNITS[found[2] or "s"]
+    if seconds > LONGEST_WAIT:
+        raise click.BadParameter(f"{text!r} is too long; give at most {LONGEST_WAIT / 86_400:.0f}d")
+    return timedelta(seconds=seconds)
 
 
 def age(text: str) -> timedelta:
-    """Return a length of time whose unit is named: what is deleted by it is gone."""
+    """Return a duration that must have a unit, because it decides what is deleted."""
     if text.replace(".", "", 1).isdigit():
         raise click.BadParameter(f"{text!r} has no unit; write {text}d for days, or s, m, h")
     return duration(text)
 
 
 def moment(text: str) -> datetime:
-    """Return the aware datetime that a text stands for: 2026-11-21T13:44:28Z."""
+    """Return the aware datetime in a text: 2026-11-21T13:44:28Z."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -60,17 +62,17 @@ def moment(text: str) -> datetime:
 
 
 def past(text: str) -> datetime:
-    """Return a moment, or the one so long ago: 15m, 2h, 7d."""
+    """Return the moment in a text, or the one so long ago: 15m, 2h, 7d."""
     return datetime.now(UTC) - duration(text) if _DURATION.fullmatch(text) else moment(text)
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the names in a text that are separated by commas."""
+    """Return the names in a text, separated by commas."""
     return tuple(name.strip() for name in text.split(","))
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """Return the JSON object that a text stands for, such as {"order_id": 7}."""
+    """Return the JSON object in a text, such as {"order_id": 7}."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -93,7 +95,7 @@ _FILTERS = (
 
 
 def filters(limit: int | None) -> Callable[[Command], Command]:
-    """Give a command the options of a `JobFilter`, which it gets as keyword arguments."""
+    """Add the options of a `JobFilter` to a command, which receives them as keyword arguments."""
 
     def decorate(command: Command) -> Command:
         most = option("--limit", type=click.IntRange(min=1), default=limit, help="At most so many.")
@@ -104,20 +106,19 @@ def filters(limit: int | None) -> Callable[[Command], Command]:
     return decorate
 
 
-def job_filter(ids: tuple[int, ...], given: dict[str, Any]) -> JobFilter:
-    """Return the filter that ids and the options of `filters` stand for."""
-    state = given.pop("state")
-    return JobFilter(ids=ids or None, state=JobState(state) if state else None, **given)
+def chosen(ids: tuple[int, ...], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the filter of ids and the options of `filters`, as keyword arguments of `app.jobs`."""
+    return {"ids": ids or None, **given}
 
 
-def ask(app: Mutirao, body: Callable[[Store], Awaitable[T]]) -> T:
-    """Run a body with the application's store, after the schema was found to fit; then close it."""
+def ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:
+    """Run a body with the application after checking the schema; close the application then."""
 
     async def asked() -> T:
         try:
-            await app.store.check()
-            return await body(app.store)
+            await app.acheck()
+            return await body()
         finally:
-            await app.store.close()
+            await app.aclose()
 
     return asyncio.run(asked())

@@ -1,4 +1,4 @@
-"""How results are shown: rich tables on a terminal, plain columns elsewhere, or JSON."""
+"""The output of results: rich tables on a terminal, plain columns elsewhere, or JSON."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mutirao.handle import Handle
+from mutirao.tasks.handle import Handle
 
 _STYLES = {
     **dict.fromkeys(("ok", "succeeded", "alive"), "green"),
@@ -27,13 +27,13 @@ def print_json(value: Any) -> None:
     click.echo(msgspec.json.format(_as_json(value), indent=2))
 
 
-def fields_of(handle: Handle) -> dict[str, Any]:
-    """Return what a handle says of its job."""
+def fields_of(handle: Handle[Any]) -> dict[str, Any]:
+    """Return the fields of a handle that are printed."""
     return {name: getattr(handle, name) for name in ("id", "task", "queue", "how")}
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:
-    """Print rows under their columns' names, or `empty` if there are none."""
+    """Print rows under their columns' names, or `empty` if there are no rows."""
     cells = [[one_line(value) for value in row] for row in rows]
     console = Console()
     if not cells:
@@ -45,13 +45,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: st
 
 
 def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
-    """Print names and values, one a line; what is None or empty is left out."""
+    """Print names and values, one per line; None and empty values are left out."""
     shown = [[f"{name}:", one_line(value)] for name, value in fields if value not in (None, (), {})]
     click.echo("\n".join(_aligned(shown)))
 
 
 def print_text(text: str) -> None:
-    """Print text of several lines as it is, but for what a terminal would take for commands."""
+    """Print text of several lines unchanged, except for control characters."""
     click.echo("\n".join(_printable(line) for line in text.splitlines()))
 
 
@@ -73,7 +73,7 @@ def one_line(value: Any) -> str:
 
 
 def first_line(text: str | None, longest: int = 60) -> str:
-    """Return the beginning of a text's first line."""
+    """Return the first line of a text, cut to `longest` characters."""
     line = (text or "").strip().partition("\n")[0]
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
@@ -81,7 +81,7 @@ def first_line(text: str | None, longest: int = 60) -> str:
 def _as_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:  # half a pair of surrogates, which JSON can only have escaped
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can contain only escaped
         return json.dumps(msgspec.to_builtins(value))
 
 

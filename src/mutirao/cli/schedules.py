@@ -1,12 +1,10 @@
-"""`schedules`: what makes jobs by the clock, looked at and ordered about."""
+"""`schedules`: list and change schedules."""
 
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
 
-from mutirao.app import Mutirao
 from mutirao.cli.options import (
     Command,
     as_json,
@@ -19,7 +17,7 @@ from mutirao.cli.options import (
 )
 from mutirao.cli.output import fields_of, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.schedule import CatchUp, Overlap, ScheduleRecord, ScheduleState, Terms
+from mutirao.model.schedule import CatchUp, Overlap, ScheduleRecord, ScheduleState, Terms
 
 T = TypeVar("T")
 
@@ -48,14 +46,14 @@ _TERMS = (
 
 
 def _terms(command: Command) -> Command:
-    """Give a command the options of a schedule's terms."""
+    """Add the options of a schedule to a command."""
     for each in reversed(_TERMS):
         command = each(command)
     return command
 
 
 def _given(terms: dict[str, Any]) -> Terms:
-    """Return the terms that were given, for the schedule to check."""
+    """Return the options that were given, for the schedule to check."""
     named: Any = {name: value for name, value in terms.items() if value is not None}
     found: Terms = named
     return found
@@ -63,16 +61,16 @@ def _given(terms: dict[str, Any]) -> Terms:
 
 @click.group()
 def schedules() -> None:
-    """List, make, change, pause, resume, run and remove what makes jobs by the clock."""
+    """List, put, change, pause, resume, run and remove schedules."""
 
 
 @schedules.command("list", cls=AppCommand)
 @target
 @as_json
 def list_(target: str, as_json: bool) -> None:
-    """List schedules by name, with their next ticks and how their last jobs went."""
+    """List schedules by name, with their next ticks and the outcomes of their last jobs."""
     app = load_app(target)
-    found = _ask(app, lambda: app.schedules.alist())
+    found = ask(app, lambda: app.schedules.alist())
     if as_json:
         print_json(found)
         return
@@ -107,7 +105,7 @@ def put(
     as_json: bool,
     **terms: Any,
 ) -> None:
-    """Make schedule NAME of TASK with ARGS, a JSON object, or give it other terms.
+    """Create schedule NAME of TASK with ARGS, a JSON object, or replace it.
 
     \b
     mutirao schedules put shop:app nightly report '{"days": 1}' --cron '30 3 * * *'
@@ -115,7 +113,7 @@ def put(
     app = load_app(target)
     job = app.task_named(task).using(queue=queue, priority=priority).job(**args)
     given = _given(terms)
-    state = _ask(app, lambda: app.schedules.aput(name, job, cron, **given))
+    state = ask(app, lambda: app.schedules.aput(name, job, cron, **given))
     _tell(state, as_json)
 
 
@@ -125,7 +123,7 @@ def put(
 @_terms
 @as_json
 def change(target: str, name: str, cron: str | None, as_json: bool, **terms: Any) -> None:
-    """Give schedule NAME other terms; its job and what is not given stay.
+    """Change options of schedule NAME; its job and the other options stay.
 
     \b
     mutirao schedules change shop:app nightly --overlap skip
@@ -134,7 +132,7 @@ def change(target: str, name: str, cron: str | None, as_json: bool, **terms: Any
     given = _given(terms)
     if cron is None and not given:
         raise click.UsageError("no term is given; name at least one, such as --overlap skip")
-    state = _ask(app, lambda: app.schedules.achange(name, cron=cron, **given))
+    state = ask(app, lambda: app.schedules.achange(name, cron=cron, **given))
     _tell(state, as_json)
 
 
@@ -143,9 +141,9 @@ def change(target: str, name: str, cron: str | None, as_json: bool, **terms: Any
 @name
 @as_json
 def pause(target: str, name: str, as_json: bool) -> None:
-    """Let schedule NAME make no more jobs until it is resumed. Deploys leave it paused."""
+    """Pause schedule NAME: it makes no jobs until it is resumed. Deploys leave it paused."""
     app = load_app(target)
-    _tell(_ask(app, lambda: app.schedules.apause(name)), as_json)
+    _tell(ask(app, lambda: app.schedules.apause(name)), as_json)
 
 
 @schedules.command(cls=AppCommand)
@@ -153,9 +151,9 @@ def pause(target: str, name: str, as_json: bool) -> None:
 @name
 @as_json
 def resume(target: str, name: str, as_json: bool) -> None:
-    """Let schedule NAME make jobs again; ticks that passed meanwhile are not made up for."""
+    """Resume schedule NAME; ticks that passed during the pause make no jobs."""
     app = load_app(target)
-    _tell(_ask(app, lambda: app.schedules.aresume(name)), as_json)
+    _tell(ask(app, lambda: app.schedules.aresume(name)), as_json)
 
 
 @schedules.command(cls=AppCommand)
@@ -163,9 +161,9 @@ def resume(target: str, name: str, as_json: bool) -> None:
 @name
 @as_json
 def remove(target: str, name: str, as_json: bool) -> None:
-    """Remove schedule NAME; its jobs stay. One that is in the code comes back with a worker."""
+    """Remove schedule NAME; its jobs stay. If it is in the code, the next worker restores it."""
     app = load_app(target)
-    _ask(app, lambda: app.schedules.aremove(name))
+    ask(app, lambda: app.schedules.aremove(name))
     if as_json:
         print_json({"removed": name})
     else:
@@ -177,17 +175,13 @@ def remove(target: str, name: str, as_json: bool) -> None:
 @name
 @as_json
 def run(target: str, name: str, as_json: bool) -> None:
-    """Make a job of schedule NAME now, beside its ticks, paused or not."""
+    """Make a job of schedule NAME now, in addition to its ticks, paused or not."""
     app = load_app(target)
-    handle = _ask(app, lambda: app.schedules.arun_now(name))
+    handle = ask(app, lambda: app.schedules.arun_now(name))
     if as_json:
         print_json(fields_of(handle))
     else:
         click.echo(f"enqueued job {handle.id} ({handle.task}) in queue {handle.queue}")
-
-
-def _ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:
-    return ask(app, lambda _: body())
 
 
 def _tell(state: ScheduleState, as_json: bool) -> None:

@@ -1,32 +1,28 @@
-"""`migrate` and `schema`: making the tables, or seeing how they are made and who needs what."""
+"""`migrate` and `schema`: create the tables, or print their SQL and the rights of roles."""
 
 import click
 
+from mutirao.app import Mutirao
 from mutirao.cli.options import as_json, names, option, target
 from mutirao.cli.output import print_json
-from mutirao.cli.sql import engines_of
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.sql.dialects.admin import admin_named
-from mutirao.sql.schema import head
 
 
 @click.command(cls=AppCommand)
 @target
 @as_json
 def migrate(target: str, as_json: bool) -> None:
-    """Bring the application's database to the newest schema.
+    """Migrate the application's database to the newest schema.
 
-    Safe to run again, and by many at once. Your own Alembic migrations are not touched.
+    Safe to repeat, and safe when several processes run it at once. Your own Alembic migrations are
+    not touched.
     """
-    url = engines_of(load_app(target)).given
-    from mutirao.sql import migrations  # it loads Alembic, which no other command needs
-
-    migrations.upgrade(url)
-    revision = head()
+    app = load_app(target)
+    revision = app.migrate()
     if as_json:
-        print_json({"revision": revision, "database": url.render_as_string(hide_password=True)})
+        print_json({"revision": revision, "database": app.database})
     else:
-        click.echo(f"{url.render_as_string(hide_password=True)} is at revision {revision}")
+        click.echo(f"{app.database} is at revision {revision}")
 
 
 @click.command()
@@ -40,16 +36,14 @@ def migrate(target: str, as_json: bool) -> None:
 )
 @click.option("--to", metavar="NAME", help="With --grants: who gets it, a role of your server.")
 def schema(dialect: str | None, grants: str | None, to: str | None) -> None:
-    """Print the SQL that makes the tables, or that grants roles what they need.
+    """Print the SQL that creates the tables, or that grants roles the rights they need.
 
-    To read it, or to run it by other means.
+    Use it to read the SQL, or to run it by other means.
     """
     if grants is not None:
         roles = names(grants) if grants else ()
-        click.echo(admin_named(dialect or "postgresql").grants(roles, to), nl=False)
+        click.echo(Mutirao.grants(dialect, roles, to), nl=False)
         return
     if dialect is None or to is not None:
         raise click.UsageError("Give --dialect for the tables, or --grants for roles.")
-    from mutirao.sql import migrations
-
-    click.echo(migrations.ddl(dialect), nl=False)
+    click.echo(Mutirao.ddl(dialect), nl=False)

@@ -1,4 +1,4 @@
-"""`stats`: how many jobs are where, and who works."""
+"""`stats`: the number of jobs by queue and state, and the workers."""
 
 from collections import defaultdict
 from typing import Any
@@ -8,9 +8,8 @@ import click
 from mutirao.cli.options import as_json, ask, target
 from mutirao.cli.output import print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.job import JobState
-from mutirao.ports import Store
-from mutirao.records import QueueCount, WorkerRecord
+from mutirao.model.job import JobState
+from mutirao.model.records import QueueCount, WorkerRecord
 
 
 @click.command(cls=AppCommand)
@@ -19,10 +18,12 @@ from mutirao.records import QueueCount, WorkerRecord
 def stats(target: str, as_json: bool) -> None:
     """Count jobs by queue and state, and list the workers."""
 
-    async def body(store: Store) -> tuple[list[QueueCount], list[WorkerRecord]]:
-        return await store.counts(), await store.workers()
+    app = load_app(target)
 
-    counts, workers = ask(load_app(target), body)
+    async def body() -> tuple[list[QueueCount], list[WorkerRecord]]:
+        return await app.acounts(), await app.aworkers()
+
+    counts, workers = ask(app, body)
     if as_json:
         print_json({"queues": counts, "workers": workers})
         return

@@ -1,4 +1,4 @@
-"""Keeps several processes of one command running, until it is told to stop."""
+"""A supervisor that keeps several processes of one command running until it is told to stop."""
 
 import asyncio
 import logging
@@ -9,18 +9,18 @@ from time import monotonic
 
 log = logging.getLogger("mutirao")
 
-FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds before a process that died is started again
-STEADY = 60.0  # seconds after which a process counts as well, and its next death as the first
-HEEDED = (0, -signal.SIGTERM, -signal.SIGINT)  # how one ends that was told to, ready or not
-HOPELESS = (2, 3)  # wrongly called or configured, or the schema: starting again does not help
+FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds before a dead process is started again
+STEADY = 60.0  # seconds after which a process counts as healthy, and its next death as the first
+HEEDED = (0, -signal.SIGTERM, -signal.SIGINT)  # of a process that was told to stop
+HOPELESS = (2, 3)  # misuse, configuration or schema errors: a restart does not help
 
 
 class Supervisor:
-    """Runs `count` processes of `command`.
+    """A supervisor of `count` processes of `command`.
 
-    One that dies is started again, after a wait that doubles; one that ends by itself (status 0)
-    is not. SIGTERM and SIGINT are passed on. The processes have a process group of their own, so
-    that a Ctrl-C at the terminal reaches them once, from here.
+    A process that dies is started again, after a wait that doubles; one that ends by itself (status
+    0) is not. SIGTERM and SIGINT are passed on. The processes have a process group of their own, so
+    that a Ctrl-C at the terminal reaches them only once, through the supervisor.
     """
 
     def __init__(self, command: Sequence[str], count: int) -> None:
@@ -30,7 +30,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
 
     async def run(self) -> int:
-        """Return when all processes have ended: 0, or the greatest status one ended with."""
+        """Run until all processes have ended; return 0, or the greatest exit status."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._pass_on, number)
@@ -79,7 +79,7 @@ class Supervisor:
 
 
 def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):  # it has ended meanwhile
+    with suppress(ProcessLookupError):  # the process has ended meanwhile
         process.send_signal(number)
 
 

@@ -1,4 +1,4 @@
-"""Finding the application that `module:attribute` names, and saying what was found instead."""
+"""The lookup of the application that `module:attribute` names, with errors that help."""
 
 import os
 import re
@@ -20,14 +20,14 @@ _TARGET = re.compile(r"[^:/\\]+:[^:/\\]+")
 
 
 class AppCommand(click.Command):
-    """A command whose first argument, the application, may be left to MUTIRAO_APP.
+    """A command whose first argument, the application, may be left out if MUTIRAO_APP is set.
 
-    What looks like `module:attribute` is the application; anything else in its place is the
-    argument that follows, and the variable says which application.
+    An argument in the form of `module:attribute` is the application. Otherwise the first argument
+    is the one after it, and the variable names the application.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the variable's application first if no other one is given."""
+        """Insert the variable's application as first argument if none is given."""
         given = self.make_parser(ctx).parse_args(args=list(args))[0].get("target")
         from_variable = os.environ.get(VARIABLE)
         if from_variable and not (isinstance(given, str) and _TARGET.fullmatch(given)):
@@ -38,10 +38,10 @@ class AppCommand(click.Command):
 def load_app(target: str) -> Mutirao:
     """Return the application that `module:attribute` names; the attribute may be dotted.
 
-    The current directory can be imported from.
+    Modules can also be imported from the current directory.
 
     Raises:
-        ConfigurationError: there is none; the message says what there is.
+        ConfigurationError: there is none; the message lists what there is.
     """
     name, colon, path = target.partition(":")
     if not _TARGET.fullmatch(target):
@@ -78,7 +78,7 @@ def _import(name: str) -> ModuleType:
             f"there is no module {missing.name!r} in {Path.cwd()} nor among the installed"
             f" packages{hint}"
         ) from None
-    except Exception as error:  # noqa: BLE001 (anything may go wrong in somebody's module)
+    except Exception as error:  # noqa: BLE001 (a user's module may raise anything)
         _refuse_module(name, error)
 
 

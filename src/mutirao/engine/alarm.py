@@ -1,4 +1,4 @@
-"""Ends the process when its time is up, whatever its threads and its event loop do."""
+"""An alarm that ends the process in time, whatever its threads and its event loop do."""
 
 import faulthandler
 import os
@@ -10,18 +10,18 @@ from time import monotonic
 
 from mutirao.engine.logs import log
 
-MORE = 2.0  # seconds after which the process ends even where no Python code can run any more
+MORE = 2.0  # more seconds, after which the process ends even if no Python code can run any more
 
 
 class Alarm:
-    """One alarm of a process; setting it again may only bring it forward."""
+    """The one alarm of a process; setting it again can only make it earlier."""
 
     def __init__(self) -> None:
         self._timer: threading.Timer | None = None
         self._at = inf  # monotonic
 
     def set(self, seconds: float, status: int, why: str) -> None:
-        """Have the process end in so many seconds, with this status, and say why."""
+        """End the process in `seconds` with this exit status, and log why."""
         if monotonic() + seconds >= self._at:
             return
         self.clear()
@@ -29,18 +29,18 @@ class Alarm:
         self._timer = threading.Timer(seconds, self.ring, (status, why))
         self._timer.daemon = True
         self._timer.start()
-        # Where somebody never lets go of the interpreter the timer cannot ring. Status 1, then.
+        # The timer cannot run while a thread never releases the GIL. The status is 1 then.
         faulthandler.dump_traceback_later(seconds + MORE, exit=True)
 
     def clear(self) -> None:
-        """Let the process go on."""
+        """Cancel the alarm, so that the process continues."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer, self._at = None, inf
             faulthandler.cancel_dump_traceback_later()
 
     def ring(self, status: int, why: str) -> None:
-        """End the process now; tell where its threads are."""
+        """End the process now; print the stacks of all its threads."""
         log.critical("%s; ending with status %s", why, status)
         with suppress(Exception):  # standard error may be closed
             faulthandler.dump_traceback(all_threads=True)

@@ -1,7 +1,8 @@
-"""Settles apart what the database would not settle together.
+"""The settling of attempts one by one, or in parts, after the database refused them together.
 
-One row that somebody has locked, or one value that the database refuses, must not keep the others
-waiting: those are found and written, and the one that is left is tried alone, as often as it takes.
+One row that another transaction has locked, or one value that the database refuses, must not delay
+the others: those are found and written, and the failing attempt is retried alone, as often as
+needed.
 """
 
 import asyncio
@@ -12,11 +13,11 @@ from mutirao.engine.logs import log
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
-from mutirao.job import Claim, NewJob
-from mutirao.outcome import Outcome
+from mutirao.model.job import Claim, NewJob
+from mutirao.model.outcome import Outcome
 from mutirao.ports import Store
 
-MOST = 4  # statements at the same time
+MOST = 4  # concurrent statements
 
 
 class Finished(NamedTuple):
@@ -35,17 +36,21 @@ Fail = Callable[[Finished, Exception], Iterator[Finished]]
 
 
 def is_splittable(error: Exception) -> bool:
-    """Whether an error may be about one of many: a lock, or a value; not about the database."""
+    """Return whether an error may concern only one of many attempts: a lock, or a value.
+
+    Errors about the database as a whole do not.
+    """
     return isinstance(error, StoreBusy | StoreRefused) or not isinstance(error, StoreError)
 
 
 class Aside:
-    """What is settled apart.
+    """The attempts that are settled apart.
 
     Parameters:
-        settle: writes some together; raises what `is_splittable`, or what ends the worker.
+        settle: writes some attempts together; raises errors that `is_splittable`, or errors that
+            end the worker.
         fail: yields what may be written instead of an attempt whose outcome is refused.
-        on_end: called when something was settled, or the worker has to end.
+        on_end: called when an attempt was settled, or when the worker must end.
     """
 
     def __init__(
@@ -70,19 +75,19 @@ class Aside:
         return iter(list(self._left.values()))
 
     def take(self, batch: list[Finished], error: Exception) -> None:
-        """Settle these apart, in the background; together they could not be, for that reason."""
+        """Settle these attempts in the background; settling them together failed with `error`."""
         self._left.update({(each.claim.id, each.claim.run): each for each in batch})
         task = asyncio.create_task(self._take_apart(batch, error), name="mutirao-aside")
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
     async def idle(self) -> None:
-        """Wait until nothing is left."""
+        """Wait until every attempt is settled."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     def cancel(self) -> None:
-        """Leave what is left as it is."""
+        """Stop settling; the remaining attempts stay unsettled."""
         for task in self._tasks:
             task.cancel()
 
@@ -99,7 +104,7 @@ class Aside:
         log.warning("%s jobs could not be settled together: %s", len(batch), error)
         for part in await self._parts(batch, error):
             if len(part) == 1 and isinstance(error, StoreBusy):
-                self.take(part, error)  # it may take long, and the next ones do not wait for it
+                self.take(part, error)  # it may take long, and the other parts must not wait for it
                 continue
             try:
                 await self._try(part)
@@ -116,7 +121,7 @@ class Aside:
             return halves
         try:
             free = await self._store.unlocked([each.claim.id for each in batch])
-        except StoreError:  # whatever it is, settling the halves will meet it, too
+        except StoreError:  # whatever it is, settling the halves will raise it again
             return halves
         whole = [each for each in batch if each.claim.id in free]
         rest = [[each] for each in batch if each.claim.id not in free]
@@ -134,7 +139,7 @@ class Aside:
         await self._settle_otherwise(one, error)
 
     async def _settle_otherwise(self, one: Finished, error: Exception) -> None:
-        """Write what the database does not refuse; if there is nothing of that kind, give back."""
+        """Write an outcome that the database does not refuse; if there is none, lose the job."""
         job = one.claim.id
         log.error("the outcome of job %s is refused", job, exc_info=error)
         for instead in self._fail(one, error):
@@ -150,7 +155,7 @@ class Aside:
         self._forget([one])
 
     async def _lose(self, one: Finished) -> None:
-        """Give the job back, with a trace: it began, and after a few such ends it is dead."""
+        """Record the attempt as lost, so that it counts: after a few of them the job is dead."""
         job = one.claim.id
         trouble = Trouble(f"cannot give job {job} back", "", self._settings.longest_wait)
         while True:
@@ -161,7 +166,7 @@ class Aside:
                 await asyncio.sleep(trouble.met(error))
 
     async def _insist(self, one: Finished, error: Exception | None = None) -> None:
-        """Try as often as somebody else has what is needed; `error`: the last try's."""
+        """Settle one attempt, retrying while it is locked; `error` is that of the previous try."""
         job = one.claim.id
         trouble = Trouble(f"cannot settle job {job}", "", self._settings.longest_wait)
         while True:

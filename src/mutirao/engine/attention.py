@@ -1,17 +1,17 @@
-"""Whether a worker is too busy to want notifications.
+"""The decision whether a worker is too busy to need notifications.
 
-NOTIFY makes the commits of a whole database queue up (16 clients: 19.8k commits/s without it,
-5.4k with it), so it is worth its price only for a worker that would otherwise sleep.
+NOTIFY makes the commits of a whole database queue up (16 clients: 19.8k commits/s without it, 5.4k
+with it), so it is worth its cost only for a worker that would otherwise sleep.
 """
 
 WINDOW = 0.25  # seconds
-MANY = 500  # jobs in a window; 2,000 a second are found soon enough by looking again
-GLANCE = 0.005  # seconds between looks while busy
-GLANCES = 20  # looks in vain before the worker listens again
+MANY = 500  # jobs in a window; at 2,000 a second, claiming again finds new jobs soon enough
+BUSY_POLL = 0.005  # seconds between claims while busy
+EMPTY_CLAIMS = 20  # empty claims before the worker listens again
 
 
 class Attention:
-    """Counts jobs and rests. `now` is monotonic, in seconds."""
+    """A counter of jobs and rests. `now` is monotonic, in seconds."""
 
     def __init__(self, now: float) -> None:
         self._rested_at = now
@@ -21,24 +21,24 @@ class Attention:
         self._many = False
 
     def took(self, jobs: int, now: float) -> None:
-        """Note that a claim found jobs."""
+        """Record that a claim found jobs."""
         if now - self._window_at > WINDOW:
             self._many, self._window_at, self._jobs = self._jobs >= MANY, now, 0
         self._jobs += jobs
         self._vain = 0
 
     def rested(self, now: float) -> None:
-        """Note that the worker slept."""
+        """Record that the worker slept."""
         self._rested_at = now
 
     def busy(self, now: float) -> bool:
-        """Whether there was no rest for a while, or many jobs came."""
+        """Return whether the worker has not rested for a while, or many jobs came."""
         return self._many or self._jobs >= MANY or now - self._rested_at > WINDOW
 
-    def looked_in_vain(self) -> bool:
-        """Note an empty claim; return whether it is time to listen instead."""
+    def record_empty_claim(self) -> bool:
+        """Record an empty claim; return whether the worker should listen instead."""
         self._vain += 1
-        if self._vain < GLANCES:
+        if self._vain < EMPTY_CLAIMS:
             return False
         self._vain, self._jobs, self._many = 0, 0, False
         return True

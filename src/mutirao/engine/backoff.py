@@ -1,4 +1,4 @@
-"""Waiting for a database that cannot be reached: longer each time, never at the same moment."""
+"""The waits for a database that cannot be reached: longer each time, and randomised."""
 
 import random
 
@@ -6,19 +6,19 @@ FIRST, LONGEST = 0.05, 5.0  # seconds
 
 
 class Backoff:
-    """The waits of one loop, of `longest` seconds at most; `reset` when it went well again."""
+    """The waits of one loop, at most `longest` seconds each; `reset` after a success."""
 
     def __init__(self, longest: float = LONGEST) -> None:
         self._longest = longest
         self._failures = 0
 
     def reset(self) -> bool:
-        """Start anew; return whether there had been failures."""
+        """Start again from the shortest wait; return whether there had been failures."""
         had, self._failures = self._failures > 0, 0
         return had
 
     def next(self) -> float:
-        """Return the seconds to wait after one more failure."""
+        """Return the seconds to wait after another failure."""
         wait = min(self._longest, FIRST * 2.0 ** min(self._failures, 16))
         self._failures += 1
         return wait * random.uniform(0.5, 1.0)

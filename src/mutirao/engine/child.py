@@ -1,7 +1,8 @@
-"""What runs in a child process: it serves one order after another, until its parent is gone.
+"""The code of a child process: it serves one order after another until its parent is gone.
 
-It judges its own errors, because the exception itself stays here. Whatever happens is told in the
-answer to the order; what a handler leaves behind (threads, forks) can say nothing after that.
+It turns its errors into outcomes, because an exception cannot leave the process. Everything that
+happens is reported in the answer to the order; what a handler leaves behind (threads, forks) cannot
+report anything after that.
 """
 
 import multiprocessing
@@ -35,16 +36,20 @@ from mutirao.engine.messages import (
 )
 from mutirao.engine.progress import PACE, to_tell
 from mutirao.errors import ConfigurationError, InvalidArguments, WrongState
-from mutirao.job import Claim, Job, Report
-from mutirao.outcome import Outcome
-from mutirao.task import Task
+from mutirao.model.job import Claim, Job, Report
+from mutirao.model.outcome import Outcome
+from mutirao.tasks.task import Task
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-LOOK = 0.5  # seconds between two looks at a process where the system has no better way
+POLL = 0.5  # seconds between two checks of a process, if the system offers nothing better
 
 
 def find_task(module: str, qualname: str) -> Task[..., Any]:
-    """Return the task that a child finds under that name. Raises ConfigurationError."""
+    """Return the task that a child process finds under that name.
+
+    Raises:
+        ConfigurationError: there is no task of that name.
+    """
     found: Any = sys.modules.get(module) or import_module(module)
     for part in qualname.split("."):
         found = getattr(found, part, None)
@@ -59,7 +64,7 @@ def find_task(module: str, qualname: str) -> Task[..., Any]:
 def end_of(pid: int) -> int | None:
     """Return a descriptor that becomes readable when the process ends, if the system has such.
 
-    `Process.sentinel` is a pipe: forks of the process inherit it, and keep it open.
+    `Process.sentinel` is a pipe: forks of the process inherit it and keep it open.
     """
     try:
         return os.pidfd_open(pid)
@@ -68,18 +73,18 @@ def end_of(pid: int) -> int | None:
 
 
 def serve(theirs: socket.socket) -> None:
-    """Obey the orders that come, until the other side hangs up."""
+    """Serve the orders that come, until the other side closes the connection."""
     theirs.settimeout(None)  # whatever the application's `socket.setdefaulttimeout` says
     _leave_signals_to_parent()
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    voice, inbox = _Voice(theirs), Inbox()
-    with suppress(ConnectionError):  # the parent is gone, and did not read all that was said
-        while (order := _hear(theirs, inbox)) is not None:
+    voice, inbox = _Sender(theirs), Inbox()
+    with suppress(ConnectionError):  # the parent is gone, and did not read everything
+        while (order := _receive(theirs, inbox)) is not None:
             voice.begin(order.number)
             voice.conclude(*_answer(order, voice))
 
 
-def _hear(theirs: socket.socket, inbox: Inbox) -> Message | None:
+def _receive(theirs: socket.socket, inbox: Inbox) -> Message | None:
     while (message := inbox.take()) is None:
         if not (data := theirs.recv(CHUNK)):
             return None
@@ -87,47 +92,47 @@ def _hear(theirs: socket.socket, inbox: Inbox) -> Message | None:
     return message
 
 
-def _answer(message: Message, voice: "_Voice") -> tuple[bytes, bytes]:
+def _answer(message: Message, voice: "_Sender") -> tuple[bytes, bytes]:
     try:
         order = msgspec.json.decode(message.body, type=Order)
         task = find_task(order.module, order.qualname)
         voice.say(BEGUN, message.number)
-        outcome = _obey(task, order.claim, _Teller(voice, message.number))
+        outcome = _run_handler(task, order.claim, _ProgressSender(voice, message.number))
         return ENDED, msgspec.json.encode(outcome)
-    except BaseException as error:  # whatever a module raises that is imported, SystemExit too
+    except BaseException as error:  # importing a module may raise anything, even SystemExit
         reason = traceback.format_exception_only(error)[-1] + "\n" + traceback.format_exc()
         return FAILED, outcomes.shortened(reason).encode()
 
 
-class _Voice:
-    """Says one thing after another, though several threads speak, and nothing of past orders."""
+class _Sender:
+    """The sender of messages: one at a time for all threads, and none about past orders."""
 
     def __init__(self, theirs: socket.socket) -> None:
         self._socket, self._number = theirs, 0
-        # Reentrant: a signal handler that tells of its progress interrupts what is being said.
+        # Reentrant: a signal handler that reports progress may interrupt a message being sent.
         self._lock = threading.RLock()
 
     def begin(self, number: int) -> None:
-        """Turn to an order."""
+        """Begin to send messages about an order."""
         self._number = number
 
     def say(self, kind: bytes, number: int, body: bytes = b"") -> None:
-        """Say something about an order, unless that is over."""
+        """Send a message about an order, unless the order is finished."""
         with self._lock:
             if number == self._number:
                 self._socket.sendall(packed(kind, number, body))
 
     def conclude(self, kind: bytes, body: bytes) -> None:
-        """Say the last word about the order."""
+        """Send the last message about the order."""
         with self._lock:
             number, self._number = self._number, 0
             self._socket.sendall(packed(kind, number, body))
 
 
-class _Teller:
-    """Passes progress on to the parent, not much more often than it is written there."""
+class _ProgressSender:
+    """The sender of progress to the parent, about as often as the parent writes it."""
 
-    def __init__(self, voice: _Voice, number: int) -> None:
+    def __init__(self, voice: _Sender, number: int) -> None:
         self._voice, self._number, self._next = voice, number, 0.0
         self._pid = os.getpid()
 
@@ -143,7 +148,7 @@ class _Teller:
             self._voice.say(TOLD, self._number, msgspec.json.encode(told))
 
 
-def _obey(task: Task[..., Any], claim: Claim, report: Report) -> Outcome:
+def _run_handler(task: Task[..., Any], claim: Claim, report: Report) -> Outcome:
     policy = task.options.retry
     limit = claim.max_attempts or policy.max_attempts
     try:
@@ -172,7 +177,7 @@ def _call(task: Task[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def _end_fork(error: BaseException | None) -> NoReturn:
-    """End a fork that came out of the handler, as a program ends: the answer is not its to give."""
+    """End a fork that left the handler, as a program ends: only its parent answers the order."""
     code = error.code if isinstance(error, SystemExit) else error and 1
     if error is not None and not isinstance(error, SystemExit):
         traceback.print_exception(error)
@@ -189,10 +194,10 @@ def _no_transaction(job: Job, session: bool) -> Any:
 
 
 def _leave_signals_to_parent() -> None:
-    """Do not heed them, though a terminal or systemd sends them to all of a group.
+    """Ignore SIGINT and SIGTERM, though a terminal or systemd sends them to the whole group.
 
-    In a fork they do what they do by default. They are held back while it is made: Python drops
-    those that have a handler and come before the fork's first step.
+    Forks of this process get the default behaviour back. The signals are blocked during a fork:
+    Python drops those that have a handler and arrive before the fork's first step.
     """
     held = threading.local()
 
@@ -214,7 +219,7 @@ def _leave_signals_to_parent() -> None:
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:
-    """Handle a signal. Not SIG_IGN, which the programs that a handler starts would inherit."""
+    """Ignore a signal. Not SIG_IGN, which the programs that a handler starts would inherit."""
 
 
 def _die_with_parent() -> None:
@@ -223,5 +228,5 @@ def _die_with_parent() -> None:
         return
     end = end_of(parent.pid)
     while os.getppid() == parent.pid:
-        wait([parent.sentinel if end is None else end], LOOK if end is None else None)
+        wait([parent.sentinel if end is None else end], POLL if end is None else None)
     os._exit(1)

@@ -1,9 +1,9 @@
-"""Settles finished attempts, many in one statement.
+"""The settling of finished attempts, many in one statement.
 
-While one batch is being written the next one gathers; when there is little to do, a finished job
-waits a few milliseconds for company. A batch that the database gives up, for a lock perhaps, is
-taken apart aside, so that the others do not wait for one row; and so is one that it refuses, until
-the row is found that it refuses.
+While one batch is written the next one gathers; when there is little to do, a finished job waits a
+few milliseconds for others. A batch that the database aborts, perhaps because of a lock, is split
+and settled apart, so that the others do not wait for one row. So is a batch that it refuses, until
+the refused row is found.
 """
 
 import asyncio
@@ -16,21 +16,23 @@ from mutirao.engine.pulse import REST, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
-from mutirao.job import Claim, Wake
-from mutirao.limit import Settled
-from mutirao.outcome import Outcome, Settlement
+from mutirao.model.job import Claim, Wake
+from mutirao.model.limits import Settled
+from mutirao.model.outcome import Outcome, Settlement
 from mutirao.ports import Store
 
 
 class Completer:
-    """Takes finished attempts and writes them, in the background.
+    """The queue of finished attempts, written in the background.
 
     Parameters:
         worker: returns the worker's id.
-        fail: yields what may be written of an attempt whose outcome is refused.
-        on_waiting, on_written, on_woken: called when a job waits again; when something was written;
-            when jobs may be due in a lane, or in any, that waited for the end of others.
-        pulse: shows that it turns.
+        fail: yields what may be written instead of an attempt whose outcome is refused.
+        on_waiting: called when a job waits again.
+        on_written: called when attempts were written.
+        on_woken: called when jobs that waited for the end of others may be due, in a lane or in
+            any.
+        pulse: receives a sign of life from the loop.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class Completer:
 
     @property
     def unsettled(self) -> int:
-        """How many attempts have ended and are not written yet."""
+        """The number of attempts that have ended and are not written yet."""
         return len(self._gathered) + len(self._writing) + len(self._aside)
 
     def pending(self) -> set[tuple[int, int]]:
@@ -64,13 +66,13 @@ class Completer:
         return {(f.claim.id, f.claim.run) for f in finished}
 
     def add(self, finished: Finished) -> None:
-        """Take an attempt to be settled."""
+        """Add an attempt to be settled."""
         self._gathered.append(finished)
         if len(self._gathered) == 1:
             self._something.set()
 
     async def run(self) -> None:
-        """Write until closed and empty."""
+        """Settle attempts until closed and empty."""
         try:
             while not (self._closing and not self._gathered):
                 await self._gathering()
@@ -80,17 +82,17 @@ class Completer:
             self._aside.cancel()
 
     def tell_woken(self, woken: Iterable[Wake]) -> None:
-        """Say that blocked jobs came back to these lanes."""
+        """Report that blocked jobs returned to these lanes."""
         for wake in woken:
             self._on_woken(wake)
 
     def close(self) -> None:
-        """Let `run` end when everything is written."""
+        """Make `run` end when everything is written."""
         self._closing = True
         self._something.set()
 
     async def _gathering(self) -> None:
-        """Wait for something to write, and then a little for its company."""
+        """Wait for something to write, and then briefly for more."""
         self._pulse.turn()
         if self._aside.failure is not None:
             raise self._aside.failure
@@ -128,11 +130,12 @@ class Completer:
             self._aside.take(batch, error)
 
     async def _settle(self, batch: list[Finished]) -> None:
-        """Write a batch as a whole; wait for a database that is away.
+        """Write a batch as a whole; wait while the database is away.
 
         Raises:
             StoreBusy: it waited for a lock, or for too long.
-            Exception: what does not pass.
+            StoreRefused: the database refused a value.
+            Exception: any other error that does not pass by itself.
         """
         settings = self._settings
         number = len(batch)
@@ -151,7 +154,7 @@ class Completer:
                 raise
             except StoreError as error:
                 # The commit may have happened before the connection broke; then the next try
-                # finds these runs stale, and that is no loss.
+                # finds these runs stale, which is harmless.
                 unsure = unsure or isinstance(error, StoreUnavailable)
                 await asyncio.sleep(trouble.met(error))
             else:
@@ -179,7 +182,7 @@ class Completer:
 
     def _tell(self, batch: list[Finished], settled: set[int], unsure: bool = False) -> None:
         if any(each.linked and each.outcome.kind.final for each in batch):
-            self.tell_woken([Wake()])  # in which lanes is not known
+            self.tell_woken([Wake()])  # the lanes are not known
         if isinstance(settled, Settled):
             self.tell_woken(settled.woken)
         for claim, outcome, *_ in batch:

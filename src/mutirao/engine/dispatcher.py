@@ -1,4 +1,4 @@
-"""Starts claimed jobs while slots are free, and says how many more the worker could use."""
+"""The dispatcher starts claimed jobs while slots are free, and counts how many more to claim."""
 
 import asyncio
 import sys
@@ -20,16 +20,16 @@ from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.errors import AttemptTimeout
-from mutirao.job import Claim, OutcomeKind, Wake
-from mutirao.outcome import Outcome
+from mutirao.model.job import Claim, OutcomeKind, Wake
+from mutirao.model.outcome import Outcome
 
-BURST = 100  # starts in a row before other loops get their turn
-PATIENCE = 5.0  # seconds a cancelled coroutine has to end before it counts as stuck
+BURST = 100  # starts in a row before other tasks of the event loop run
+PATIENCE = 5.0  # seconds within which a cancelled coroutine must end, or it counts as stuck
 MOST_UNSETTLED = 4  # batches; beyond that the database is behind, and claiming pauses
 
 
 class Dispatcher:
-    """The slots of one worker, the jobs that wait for one, and those that have one."""
+    """The slots of one worker, the jobs that wait for a slot, and those that have one."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Dispatcher:
         self._to_cancel: set[tuple[int, int]] = set()
         self._lives_until = inf
         self._abandoned = 0
-        self._context = copy_context()  # that of the worker's start, for every attempt
+        self._context = copy_context()  # the context of the worker's start, for every attempt
         self._pumping = False
         self._closed = False
         self._pace = Pace(settings.prefetch, 2 * settings.batch)
@@ -57,17 +57,17 @@ class Dispatcher:
 
     @property
     def stuck(self) -> int:
-        """Slots lost to handlers that nobody waits for any more."""
+        """The number of slots lost to handlers that the worker has given up."""
         return self._threads.stuck + self._abandoned
 
     def all_stuck(self) -> bool:
-        """Tell whether there is no slot that a job could ever have."""
+        """Return whether every slot is lost."""
         return self.stuck >= self._settings.concurrency
 
     def blocked_until(self) -> float:
-        """Return when, in monotonic seconds, every coroutine that runs is past its timeout.
+        """Return when, in monotonic seconds, every running coroutine is past its timeout.
 
-        inf if one has none. May be called from any thread.
+        Returns inf if one has no timeout. May be called from any thread.
         """
         return max((self._over_at(each) for each in list(self._running)), default=0.0)
 
@@ -88,13 +88,13 @@ class Dispatcher:
         return min(batch, short) if short >= max(1, min(batch, target) // 2) else 0
 
     def feed(self, claims: Iterable[Claim]) -> None:
-        """Take claimed jobs and start as many as there are slots for."""
+        """Take claimed jobs, and start as many as there are free slots."""
         self._buffer.extend(claims)
         self._moved_at = monotonic()
         self.pump()
 
     def pump(self) -> None:
-        """Start waiting jobs; a long row of them is cut, to let other loops have their turn."""
+        """Start waiting jobs, in bursts, so that other tasks of the event loop run in between."""
         if self._pumping:
             return
         self._pumping = True
@@ -103,32 +103,32 @@ class Dispatcher:
                 asyncio.get_running_loop().call_soon(self.pump)
         finally:
             self._pumping = False
-        self.look_again()
+        self.notify_if_room()
 
-    def lives_until(self, moment: float) -> None:
-        """Start nothing after this moment, in monotonic seconds, before one is told that is later.
+    def set_lifetime(self, moment: float) -> None:
+        """Start nothing after this moment, in monotonic seconds, until a later one is given.
 
-        By then others may have taken what this worker has claimed.
+        After it, others may have rescued what this worker has claimed.
         """
         self._lives_until = moment
         if self._buffer:
             self.pump()
 
     def _start_some(self) -> bool:
-        """Start jobs until slots or jobs run out, or a burst is over; tell whether it was that."""
+        """Start jobs until slots or jobs run out, or a burst is full; return whether it is."""
         for _ in range(BURST):
             if self._full() or monotonic() > self._lives_until or (claim := self._next()) is None:
                 return False
             self._start(claim)
         return True
 
-    def look_again(self) -> None:
-        """Let the producer see whether there is room for more jobs."""
+    def notify_if_room(self) -> None:
+        """Notify the producer if there is room for more jobs."""
         if self.wanted():
             self.changed.set()
 
     def holds(self) -> set[tuple[int, int]]:
-        """Return (id, run) of every job this worker knows of: waiting, running or unsettled."""
+        """Return (id, run) of every job that this worker knows: waiting, running or unsettled."""
         claims = [*self._buffer, *(running.claim for running in self._running)]
         return {(claim.id, claim.run) for claim in claims} | self.unsettled()
 
@@ -137,14 +137,14 @@ class Dispatcher:
         return self._completer.pending()
 
     def _next(self) -> Claim | None:
-        # Another thread may take the last one between a look and the taking.
+        # Another thread may take the last one between the check and the `popleft`.
         try:
             return self._buffer.popleft()
         except IndexError:
             return None
 
     def drop_unstarted(self) -> list[tuple[int, int]]:
-        """Forget the jobs that have not started, and return them; from any thread."""
+        """Forget the jobs that have not started, and return them; callable from any thread."""
         dropped = []
         while (claim := self._next()) is not None:
             dropped.append((claim.id, claim.run))
@@ -155,37 +155,37 @@ class Dispatcher:
         return self._moved_at + STALL - monotonic() if self._buffer else inf
 
     def drop_stalled(self) -> list[tuple[int, int]]:
-        """Forget the jobs that have waited too long, and return them: others may be free."""
+        """Forget the jobs that have waited too long, and return them: other workers may be free."""
         if self.patience() > 0:
             return []
         self._pace.takes_at_least(monotonic() - self._moved_at)
         return self.drop_unstarted()
 
     def cancel(self, jobs: Iterable[tuple[int, int]]) -> None:
-        """Cancel all of these jobs (id, run) that run; the others when they are about to."""
+        """Cancel those of these jobs (id, run) that run, and the others when they start."""
         self._to_cancel = set(jobs)
         for running in list(self._running):
             if (running.claim.id, running.claim.run) in self._to_cancel:
                 self._interrupt(running, outcomes.CANCELLED)
 
     def interrupt_all(self, outcome: Outcome) -> list[tuple[int, int]]:
-        """End everything that runs, with this outcome; return (id, run) of each."""
+        """Interrupt all running attempts with this outcome; return (id, run) of each."""
         running = list(self._running)
         for each in running:
             self._interrupt(each, outcome)
         return [(each.claim.id, each.claim.run) for each in running]
 
     def has_suspect(self) -> bool:
-        """Tell whether a job runs, or is about to, in whose hands workers have ended before."""
+        """Return whether the worker runs or holds a job with which workers were lost before."""
         claims = [*self._buffer, *(running.claim for running in self._running)]
         return any(claim.lost >= SUSPECT for claim in claims)
 
     def close(self) -> None:
-        """Start no more jobs."""
+        """Stop starting jobs."""
         self._closed = True
 
     async def idle(self) -> None:
-        """Wait until nothing runs."""
+        """Wait until no attempt runs."""
         while self._running:
             self.changed.clear()
             await self.changed.wait()
@@ -201,7 +201,7 @@ class Dispatcher:
         self._running.add(running)
         try:
             self._launch(running)
-        except Exception as error:  # noqa: BLE001 (whatever the row brings ends its own attempt)
+        except Exception as error:  # noqa: BLE001 (a row can end only its own attempt)
             self._leave(running, self._executor.judge(claim, error))
 
     def _launch(self, running: Running) -> None:
@@ -210,7 +210,7 @@ class Dispatcher:
         if timeout is not None:
             running.arm = partial(self._arm, running, timeout)
             running.arm(self._executor.lead(claim))
-        # Each in a context of its own: what the last handler has set is not for this one.
+        # Each attempt has its own context: it must not see what the last handler has set.
         task = _task(self._live(running), loop, self._context.copy())
         if not task.done():
             running.task = task
@@ -227,7 +227,7 @@ class Dispatcher:
         self._leave(running, await self._executor.attempt(running))
 
     def _over(self, running: Running, task: asyncio.Task[None]) -> None:
-        """See to the slot of a task that ended, though it never began or failed beside its handler.
+        """Free the slot of a task that never began, or that failed outside of its handler.
 
         On Python 3.11 a task that is cancelled before its first step does not run at all.
         """
@@ -238,7 +238,7 @@ class Dispatcher:
             self._leave(running, self._executor.judge(running.claim, error) if error else outcome)
 
     def _leave(self, running: Running, outcome: Outcome) -> None:
-        """Free the slot of an attempt whose handler has ended, and have its outcome written."""
+        """Free the slot of an attempt whose handler has ended, and hand over its outcome."""
         running.over = True
         if running.timer is not None:
             running.timer.cancel()
@@ -263,7 +263,7 @@ class Dispatcher:
         self._completer.add(Finished(claim, outcome, running.started, finished, follow_up, linked))
 
     def instead(self, refused: Finished, error: Exception) -> Iterator[Finished]:
-        """Yield what may be written of an attempt whose outcome the database refuses."""
+        """Yield what may be written instead of an attempt whose outcome the database refuses."""
         claim = refused.claim
         outcome = self._executor.judge(claim, outcomes.unwritable(error))
         follow_up = self._executor.follow_up(claim, outcome)
@@ -293,13 +293,13 @@ class Dispatcher:
     def _interrupt(self, running: Running, outcome: Outcome) -> None:
         try:
             running.interrupt(outcome)
-        except Exception as error:  # noqa: BLE001 (a child that cannot be killed, say)
+        except Exception as error:  # noqa: BLE001 (for example, a child that cannot be killed)
             log.error("job %s could not be interrupted", running.claim.id, exc_info=error)
         loop = asyncio.get_running_loop()
         loop.call_later(self.patience_with_cancelled, self._abandon, running)
 
     def _abandon(self, running: Running) -> None:
-        """Settle an attempt whose coroutine ignores that it was cancelled."""
+        """Settle an attempt whose coroutine ignores its cancellation."""
         if running not in self._running or running.interruption is None:
             return
         log.error("job %s (%s) is stuck", running.claim.id, running.claim.task)
@@ -317,7 +317,7 @@ class Dispatcher:
 def _task(
     attempt: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context
 ) -> asyncio.Task[None]:
-    # An eager task runs a handler that never waits without a detour through the event loop.
+    # An eager task runs a handler that never waits without a pass through the event loop.
     if sys.version_info >= (3, 12):
         return asyncio.Task(attempt, loop=loop, eager_start=True, context=context)
     return loop.create_task(attempt, context=context)

@@ -15,28 +15,33 @@ from mutirao.engine.pulse import Health
 from mutirao.engine.worker import Worker
 from mutirao.errors import WorkerFailed, WrongState
 
-FIRST_CLAIM = 5.0  # seconds that `start` waits for it; a database that goes away may delay it
+FIRST_CLAIM = 5.0  # seconds that `start` waits for it; a database outage may delay it
 
 
 class EmbeddedWorker:
     """A worker inside another program.
 
     `async with` runs it in the program's event loop (a web application's lifespan); `with`, or
-    `start` and `stop`, runs it in a thread with a loop of its own (WSGI, scripts). The same
-    loops and guarantees either way. A forked child does not inherit the running worker; it may
-    start its own with the same object. A worker that ended by itself says so: `failed`, `health`,
-    and WorkerFailed at the end of a block.
+    `start` and `stop`, runs it in a thread with a loop of its own (WSGI, scripts). Loops and
+    guarantees are the same in both cases. A forked child does not inherit the running worker; it
+    may start its own with the same object. If the worker ends by itself, `failed` and `health` say
+    so, and the end of a block raises WorkerFailed.
     """
 
     def __init__(self, make: Callable[[], Worker]) -> None:
-        """`make` builds the worker; it is called in the event loop that will run it."""
+        """Set the factory: `make` builds the worker, in the event loop that will run it."""
         self._make = make
         self._worker: Worker | None = None
         self._thread: _WorkerThread | None = None
         self._failure: Future[None] = Future()
 
     async def __aenter__(self) -> Self:
-        """Start in the running event loop."""
+        """Start the worker in the running event loop.
+
+        Raises:
+            WrongState: the worker runs already.
+            SchemaError, StoreUnavailable, ConfigurationError: it could not start.
+        """
         if self._worker is not None:
             raise WrongState("this worker runs already; app.worker(...) gives another one")
         worker = self._make()
@@ -52,7 +57,7 @@ class EmbeddedWorker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop gracefully.
+        """Stop the worker gracefully.
 
         Raises:
             WorkerFailed: the worker had ended by itself.
@@ -64,7 +69,7 @@ class EmbeddedWorker:
             _raise_failure(worker.failure, error)
 
     def __enter__(self) -> Self:
-        """Start in a thread."""
+        """Start the worker in a thread; see `start`."""
         self.start()
         return self
 
@@ -74,7 +79,7 @@ class EmbeddedWorker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop gracefully.
+        """Stop the worker gracefully.
 
         Raises:
             WorkerFailed: the worker had ended by itself.
@@ -86,29 +91,30 @@ class EmbeddedWorker:
 
     @property
     def running(self) -> bool:
-        """Whether the worker's thread runs in this process."""
+        """True if the worker's thread runs in this process."""
         return self._thread is not None and self._thread.runs_here()
 
     @property
     def failed(self) -> Awaitable[None]:
-        """Wait for it: it raises WorkerFailed when the worker has ended by itself.
+        """An awaitable that raises WorkerFailed when the worker has ended by itself.
 
-        It is never done otherwise. To be awaited in a task beside the program's own, for example.
+        It never completes otherwise. For example, await it in a task beside the program's own.
         """
         return asyncio.shield(asyncio.wrap_future(self._failure))
 
     def health(self) -> Health:
-        """Tell whether the worker works, and if it does not, why. For probes; from any thread."""
+        """Return whether the worker works, and if not, why. For probes; usable in any thread."""
         worker = self._worker or (self._thread.worker if self._thread is not None else None)
         if worker is None or (self._thread is not None and not self._thread.is_of_this_process()):
             return Health(False, "it has not been started", {})
         return worker.health()
 
     def start(self) -> None:
-        """Start in a thread, and return when it has asked for jobs; does nothing if it runs.
+        """Start the worker in a thread, and return after its first claim; does nothing if it runs.
 
-        By then it has imported what it needs: a child that is forked while another thread imports
-        a module never gets the lock of that import.
+        Waits at most 5 seconds for the first claim. By then the worker has imported what it needs:
+        a child that is forked while another thread imports a module never gets the lock of that
+        import.
 
         Raises:
             SchemaError, StoreUnavailable, ConfigurationError: it could not start.
@@ -120,7 +126,7 @@ class EmbeddedWorker:
             atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Stop gracefully, and return when it has ended; does nothing if it does not run."""
+        """Stop the worker gracefully, and return when it has ended; do nothing if not running."""
         thread, self._thread = self._thread, None
         if thread is not None and thread.runs_here():
             atexit.unregister(self.stop)
@@ -148,7 +154,7 @@ class _WorkerThread:
         self._started.wait()
         self._claimed.wait(FIRST_CLAIM)  # not in the loop, which a first job may block
         if self._refused is not None:
-            self._thread.join()  # so that the next try does not find it running still
+            self._thread.join()  # so that the next try does not find it still running
             raise self._refused
 
     def stop(self) -> None:
@@ -158,7 +164,7 @@ class _WorkerThread:
     def _run(self) -> None:
         try:
             asyncio.run(self._work())
-        except Exception as error:  # noqa: BLE001 (raised by `start`, or told)
+        except Exception as error:  # noqa: BLE001 (raised by `start`, or logged)
             self._refused = error
             if self._started.is_set():
                 log.exception("the worker's thread failed")
@@ -183,7 +189,7 @@ class _WorkerThread:
             waiting.cancel()
 
     async def _settle_in(self, worker: Worker) -> None:
-        await worker.settled_in()
+        await worker.first_claim()
         self._claimed.set()
 
 
@@ -201,7 +207,7 @@ def _failure(cause: BaseException | None) -> WorkerFailed:
 
 
 def _raise_failure(cause: BaseException | None, error: BaseException | None) -> None:
-    """Raise what ended a worker, or add it to what ends the block anyway."""
+    """Raise the error that ended a worker, or add it as a note to the one that ends the block."""
     if cause is None:
         return
     if error is not None:

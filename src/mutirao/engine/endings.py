@@ -1,7 +1,7 @@
-"""Waiting for the ends of jobs: many at once, by one listener for each event loop.
+"""The waiting for the ends of jobs: many at once, by one listener per event loop.
 
-Where there is a notifier nobody polls: an end is told, and looked at now and then regardless, as
-every notification may be lost. Elsewhere the looks come less and less often.
+With a notifier, an end is notified, and also checked every few seconds because a notification may
+be lost. Without one, it is polled, less and less often.
 """
 
 import asyncio
@@ -12,26 +12,26 @@ from weakref import WeakKeyDictionary
 from mutirao.engine.backoff import Backoff
 from mutirao.engine.logs import log
 from mutirao.errors import ResultTimeout, StoreUnavailable, UnknownJob
+from mutirao.model.records import Ending
 from mutirao.ports import Notifier, Store
-from mutirao.records import Ending
 
-REGARDLESS = 5.0  # seconds between looks where ends are told
+CHECK_EVERY = 5.0  # seconds between checks if ends are notified
 CANCEL_AGAIN = 0.5  # seconds
-SOONEST, LATEST = 0.01, 1.0  # seconds between looks elsewhere
+SOONEST, LATEST = 0.01, 1.0  # seconds between checks otherwise
 
 
 class Endings:
-    """Waits for the ends of an application's jobs. `notifier` tells of them, where there is one."""
+    """The waiting for the ends of an application's jobs; `notifier`, if any, notifies of them."""
 
     def __init__(self, store: Callable[[], Store], notifier: Notifier | None) -> None:
         self._store, self._notifier = store, notifier
         self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
 
     async def wait(self, id: int, timeout: float | None) -> Ending:
-        """Return how a job has ended, as soon as it has.
+        """Wait until a job has ended, and return how.
 
         Raises:
-            ResultTimeout: it has not within `timeout` seconds.
+            ResultTimeout: it has not ended within `timeout` seconds.
             UnknownJob: there is no such job.
         """
         [ending] = await _known(self._store(), id)
@@ -59,7 +59,7 @@ async def _known(store: Store, id: int) -> list[Ending]:
 
 
 class _Watch:
-    """Those who wait in one event loop. Its task runs while there are some."""
+    """All waits in one event loop. Its task runs while there are any."""
 
     def __init__(self, store: Callable[[], Store], notifier: Notifier | None) -> None:
         self._store, self._notifier = store, notifier
@@ -89,12 +89,12 @@ class _Watch:
 
     async def _run(self) -> None:
         listening = asyncio.create_task(self._listen())
-        looking = asyncio.create_task(self._look_again_and_again())
+        looking = asyncio.create_task(self._check_again())
         try:
             done, _ = await asyncio.wait((listening, looking), return_when=asyncio.FIRST_EXCEPTION)
             for each in done:
                 each.result()
-        except Exception as error:  # noqa: BLE001 (raised where somebody waits)
+        except Exception as error:  # noqa: BLE001 (raised to those who wait)
             self._fail(error)
         finally:
             await _end(listening, looking)
@@ -117,20 +117,20 @@ class _Watch:
                 log.warning("cannot listen for ends: %s; again in %.1f s", gone, wait)
                 await asyncio.sleep(wait)
 
-    async def _look_again_and_again(self) -> None:
+    async def _check_again(self) -> None:
         asked: set[int] = set()
         pause = SOONEST
         while True:
             self._look.clear()
             new = self._waiting.keys() - asked
-            with suppress(StoreUnavailable):  # the listener tells of it, and we look again
+            with suppress(StoreUnavailable):  # the listener logs it, and we check again
                 if new:
                     await self._store().await_ends(new)
                     asked = (asked | new) & self._waiting.keys()
                     pause = SOONEST
                 for ending in await self._store().endings(list(self._waiting)):
                     self._tell(ending)
-            pause = min(2 * pause, LATEST) if self._notifier is None else REGARDLESS
+            pause = min(2 * pause, LATEST) if self._notifier is None else CHECK_EVERY
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._look.wait()
@@ -143,10 +143,10 @@ class _Watch:
 
 
 async def _end(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks and wait until they are over, their connections closed.
+    """Cancel tasks and wait until they are over and their connections are closed.
 
-    Again and again: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a cancellation
-    that comes in the moment its result does.
+    Cancels repeatedly: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a
+    cancellation that arrives at the same moment as its result.
     """
     running = {task for task in tasks if not task.done()}
     while running:

@@ -10,28 +10,29 @@ from typing import Any
 
 import msgspec
 
-from mutirao.engine import logs, outcomes
+from mutirao.engine import job_log, outcomes
+from mutirao.engine.job_log import JobLog
 from mutirao.engine.logs import log
 from mutirao.engine.processes import STARTING, Processes
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
 from mutirao.errors import InvalidArguments, StoreUnavailable
-from mutirao.job import Claim, Job, NewJob, OutcomeKind, Report
-from mutirao.middleware import AttemptMiddleware, around_attempt
-from mutirao.outcome import SUCCEEDED, Outcome
-from mutirao.records import DeadJob
-from mutirao.task import Task
+from mutirao.model.job import Claim, Job, NewJob, OutcomeKind, Report
+from mutirao.model.outcome import SUCCEEDED, Outcome
+from mutirao.model.records import DeadJob
+from mutirao.tasks.middleware import AttemptMiddleware, around_attempt
+from mutirao.tasks.task import Task
 
-# How often in a row a job may lose its connection to the database before that counts as a failed
-# attempt: often enough for any outage, and an end for a job that brings the server down each time.
+# How many times in a row a job may lose its database connection before that counts as a failed
+# attempt: enough for any outage, and an end for a job that crashes the server each time.
 MOST_CUT_OFF = 20
-# How often in a row workers may end while they have a job before it is not run any more. From the
-# second time on it is run without others of its kind, so that these do not die of it.
+# How many workers in a row may be lost while they hold a job, before it is not run any more. From
+# the second time on, it runs without other such jobs, so that these do not suffer from it.
 MOST_LOST, SUSPECT = 5, 2
 
 
 class Executor:
-    """Runs attempts of the registered tasks."""
+    """The execution of attempts of the registered tasks."""
 
     def __init__(
         self,
@@ -40,16 +41,18 @@ class Executor:
         threads: Threads,
         processes: Processes,
         report: Report | None = None,
+        attempts: JobLog | None = None,
     ) -> None:
-        """`report` takes what handlers tell of their progress."""
+        """Set the parts; `report` receives progress; `attempts` is the log of attempts."""
         self._tasks = tasks
         self._middleware = tuple(middleware)
         self._threads = threads
         self._processes = processes
+        self._attempts = attempts or JobLog()
         self._report = report
 
     def timeout(self, claim: Claim) -> float | None:
-        """Return the seconds this attempt may take."""
+        """Return the timeout of this attempt in seconds, or None."""
         if claim.timeout is not None:
             return claim.timeout
         return self._tasks[claim.task].options.timeout
@@ -64,21 +67,21 @@ class Executor:
         return outcomes.of_error(error, claim.attempt, limit, policy)
 
     def runs_in_thread(self, claim: Claim) -> bool:
-        """Tell whether this attempt's handler runs in a thread, which nothing can end."""
+        """Return whether this attempt's handler runs in a thread, which nothing can end."""
         task = self._tasks[claim.task]
         return not task.is_coroutine and not task.options.process
 
     def runs_in_loop(self, claim: Claim) -> bool:
-        """Tell whether this attempt's handler runs in the event loop, which it may block."""
+        """Return whether this attempt's handler runs in the event loop, which it may block."""
         task = self._tasks[claim.task]
         return task.is_coroutine and not task.options.process
 
     def linked(self, claim: Claim) -> bool:
-        """Tell whether others may wait for the end of this job."""
+        """Return whether others may wait for the end of this job."""
         return self._tasks[claim.task].keeps_results or claim.linked
 
     def follow_up(self, claim: Claim, outcome: Outcome) -> NewJob | None:
-        """Return the `on_dead` job that goes with a death; such a job starts no further one."""
+        """Return the `on_dead` job to enqueue for a dead job; an `on_dead` job has none itself."""
         if outcome.kind is not OutcomeKind.DEAD or claim.on_dead_of is not None:
             return None
         dead = DeadJob(
@@ -99,14 +102,14 @@ class Executor:
     async def attempt(self, running: Running) -> Outcome:
         """Run one attempt to its end, whatever that is, and log it."""
         claim = running.claim
-        logs.started(claim)
+        job_log.started(claim)
         try:
             task = self._tasks[claim.task]
             perform = self._around if self._middleware else self._perform
             outcome = await perform(task, running)
         except BaseException as error:
             outcome = self._raised(running, error)
-        logs.ended(claim, outcome, running.started)
+        self._attempts.ended(claim, outcome, running.started)
         return outcome
 
     async def _around(self, task: Task[..., Any], running: Running) -> Outcome:
@@ -142,16 +145,16 @@ class Executor:
             return self._raised(running, error)
 
     def _job(self, task: Task[..., Any], running: Running) -> Job:
-        """Return what a handler or a middleware is given of the job; most handlers never ask."""
+        """Return the `Job` for a handler or a middleware; most handlers never read it."""
         claim = running.claim
         limit, keep = self._most_attempts(claim), task.keeper(claim.metadata)
         return Job(claim, limit, self.timeout(claim), running.begin, self._report, keep)
 
     def _refuse(self, claim: Claim) -> Outcome | None:
-        """Return an outcome for a job whose handler must not be called at all."""
+        """Return an outcome for a job whose handler must not be called, or None."""
         if claim.cancel:
             return outcomes.CANCELLED
-        if not claim.lost:  # else the last attempt failed, and did not say so itself
+        if not claim.lost:  # otherwise the last attempt was lost
             return None
         if claim.attempt > (limit := self._most_attempts(claim)):
             return outcomes.dead(
@@ -164,7 +167,7 @@ class Executor:
         return None
 
     def _raised(self, running: Running, error: BaseException) -> Outcome:
-        """Return what follows from an exception of a handler or a middleware."""
+        """Return the outcome of an attempt whose handler or middleware raised."""
         claim = running.claim
         if running.settled:
             log.error(
@@ -191,12 +194,12 @@ class Executor:
 
 
 def _number(value: object) -> int | None:
-    """Return a limit from a row: SQLite keeps whatever it is given."""
+    """Return a limit from a row, or None: SQLite may store a value of any type."""
     return value if isinstance(value, int) else None
 
 
 def _as_far_as_readable(claim: Claim) -> dict[str, Any]:
-    """Return the arguments as JSON has them; other programs may have written anything."""
+    """Return the decoded arguments, or {}: other programs may have written anything."""
     try:
         return msgspec.json.decode(claim.args, type=dict[str, Any])
     except msgspec.MsgspecError:

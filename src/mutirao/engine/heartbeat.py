@@ -1,9 +1,10 @@
-"""The worker's sign of life, from a thread and a connection of its own.
+"""The worker's heartbeat, from a thread and a connection of its own.
 
-A handler that keeps the event loop busy cannot delay it, so that a worker is taken for gone only
-when it is. It also notices that the loop is blocked, and then gives back the jobs that wait behind
-that handler: nobody else could. It ends when the loop has ended: nobody would do what it stands
-for. A handler that never lets go of the interpreter does delay it; how much is told with each beat.
+A handler that blocks the event loop cannot delay it, so a worker is considered gone only when it
+really is. The heartbeat also detects that the loop is blocked, and then releases the jobs that wait
+behind that handler, because nobody else could. It ends when the loop has ended, because the worker
+serves nothing without it. A handler that never releases the GIL does delay it; each beat reports by
+how much.
 """
 
 import asyncio
@@ -20,26 +21,26 @@ from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.errors import WorkerFailed
-from mutirao.job import Beat, NewWorker
+from mutirao.model.job import Beat, NewWorker
 from mutirao.ports import Store
 
-FADING = 0.99  # with each beat, of what is told of beats that came late
+DELAY_DECAY = 0.99  # factor by which the reported delay decreases with each beat
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What the heartbeat knows of its worker. All are called in the heartbeat's thread.
+    """The worker as the heartbeat sees it. All are called in the heartbeat's thread.
 
     Parameters:
         stuck: returns the number of lost slots.
-        runs: whether the worker's event loop has not ended.
-        ping: asks the event loop to call back; the answer may take as long as a handler blocks it.
-        blocked: called with the monotonic time since when it has not answered; raises when it never
-            will.
-        unstarted: takes the claimed jobs that have not started away from the worker.
-        on_beat: called with every answer, and until when, in monotonic seconds, the worker lives.
+        runs: returns whether the worker's event loop still runs.
+        ping: asks the event loop to call back, which may take as long as a handler blocks it.
+        blocked: called with the monotonic time since when the loop has not answered; raises if it
+            never will.
+        unstarted: takes from the worker the claimed jobs that have not started.
+        on_beat: called with every answer, and with the monotonic time until which the worker lives.
         on_return: called with the first answer after the database was away.
-        on_reborn: called with the new id after the worker was taken for gone.
+        on_reborn: called with the new id after the worker was considered gone.
     """
 
     stuck: Callable[[], int]
@@ -49,11 +50,11 @@ class Body:
     unstarted: Callable[[], list[tuple[int, int]]]
     on_beat: Callable[[Beat, float], None]
     on_return: Callable[[], None]
-    on_reborn: Callable[[int], None]
+    on_reregistered: Callable[[int], None]
 
 
 class Heartbeat:
-    """Beats until stopped, and registers the worker anew when it was taken for gone.
+    """The loop that beats until stopped, and registers the worker again if it was considered gone.
 
     `store`: a handle that only this thread uses.
     """
@@ -70,7 +71,7 @@ class Heartbeat:
         self._worker, self._body = worker, body
         self._answered = True
         self._last = self._asked_at = monotonic()
-        self._late = 0.0  # seconds: the longest that a beat came late, fading
+        self._late = 0.0  # seconds; the longest delay of a beat, decreasing
         self._unbroken_since = -inf
         self._trouble = Trouble(
             "no heartbeat",
@@ -90,20 +91,20 @@ class Heartbeat:
         self._ready.wait()
 
     async def stop(self) -> None:
-        """Stop beating and wait until that has ended."""
+        """Stop beating, and wait until that has ended."""
         self._stop()
-        with suppress(Exception):  # whoever awaits `ended` hears of it
+        with suppress(Exception):  # `ended` raises it to those who await it
             await self.ended()
 
     async def ended(self) -> None:
-        """Wait until beating has ended; raise what ended it, if that was an error."""
+        """Wait until beating has ended; raise the error that ended it, if any."""
         await asyncio.shield(asyncio.wrap_future(self._ended))
 
     def may_judge_others(self) -> bool:
-        """Whether this worker may take others for gone.
+        """Return whether this worker may consider others gone.
 
         After the database was away, or nobody could write to it, everybody's heartbeat looks old,
-        so others get one expiry's time to beat again before they are judged.
+        so the others get the time of one expiry to beat again.
         """
         now, expiry = monotonic(), self._settings.expiry
         return now - self._unbroken_since >= expiry and now - self._last < expiry
@@ -111,7 +112,7 @@ class Heartbeat:
     def _run(self) -> None:
         try:
             self._ended.set_result(asyncio.run(self._beat_until_stopped()))
-        except Exception as error:  # noqa: BLE001 - whoever awaits `ended` hears of it
+        except Exception as error:  # noqa: BLE001 (raised to those who await `ended`)
             self._ended.set_exception(error)
 
     async def _beat_until_stopped(self) -> None:
@@ -137,10 +138,10 @@ class Heartbeat:
             )
             if not beat.alive:
                 await self._register_anew()
-            await self._relieve()
+            await self._release_if_blocked()
         except WorkerFailed:
             raise
-        except Exception as error:  # noqa: BLE001 (raised where it does not pass)
+        except Exception as error:  # noqa: BLE001 (raised if it does not pass)
             self._unbroken_since = inf
             return self._trouble.met(error)
         self._note_beat(started, lifetime)
@@ -149,14 +150,14 @@ class Heartbeat:
 
     def _note_beat(self, started: float, lifetime: float) -> None:
         before, self._last = self._last, monotonic()
-        self._late = max(self._late * FADING, started - before - self._settings.heartbeat)
+        self._late = max(self._late * DELAY_DECAY, started - before - self._settings.heartbeat)
         self._trouble.over()
         if self._unbroken_since == inf or self._last - before > lifetime:
             self._unbroken_since = self._last
             self._body.on_return()
 
-    async def _relieve(self) -> None:
-        """Give back what waits behind a handler that has blocked the loop since the last beat."""
+    async def _release_if_blocked(self) -> None:
+        """Release what waits behind a handler that has blocked the loop since the last beat."""
         if self._answered:
             self._answered, self._asked_at = False, monotonic()
             self._body.ping(self._answer)
@@ -175,4 +176,4 @@ class Heartbeat:
             self._worker,
         )
         self._worker = await self._store.register(self._identity, expiry=self._settings.lifetime)
-        self._body.on_reborn(self._worker)
+        self._body.on_reregistered(self._worker)

@@ -1,8 +1,8 @@
-"""What the tables say that a worker holds, compared with what it knows of.
+"""The comparison of what the tables say that a worker holds with what it knows of.
 
-A claim's commit may have happened though its answer never came, or under an id that was gone:
-whoever rescued that worker's jobs could not see those. Nobody else would give them back while the
-worker lives.
+A claim may have been committed although its answer never came, or under an id that was gone: the
+rescue of that worker could not see those jobs. Nobody else would release them while the worker
+lives.
 """
 
 import asyncio
@@ -19,27 +19,28 @@ from mutirao.engine.trouble import Trouble
 from mutirao.errors import WorkerGone
 from mutirao.ports import Store
 
-SHARE = 5  # what is held is asked again after so many times the time that it took in vain
-# It is asked again so many seconds after it was in doubt: a server that was not told that its
-# client has gone may commit a claim when the lock it waits for is free.
-LATER_LOOKS = (10.0, 60.0, 600.0)
+SHARE = 5  # wait at least so many times the duration of a query before the next one
+# Seconds after a doubt at which the query is repeated: a statement that the network has delayed may
+# reach the server, and claim jobs, long after its connection was given up.
+LATER_LOOKS = (*(5.0 * n for n in range(1, 14)), 600.0)
 
 Runs = Collection[tuple[int, int]]  # of jobs: (id, run)
 
 
 class Former(NamedTuple):
-    """An id that this worker had before it was taken for gone, and what it had begun under it."""
+    """A former id, from before the worker was considered gone, and the attempts begun under it."""
 
     id: int
     begun: Runs
 
 
 class Holdings:
-    """Gives back what one worker holds without knowing.
+    """The jobs that one worker holds without knowing, and their release.
 
     Parameters:
         worker: returns its id.
-        between_claims: lent while no claim is under way, the jobs of all that were known.
+        between_claims: a lock that is free while no claim is running and all claimed jobs are
+            known.
         longest: the longest wait between two tries, in seconds.
     """
 
@@ -55,23 +56,23 @@ class Holdings:
         self._between_claims, self._longest = between_claims, longest
         self._loop = asyncio.get_running_loop()
         self._something = asyncio.Event()
-        self._unsure = False  # whether the answer to a claim or a release was lost
-        self._looks: list[float] = []  # monotonic: when to ask again after it was answered
+        self._unsure = False  # True if the answer to a claim or a release was lost
+        self._looks: list[float] = []  # monotonic times at which to query again
         self._former: list[Former] = []
 
     def doubt(self) -> None:
-        """Have what is held looked at. May be called from any thread."""
+        """Request a check of what is held. May be called from any thread."""
         self._unsure = True
         self._loop.call_soon_threadsafe(self._something.set)
 
     def reborn(self, former: int, begun: Runs) -> None:
-        """Have what was held under another id looked at; `begun`: the attempts begun under it."""
+        """Request a check of what a former id holds; `begun`: the attempts begun under that id."""
         self._former.append(Former(former, begun))
         self._something.set()
 
     @contextmanager
     def unsure_unless_answered(self) -> Iterator[None]:
-        """Doubt what is held if a call that changes it is not answered."""
+        """Request a check if a call that changes what is held fails without an answer."""
         try:
             yield
         except WorkerGone:  # nothing was claimed
@@ -81,7 +82,7 @@ class Holdings:
             raise
 
     async def run(self, pulse: Pulse) -> None:
-        """Look when there is doubt, for ever; not on the way of claims, as it may take long."""
+        """Check when there is a doubt, forever; apart from claims, because it may take long."""
         trouble = Trouble("cannot ask what is held", "what is held is known", self._longest)
         while True:
             await self._wait(pulse)
@@ -89,7 +90,7 @@ class Holdings:
             try:
                 await self._look()
                 trouble.over()
-            except Exception as error:  # noqa: BLE001 (raised where it does not pass)
+            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
                 self._unsure = True
                 longer = min(self._longest, SHARE * (monotonic() - started))
                 await pulse.rest(max(longer, trouble.met(error)))
@@ -107,25 +108,30 @@ class Holdings:
             pulse.turn()
 
     async def _look(self) -> None:
-        """Give back what is not known, now and, as it may have yet to be committed, later again."""
+        """Release unknown jobs now and, because commits may still come, again later."""
         now = monotonic()
-        due = (now + later for later in LATER_LOOKS) if self._unsure else self._looks
-        self._unsure, self._looks = False, [at for at in due if at > now]
+        if self._unsure:
+            self._unsure, self._looks = False, [now + later for later in LATER_LOOKS]
         await self._give_back()
+        soonest = monotonic() + SHARE * (monotonic() - now)
+        self._looks = sorted({max(at, soonest) for at in self._looks if at > now})
         while self._former:
-            await self._give_back_of(self._former[-1])
+            await self._release_former(self._former[-1])
             self._former.pop()
 
     async def _give_back(self) -> None:
         held = await self._store.held(self._worker())
-        async with self._between_claims:  # whose jobs were held, and not known yet
+        async with self._between_claims:  # a running claim's jobs are held, but not known yet
             known = self._dispatcher.holds()
         if unknown := [job for job in held if job not in known]:
             log.warning("giving back %s jobs whose claim was cut off", len(unknown))
             await self._store.release(unknown)
 
-    async def _give_back_of(self, former: Former) -> None:
-        """What was begun leaves an attempt; what was not costs none."""
+    async def _release_former(self, former: Former) -> None:
+        """Release the jobs held under a former id.
+
+        An attempt that had begun is recorded as lost; the others cost no attempt.
+        """
         held = await self._store.held(former.id)
         async with self._between_claims:
             left = set(held) - self._dispatcher.unsettled()

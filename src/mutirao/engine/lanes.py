@@ -1,7 +1,7 @@
-"""What a worker remembers of the lanes it serves: where each begins, and when it is due next.
+"""The lanes of a worker, as it remembers them: where each begins, and when it is due next.
 
-The lower bounds keep claims off the dead index entries that pile up at the front of a lane while
-somebody holds a snapshot open. They are only memory: reading the heads again corrects them.
+The lower bounds keep claims off the dead index entries that accumulate at the front of a lane while
+a snapshot is held open. They are only memory: reading the heads again corrects them.
 """
 
 from collections.abc import Iterable
@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from heapq import heappop, heappush
 from math import inf
 
-from mutirao.job import Claim, FairClaim, Lane, LaneHead, Wake
+from mutirao.model.job import Claim, FairClaim, Lane, LaneHead, Wake
 
 BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
-MOST_EXPECTED = 1_000  # times remembered for a lane; the poll finds what is forgotten
+MOST_EXPECTED = 1_000  # due times remembered for a lane; polling finds what is forgotten
 Key = tuple[str, int]
 
 
@@ -23,7 +23,7 @@ class _Entry:
 
     lane: Lane
     due_at: float = inf
-    head_at: float = inf  # when its first job will be due, by what the store said last
+    head_at: float = inf  # when its first job will be due, according to the store
     expected: list[float] = field(default_factory=list)  # a heap
 
     def next_due(self) -> float:
@@ -34,7 +34,7 @@ class _Entry:
             heappush(self.expected, at)
 
     def arrived(self, now: float) -> bool:
-        """Whether there may be due jobs; what was expected by now has come."""
+        """Return whether there may be due jobs; expected times that have passed count."""
         while self.expected and self.expected[0] <= now:
             self.due_at = min(self.due_at, heappop(self.expected))
         if self.head_at <= now:
@@ -49,17 +49,17 @@ class LaneBook:
         self._queues = queues
         self._entries: dict[Key, _Entry] = {}
         self._turn = 0
-        # What came while the store is being asked; None while it is not.
+        # What arrived during a query of the store; None if there is no query.
         self._meanwhile: list[tuple[Lane, float]] | None = None
 
     def asking(self) -> None:
-        """Note that the store is being asked; its answer knows nothing of what comes now."""
+        """Record that a query of the store begins; its answer does not include what arrives now."""
         self._meanwhile = []
 
     def refresh(self, heads: Iterable[LaneHead], now: float) -> None:
-        """Take over what the store says: the bounds are exact again."""
+        """Replace the lanes with the store's answer: the bounds are exact again."""
         known = self._entries
-        # What is expected may have come to wait while the store was asked.
+        # Expected jobs may have begun to wait during the query.
         self._entries = {
             key: _Entry(entry.lane, expected=entry.expected)
             for key, entry in known.items()
@@ -72,7 +72,7 @@ class LaneBook:
         self._catch_up()
 
     def wake(self, wake: Wake, now: float, ahead: float) -> bool:
-        """Note that a job appeared, due `ahead` seconds from now; False if no lane was named."""
+        """Record that a job appeared, due in `ahead` seconds; return False if no lane is named."""
         if wake.queue is None or wake.run_at is None:
             return False
         if self._queues is None or wake.queue in self._queues:
@@ -84,7 +84,7 @@ class LaneBook:
         return True
 
     def due(self, now: float) -> list[Lane]:
-        """Return the lanes that may have due jobs, by priority; equal ones take turns in front."""
+        """Return the lanes that may have due jobs, by priority; equal ones are rotated."""
         self._turn += 1
         by_priority: dict[int, list[Lane]] = {}
         for entry in self._entries.values():
@@ -101,7 +101,7 @@ class LaneBook:
         return min((entry.next_due() for entry in self._entries.values()), default=inf)
 
     def claimed(self, claims: Iterable[Claim]) -> None:
-        """Move the bounds up to what a claim reached; lanes in which jobs take turns have none."""
+        """Raise the bounds to what a claim reached; fair lanes have no bounds."""
         plain = [claim for claim in claims if not isinstance(claim, FairClaim)]
         last = {(claim.queue, claim.priority): claim for claim in plain}
         for key, claim in last.items():
@@ -110,14 +110,14 @@ class LaneBook:
         self._catch_up()
 
     def exhausted(self, asked: Iterable[Lane]) -> None:
-        """Note that these lanes have no due job left; a wake-up or a refresh tells of new ones."""
+        """Record that these lanes have no due job left, until a wake-up or a refresh."""
         for lane in asked:
             entry = self._entries.get((lane.queue, lane.priority))
             if entry is not None:
                 entry.due_at = inf
 
     def expect(self, queue: str, priority: int, due_at: float) -> None:
-        """Note that a job this worker knows of will be due in a lane; its bound stays."""
+        """Record that a job known to this worker will be due in a lane; the bound stays."""
         lane = Lane(queue, priority, BEGINNING, 0)
         self._entries.setdefault((queue, priority), _Entry(lane)).expect(due_at)
 
@@ -128,7 +128,7 @@ class LaneBook:
             entry.lane = lane
 
     def _catch_up(self) -> None:
-        """Apply the wake-ups that came while the store was asked once more."""
+        """Apply again the wake-ups that arrived during a query."""
         for lane, at in self._meanwhile or ():
             self._appeared(lane, at)
         self._meanwhile = None

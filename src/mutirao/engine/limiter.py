@@ -1,4 +1,4 @@
-"""The worker's part in limits: says which are in its code, and tells of those that are in none."""
+"""The worker's part in limits: it confirms those in its code, and warns of those in no code."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -6,18 +6,18 @@ from datetime import datetime
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import Pulse
 from mutirao.engine.trouble import Trouble
-from mutirao.limit import Origin, Rule
+from mutirao.model.limits import LimitOrigin, Rule
 from mutirao.ports import Store
 
-VOUCH_EVERY = 60.0  # seconds; a limit that is in no code is noticed after three of them
+CONFIRM_EVERY = 60.0  # seconds; a limit that is in no code is detected after three of them
 
 
 class Limiter:
-    """One worker's word for the limits in its code, and for the turns that its tasks take.
+    """The declarations of one worker: its limits, and the arguments by which its tasks are fair.
 
     Parameters:
-        fair: for each task the argument whose values take turns, if any.
-        name: what it is called where the limits are listed.
+        fair: for each task, the argument by whose values its jobs are claimed fairly, if any.
+        name: the worker's name in the list of limits.
     """
 
     def __init__(
@@ -27,38 +27,38 @@ class Limiter:
         self._told: set[str] = set()
 
     async def declare(self, now: datetime | None = None) -> None:
-        """Write down what the code says, once, when the worker starts."""
+        """Write the declarations of the code, once, when the worker starts."""
         await self._store.declare_fair(self._fair)
         for rule in self._declared:
-            await self._store.put_limit(rule, origin=Origin.CODE, worker=self._name, now=now)
-        await self._tell_of_the_lost()
+            await self._store.put_limit(rule, origin=LimitOrigin.CODE, worker=self._name, now=now)
+        await self._warn_of_undeclared()
 
     async def run(self, pulse: Pulse, longest: float) -> None:
-        """Say every minute that the limits are in the code, for ever.
+        """Confirm every minute that the limits are in the code; forever.
 
         `longest`: the longest wait between two tries, in seconds.
         """
-        trouble = Trouble("cannot vouch for limits", "limits are vouched for again", longest)
-        wait = VOUCH_EVERY
+        trouble = Trouble("cannot confirm declared limits", "limits are confirmed again", longest)
+        wait = CONFIRM_EVERY
         while True:
             await pulse.rest(wait)
             pulse.turn()
             try:
-                await self.vouch()
-                wait = VOUCH_EVERY
+                await self.confirm_declared()
+                wait = CONFIRM_EVERY
                 trouble.over()
-            except Exception as error:  # noqa: BLE001 (raised where it does not pass)
+            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
                 wait = trouble.met(error)
 
-    async def vouch(self, now: datetime | None = None) -> None:
-        """Say that these limits are in the code of a live worker, and tell of those in none."""
+    async def confirm_declared(self, now: datetime | None = None) -> None:
+        """Confirm that these limits are in the code of a live worker, and warn of those in none."""
         if not self._declared:
             return
         names = [rule.name for rule in self._declared]
-        await self._store.vouch_limits(names, self._name, every=VOUCH_EVERY, now=now)
-        await self._tell_of_the_lost()
+        await self._store.confirm_declared_limits(names, self._name, every=CONFIRM_EVERY, now=now)
+        await self._warn_of_undeclared()
 
-    async def _tell_of_the_lost(self) -> None:
+    async def _warn_of_undeclared(self) -> None:
         if not self._declared:
             return
         mine = {rule.name for rule in self._declared}

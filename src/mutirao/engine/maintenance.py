@@ -1,6 +1,6 @@
-"""The housekeeping that equal workers share: each duty is done by one of them at a time.
+"""The housekeeping that equal workers share: one of them at a time performs each duty.
 
-A lease row for each duty decides who; nobody is in charge for longer than that.
+A lease row per duty decides which one; no worker is in charge for longer than its lease.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,17 +13,17 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.ports import Store
 
-FIRST_LOOK = 60.0  # seconds after which what may be left behind is looked for first
-MOST_TOLD = 50  # ids in one line of the log; all of them are in history
+FIRST_LOOK = 60.0  # seconds before the first roll-up and the first search for leftovers
+MOST_TOLD = 50  # ids in one log line; history has all of them
 
-Work = Callable[[datetime | None], Awaitable[bool]]  # does a part; whether there is more
+Work = Callable[[datetime | None], Awaitable[bool]]  # does a part; returns whether there is more
 
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """Something one worker does every so often (seconds), holding a lease for `ttl` seconds.
+    """Work that one worker does every so often (seconds), holding a lease for `ttl` seconds.
 
-    `after`: seconds that a worker leaves to its jobs before it asks for the duty first.
+    `after`: seconds after its start before a worker asks for the duty, so that its jobs come first.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Duty:
 
 
 class Housekeeping:
-    """The duties themselves. Each does a part of its work and tells whether there is more."""
+    """The duties themselves. Each does a part of its work and returns whether there is more."""
 
     def __init__(
         self, store: Store, settings: WorkerSettings, may_judge_others: Callable[[], bool]
@@ -43,17 +43,17 @@ class Housekeeping:
         self._may_judge_others = may_judge_others
 
     def duties(self) -> list[Duty]:
-        """Return the duties with their pace."""
+        """Return the duties with their intervals."""
         often = self._settings.rescue_every
         return [
-            # Quick and harmless to do twice, so its lease must not outlive a killed holder.
+            # Quick and harmless to repeat, so its lease must not outlive a killed worker.
             Duty("rescue", every=often, ttl=often, work=self.rescue),
             Duty(
                 "orphans",
                 every=4 * self._settings.expiry,
                 ttl=often,
                 work=self.rescue_orphans,
-                after=self._settings.expiry,  # it looks through all that is due: 1.6 s of 5 million
+                after=self._settings.expiry,  # it reads all due jobs: 1.6 s for 5 million
             ),
             Duty("prune", every=60.0, ttl=300.0, work=self.prune),
             Duty(
@@ -61,18 +61,19 @@ class Housekeeping:
                 every=600.0,
                 ttl=300.0,
                 work=self.refresh_statistics,
-                # It reads 30,000 rows of each table, 0.2 s that would delay the first jobs.
+                # It reads 30,000 rows of each table; these 0.2 s would delay the first jobs.
                 after=self._settings.heartbeat,
             ),
+            Duty("hours", every=60.0, ttl=300.0, work=self.roll_up, after=FIRST_LOOK),
             Duty("leftovers", every=600.0, ttl=300.0, work=self.mend, after=FIRST_LOOK),
         ]
 
     async def rescue(self, now: datetime | None = None) -> bool:
-        """Give the jobs of vanished workers back."""
+        """Rescue the jobs of vanished workers."""
         return await self._rescue(orphans=False, now=now)
 
     async def rescue_orphans(self, now: datetime | None = None) -> bool:
-        """As `rescue`; also what one took under an id that was gone, before it vanished itself."""
+        """Rescue jobs, also those that a vanished worker held under an id that was gone before."""
         return await self._rescue(orphans=True, now=now)
 
     async def _rescue(self, *, orphans: bool, now: datetime | None) -> bool:
@@ -93,15 +94,21 @@ class Housekeeping:
                 more = more or pruned == limit
         return more
 
+    async def roll_up(self, now: datetime | None = None) -> bool:
+        """Add up by the hour what has finished, in parts."""
+        keep = self._settings.keep_hours
+        seconds = None if keep is None else keep.total_seconds()
+        return await self._store.roll_up(seconds, now=now)
+
     async def mend(self, now: datetime | None = None) -> bool:
-        """Mend what changes by hand have left behind."""
+        """Repair what changes by hand have left behind."""
         mended = await self._store.mend(now=now)
         for what, number in mended.items():
             log.warning("mended %s %s", number, what)
         return False
 
     async def refresh_statistics(self, now: datetime | None = None) -> bool:
-        """Bring the planner's statistics up to date."""
+        """Update the query planner's statistics."""
         await self._store.refresh_statistics()
         return False
 
@@ -109,7 +116,7 @@ class Housekeeping:
 async def keep(
     store: Store, duty: Duty, worker: Callable[[], int], pulse: Pulse, longest: float
 ) -> None:
-    """Do a duty whenever its turn comes and nobody else does it; for ever.
+    """Perform a duty whenever it is due and no other worker does it; forever.
 
     `longest`: the longest wait between two tries, in seconds.
     """
@@ -123,6 +130,6 @@ async def keep(
                     pulse.turn()
             trouble.over()
             wait = duty.every
-        except Exception as error:  # noqa: BLE001 (raised where it does not pass)
+        except Exception as error:  # noqa: BLE001 (raised if it does not pass)
             wait = trouble.met(error)
         await pulse.rest(wait)

@@ -1,14 +1,14 @@
-"""From how a handler ended to an outcome. Pure: what it decides is written elsewhere."""
+"""Outcomes, computed from how a handler ended. Pure functions: others write the outcomes."""
 
 import traceback
 from dataclasses import replace
 
 from mutirao.engine.logs import log
 from mutirao.errors import SettlingFailed, StaleRun
-from mutirao.job import MAX_ERROR_TEXT, Keep, OutcomeKind
-from mutirao.outcome import SUCCEEDED, Outcome
-from mutirao.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
-from mutirao.states import Fault
+from mutirao.model.job import MAX_ERROR_TEXT, Keep, OutcomeKind
+from mutirao.model.outcome import SUCCEEDED, Outcome
+from mutirao.model.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
+from mutirao.model.states import Fault
 
 RELEASED = Outcome(
     OutcomeKind.RELEASED, after=0.0, error_type="Shutdown", error="interrupted by a shutdown"
@@ -21,19 +21,19 @@ WORKER_FAILED = Outcome(
     fault=Fault.WORKER,
 )
 CANCELLED = Outcome(OutcomeKind.CANCELLED, error_type="Cancel", error="cancelled on request")
-LOST = Outcome(OutcomeKind.LOST)  # nobody waits for it: others hold the job now
-CUT_OFF_DELAY = 1.0  # seconds until a job whose database went away runs again
-POLICY_FAILED_DELAY = 60.0  # seconds, when the user's own backoff function raises
+LOST = Outcome(OutcomeKind.LOST)  # never written: other workers hold the job now
+CUT_OFF_DELAY = 1.0  # seconds until a job that lost its database connection runs again
+POLICY_FAILED_DELAY = 60.0  # seconds to wait when the user's own backoff function raises
 
 
 def of_error(
     error: BaseException, attempt: int, max_attempts: int | None, policy: RetryPolicy
 ) -> Outcome:
-    """Return what follows from an exception that left a handler.
+    """Return the outcome for an exception that left a handler.
 
     Parameters:
-        attempt: the number of the attempt that ended so.
-        max_attempts: the job's own limit; None leaves it to the policy.
+        attempt: the number of the attempt that raised it.
+        max_attempts: the job's own limit; None: the policy's.
     """
     match error:
         case Snooze():
@@ -42,7 +42,7 @@ def of_error(
             return _outcome(OutcomeKind.DEAD, error)
         case Cancel():
             return _outcome(OutcomeKind.CANCELLED, error)
-        case StaleRun():  # whoever took the job decides about it; this outcome will be stale
+        case StaleRun():  # the worker that took the job decides; this outcome will be stale
             return _outcome(OutcomeKind.RETRIED, error, after=0.0)
     try:
         return _of_failure(error, attempt, max_attempts, policy)
@@ -52,18 +52,22 @@ def of_error(
 
 
 def success(value: object, keep: Keep | None) -> Outcome:
-    """Return the outcome of a handler that returned a value. Raises InvalidResult."""
+    """Return the outcome of a handler that returned a value.
+
+    Raises:
+        InvalidResult: the value cannot be stored.
+    """
     return SUCCEEDED if keep is None else Outcome(OutcomeKind.SUCCEEDED, result=keep(value))
 
 
 def cut_off(error: BaseException) -> Outcome:
-    """Return the outcome of a handler whose database went away: no attempt is lost by that."""
+    """Return the outcome of a handler that lost its database connection; no attempt is counted."""
     outcome = _outcome(OutcomeKind.RELEASED, error, after=CUT_OFF_DELAY)
     return replace(outcome, fault=Fault.CONNECTION)
 
 
 def postponed(seconds: float) -> Outcome:
-    """Return the outcome of a job that has to wait for its turn among those that lose workers."""
+    """Return the outcome of a job that must wait while another job that loses workers runs."""
     return Outcome(
         OutcomeKind.RELEASED,
         after=seconds,
@@ -78,7 +82,7 @@ def unwritable(reason: BaseException) -> Exception:
 
 
 def dead(error_type: str, reason: str) -> Outcome:
-    """Return the outcome of a job that is not to be run (any more)."""
+    """Return the outcome of a job that must not run (any more)."""
     return Outcome(OutcomeKind.DEAD, error_type=error_type, error=shortened(reason))
 
 
@@ -88,7 +92,7 @@ def storable(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return text that every database can store, and not too long: its head and its tail."""
+    """Return text that every database can store, cut to its beginning and its end if too long."""
     text = storable(text)
     if len(text) <= MAX_ERROR_TEXT:
         return text
@@ -119,12 +123,15 @@ def _outcome(
 
 def _name(error: BaseException) -> str:
     kind = type(error)
-    plain = kind.__module__ in ("builtins", "mutirao.retry", "mutirao.errors")
+    plain = kind.__module__ in ("builtins", "mutirao.model.retry", "mutirao.errors")
     return shortened(kind.__qualname__ if plain else f"{kind.__module__}.{kind.__qualname__}")[:200]
 
 
 def _text(error: BaseException) -> str:
-    """The message on the first lines, for grouping; then the traceback, unless it was asked for."""
+    """Return the message on the first lines, for grouping, then the traceback.
+
+    A signal that the handler raised has no traceback.
+    """
     message = _message(error)
     if isinstance(error, Snooze | Dead | Cancel | Retry):
         return message

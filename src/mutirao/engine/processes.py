@@ -1,9 +1,9 @@
 """Child processes for `process=True` tasks, as the worker sees them.
 
-A child is started by `spawn` (no locks or connections are inherited), serves one call after
-another, and can be killed alone. Only JSON crosses between them. Starting, asking and burying a
-child are done by threads, one at a time for each child: they wait, and the event loop must not.
-A child that fails in any way is killed, and the next call has another one.
+A child is started by `spawn` (it inherits no locks or connections), serves one call after another,
+and can be killed alone. Only JSON crosses between them. Threads start, call and reap the children,
+one at a time for each child: they wait, and the event loop must not. A child that fails in any way
+is killed, and the next call uses another one.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mutirao.engine.child import LOOK, end_of, serve
+from mutirao.engine.child import POLL, end_of, serve
 from mutirao.engine.child import find_task as find_task
 from mutirao.engine.messages import (
     BEGUN,
@@ -34,19 +34,19 @@ from mutirao.engine.messages import (
     ORDER,
     TOLD,
     Inbox,
-    Nonsense,
+    InvalidMessage,
     Order,
     packed,
 )
 from mutirao.engine.progress import Told
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
-from mutirao.job import Claim, Report
-from mutirao.outcome import Outcome
-from mutirao.task import Task
+from mutirao.model.job import Claim, Report
+from mutirao.model.outcome import Outcome
+from mutirao.tasks.task import Task
 
-STARTING = 120.0  # seconds a child may take to start and import the application
-BURIAL = 5.0  # seconds a killed process has to be gone; only a sick kernel needs them
+STARTING = 120.0  # seconds within which a child must start and import the application
+REAP_TIMEOUT = 5.0  # seconds until a killed process must be gone; only a broken kernel needs them
 
 T = TypeVar("T")
 Tell = Callable[[Told], object]
@@ -57,25 +57,25 @@ class ProcessDied(Exception):
 
 
 class ProcessFailed(Exception):
-    """The process could not do what it was told, or said what makes no sense; it was killed."""
+    """The process could not serve the order, or sent an invalid message; it was killed."""
 
 
 class Processes:
-    """Children, started when needed and kept for the next call."""
+    """Child processes, started when needed and kept for the next call."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
         self._burials: set[asyncio.Task[None]] = set()
-        # When nobody closes this, the interpreter would end them with SIGTERM, which they do not
-        # heed, and wait for them for ever.
+        # If nobody closes this, the interpreter would send SIGTERM to the children, which they
+        # ignore, and wait for them forever.
         util.Finalize(self, _kill, (self._all,), exitpriority=0)
 
     async def run(
         self, task: Task[..., Any], claim: Claim, running: Running, report: Report | None = None
     ) -> Outcome:
-        """Run one attempt in a child and return how it ended. A cancelled one is killed.
+        """Run one attempt in a child and return its outcome. If cancelled, kill the child.
 
         Raises:
             ProcessDied, ProcessFailed: the child is gone, and the handler with it.
@@ -92,15 +92,15 @@ class Processes:
             )
             return outcome
         finally:
-            running.kill = None  # whatever interrupts the attempt from now on, the child is free
+            running.kill = None  # the child is free, even if the attempt is interrupted now
             if child.usable:
                 self._idle.append(child)
             else:
                 await asyncio.shield(self._forget(child))
 
     def close(self) -> None:
-        """Kill every child, at work or not, and wait until they are gone. From any thread."""
-        children, until = list(self._all), monotonic() + BURIAL
+        """Kill every child, busy or not, and wait until they are gone. From any thread."""
+        children, until = list(self._all), monotonic() + REAP_TIMEOUT
         _kill(children)
         for child in children:
             child.end(until)
@@ -119,78 +119,78 @@ class Processes:
 
     def _forget(self, child: "_Child") -> asyncio.Task[None]:
         child.kill()
-        burial = asyncio.get_running_loop().create_task(self._bury(child))
+        burial = asyncio.get_running_loop().create_task(self._reap(child))
         self._burials.add(burial)
         burial.add_done_callback(self._burials.discard)
         return burial
 
-    async def _bury(self, child: "_Child") -> None:
+    async def _reap(self, child: "_Child") -> None:
         if not child.gone:
-            await self._threads.run(partial(child.end, monotonic() + BURIAL))
+            await self._threads.run(partial(child.end, monotonic() + REAP_TIMEOUT))
         self._all.discard(child)
 
 
 class _Child:
-    """One process. One thread at a time asks or buries it; anybody may kill it."""
+    """One process. One thread at a time calls or reaps it; any thread may kill it."""
 
     def __init__(self) -> None:
-        self._taken = threading.Lock()  # by the thread that asks or buries
-        self._lock = threading.Lock()  # whoever finds it dead frees its id, which nobody may kill
+        self._taken = threading.Lock()  # held by the thread that calls or reaps it
+        self._lock = threading.Lock()  # finding it dead frees its pid: no kill after that
         self._process: SpawnProcess | None = None
         self._inbox = Inbox(MOST)
-        self._number = 0  # of the order
-        self._begun = False  # whether it was about to call the handler
-        self._over = inf  # the moment from which on nothing more is expected of it
+        self._number = 0  # the number of the order
+        self._begun = False  # whether the handler was about to be called
+        self._over = inf  # the monotonic time after which it is ignored
         self._buried = False
 
     @property
     def usable(self) -> bool:
-        """Whether it did its last call well, and was not killed."""
+        """True if its last call ended well and it was not killed."""
         return self._process is not None and self._over == inf and not self._inbox
 
     @property
     def gone(self) -> bool:
-        """Whether there is nothing to bury."""
+        """True if there is no process to reap."""
         return self._buried or self._process is None
 
     def fit(self) -> bool:
-        """Tell whether an idle one lives, and has said nothing unasked."""
+        """Return whether an idle child lives and has sent nothing unexpected."""
         return not self._poll.poll(0) and self._lives()
 
     def kill(self) -> None:
-        """End the process at once, whatever it does. From any thread; does not wait."""
-        self._over = min(self._over, monotonic() + BURIAL)
+        """Kill the process at once. From any thread; does not wait."""
+        self._over = min(self._over, monotonic() + REAP_TIMEOUT)
         with self._lock:
             if self._process is not None and not self._buried:
                 self._process.kill()
 
     def ask(self, order: bytes, begun: Callable[[], object], told: Tell) -> Outcome:
-        """Send an order and wait for the answer. Whatever it raises, the child is buried then.
+        """Send an order and wait for the outcome. If this raises, the child has been reaped.
 
-        `begun` is called when the child has started up, and is about to call the handler, `told`
-        when that tells of its progress.
+        `begun` is called when the child has started up and is about to call the handler, `told`
+        whenever the handler reports progress.
         """
         with self._taken:
             try:
                 if self._process is None:
                     self._start()
-                return self._converse(order, begun, told)
+                return self._exchange(order, begun, told)
             except (EOFError, ConnectionError):
-                self._bury(monotonic() + BURIAL)
-                raise ProcessDied(self._epitaph()) from None
-            except Nonsense as nonsense:
-                self._bury(monotonic() + BURIAL)
+                self._reap(monotonic() + REAP_TIMEOUT)
+                raise ProcessDied(self._exit_description()) from None
+            except InvalidMessage as nonsense:
+                self._reap(monotonic() + REAP_TIMEOUT)
                 raise ProcessFailed(f"its process spoke nonsense: {nonsense}") from None
             except BaseException:
-                self._bury(monotonic() + BURIAL)
+                self._reap(monotonic() + REAP_TIMEOUT)
                 raise
 
     def end(self, until: float) -> None:
-        """Kill and bury the process, giving up at this monotonic time."""
+        """Kill and reap the process, giving up at this monotonic time."""
         self.kill()
         if self._taken.acquire(timeout=max(0.0, until - monotonic())):
             try:
-                self._bury(until)
+                self._reap(until)
             finally:
                 self._taken.release()
 
@@ -214,24 +214,24 @@ class _Child:
         self._poll.register(self._end, select.POLLIN)
         self._poll.register(ours, select.POLLIN)
         self._process = process
-        if self._over < inf:  # killed before there was anything to kill
+        if self._over < inf:  # it was killed before the process existed
             self.kill()
 
-    def _converse(self, order: bytes, begun: Callable[[], object], told: Tell) -> Outcome:
+    def _exchange(self, order: bytes, begun: Callable[[], object], told: Tell) -> Outcome:
         self._number, self._begun, by = self._number + 1, False, monotonic() + STARTING
         self._send(packed(ORDER, self._number, order), by)
-        kind, body = self._hear(by)
+        kind, body = self._receive(by)
         if kind == BEGUN:
             self._begun = True
             begun()
-            while (said := self._hear())[0] == TOLD:
-                told(_understood(said[1], Told))
+            while (said := self._receive())[0] == TOLD:
+                told(_decoded(said[1], Told))
             kind, body = said
             if kind == ENDED:
-                return _understood(body, Outcome)
+                return _decoded(body, Outcome)
         if kind == FAILED:
             raise ProcessFailed(f"its process could not run it: {body.decode(errors='replace')}")
-        raise Nonsense(f"a message of kind {kind!r} which is not expected now")
+        raise InvalidMessage(f"a message of kind {kind!r} which is not expected now")
 
     def _send(self, data: bytes, by: float) -> None:
         rest = memoryview(data)
@@ -243,7 +243,7 @@ class _Child:
             self._wait(by)
             self._poll.modify(self._socket, select.POLLIN)
 
-    def _hear(self, by: float = inf) -> tuple[bytes, bytes]:
+    def _receive(self, by: float = inf) -> tuple[bytes, bytes]:
         while (message := self._inbox.take()) is None:
             self._wait(by)
             with suppress(BlockingIOError):
@@ -251,18 +251,18 @@ class _Child:
                     raise EOFError
                 self._inbox.feed(data)
         if message.number != self._number:
-            raise Nonsense(f"a message about order {message.number}, not {self._number}")
+            raise InvalidMessage(f"a message about order {message.number}, not {self._number}")
         return message.kind, message.body
 
     def _wait(self, by: float) -> None:
         """Wait until the socket is ready, the process has ended or the time has passed."""
         while True:
-            ready = dict(self._poll.poll(1000 * LOOK))
+            ready = dict(self._poll.poll(1000 * POLL))
             now = monotonic()
             if now > self._over or (not ready and not self._lives()):
                 raise EOFError
-            if self._end in ready:  # its last words are read; a fork of it may not go on for ever
-                self._over = min(self._over, now + BURIAL)
+            if self._end in ready:  # read its last messages, but do not wait for a fork
+                self._over = min(self._over, now + REAP_TIMEOUT)
             if self._socket.fileno() in ready:
                 return
             if ready:
@@ -274,23 +274,23 @@ class _Child:
         with self._lock:
             if self._process is None:
                 return False
-            # Whoever else waits for children, in a handler perhaps, may have taken the exit status:
-            # then `is_alive` says so for ever.
+            # Other code that waits for children, as in a handler, may have taken the exit status:
+            # then `is_alive` returns True forever.
             ended = self._pidfd is not None and bool(self._watch.poll(0))
             return self._process.is_alive() and not ended
 
-    def _bury(self, until: float) -> None:
+    def _reap(self, until: float) -> None:
         self.kill()
         if self.gone:
             return
         while self._lives() and (left := until - monotonic()) > 0:
-            self._watch.poll(1000 * min(left, LOOK))
+            self._watch.poll(1000 * min(left, POLL))
         self._buried = True
         self._socket.close()
         if self._pidfd is not None:
             os.close(self._pidfd)
 
-    def _epitaph(self) -> str:
+    def _exit_description(self) -> str:
         code = None if self._process is None else self._process.exitcode
         how = f"its process ended with exit code {'unknown' if code is None else code}"
         return how if self._begun else f"{how} while it started; its standard error says why"
@@ -301,11 +301,11 @@ def _kill(children: Iterable[_Child]) -> None:
         child.kill()
 
 
-def _understood(body: bytes, kind: type[T]) -> T:
+def _decoded(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as unfit:
-        raise Nonsense(str(unfit)) from None
+        raise InvalidMessage(str(unfit)) from None
 
 
 def _pass_on(report: Report | None, claim: Claim, told: Told) -> None:

@@ -1,8 +1,8 @@
-"""Claims jobs for one worker: when there is room, what is due; otherwise it sleeps lightly.
+"""The claiming of jobs for one worker: due jobs while there is room; otherwise it sleeps.
 
-It sleeps until the earliest job it knows of is due, a wake-up, or the poll interval, whichever
-comes first. Only while it sleeps does it ask to be notified: NOTIFY makes all commits of a
-database queue up, so a busy worker spares everybody that.
+It sleeps until the earliest known job is due, a wake-up, or the poll interval, whichever comes
+first. It requests notifications only while it sleeps: NOTIFY makes all commits of a database queue
+up, and a busy worker avoids that.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from math import inf
 from time import monotonic
 
 from mutirao.engine import outcomes
-from mutirao.engine.attention import GLANCE, Attention
+from mutirao.engine.attention import BUSY_POLL, Attention
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import SUSPECT
 from mutirao.engine.holdings import Holdings, Runs
@@ -22,17 +22,17 @@ from mutirao.engine.logs import log
 from mutirao.engine.pulse import REST, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
-from mutirao.fair import lanes_of
-from mutirao.job import Claim, Lane, Wake
-from mutirao.limit import Claimed
-from mutirao.outcome import Outcome, Settlement
+from mutirao.model.fairness import lanes_of
+from mutirao.model.job import Claim, Lane, Wake
+from mutirao.model.limits import Claimed
+from mutirao.model.outcome import Outcome, Settlement
 from mutirao.ports import Notifier, Store
 
-FIRST_WORD = 1.0  # seconds that a worker waits for its listener before it claims
-REFRESH_SHARE = 50  # the heads are read again after so many times the time that took: ≤ 2 %
-REFRESH_POLLS = 3  # and after so many polls at the latest: a look that had to wait says nothing
-APART, LATEST = 0.2, 30.0  # seconds between jobs that have to wait for their turn, and at most
-DEAF_AFTER = 0.5  # seconds without room for a job, after which nobody need tell of new ones
+LISTENER_WAIT = 1.0  # seconds that a worker waits for its listener before the first claim
+REFRESH_SHARE = 50  # reading the heads may take 1/50 of the time: ≤ 2 %
+REFRESH_POLLS = 3  # polls after which they are read at the latest: a delayed read says nothing
+APART, LATEST = 0.2, 30.0  # seconds between jobs that are postponed, and the maximum
+STOP_LISTENING_AFTER = 0.5  # seconds without room, after which notifications are not needed
 
 
 class Producer:
@@ -56,8 +56,8 @@ class Producer:
         self._unknown: set[str] = set()
         self._woken = asyncio.Event()
         self._refresh_at = 0.0  # monotonic
-        self._may_refresh_at = 0.0  # likewise
-        self._guessing = False  # whether claims have made the heads old
+        self._may_refresh_at = 0.0  # monotonic
+        self._guessing = False  # whether claims have made the heads outdated
         self._listening = True  # as registered
         self._attention = Attention(monotonic())
         self._between_claims = asyncio.Lock()
@@ -65,15 +65,15 @@ class Producer:
             store, worker, dispatcher, self._between_claims, settings.longest_wait
         )
         self.doubt, self.look_at_holdings = self._holdings.doubt, self._holdings.run
-        self.claimed = asyncio.Event()  # once a first claim was answered
+        self.claimed = asyncio.Event()  # set once the first claim was answered
         self._stopping = False
 
     async def run(self) -> None:
-        """Claim until stopped; a database that is away is waited for."""
+        """Claim until stopped; wait while the database is away."""
         if self._notifier is not None:
-            # The heads have to be read after it listens, and once is enough: where a snapshot keeps
-            # 600,000 dead rows that takes 0.1 to 0.2 s.
-            await self._sleep(FIRST_WORD)
+            # The heads must be read after the listener has started, and only once: with 600,000
+            # dead rows that a snapshot keeps alive, that takes 0.1 to 0.2 s.
+            await self._sleep(LISTENER_WAIT)
         trouble = Trouble(
             "cannot claim", "claiming again", self._settings.longest_wait, self._settings.patience
         )
@@ -81,12 +81,12 @@ class Producer:
             try:
                 await self._turn()
                 trouble.over()
-            except Exception as error:  # noqa: BLE001 (raised where it does not pass)
+            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
                 self._refresh_at = 0.0
                 await self._sleep(trouble.met(error))
 
     async def listen(self) -> None:
-        """Pass the notifier's wake-ups on, for ever; listen again when that breaks."""
+        """Pass on the notifier's wake-ups, forever; listen again after a failure."""
         trouble = Trouble(
             "cannot listen, polling goes on", "listening again", self._settings.longest_wait
         )
@@ -95,27 +95,27 @@ class Producer:
                 async for wake in self._notifier.listen():
                     trouble.over()
                     self.wake(wake)
-            except Exception as error:  # noqa: BLE001 (raised where it does not pass)
+            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
                 wait = trouble.met(error)
-                self._woken.set()  # it need not be waited for
+                self._woken.set()  # `run` need not wait for the listener
                 await asyncio.sleep(wait)
 
     def stop(self) -> None:
-        """Let `run` end after its present claim."""
+        """Make `run` end after its current claim."""
         self._stopping = True
         self._woken.set()
         self._dispatcher.changed.set()
 
     def wake(self, wake: Wake) -> None:
-        """Look for jobs now: in the lane that was named, or everywhere."""
-        # Another machine's clock may differ; then the poll finds the job.
+        """Look for jobs now: in the lane that was named, or in all lanes."""
+        # Another machine's clock may differ; then polling finds the job.
         ahead = 0.0 if wake.run_at is None else (wake.run_at - datetime.now(UTC)).total_seconds()
         if not self._lanes.wake(wake, monotonic(), ahead):
             self._refresh_at = 0.0
         self._woken.set()
 
     def expect(self, claim: Claim, outcome: Outcome) -> None:
-        """Note that a job of this worker waits for its next attempt, which `outcome` asks for."""
+        """Record that a job of this worker waits for its next attempt, at the time in `outcome`."""
         if outcome.at is None:
             due_at = monotonic() + (outcome.after or 0.0)
             self._lanes.expect(claim.lane, claim.priority, due_at)
@@ -124,9 +124,9 @@ class Producer:
             self.wake(Wake(claim.lane, claim.priority, outcome.at))
 
     def reborn(self, former: int, begun: Runs) -> None:
-        """Start afresh under a new worker id, which is registered as listening.
+        """Start again under a new worker id, which is registered as listening.
 
-        `begun`: the attempts that were going on under the former one.
+        `begun`: the attempts that were running under the former id.
         """
         self._holdings.reborn(former, begun)
         self._listening = True
@@ -142,8 +142,8 @@ class Producer:
             return
         async with self._between_claims:
             claims = await self._claim(wanted)
-            if claims:  # nothing is no sign that jobs start
-                self._dispatcher.feed(await self._only_fit(claims))
+            if claims:  # an empty claim does not mean that jobs start
+                self._dispatcher.feed(await self._release_unfit(claims))
         self.claimed.set()
         if not claims:
             await self._rest()
@@ -167,7 +167,7 @@ class Producer:
         if isinstance(claims, Claimed):
             for wake in claims.woken:
                 self.wake(wake)
-        # In vain in spite of fresh heads: those jobs are not for us, and looking again is no help.
+        # Empty although the heads are fresh: those are not for us; reading again does not help.
         self._guessing = self._guessing or bool(claims) or not fresh
         return claims
 
@@ -176,17 +176,17 @@ class Producer:
         self._lanes.asking()
         with self._holdings.unsure_unless_answered():
             claims = await self._store.claim(worker, lanes, wanted, without=tuple(self._unknown))
-            if worker != self._worker():  # who claimed them is gone by now: they would be rescued
+            if worker != self._worker():  # that worker id is gone by now: they would be rescued
                 await self._store.release([(claim.id, claim.run) for claim in claims])
                 return []
-        if monotonic() - started > self._settings.poll:  # it had to wait, and who knows what came
+        if monotonic() - started > self._settings.poll:  # it was delayed, and jobs may have arrived
             self._refresh_at = 0.0
         return claims
 
     async def _read_heads(self) -> None:
         started = monotonic()
         self._lanes.asking()
-        self._refresh_at = inf  # a wake-up that names no lane may lower it while the store is asked
+        self._refresh_at = inf  # a wake-up without a lane may lower it during the query
         heads = await self._store.lanes(self._settings.queues)
         now, poll = monotonic(), self._settings.poll
         self._lanes.refresh(heads, now)
@@ -194,27 +194,27 @@ class Producer:
         self._may_refresh_at = now + min(REFRESH_SHARE * (now - started), REFRESH_POLLS * poll)
         self._refresh_at = min(self._refresh_at, max(now + poll, self._may_refresh_at))
 
-    async def _only_fit(self, claims: list[Claim]) -> list[Claim]:
-        """Give back what this worker cannot run, or not now."""
+    async def _release_unfit(self, claims: list[Claim]) -> list[Claim]:
+        """Release the jobs that this worker cannot run, or not now; return the others."""
         foreign = [claim for claim in claims if claim.task not in self._known]
         if foreign:
             await self._give_back_foreign(foreign)
             claims = [claim for claim in claims if claim.task in self._known]
         suspects = [claim for claim in claims if claim.lost >= SUSPECT]
-        return await self._single_out(claims, suspects) if suspects else claims
+        return await self._keep_one_suspect(claims, suspects) if suspects else claims
 
     async def _give_back_foreign(self, foreign: list[Claim]) -> None:
-        """Give back jobs of tasks this worker does not have; others' workers may know them."""
+        """Release jobs of tasks that this worker does not have; other workers may have them."""
         new = {claim.task for claim in foreign} - self._unknown
         self._unknown |= new
         log.warning("no such task here: %s; left to other workers", ", ".join(sorted(new)))
         with self._holdings.unsure_unless_answered():
             await self._store.release([(claim.id, claim.run) for claim in foreign])
 
-    async def _single_out(self, claims: list[Claim], suspects: list[Claim]) -> list[Claim]:
-        """Keep one of the jobs in whose hands workers have ended; the others come back later.
+    async def _keep_one_suspect(self, claims: list[Claim], suspects: list[Claim]) -> list[Claim]:
+        """Keep one of the jobs with which workers were lost; postpone the others.
 
-        Only one of them ends them, and it must not take the others with it again and again.
+        Only one of them causes the losses, and it must not take the others with it every time.
         """
         kept = 0 if self._dispatcher.has_suspect() else 1
         later = suspects[kept:]
@@ -237,23 +237,23 @@ class Producer:
                 await self._store.release(stalled)
 
     def _patience(self) -> float:
-        """Return the seconds until jobs have to be given back, or may have to be, or a sign."""
+        """Return the seconds to wait at most, until jobs have waited too long or a sign is due."""
         return min(self._dispatcher.patience(), REST)
 
     async def _rest(self) -> None:
-        """Sleep until something may be due, asking for notifications first."""
+        """Sleep until something may be due, after requesting notifications."""
         if self._listening:
-            if self._guessing:  # nobody tells of what has waited behind the claimed ones
+            if self._guessing:  # jobs that waited behind the claimed ones are not notified
                 self._refresh_at = min(self._refresh_at, self._may_refresh_at)
             due = min(self._lanes.next_due(), self._refresh_at)
             await self._sleep(min(due - monotonic(), self._patience()))
             self._attention.rested(monotonic())
-        elif self._attention.looked_in_vain():
+        elif self._attention.record_empty_claim():
             await self._store.listen(self._worker(), True)
-            # What came before we listened was not announced, so look once more.
+            # What arrived before we listened was not notified, so look once more.
             self._listening, self._refresh_at = True, 0.0
         else:
-            await self._sleep(GLANCE)
+            await self._sleep(BUSY_POLL)
 
     async def _listen_no_more(self) -> None:
         self._listening = False
@@ -261,7 +261,7 @@ class Producer:
 
     async def _wait_for_room(self) -> None:
         self._dispatcher.changed.clear()
-        seconds = min(self._patience(), DEAF_AFTER if self._listening else inf)
+        seconds = min(self._patience(), STOP_LISTENING_AFTER if self._listening else inf)
         if self._dispatcher.wanted() or seconds <= 0 or self._stopping:
             return
         try:

@@ -1,25 +1,25 @@
-"""Whether the loops of a worker turn.
+"""The signs of life of a worker's loops.
 
-A loop says how long it may be silent before it rests or asks the store. One that is silent for
-longer hangs in something that has no limit: nobody but the worker itself can notice, and end.
+A loop gives a sign before it sleeps or calls the store. A loop that is silent for longer than its
+limit hangs in a call without a limit: only the worker itself can notice that, and end.
 """
 
 import asyncio
 from dataclasses import dataclass
 from time import monotonic
 
-REST = 5.0  # seconds that a loop may sleep without a sign; longer sleeps are made of several
+REST = 5.0  # seconds that a loop may sleep without a sign; longer sleeps are split
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a worker is.
+    """The health of a worker.
 
     Parameters:
-        alive: whether it serves: it was started, has not ended, and all of its loops turn.
-        reason: why it does not, in a sentence; None while it does.
-        ages: for each loop the seconds since its last turn.
-        stuck: slots lost to handlers that nobody waits for any more.
+        alive: whether it works: it was started, has not ended, and all of its loops run.
+        reason: why it does not work, in a sentence; None while it does.
+        ages: for each loop, the seconds since its last turn.
+        stuck: the number of slots lost to handlers that the worker has given up.
     """
 
     alive: bool
@@ -29,9 +29,9 @@ class Health:
 
 
 class Pulse:
-    """The sign of life of one loop. `limit`: the seconds it may take for a turn.
+    """The sign of life of one loop. `limit`: the seconds that a turn may take.
 
-    A turn is what comes between two signs. May be read from any thread.
+    A turn is the time between two signs. May be read from any thread.
     """
 
     __slots__ = ("_due", "_limit", "_turned_at", "name")
@@ -41,12 +41,12 @@ class Pulse:
         self.turn()
 
     def turn(self) -> None:
-        """Give a sign: the next one comes within the limit."""
+        """Give a sign of life: the next one must come within the limit."""
         self._turned_at = monotonic()
         self._due = self._turned_at + self._limit
 
     async def rest(self, seconds: float) -> None:
-        """Sleep, giving signs all the while."""
+        """Sleep for `seconds`, giving signs of life meanwhile."""
         end = monotonic() + seconds
         while (left := end - monotonic()) > 0:
             await asyncio.sleep(min(left, REST))
@@ -57,5 +57,5 @@ class Pulse:
         return monotonic() - self._turned_at
 
     def hangs(self) -> bool:
-        """Whether the next turn should have come."""
+        """Return whether the next turn is overdue."""
         return monotonic() > self._due

@@ -1,12 +1,12 @@
-"""One attempt that is going on: what can happen to it while its handler runs."""
+"""One running attempt, and what can happen to it while its handler runs."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from mutirao.job import Claim, Job, Transaction, Wake
-from mutirao.outcome import Outcome
+from mutirao.model.job import Claim, Job, Transaction, Wake
+from mutirao.model.outcome import Outcome
 
 Begin = Callable[[Job, "Running", bool], Transaction[Any, Any]]
 
@@ -23,11 +23,11 @@ class Running:
         self.started = monotonic()
         self.settled = False  # by its own transaction
         self.over = False  # whether its handler has ended
-        self.woken: Sequence[Wake] = ()  # lanes that others came back to when it was settled
+        self.woken: Sequence[Wake] = ()  # lanes to which other jobs returned when it was settled
         self.interruption: Outcome | None = None
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self.arm: Callable[..., None] | None = None  # starts the clock of its timeout, again
+        self.arm: Callable[..., None] | None = None  # starts or restarts its timeout
         self.kill: Callable[[], None] | None = None
 
     def started_ago(self) -> float:
@@ -35,13 +35,13 @@ class Running:
         return monotonic() - self.started
 
     def begin_now(self) -> None:
-        """Let the attempt's time count from now: its handler has only just been called."""
+        """Restart the attempt's time: its handler has only just been called."""
         self.started = monotonic()
         if self.arm is not None and self.timer is not None and not self.timer.cancelled():
             self.arm()
 
     def mark_settled(self, woken: Sequence[Wake] = ()) -> None:
-        """Note that the job needs no settling any more. May be called from any thread."""
+        """Record that the job needs no settling any more. May be called from any thread."""
         self.woken = woken
         self.settled = True
 
@@ -50,10 +50,10 @@ class Running:
         return self._begin(job, self, session)
 
     def interrupt(self, outcome: Outcome) -> None:
-        """End the attempt from outside, with this outcome; the first interruption counts.
+        """End the attempt from outside, with this outcome; only the first interruption counts.
 
-        A coroutine is cancelled and a process killed. A thread cannot be ended: the attempt does
-        not wait for it any more, and its slot is lost until it returns.
+        A coroutine is cancelled and a process killed. A thread cannot be ended: the worker no
+        longer waits for the attempt, and its slot is lost until the thread returns.
         """
         if self.interruption is not None:
             return

@@ -1,4 +1,4 @@
-"""A worker as a whole process: signals, exit statuses, and an end that comes in any case."""
+"""A worker as a whole process: signals, exit statuses, and an end in every case."""
 
 import asyncio
 import itertools
@@ -11,23 +11,23 @@ from mutirao.engine.logs import log
 from mutirao.engine.worker import Worker
 from mutirao.errors import SchemaError, WorkerStuck
 
-# Exit statuses of a worker; 1 to 4 are those of every command.
+# Exit statuses of a worker; 1 to 4 are common to all commands.
 ENDED, SCHEMA, FAILED, STUCK, FORCED = 0, 3, 5, 6, 7
-LAST_WORDS = 5.0  # seconds a hurried stop may take before the process ends anyway
-FAREWELL = 15.0  # seconds after the grace period that the last writes may take, likewise
+HURRIED_STOP_LIMIT = 5.0  # seconds that a hurried stop may take before the process ends anyway
+FAREWELL = 15.0  # seconds after the grace period before the process ends anyway
 TOO_LONG = "handlers, or what they started, did not end in time"
 
 
 def run(make: Callable[[], Worker]) -> int:
     """Run a worker until SIGTERM or SIGINT; return the process's exit status.
 
-    The first signal stops gracefully. The second one interrupts running handlers, gives their
-    jobs back and ends, within five seconds whatever the database and the handlers do. So does the
-    first one, within 15 seconds after the grace period.
+    The first signal stops gracefully, at the latest 15 seconds after the grace period. The second
+    one interrupts running handlers, releases their jobs and ends, within five seconds whatever the
+    database and the handlers do.
     """
     alarm = Alarm()
     try:
-        # Ending the loop waits for what handlers have put into threads of the loop's own.
+        # Ending the loop waits for work that handlers gave to the loop's own threads.
         return asyncio.run(_serve(make, alarm))
     finally:
         alarm.clear()
@@ -40,20 +40,21 @@ async def _serve(make: Callable[[], Worker], alarm: Alarm) -> int:
 
     def heed(name: str, times: int) -> None:
         if times == 1:
-            worker.take_no_more()
+            worker.stop_claiming()
             log.info("%s: stopping; once more to end at once", name)
             stopping.set()
         else:
             log.warning("%s again: ending at once", name)
-            alarm.set(LAST_WORDS, FORCED, TOO_LONG)  # it may have come while `_serve` set it
-            worker.hurry()
+            # The signal may have come while `_serve` set an alarm.
+            alarm.set(HURRIED_STOP_LIMIT, FORCED, TOO_LONG)
+            worker.end_grace()
 
     with _signals(heed, alarm):
         await worker.start()
         await _first_of(worker.failed, worker.ended, stopping)
         grace = worker.settings.grace
         if worker.failure is not None:
-            alarm.set(max(LAST_WORDS, min(grace, FAREWELL)), _status(worker), TOO_LONG)
+            alarm.set(max(HURRIED_STOP_LIMIT, min(grace, FAREWELL)), _status(worker), TOO_LONG)
         else:
             alarm.set(grace + FAREWELL, FORCED, TOO_LONG)
         await worker.stop()
@@ -80,17 +81,17 @@ def _status(worker: Worker) -> int:
 
 @contextmanager
 def _signals(heed: Callable[[str, int], None], alarm: Alarm) -> Iterator[None]:
-    """Have every signal to end heeded in the event loop, with its name and how many there were.
+    """Pass every stop signal to `heed` in the event loop, with its name and the count.
 
-    The event loop's own handlers would wait for a handler that blocks the loop. After the second
-    signal the process ends even then, and says where its threads were.
+    The event loop's own signal handlers would wait for a handler that blocks the loop. After the
+    second signal the process ends even then, and prints where its threads were.
     """
     loop, signals = asyncio.get_running_loop(), itertools.count(1)
 
     def on_signal(number: int, frame: object) -> None:
-        times = next(signals)  # in one step: another signal may come between any two
+        times = next(signals)  # atomic: another signal may come between two steps
         if times > 1:
-            alarm.set(LAST_WORDS, FORCED, TOO_LONG)
+            alarm.set(HURRIED_STOP_LIMIT, FORCED, TOO_LONG)
         loop.call_soon_threadsafe(heed, signal.Signals(number).name, times)
 
     before = {each: signal.signal(each, on_signal) for each in (signal.SIGTERM, signal.SIGINT)}

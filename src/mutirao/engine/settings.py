@@ -1,13 +1,17 @@
 """A worker's settings, with the reasons for their defaults."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any, Self, TypedDict, get_args
 
 from mutirao.engine.backoff import LONGEST
+from mutirao.engine.job_log import JobLogMode
 from mutirao.errors import ConfigurationError
-from mutirao.job import OutcomeKind
+from mutirao.model.job import OutcomeKind
 
 DAY = timedelta(days=1)
+MOST_SLOTS = 100_000
 LEAST_TURN = 90.0  # seconds; SQLite waits 30 for another writer
 
 
@@ -19,24 +23,52 @@ def _retention() -> dict[OutcomeKind, timedelta | None]:
     }
 
 
+class WorkerTerms(TypedDict, total=False):
+    """The fields of `WorkerSettings` as keyword arguments."""
+
+    queues: Iterable[str] | None
+    concurrency: int
+    grace: float
+    poll: float
+    heartbeat: float
+    expiry: float
+    prefetch: float
+    batch: int
+    linger: float
+    retention: dict[OutcomeKind, timedelta | None]
+    prune_batch: int
+    keep_hours: timedelta | None
+    exit_when_stuck: float | None
+    log_jobs: JobLogMode
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """How a worker works. All lengths of time are seconds, but for `retention`.
+    """The settings of a worker. All durations are in seconds, except `retention` and
+    `keep_hours`.
 
     Parameters:
         queues: the queues to serve; None means all of them.
-        concurrency: handlers running at once.
-        grace: how long running handlers may go on after a stop was asked for.
-        poll: longest sleep of an idle worker; wake-ups make it shorter.
-        heartbeat: time between heartbeats.
-        expiry: a worker whose last heartbeat is older is taken for gone. Two beats may fail.
-        prefetch: work to hold ready, in time, so that short jobs do not wait for claims.
-        batch: the most jobs claimed, or settled, in one statement.
+        concurrency: the number of handlers that run at once.
+        grace: how long running handlers may continue after a stop was requested.
+        poll: the longest sleep of an idle worker; wake-ups shorten it.
+        heartbeat: the time between heartbeats.
+        expiry: a worker whose last heartbeat is older is considered gone. Two beats may fail.
+        prefetch: how much work to hold ready, in time, so that short jobs do not wait for claims.
+        batch: the maximum number of jobs claimed, or settled, in one statement.
         linger: how long a finished job may wait to be settled together with others.
-        retention: how long finished jobs are kept, by outcome; None in it keeps them for ever.
-        prune_batch: jobs deleted in one transaction.
-        exit_when_stuck: how long all slots may be lost to handlers that do not end before the
-            worker ends itself, with WorkerStuck; None for ever.
+        retention: how long finished jobs are kept, by outcome, as `timedelta`; None keeps them
+            forever.
+        prune_batch: the maximum number of jobs deleted in one transaction.
+        keep_hours: how long the figures of an hour are kept, as `timedelta`, and errors after they
+            last occurred; None keeps them forever.
+        exit_when_stuck: how long handlers that do not end may hold all slots before the worker ends
+            itself with WorkerStuck; None: forever.
+        log_jobs: which attempts have a line in the log: "all"; "auto", successes only as long as
+            few come in a second; or "failures".
+
+    Raises:
+        ConfigurationError: a setting is out of range.
     """
 
     queues: tuple[str, ...] | None = None
@@ -50,45 +82,65 @@ class WorkerSettings:
     linger: float = 0.004
     retention: dict[OutcomeKind, timedelta | None] = field(default_factory=_retention)
     prune_batch: int = 1_000
+    keep_hours: timedelta | None = timedelta(days=90)
     exit_when_stuck: float | None = None
+    log_jobs: JobLogMode = "auto"
+
+    @classmethod
+    def of(cls, terms: WorkerTerms) -> Self:
+        """Return the settings for the given terms.
+
+        Raises:
+            ConfigurationError: a setting is out of range.
+            TypeError: a setting is unknown.
+        """
+        queues = terms.get("queues")
+        if isinstance(queues, str):
+            raise ConfigurationError(f"queues are {queues!r}; give a list, such as [{queues!r}]")
+        given: dict[str, Any] = {**terms, "queues": None if queues is None else tuple(queues)}
+        return cls(**given)
 
     @property
     def longest_wait(self) -> float:
-        """Seconds between two tries of a loop while the database is away, at most."""
+        """The maximum seconds between two tries of a loop while the database is away."""
         return min(LONGEST, max(0.5, 3 * self.poll))
 
     @property
     def patience(self) -> float:
-        """Seconds that a loop meets nothing but what does not pass before the worker ends."""
+        """The seconds of errors that do not pass by themselves after which the worker ends."""
         return 2 * self.expiry
 
     @property
     def turn_limit(self) -> float:
-        """Seconds without a sign after which a loop counts as hanging; no call takes so long."""
+        """The seconds without a sign after which a loop counts as hanging; no call takes longer."""
         return max(LEAST_TURN, 4 * self.call_limit)
 
     @property
     def call_limit(self) -> float:
-        """Seconds that a claim or a settlement may take before its connection is given up."""
+        """The seconds that a claim or a settlement may take before its connection is dropped."""
         return max(5.0, self.expiry * 2 / 3)
 
     @property
     def beat_limit(self) -> float:
-        """Seconds that a heartbeat may take: there has to be time for another one."""
+        """The seconds that a heartbeat may take, which leaves time for another one."""
         return max(1.0, self.expiry / 3)
 
     @property
     def rescue_every(self) -> float:
-        """Seconds between looks for vanished workers."""
+        """The seconds between checks for vanished workers."""
         return self.heartbeat / 2
 
     @property
     def lifetime(self) -> float:
-        """Seconds a heartbeat keeps a worker alive: a rescue comes within `expiry` of it."""
+        """The seconds for which a heartbeat keeps a worker alive: it is rescued within `expiry`."""
         return self.expiry - self.rescue_every
 
     def __post_init__(self) -> None:
         _at_least("concurrency", self.concurrency, 1)
+        if self.concurrency > MOST_SLOTS:
+            raise ConfigurationError(
+                f"concurrency is {self.concurrency}; give at most {MOST_SLOTS}"
+            )
         _at_least("batch", self.batch, 1)
         _at_least("prune_batch", self.prune_batch, 1)
         _at_least("grace", self.grace, 0)
@@ -98,6 +150,10 @@ class WorkerSettings:
         if self.exit_when_stuck is not None:
             _above_zero("exit_when_stuck", self.exit_when_stuck)
         _above_zero("heartbeat", self.heartbeat)
+        if self.log_jobs not in (modes := get_args(JobLogMode)):
+            raise ConfigurationError(
+                f"log_jobs is {self.log_jobs!r}; give one of {', '.join(modes)}"
+            )
         if self.expiry < 2 * self.heartbeat:
             raise ConfigurationError(
                 f"expiry is {self.expiry} s with a heartbeat every {self.heartbeat} s; give at"
@@ -105,6 +161,10 @@ class WorkerSettings:
             )
         if self.queues is not None:
             _check_queues(self.queues)
+        if not isinstance(self.keep_hours, timedelta | None):
+            raise ConfigurationError(
+                f"keep_hours is {self.keep_hours!r}; give a timedelta, or None for ever"
+            )
         for outcome, age in self.retention.items():
             _check_retention(outcome, age)
 

@@ -1,11 +1,12 @@
 """Threads for plain functions.
 
-Ours and not `ThreadPoolExecutor`, because a handler that never returns must not keep the process
-from ending (these are daemons), and because waking is what short calls cost. Results come back in
-bunches, with one wake-up of the event loop for all the calls that returned meanwhile. And a bunch
-of calls wakes one thread, which wakes a second when it finds more than its own, and so on: short
-calls are over before the next thread is awake, long ones soon have a thread each (20 of them
-within a millisecond). Waking a thread for every call took 33 µs of CPU a call, this takes 20.
+Not `ThreadPoolExecutor`, because a handler that never returns must not keep the process from ending
+(these threads are daemons), and because waking threads is the main cost of short calls. Results
+come back in groups, with one wake-up of the event loop for all calls that returned meanwhile. A
+group of calls wakes one thread, which wakes a second one if it finds more than one call, and so on:
+short calls are over before the next thread is awake, and long ones soon have a thread each (20 of
+them within a millisecond). Waking a thread for every call took 33 µs of CPU per call; this takes
+20.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ class _Call:
 
 
 class Threads:
-    """A pool that grows as calls come. `stuck` counts the threads nobody waits for any more.
+    """A pool that grows as calls come. `stuck` counts the threads that nobody waits for any more.
 
     Parameters:
         on_return: called in the event loop when a stuck thread has returned after all.
@@ -44,14 +45,14 @@ class Threads:
     def __init__(self, on_return: Callable[[], None] = lambda: None) -> None:
         self._on_return = on_return
         self._calls: deque[_Call] = deque()
-        self._wakes: SimpleQueue[bool] = SimpleQueue()  # whether to end
-        self._rousing = False  # whether a thread was woken that has not looked yet
+        self._wakes: SimpleQueue[bool] = SimpleQueue()  # True: end the thread
+        self._waking_thread = False  # whether a woken thread has not looked for calls yet
         self._returned: deque[_Call] = deque()
         self._lock = threading.Lock()
         self._waking = False
         self._threads = 0
-        self._engaged = 0
-        self._refused = False  # whether the system gave no thread when it was asked last
+        self._open_calls = 0
+        self._refused = False  # whether the system refused the last request for a thread
         self.stuck = 0
 
     async def run(
@@ -59,11 +60,11 @@ class Threads:
     ) -> Any:
         """Call a function in a thread; its exceptions are raised here.
 
-        When cancelled, the thread goes on, counted as stuck until it returns.
+        When cancelled, the thread continues, and counts as stuck until it returns.
 
         Parameters:
-            hasten: makes the function return soon. When cancelled, this calls it, and waits for
-                the function; what that returns or raises is dropped.
+            hasten: makes the function return soon. On cancellation this calls it and waits for the
+                function; its result or exception is dropped.
 
         Raises:
             RuntimeError: the system gives no thread, and there is none to wait for. The function
@@ -71,22 +72,22 @@ class Threads:
         """
         loop = asyncio.get_running_loop()
         call = _Call(function, loop.create_future())
-        self._engaged += 1
+        self._open_calls += 1
         self._calls.append(call)
-        if self._engaged > self._threads:
+        if self._open_calls > self._threads:
             self._grow(call, loop)
-        elif not self._rousing:
-            self._rouse()
+        elif not self._waking_thread:
+            self._wake_thread()
         try:
             return await call.future
         except asyncio.CancelledError:
-            # Raised by the function itself, or too late, it says nothing about the thread.
+            # If the function raised it itself, or it came too late, the thread has ended.
             if call.future.cancelled() and not call.returned and not self._withdraw(call):
                 await self._leave(call, hasten)
             raise
 
     def close(self) -> None:
-        """Let idle threads end; those at work end when their handlers return."""
+        """Let idle threads end; busy ones end when their handlers return."""
         for _ in range(self._threads):
             self._wakes.put(True)
         self._threads = 0
@@ -98,44 +99,44 @@ class Threads:
             call.future = asyncio.get_running_loop().create_future()
             with suppress(BaseException):
                 await call.future
-        if not call.returned:  # nor is it hastened, or the waiting for it was cancelled, too
+        if not call.returned:  # it was not hastened, or the wait was cancelled, too
             call.abandoned = True
             self.stuck += 1
 
     def _withdraw(self, call: _Call) -> bool:
-        """Take a call back that no thread has taken yet; tell whether that was so."""
+        """Withdraw a call that no thread has taken yet; return whether that was possible."""
         try:
             self._calls.remove(call)
         except ValueError:
             return False
-        self._engaged -= 1
+        self._open_calls -= 1
         return True
 
     def _grow(self, call: _Call, loop: asyncio.AbstractEventLoop) -> None:
-        """Add a thread for each call that has none; failing that, others see to it later.
+        """Add a thread for each call that has none; if that fails, existing threads run it later.
 
-        Where there are none that could, the call is withdrawn.
+        If there are no threads that could, the call is withdrawn.
         """
         try:
-            while self._engaged > self._threads:
+            while self._open_calls > self._threads:
                 self._add_thread(loop)
             self._refused = False
         except (RuntimeError, MemoryError) as full:
             if self._threads <= self.stuck and self._withdraw(call):
                 raise
-            if not self._refused:  # once, not for every call
+            if not self._refused:  # log once, not for every call
                 log.warning("%s; calls wait for the %s threads there are", full, self._threads)
             self._refused = True
-            if not self._rousing:
-                self._rouse()
+            if not self._waking_thread:
+                self._wake_thread()
 
     def _add_thread(self, loop: asyncio.AbstractEventLoop) -> None:
         name = f"mutirao-{self._threads + 1}"
         threading.Thread(target=self._work, args=(loop,), name=name, daemon=True).start()
         self._threads += 1
 
-    def _rouse(self) -> None:
-        self._rousing = True
+    def _wake_thread(self) -> None:
+        self._waking_thread = True
         self._wakes.put(False)
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -144,39 +145,39 @@ class Threads:
             while (call := self._next()) is not None:
                 if not call.abandoned:
                     _perform(call)
-                self._hand_back(call, loop)
+                self._return_result(call, loop)
             end = self._wakes.get()
-            self._rousing = False  # before looking: what comes from now on rouses another thread
+            self._waking_thread = False  # before looking: a later call must wake another thread
 
     def _next(self) -> _Call | None:
-        """Take a call; have another thread see to the rest, in case this one takes long."""
+        """Take a call; wake another thread for the rest, in case this call takes long."""
         try:
             call = self._calls.popleft()
         except IndexError:
             return None
-        if self._calls and not self._rousing:
-            self._rouse()
+        if self._calls and not self._waking_thread:
+            self._wake_thread()
         return call
 
-    def _hand_back(self, call: _Call, loop: asyncio.AbstractEventLoop) -> None:
+    def _return_result(self, call: _Call, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:
             self._returned.append(call)
             wake, self._waking = not self._waking, True
         if wake:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits for anything any more
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(self._collect)
 
     def _collect(self) -> None:
         with self._lock:
             returned, self._returned, self._waking = self._returned, deque(), False
         for call in returned:
-            self._engaged -= 1
+            self._open_calls -= 1
             call.returned = True
             if call.abandoned:
                 self.stuck -= 1
                 self._on_return()
             elif call.future.cancelled():
-                continue  # in this very round; whoever waited has not heard of it yet
+                continue  # cancelled just now; the waiting task has not run yet
             elif call.error is not None:
                 call.future.set_exception(call.error)
             else:
@@ -187,7 +188,7 @@ def _perform(call: _Call) -> None:
     try:
         call.result = call.context.run(call.function)
     except (StopIteration, GeneratorExit) as error:
-        # Neither can be thrown into a coroutine that waits: each has its own meaning there.
+        # Neither can be thrown into a waiting coroutine, where it has a meaning of its own.
         call.error = RuntimeError(f"the handler raised {type(error).__name__}: {error}")
     except BaseException as error:
         call.error = error

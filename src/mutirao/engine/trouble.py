@@ -1,8 +1,9 @@
-"""What a loop does about an error of the store: how long it waits, and when it gives up.
+"""The reaction of a loop to an error of the store: how long it waits, and when it gives up.
 
-What passes is waited out, for as long as it takes. What does not pass by itself is tried again for
-a while, as somebody may be changing the schema; a loop without which the worker serves nothing
-ends then, and the worker with it. A loop that others do as well goes on for ever.
+An error that passes is waited out, for as long as it takes. An error that does not pass by itself
+is retried for a while, because somebody may be changing the schema; then a loop that the worker
+cannot do without ends, and the worker with it. A loop whose work other workers do as well continues
+forever.
 """
 
 from time import monotonic
@@ -13,28 +14,28 @@ from mutirao.errors import SchemaError, StoreGone, StoreUnavailable
 
 
 class Trouble:
-    """The troubles of one loop.
+    """The errors of one loop.
 
     Parameters:
-        what: what does not go well, such as "cannot claim".
-        back: what is told when it does again, such as "claiming again".
+        what: what fails, such as "cannot claim".
+        back: the log message when it succeeds again, such as "claiming again".
         longest: the longest wait between two tries, in seconds.
-        patience: seconds after which an error that does not pass is raised; None: it never is.
+        patience: seconds after which an error that does not pass is raised; None: never.
     """
 
     def __init__(self, what: str, back: str, longest: float, patience: float | None = None) -> None:
         self._what, self._back, self._patience = what, back, patience
         self._backoff = Backoff(longest)
-        self._since: float | None = None  # since when nothing else came than what does not pass
+        self._since: float | None = None  # since when all errors were ones that do not pass
 
     def over(self) -> None:
-        """Note that it went well."""
+        """Record a success."""
         self._since = None
         if self._backoff.reset():
             log.warning("the database is back; %s", self._back)
 
     def met(self, error: Exception) -> float:
-        """Tell of an error, and return the seconds to wait before the next try.
+        """Log an error, and return the seconds to wait before the next try.
 
         Raises:
             Exception: the error, if it does not pass.

@@ -1,4 +1,4 @@
-"""Looks after a worker's own loops and slots: a worker either works or ends."""
+"""The watch over a worker's own loops and slots: a worker either works or ends."""
 
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -9,11 +9,11 @@ from mutirao.errors import WorkerFailed, WorkerStuck
 
 
 class Watch:
-    """Raises what ends a worker that does not work any more.
+    """A watch that raises an error to end a worker which no longer works.
 
     Parameters:
         pulses: returns the pulses of its loops.
-        limit: how long all slots may be lost, in seconds; None for ever.
+        limit: how long all slots may be lost, in seconds; None: forever.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class Watch:
         self._suspected: set[str] = set()
 
     async def run(self, pulse: Pulse, every: float) -> None:
-        """Look every so many seconds.
+        """Check every so many seconds.
 
         Raises:
             WorkerFailed: a loop hangs.
@@ -35,14 +35,14 @@ class Watch:
             self.look()
 
     def look(self) -> None:
-        """Look once; as `run`."""
+        """Check once; raises what `run` raises."""
         self._look_at_loops()
         self._look_at_slots()
 
     def _look_at_loops(self) -> None:
-        """Look at each that hangs twice: after a stall of the whole process all of them seem to.
+        """Check each hanging loop twice: after a stall of the process all of them seem to hang.
 
-        By the second time the others have had their turn.
+        By the second check the healthy ones have turned.
         """
         hanging = {pulse.name: pulse.age() for pulse in self._pulses() if pulse.hangs()}
         if found := hanging.keys() & self._suspected:

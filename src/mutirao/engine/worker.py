@@ -1,12 +1,10 @@
-"""One worker: its loops, put together, started and stopped in order.
+"""One worker: its loops, combined, started and stopped in order.
 
-Order of stopping: claim no more, give back what has not started, let handlers finish within the
-grace period, interrupt the rest, write every outcome, retire. Each step needs only the later ones.
+Order of stopping: claim no more, release what has not started, let handlers finish within the grace
+period, interrupt the rest, write every outcome, retire. Each step needs only the later ones.
 """
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from time import monotonic
 from typing import Any
@@ -16,12 +14,14 @@ from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import Executor
 from mutirao.engine.heartbeat import Body, Heartbeat
+from mutirao.engine.identity import identity
+from mutirao.engine.job_log import JobLog
 from mutirao.engine.limiter import Limiter
 from mutirao.engine.logs import log
 from mutirao.engine.maintenance import Housekeeping, keep
 from mutirao.engine.processes import Processes, find_task
 from mutirao.engine.producer import Producer
-from mutirao.engine.progress import Board
+from mutirao.engine.progress import ProgressWriter
 from mutirao.engine.pulse import Health, Pulse
 from mutirao.engine.running import Running
 from mutirao.engine.scheduler import Scheduler
@@ -29,24 +29,24 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.engine.watch import Watch
 from mutirao.errors import ConfigurationError, WorkerStuck
-from mutirao.job import Beat, Job, NewWorker, Transaction, Wake
-from mutirao.limit import Rule
-from mutirao.middleware import AttemptMiddleware
+from mutirao.model.job import Beat, Job, Transaction, Wake
+from mutirao.model.limits import Rule
+from mutirao.model.schedule import Schedule
 from mutirao.ports import Notifier, Store
-from mutirao.schedule import Schedule
-from mutirao.task import Task
+from mutirao.tasks.middleware import AttemptMiddleware
+from mutirao.tasks.task import Task
 
 CANCEL_AGAIN = 0.5  # seconds
-# Seconds that a step of stopping may take, however short the grace period is: to write what has
-# ended, to give back and sign off, to tell what would be nice to know.
+# Seconds that a step of stopping may take, however short the grace period is: to write outcomes,
+# to release jobs and retire, to write what is not essential.
 LAST_WRITES, FAREWELL, LAST_WORD = 5.0, 3.0, 1.0
-HURRIED = 1.0  # seconds that a cancelled coroutine has once a second signal came
-DUTY = 300.0  # seconds that a turn of a duty may take, which looks through all jobs perhaps
-LOOK = 1.0  # seconds between looks at loops and slots
+HURRIED = 1.0  # seconds within which a cancelled coroutine must end after a second signal
+DUTY = 300.0  # seconds that a turn of a duty may take, which may read all jobs
+WATCH_EVERY = 1.0  # seconds between checks of loops and slots
 
 
 class Worker:
-    """Runs jobs in the running event loop. Starting and stopping twice is harmless."""
+    """A worker in the running event loop. Starting and stopping twice is harmless."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class Worker:
         declared: Callable[[], Sequence[Schedule]],
         limits: Callable[[], Sequence[Rule]] = tuple,
     ) -> None:
-        """`declared` returns the schedules in the code, or raises what is wrong with them.
+        """Set the parts: `declared` returns the schedules in the code, or raises if one is wrong.
 
-        `limits` does so of the limits.
+        `limits` does the same for the limits.
         """
         self.settings = settings
         self.failure: BaseException | None = None
@@ -69,20 +69,21 @@ class Worker:
         self.ended = asyncio.Event()  # stopped, or failed
         self.on_blocked: Callable[[], None] | None = None  # in a thread: the loop is lost for good
         self._store, self._tasks = store, tasks
-        self._identity = _identity(settings, version)
+        self._identity = identity(settings, version)
         self._id = 0
-        self._threads = Threads(self._slot_came_back)
+        self._threads = Threads(self._on_slot_freed)
         self._processes = Processes(self._threads)
-        self._board = Board(store)
+        self._progress_writer = ProgressWriter(store)
         self._pulses: dict[str, Pulse] = {}
-        executor = Executor(tasks, middleware, self._threads, self._processes, self._board.tell)
+        self._job_log = JobLog(settings.log_jobs)
+        executor = self._make_executor(middleware)
         self._completer = Completer(
             store,
             lambda: self._id,
             settings,
             fail=lambda refused, error: self._dispatcher.instead(refused, error),
             on_waiting=lambda claim, outcome: self._producer.expect(claim, outcome),
-            on_written=lambda: self._dispatcher.look_again(),
+            on_written=lambda: self._dispatcher.notify_if_room(),
             on_woken=lambda wake: self._producer.wake(wake),
             pulse=self._pulse("completer"),
         )
@@ -110,11 +111,11 @@ class Worker:
 
     @property
     def id(self) -> int:
-        """The worker's id in the store; 0 before it started."""
+        """The worker's id in the store; 0 before the start."""
         return self._id
 
     def health(self) -> Health:
-        """Tell whether it works, and if it does not, why. May be called from any thread."""
+        """Return whether it works, and if not, why. May be called from any thread."""
         ages = {name: pulse.age() for name, pulse in self._pulses.items()}
         hanging = [name for name, pulse in self._pulses.items() if pulse.hangs()]
         if self.failure is not None:
@@ -131,9 +132,9 @@ class Worker:
         """Check the schema and the tasks, register, and begin to claim.
 
         Raises:
-            SchemaError: the tables do not fit; nothing was started.
+            SchemaError: the tables do not fit the code; nothing was started.
             ConfigurationError: a task cannot work as it is; nothing was started.
-            InvalidJob: nor can the job of a schedule.
+            InvalidJob: the job of a schedule is invalid; nothing was started.
         """
         if self._loops or self.ended.is_set():
             return
@@ -146,7 +147,7 @@ class Worker:
             await self._store.check()
             await limiter.declare()
             await scheduler.declare()
-            self._dispatcher.lives_until(monotonic() + settings.lifetime)
+            self._dispatcher.set_lifetime(monotonic() + settings.lifetime)
             self._id = await self._store.register(self._identity, expiry=settings.lifetime)
         except BaseException:
             await self._store.close()
@@ -160,16 +161,18 @@ class Worker:
         self._spawn("holdings", self._producer.look_at_holdings(self._pulse("holdings", DUTY)))
         longest = settings.longest_wait
         self._spawn("schedules", scheduler.run(self._pulse("schedules", DUTY), longest))
-        self._spawn("progress", self._board.run(self._pulse("progress")))
+        self._spawn("progress", self._progress_writer.run(self._pulse("progress")))
         self._spawn("limits", limiter.run(self._pulse("limits"), longest))
         for duty in Housekeeping(self._store, settings, heartbeat.may_judge_others).duties():
             pulse = self._pulse(duty.name, DUTY)
             self._spawn(duty.name, keep(self._store, duty, lambda: self._id, pulse, longest))
-        self._spawn("watch", self._watch.run(self._pulse("watch"), min(settings.heartbeat, LOOK)))
+        self._spawn(
+            "watch", self._watch.run(self._pulse("watch"), min(settings.heartbeat, WATCH_EVERY))
+        )
         log.info("worker %s (%s) started", self._id, self._identity.name)
 
-    async def settled_in(self) -> None:
-        """Wait until it has asked for jobs once."""
+    async def first_claim(self) -> None:
+        """Wait until it has made its first claim."""
         await self._producer.claimed.wait()
 
     async def stop(self) -> None:
@@ -178,20 +181,20 @@ class Worker:
             self._stopping = asyncio.create_task(self._stop())
         await asyncio.shield(self._stopping)
 
-    def take_no_more(self) -> None:
-        """Claim and start no further job; `stop` does the rest."""
+    def stop_claiming(self) -> None:
+        """Stop claiming and starting jobs; `stop` does the rest."""
         self._producer.stop()
         self._dispatcher.close()
 
-    def hurry(self) -> None:
-        """Give running handlers no more time: the grace period is over."""
+    def end_grace(self) -> None:
+        """End the grace period now: running handlers get no more time."""
         self._hurried.set()
 
     async def _stop(self) -> None:
-        """Stop step by step. Each has a limit, whatever the database and the handlers do."""
+        """Stop step by step. Each step has a limit, whatever the database and the handlers do."""
         if self._loops:
             end = monotonic() + self.settings.grace
-            self.take_no_more()
+            self.stop_claiming()
             await self._give_back_unstarted()
             await self._finish_running(end)
             self._completer.close()
@@ -201,15 +204,16 @@ class Worker:
             await self._end_loops()
             await self._sign_off()
             await self._close()
+            self._job_log.flush()
             log.info("worker %s stopped", self._id)
         self.ended.set()
 
     async def _give_back_unstarted(self) -> None:
-        """End claiming, and release what was claimed and has not started."""
+        """Stop claiming, and release what was claimed and has not started."""
         if not await self._ends("producer", FAREWELL):
             self._store.cut()
         if unstarted := self._dispatcher.drop_unstarted():
-            # Whether it succeeds or not: retiring gives them back, or their rescue does.
+            # If it fails, retiring or the rescue releases them.
             await self._within(FAREWELL, "give back jobs", self._store.release(unstarted))
 
     async def _finish_running(self, end: float) -> None:
@@ -230,14 +234,14 @@ class Worker:
         await idle
 
     async def _end_loops(self) -> None:
-        await self._within(LAST_WORD, "write progress", self._board.write())
-        self._store.cut()  # cancelling would wait for the network
+        await self._within(LAST_WORD, "write progress", self._progress_writer.write())
+        self._store.cut()  # a cancellation would wait for the network
         running = {loop for loop in self._loops.values() if not loop.done()}
         while running:
             for loop in running:
                 loop.cancel()
-            # Again and again: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a
-            # cancellation that comes in the moment its result does.
+            # Cancel repeatedly: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a
+            # cancellation that arrives at the same moment as its result.
             _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN)
         self._loops.clear()
         self._threads.close()
@@ -246,7 +250,7 @@ class Worker:
             await self._within(FAREWELL, "end the heartbeat", self._heartbeat.stop())
 
     async def _sign_off(self) -> None:
-        """Give duties and jobs back. Tried twice: a connection may be older than the server."""
+        """Release duties and jobs. Tried twice: a connection may be older than the server."""
         if self._scheduler is not None:
             await self._within(LAST_WORD, "hand over schedules", self._scheduler.resign())
         for _ in range(2):
@@ -255,7 +259,7 @@ class Worker:
         log.warning("the row of worker %s will expire", self._id)
 
     async def _retire(self) -> None:
-        if unwritten := sorted(self._completer.pending()):  # they began, and have to leave a trace
+        if unwritten := sorted(self._completer.pending()):  # they began, and must be in the history
             await self._store.lose(unwritten)
         await self._store.retire(self._id)
 
@@ -263,7 +267,7 @@ class Worker:
         await self._within(FAREWELL, "close connections", self._store.close())
 
     async def _within(self, seconds: float, what: str, step: Coroutine[Any, Any, object]) -> bool:
-        """Take a step of stopping, which may not hold up others; tell whether it succeeded."""
+        """Run a step of stopping without delaying the others; return whether it succeeded."""
         task = asyncio.create_task(step)
         if not (await asyncio.wait((task,), timeout=seconds))[0]:
             self._store.cut()
@@ -278,7 +282,7 @@ class Worker:
         return True
 
     async def _ends(self, name: str, seconds: float) -> bool:
-        """Wait for a loop to end, but no longer."""
+        """Wait for a loop to end, up to a limit; return whether it ended."""
         done, _ = await asyncio.wait([self._loops[name]], timeout=seconds)
         return bool(done)
 
@@ -294,7 +298,7 @@ class Worker:
         self._loops[name] = task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A loop that fails takes the worker down, loudly: its jobs are rescued by others."""
+        """Stop the worker when a loop fails; other workers rescue its jobs."""
         if task.cancelled() or (error := task.exception()) is None:
             return
         log.critical("worker %s: %s failed", self._id, task.get_name(), exc_info=error)
@@ -305,6 +309,11 @@ class Worker:
         self._hurried.set()
         self._stopping = self._stopping or asyncio.create_task(self._stop())
         self.failed.set()
+
+    def _make_executor(self, middleware: Sequence[AttemptMiddleware]) -> Executor:
+        threads, processes = self._threads, self._processes
+        report, attempts = self._progress_writer.tell, self._job_log
+        return Executor(self._tasks, middleware, threads, processes, report, attempts)
 
     def _make_scheduler(self) -> Scheduler:
         look = self.settings.heartbeat
@@ -318,22 +327,22 @@ class Worker:
             ping=lambda answer: _tell(loop, answer),
             blocked=self._blocked,
             unstarted=self._take_unstarted,
-            on_beat=lambda beat, until: _tell(loop, self._heard, beat, until),
+            on_beat=lambda beat, until: _tell(loop, self._on_beat, beat, until),
             on_return=lambda: _tell(loop, self._producer.wake, Wake()),
-            on_reborn=lambda id: _tell(loop, self._reborn, id),
+            on_reregistered=lambda id: _tell(loop, self._reborn, id),
         )
-        twin = self._store.twin(within=self.settings.beat_limit)
-        heartbeat = Heartbeat(twin, self.settings, self._identity, self._id, body)
+        clone = self._store.clone(within=self.settings.beat_limit)
+        heartbeat = Heartbeat(clone, self.settings, self._identity, self._id, body)
         heartbeat.start()
         return heartbeat
 
     def _take_unstarted(self) -> list[tuple[int, int]]:
-        """For the heartbeat's thread. Should giving them back fail, the look at holdings will."""
+        """Return the unstarted jobs, in the heartbeat's thread; holdings repeats the release."""
         self._producer.doubt()
         return self._dispatcher.drop_unstarted()
 
     def _blocked(self, since: float) -> None:
-        """For the heartbeat's thread: the event loop has not answered since then."""
+        """Fail, in the heartbeat's thread, if the event loop has not answered for too long."""
         limit = self.settings.exit_when_stuck
         if limit is None or monotonic() < max(since, self._dispatcher.blocked_until()) + limit:
             return
@@ -346,18 +355,18 @@ class Worker:
             self.on_blocked()
         raise self.failure
 
-    def _heard(self, beat: Beat, until: float) -> None:
+    def _on_beat(self, beat: Beat, until: float) -> None:
         if beat.cancelled:
             self._dispatcher.cancel(beat.cancelled)
-        self._dispatcher.lives_until(until)
+        self._dispatcher.set_lifetime(until)
 
     def _reborn(self, id: int) -> None:
-        """Others have our jobs: what runs here could only be done twice."""
+        """Interrupt everything: other workers have our jobs, which would run twice."""
         former, self._id = self._id, id
         self._dispatcher.drop_unstarted()
         self._producer.reborn(former, self._dispatcher.interrupt_all(outcomes.LOST))
 
-    def _slot_came_back(self) -> None:
+    def _on_slot_freed(self) -> None:
         log.info("a stuck handler has returned; its slot is free again")
         self._dispatcher.pump()
 
@@ -376,19 +385,7 @@ class Worker:
                 find_task(task.__module__, task.__qualname__)
 
 
-def _identity(settings: WorkerSettings, version: str) -> NewWorker:
-    host, pid = socket.gethostname(), os.getpid()
-    return NewWorker(
-        name=f"{host}:{pid}",
-        host=host,
-        pid=pid,
-        queues=settings.queues,
-        concurrency=settings.concurrency,
-        version=version,
-    )
-
-
 def _tell(loop: asyncio.AbstractEventLoop, method: Any, *values: Any) -> None:
-    """Call a method in the worker's loop, unless that is over."""
+    """Call a method in the worker's loop, unless the loop is closed."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(method, *values)

@@ -1,6 +1,8 @@
-"""Notices that files are written to, without looking at them: inotify, which Linux has.
+"""The identity of a file under a name, and notifications of writes to it.
 
-Elsewhere there is none in the standard library, and `watching` says so by giving None.
+A file may be deleted and made again while somebody has it open: `identity_of` detects that. On
+Linux, inotify notifies of writes without polling. The standard library has nothing similar for
+other systems; `watching` yields None there.
 """
 
 import asyncio
@@ -15,11 +17,22 @@ log = logging.getLogger("mutirao")
 
 # From <sys/inotify.h>, the same on every architecture.
 MODIFY = 0x2
-MANY = 1 << 16  # bytes of events, read at once
+MANY = 1 << 16  # bytes of events read at once
+
+Identity = tuple[int, int] | None  # the device and the inode number
+
+
+def identity_of(path: str) -> Identity:
+    """Return the identity of the file at `path`; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class Watch:
-    """Files that are watched. `written` is set when one of them was written to, by anybody."""
+    """A set of watched files. `written` is set when any process has written to one of them."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -27,30 +40,30 @@ class Watch:
         asyncio.get_running_loop().add_reader(descriptor, self._heed)
 
     def forget(self) -> None:
-        """Take note of all that was written so far."""
+        """Clear `written` and discard all events so far."""
         self.written.clear()
         self._read()
 
     def _heed(self) -> None:
-        self._read()  # unread, it would have the event loop turn without rest
+        self._read()  # unread events would keep the event loop busy
         self.written.set()
 
     def _read(self) -> None:
         try:
             while os.read(self._descriptor, MANY):
                 pass
-        except BlockingIOError:  # nothing more
+        except BlockingIOError:  # no more events
             return
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         asyncio.get_running_loop().remove_reader(self._descriptor)
         os.close(self._descriptor)
 
 
 @contextmanager
 def watching(paths: Sequence[str]) -> Iterator[Watch | None]:
-    """Watch those of `paths` that exist; None where the system has no means or none left."""
+    """Watch those of `paths` that exist; yield None if the system cannot, or has no watch left."""
     descriptor = _descriptor(paths) if sys.platform == "linux" else None
     if descriptor is None:
         yield None

@@ -1,6 +1,6 @@
 """LISTEN on a connection of its own.
 
-Behind a pooler in transaction mode LISTEN does nothing: give workers a direct URL or let them
+LISTEN has no effect behind a pooler in transaction mode: give workers a direct URL or let them
 poll.
 """
 
@@ -14,25 +14,25 @@ from typing import Any
 from sqlalchemy import URL, make_url
 
 from mutirao.errors import StoreUnavailable
-from mutirao.job import Wake
+from mutirao.model.job import Wake
 
 CHANNEL = "mutirao"
-ENDS = "mutirao_ended"  # of jobs that somebody waits for
+ENDS = "mutirao_ended"  # ends of jobs that somebody waits for
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Seconds of silence after which a listener asks whether the server is still there, and that the
-# answer may take. Notifications come without being asked for, so that a proxy or a network that
-# forwards nothing looks like a quiet day.
+# Seconds of silence after which a listener checks that the server is still there, and seconds
+# within which it must answer. Notifications are not requested one by one, so a broken proxy or
+# network looks like a time without notifications.
 PROBE, ANSWER = 30.0, 10.0
 
 
 class PostgresqlNotifier:
-    """Notifications of the database at `url`, through psycopg or asyncpg as the URL says."""
+    """The notifications of the database at `url`, through the URL's driver: psycopg or asyncpg."""
 
     def __init__(self, url: str | URL, channel: str = CHANNEL) -> None:
         self._url, self._channel = make_url(url), channel
 
     async def listen(self) -> AsyncGenerator[Wake, None]:
-        """Yield a wake for every notification; StoreUnavailable when the connection breaks."""
+        """Yield a wake for every notification; raise StoreUnavailable if the connection breaks."""
         listen = _BY_DRIVER.get(self._url.drivername, _psycopg)
         async with aclosing(listen(self._url, self._channel)) as payloads:
             async for payload in payloads:
@@ -48,7 +48,7 @@ def parse(payload: str) -> Wake:
     try:
         return Wake(queue, int(priority), EPOCH + timedelta(microseconds=int(micros)))
     except (ValueError, OverflowError):
-        return Wake()  # somebody else's notification on our channel: look everywhere
+        return Wake()  # another program's notification on our channel: look everywhere
 
 
 async def _psycopg(url: URL, channel: str) -> AsyncGenerator[str, None]:
@@ -59,15 +59,15 @@ async def _psycopg(url: URL, channel: str) -> AsyncGenerator[str, None]:
         async with connection:
             await connection.execute(f"LISTEN {channel}")
             yield ""
-            # Not `connection.notifies()`, which wakes up ten times a second to look for signals:
-            # 0.15 s of processor time a minute, half of what an idle worker took.
+            # Not `connection.notifies()`, which wakes up ten times a second to check for signals:
+            # 0.15 s of CPU time a minute, half of what an idle worker took.
             wire, encoding = connection.pgconn, connection.info.encoding
             ask = partial(wire.send_query, b"SELECT")
             async with aclosing(_readable(wire.socket, ask)) as reads:
                 async for _ in reads:
                     wire.consume_input()
                     while not wire.is_busy() and wire.get_result() is not None:
-                        pass  # the answer, and that it is whole
+                        pass  # the answer to the check, and its end
                     while (notification := wire.notifies()) is not None:
                         yield notification.extra.decode(encoding, "replace")
     except (psycopg.OperationalError, OSError) as gone:
@@ -80,7 +80,7 @@ async def _asyncpg(url: URL, channel: str) -> AsyncGenerator[str, None]:
     payloads: asyncio.Queue[str | None] = asyncio.Queue()
     try:
         arguments = _arguments(url)
-        arguments.pop("prepared_statement_cache_size", None)  # it is SQLAlchemy's
+        arguments.pop("prepared_statement_cache_size", None)  # a parameter of SQLAlchemy
         connection = await asyncpg.connect(**arguments, timeout=ANSWER)
         try:
             connection.add_termination_listener(lambda _: payloads.put_nowait(None))
@@ -117,7 +117,7 @@ async def _psycopg2(url: URL, channel: str) -> AsyncGenerator[str, None]:
             connection.autocommit = True
             connection.cursor().execute(f"LISTEN {channel}")
             yield ""
-            # To ask on it would block the event loop: after a long silence it is opened anew.
+            # A check would block the event loop: after a long silence it is opened again.
             async with aclosing(_readable(connection.fileno(), None)) as reads:
                 async for _ in reads:
                     connection.poll()
@@ -128,9 +128,9 @@ async def _psycopg2(url: URL, channel: str) -> AsyncGenerator[str, None]:
 
 
 async def _readable(socket: int, ask: Callable[[], object] | None) -> AsyncGenerator[None, None]:
-    """Yield whenever there is something to read, the end of the connection too.
+    """Yield whenever there is something to read, also the end of the connection.
 
-    After a long silence `ask` is called, which is to be answered; where it is None, that is all.
+    After a long silence, call `ask`, which the server must answer; if it is None, return.
     """
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(socket, readable.set)

@@ -1,7 +1,7 @@
 """`PRAGMA data_version` on a connection of its own: it changes when another connection wrote.
 
-One look takes microseconds and reads no table. Where the system tells that the file was written
-to, looks are taken only then: waking up to look costs an idle process more than the look.
+One check takes microseconds and reads no table. If the system notifies of writes to the file,
+checks are made only then: waking up to check costs an idle process more than the check.
 """
 
 import asyncio
@@ -12,27 +12,26 @@ from contextlib import closing, suppress
 from sqlalchemy import URL, make_url
 
 from mutirao.errors import StoreUnavailable
-from mutirao.files import Identity, identity_of
-from mutirao.job import Wake
-from mutirao.notifiers.files import Watch, watching
+from mutirao.model.job import Wake
+from mutirao.notifiers.files import Identity, Watch, identity_of, watching
 
-# Seconds from a write to the looks after it: a commit is seen only when its data have reached the
-# disk, and it may be another than the one that was seen.
+# Seconds from a write to the checks after it: a commit is visible only when its data have reached
+# the disk, and the write that was notified may belong to another commit.
 AFTER = (0.005, 0.02, 0.08, 0.32)
-# Seconds between looks where nobody tells of writes. Measured on a small virtual machine, with the
-# worker idle around it: 1.2 % of a core; every 0.01 s it was 2.25 %.
+# Seconds between checks if the system does not notify of writes. Measured on a small virtual
+# machine in an idle worker: 1.2 % of a core; with 0.01 s it was 2.25 %.
 INTERVAL = 0.02
-REGARDLESS = 5.0  # seconds between looks where writes are told: the file itself may be replaced
+CHECK_EVERY = 5.0  # seconds between checks if it does: the file itself may be replaced
 
 
 class SqliteNotifier:
-    """Changes of the SQLite file at `url`."""
+    """The changes of the SQLite file at `url`."""
 
     def __init__(self, url: str | URL) -> None:
         self._path = make_url(url).database or ""
 
     async def listen(self) -> AsyncIterator[Wake]:
-        """Yield a wake whenever some connection has written; StoreUnavailable if that fails."""
+        """Yield a wake whenever a connection has written; raise StoreUnavailable if that fails."""
         try:
             with closing(sqlite3.connect(self._path, isolation_level=None)) as connection:
                 file, seen = identity_of(self._path), _version(connection)
@@ -51,13 +50,13 @@ class SqliteNotifier:
             raise StoreUnavailable(f"the database file cannot be read: {gone}") from gone
 
     def _require(self, file: Identity) -> None:
-        """Raise StoreUnavailable if the name leads to another file by now, or to none."""
+        """Raise StoreUnavailable if the path now leads to another file, or to none."""
         if identity_of(self._path) != file:
             raise StoreUnavailable(f"{self._path} is another file than it was, or is gone")
 
 
 class Pauses:
-    """The pauses between looks: until the file is written to, and a few short ones after that."""
+    """The pauses between checks: until the file is written to, and a few short ones after that."""
 
     def __init__(self, watch: Watch | None) -> None:
         self._watch = watch
@@ -68,15 +67,15 @@ class Pauses:
         self._left = [*AFTER]
 
     async def next(self) -> None:
-        """Pause until it is time to look."""
+        """Wait until it is time to check."""
         if self._watch is None:
             await asyncio.sleep(INTERVAL)
             return
-        if len(self._left) == len(AFTER):  # so that many writers do not make many looks
+        if len(self._left) == len(AFTER):  # so that many writers do not cause many checks
             await asyncio.sleep(self._left.pop(0))
         else:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._left.pop(0) if self._left else REGARDLESS):
+                async with asyncio.timeout(self._left.pop(0) if self._left else CHECK_EVERY):
                     await self._watch.written.wait()
         if self._watch.written.is_set():
             self._watch.forget()

@@ -1,6 +1,6 @@
 """What applications test their jobs with.
 
-`capture` keeps enqueued jobs in memory and asserts about them, `inline` runs them at once, `drain`
+`capture` keeps enqueued jobs and asserts about them, `inline` runs them at once, `drain`
 and `adrain` run what is due in a real database. `mutirao.testing.fixtures` has pytest fixtures,
 `mutirao.testing.conformance` the suites that third-party backends pass.
 """

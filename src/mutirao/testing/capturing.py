@@ -9,13 +9,13 @@ from typing import Any, overload
 import msgspec
 
 from mutirao.app import Mutirao
-from mutirao.arguments import to_json
+from mutirao.model.records import JobFilter, JobRecord
 from mutirao.ports import Store
-from mutirao.records import JobFilter, JobRecord
-from mutirao.task import Task
+from mutirao.tasks.signature import to_json
+from mutirao.tasks.task import Task
 from mutirao.testing.inlining import InlineStore
-from mutirao.testing.memory import MemoryStore
-from mutirao.testing.memory.transaction import SessionFactory
+from mutirao.testing.memory import MemoryStore, at_once
+from mutirao.testing.transactions import SessionFactory
 
 
 class Captured(Sequence[JobRecord]):
@@ -33,6 +33,9 @@ class Captured(Sequence[JobRecord]):
     def __getitem__(self, index: slice) -> list[JobRecord]: ...
     def __getitem__(self, index: int | slice) -> JobRecord | list[JobRecord]:
         return self._all()[index]
+
+    def __iter__(self) -> Iterator[JobRecord]:
+        return iter(self._all())
 
     def of(self, task: Task[..., Any], /, **arguments: Any) -> list[JobRecord]:
         """Return the jobs of a task, oldest first: those with these arguments, if any are given.
@@ -63,7 +66,7 @@ class Captured(Sequence[JobRecord]):
             raise AssertionError(f"{_call(task.name, arguments)} was enqueued; {self._list()}")
 
     def _all(self) -> list[JobRecord]:
-        return self.store.listing(JobFilter(limit=None))[::-1]
+        return at_once(self.store.jobs(JobFilter(limit=None)))[::-1]
 
     def _list(self) -> str:
         calls = [_call(job.task, job.args) for job in self._all()]
@@ -72,7 +75,7 @@ class Captured(Sequence[JobRecord]):
 
 @contextmanager
 def capture(app: Mutirao, *, session_factory: SessionFactory | None = None) -> Iterator[Captured]:
-    """Keep an application's jobs in memory instead of writing them to its database.
+    """Keep an application's jobs in SQLite in memory instead of its database.
 
     Whatever `conn` they are enqueued with, they are there at once, not when that commits. Nothing
     runs them, but for `drain`. Everything that uses `app` meanwhile, in any thread, is captured.

@@ -1,10 +1,9 @@
 """Running what is due, here and now, until nothing is left: a worker without loops of its own."""
 
 import asyncio
-import os
-import socket
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,13 +11,14 @@ from mutirao.app import Mutirao
 from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import Executor
+from mutirao.engine.identity import identity
 from mutirao.engine.processes import Processes
-from mutirao.engine.progress import Board
+from mutirao.engine.progress import ProgressWriter
 from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.errors import WrongState
-from mutirao.job import Claim, NewWorker, OutcomeKind
+from mutirao.model.job import Claim, NewWorker, OutcomeKind
 from mutirao.ports import Store
 
 EXPIRY = 3_600.0  # seconds: there is no heartbeat
@@ -53,12 +53,13 @@ async def adrain(
         SchemaError: the tables do not fit the code.
         WrongState: `limit` was reached and there are jobs left.
     """
-    store = app.store.twin(concurrency + 1)
+    settings = WorkerSettings(concurrency=concurrency, prefetch=0.0, linger=0.0)
+    store = app.store.clone(concurrency + 1)
     try:
         await store.check()
-        worker = await store.register(_identity(concurrency), expiry=EXPIRY)
+        worker = await store.register(_identity(settings), expiry=EXPIRY)
         try:
-            bench = _Bench(app, store, worker, concurrency)
+            bench = _Bench(app, store, worker, settings)
             return await bench.drain(WHENEVER if with_scheduled else None, queues, limit)
         finally:
             await store.retire(worker)
@@ -76,9 +77,9 @@ def drain(app: Mutirao, **options: Any) -> Counter[OutcomeKind]:
 
 
 class _Bench:
-    def __init__(self, app: Mutirao, store: Store, worker: int, concurrency: int) -> None:
+    def __init__(self, app: Mutirao, store: Store, worker: int, settings: WorkerSettings) -> None:
         self._app, self._store, self._worker = app, store, worker
-        self._settings = WorkerSettings(concurrency=concurrency, prefetch=0.0, linger=0.0)
+        self._settings = settings
         self._threads = Threads()
         self._processes = Processes(self._threads)
         self._counts: Counter[OutcomeKind] = Counter()
@@ -121,7 +122,7 @@ class _Bench:
     async def _run(self, claims: list[Claim]) -> None:
         threads = Threads()  # new ones each time: a stuck one must not take up a later slot
         store, worker = self._store, self._worker
-        board = Board(store)
+        board = ProgressWriter(store)
         executor = Executor(
             self._app.tasks, self._app._around_attempt, threads, self._processes, board.tell
         )
@@ -156,13 +157,6 @@ class _Bench:
         return next(each.outcome for each in record.attempts if each.run == claim.run)
 
 
-def _identity(concurrency: int) -> NewWorker:
-    host, pid = socket.gethostname(), os.getpid()
-    return NewWorker(
-        name=f"drain:{host}:{pid}",
-        host=host,
-        pid=pid,
-        queues=None,
-        concurrency=concurrency,
-        version="",
-    )
+def _identity(settings: WorkerSettings) -> NewWorker:
+    here = identity(settings, version="")
+    return replace(here, name=f"drain:{here.name}")

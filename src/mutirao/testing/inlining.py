@@ -5,33 +5,63 @@ import contextvars
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from mutirao.engine import logs, outcomes
+from sqlalchemy import Connection, Text, bindparam, select, type_coerce, update
+
+from mutirao.engine import job_log, outcomes
 from mutirao.engine.running import Running
-from mutirao.job import Claim, Job, NewJob, Transaction
-from mutirao.middleware import AttemptMiddleware, around_attempt
-from mutirao.outcome import SUCCEEDED, Outcome, Settlement
-from mutirao.planning import Plan
-from mutirao.records import Progress
-from mutirao.task import Task
-from mutirao.testing.memory import MemoryStore
-from mutirao.testing.memory.claiming import settle, take
-from mutirao.testing.memory.store import KeptBack
-from mutirao.testing.memory.transaction import SessionFactory
-from mutirao.unique import PARKED
+from mutirao.model.graph_flags import TAKES, flags_of
+from mutirao.model.graph_plan import Plan
+from mutirao.model.job import Claim, Job, NewJob, Transaction
+from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.records import Progress
+from mutirao.model.uniqueness import PARKED
+from mutirao.sql.schema.tables import job, live, next_run
+from mutirao.sql.statements import graphs
+from mutirao.tasks.middleware import AttemptMiddleware, around_attempt
+from mutirao.tasks.task import Task
+from mutirao.testing.memory import MemoryStore, at_once
+from mutirao.testing.transactions import SessionFactory
 
 CALLER = 0  # in the place of a worker's id
 Call = Callable[[Callable[[], object]], Awaitable[object]]
+
+# In the order of a claim's fields. Whatever its lane's turn and its limits are.
+_WAITING = (
+    select(
+        job.c.id,
+        next_run(),
+        live.c.attempt + 1,
+        job.c.task,
+        type_coerce(job.c.args, Text),
+        job.c.queue,
+        job.c.priority,
+        live.c.run_at,
+        job.c.enqueued_at,
+        job.c.max_attempts,
+        job.c.timeout,
+        job.c.key,
+        type_coerce(job.c.tags, Text),
+        type_coerce(job.c.metadata, Text),
+        job.c.traceparent,
+        job.c.redrive_of,
+        job.c.on_dead_of,
+    )
+    .join(live, live.c.id == job.c.id)
+    .where(live.c.id == bindparam("of"), live.c.worker.is_(None))
+)
+_TAKE = update(live).where(live.c.id == bindparam("of"))
 
 
 class InlineStore(MemoryStore):
     """Runs jobs at once, whenever they are due, and raises their errors where they were enqueued.
 
     There are no retries: a job whose handler fails is dead. The jobs of a call run one after
-    another; those after a failed one are left waiting.
+    another; those after a failed one are left waiting. What is enqueued through the session of a
+    `job.transaction()` runs after that.
 
     Parameters:
         tasks: the application's tasks. Jobs of others are left waiting.
@@ -47,67 +77,70 @@ class InlineStore(MemoryStore):
     ) -> None:
         super().__init__(accept_any_connection=True, session_factory=session_factory)
         self._known, self._middleware = tasks, middleware
-        self._let_in: list[int] = []
+        self._landed: list[int] = []
         self._blocked: set[int] = set()
 
     def enqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Add jobs and run them here; coroutines in an event loop of their own."""
         ids = super().enqueue(jobs, conn)
-        for id in ids:
-            self._run(id)
+        self._run(ids, conn)
         return ids
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Add jobs and run them in this event loop; plain functions in a thread."""
         ids = super().enqueue(jobs, conn)
-        for id in ids:
-            await self._arun(id)
+        await self._arun(ids, conn)
         return ids
 
     def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
         """Add a graph and run it here, step after step."""
         ids = super().enqueue_graph(plan, conn)
-        for id in ids:
-            self._run(id)
+        self._run(ids, conn)
         return ids
 
     async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
         """Add a graph and run it in this event loop."""
         ids = super().enqueue_graph(plan, conn)
-        for id in ids:
-            await self._arun(id)
+        await self._arun(ids, conn)
         return ids
 
-    def _run(self, id: int) -> None:
-        claim = self._take(id)
-        if claim is None:
-            return
-        attempt = self._attempt(claim, _here)
-        if self._suspends(claim):
-            _in_a_loop(attempt)
-        else:
-            _without_a_loop(attempt)
-        for child in self._children_let_in():
-            self._run(child)
+    def _run(self, ids: Iterable[int], conn: object | None = None) -> None:
+        for id in ids if self._enqueued_through(conn) is None else ():
+            claim = self._take(id)
+            if claim is None:
+                continue
+            attempt = self._attempt(claim, _here)
+            if self._suspends(claim):
+                _in_a_loop(attempt)
+            else:
+                at_once(attempt)
+            self._run(self._let_in())
 
-    async def _arun(self, id: int) -> None:
-        claim = self._take(id)
-        if claim is None:
-            return
-        await self._attempt(claim, asyncio.to_thread)
-        for child in self._children_let_in():
-            await self._arun(child)
+    async def _arun(self, ids: Iterable[int], conn: object | None = None) -> None:
+        for id in ids if self._enqueued_through(conn) is None else ():
+            claim = self._take(id)
+            if claim is None:
+                continue
+            await self._attempt(claim, asyncio.to_thread)
+            await self._arun(self._let_in())
 
     def _take(self, id: int) -> Claim | None:
-        """Return the claim of a job that waits; None if a transaction keeps it back, or nobody."""
-        with self._lock:
-            live = self._tables.live.get(id)
-            if live is None or live.worker is not None or live.task not in self._known:
-                return None
-            if live.run_at == PARKED:
-                self._blocked.add(id)  # by others
-                return None
-            return take(self._tables, live, CALLER, self._clock())
+        """Return the claim of a job that waits; None if it is blocked, or nobody's here."""
+        return self._runner.run_sync(self._claim, id)
+
+    def _claim(self, conn: Connection, id: int) -> Claim | None:
+        row = conn.execute(_WAITING, {"of": id}).first()
+        if row is None or row.task not in self._known:
+            return None
+        if row.run_at == PARKED:
+            self._blocked.add(id)  # by others
+            return None
+        claim = Claim(*row)
+        taken = {"worker": CALLER, "run": claim.run, "attempt": claim.attempt}
+        conn.execute(_TAKE, {**taken, "of": id, "claimed_at": datetime.now(UTC)})
+        if TAKES in flags_of(claim.metadata):
+            [claim] = graphs.with_results(conn, [claim])
+        return claim
 
     async def _attempt(self, claim: Claim, call: Call) -> None:
         task = self._known[claim.task]
@@ -128,42 +161,41 @@ class InlineStore(MemoryStore):
             except Exception as error:  # noqa: BLE001 (raised below, when middleware has seen it)
                 return judge(error)
 
-        logs.started(claim)
+        job_log.started(claim)
         outcome = await around_attempt(self._middleware, job, perform, judge)
-        logs.ended(claim, outcome, running.started)
-        self._settle(running, outcome)
+        job_log.ended(claim, outcome, running.started)
+        self._settle_one(running, outcome)
         if errors:
             raise errors[0]
 
     def _begin(self, job: Job, running: Running, session: bool) -> Transaction[Any, Any]:
         return self.transaction(job, running, session=session)
 
-    def _settle(self, running: Running, outcome: Outcome) -> None:
-        if not running.settled:
-            claim = running.claim
-            done = Settlement(claim.id, claim.run, outcome, running.started_ago())
-            with self._lock:
-                settle(self._tables, [done], self._clock())
+    def _settle_one(self, running: Running, outcome: Outcome) -> None:
+        if running.settled:
+            return
+        claim = running.claim
+        keyed = claim.key is not None
+        linked = claim.linked or self._known[claim.task].keeps_results
+        ago = running.started_ago()
+        done = Settlement(claim.id, claim.run, outcome, ago, keyed=keyed, linked=linked)
+        at_once(self.settle(CALLER, [done]))
 
     def _suspends(self, claim: Claim) -> bool:
         asynchronous = map(inspect.isasyncgenfunction, self._middleware)
         return self._known[claim.task].is_coroutine or any(asynchronous)
 
     def _tell(self, claim: Claim, done: float, of: float | None, note: str | None) -> None:
-        with self._lock:
-            self.note([Progress(claim.id, claim.run, done, of, note)])
+        at_once(self.report([Progress(claim.id, claim.run, done, of, note)]))
 
-    def _let_children_in(self, born: KeptBack, now: datetime) -> None:
-        super()._let_children_in(born, now)
-        self._let_in += [id for id, _ in born]
-        self._let_in += [id for _, ids in born.graphs for id in ids]
+    def _land(self, children: Sequence[int]) -> None:
+        self._landed += children
 
-    def _children_let_in(self) -> list[int]:
-        with self._lock:
-            # Of the blocked ones those that still are will be left alone again.
-            children, self._let_in = [*self._let_in, *sorted(self._blocked)], []
-            self._blocked.clear()
-        return children
+    def _let_in(self) -> list[int]:
+        """Return whose turn has come, perhaps; of the blocked ones some will be left again."""
+        ids, self._landed = [*self._landed, *sorted(self._blocked)], []
+        self._blocked.clear()
+        return ids
 
 
 async def _perform(task: Task[..., Any], job: Job, claim: Claim, call: Call) -> object:
@@ -177,16 +209,6 @@ async def _perform(task: Task[..., Any], job: Job, claim: Claim, call: Call) -> 
 
 async def _here(function: Callable[[], object]) -> object:
     return function()
-
-
-def _without_a_loop(attempt: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that waits for nothing, so that its handler may have a loop of its own."""
-    try:
-        attempt.send(None)
-    except StopIteration:
-        return
-    attempt.close()
-    raise RuntimeError("a plain handler's attempt waited for something; this is a bug of Mutirão")
 
 
 def _in_a_loop(attempt: Coroutine[Any, Any, None]) -> None:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from mutirao.job import OutcomeKind
-from mutirao.sql.tables import job, live
+from mutirao.model.job import OutcomeKind
+from mutirao.sql.schema.tables import job, live
 from tests.acceptance.chaos.app import rows
 from tests.acceptance.shared.histories import Attempt, histories, miscounts
 

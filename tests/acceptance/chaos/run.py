@@ -16,9 +16,9 @@ from sqlalchemy import Connection, Engine, NullPool, Table, create_engine, func,
 from sqlalchemy.exc import OperationalError
 
 from mutirao import Mutirao
-from mutirao.job import OutcomeKind
+from mutirao.model.job import OutcomeKind
 from mutirao.sql import migrations
-from mutirao.sql.tables import live
+from mutirao.sql.schema.tables import live
 from tests.acceptance.chaos import app
 from tests.acceptance.chaos.audit import audit
 from tests.acceptance.chaos.crew import Crew, crew

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterable
 
 from mutirao import Cancel, Dead, DeadJob, Job, Limit, Mutirao, NewJob, Retry, Snooze, Supersede
-from mutirao.task import Conflict
+from mutirao.tasks.options import Conflict
 
 KEYS = tuple(f"key-{number:02}" for number in range(12))
 TENANTS = ("ann", "bob", "eve")

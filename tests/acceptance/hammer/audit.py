@@ -10,9 +10,19 @@ from collections.abc import Iterator
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select
 
-from mutirao.sql.tables import attempt, counter, gate, job, key, live, parked, slot, turn
-from mutirao.sql.tables import step as steps
-from mutirao.unique import PARKED
+from mutirao.model.uniqueness import PARKED
+from mutirao.sql.schema.tables import (
+    attempt,
+    counter,
+    gate,
+    job,
+    key,
+    live,
+    parked,
+    slot,
+    supersede_wait,
+)
+from mutirao.sql.schema.tables import step as steps
 from tests.acceptance.ordeal.promises import finished_twice, lost
 
 SHOWN = 10  # jobs of a kind
@@ -29,8 +39,8 @@ def _behind_key() -> ColumnElement[bool]:
 
 
 def _behind_turn() -> ColumnElement[bool]:
-    alive = exists().where(_ahead.c.id == turn.c.after).correlate(turn)
-    return exists().where(turn.c.job == live.c.id, alive).correlate(live)
+    alive = exists().where(_ahead.c.id == supersede_wait.c.after).correlate(supersede_wait)
+    return exists().where(supersede_wait.c.job == live.c.id, alive).correlate(live)
 
 
 def _behind_limit() -> ColumnElement[bool]:

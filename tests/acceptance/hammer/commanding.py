@@ -1,4 +1,4 @@
-"""What people and their programs order: cancel, hurry, redrive, limits, prune, rescue."""
+"""What people and their programs order: cancel, retry, redrive, limits, prune, rescue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from mutirao import Limit
 from mutirao.errors import UnknownGraph, UnknownLimit, WorkerGone
-from mutirao.job import JobState, NewWorker, OutcomeKind
+from mutirao.model.job import JobState, NewWorker, OutcomeKind
 from tests.acceptance.hammer import app
 from tests.acceptance.hammer.hand import Hand
 from tests.acceptance.hammer.operation import Operation
@@ -49,12 +49,12 @@ async def cancel_graph(hand: Hand) -> None:
             await hand.commander.acancel_graph(hand.dice.choice(hand.known.graphs))
 
 
-async def hurry_by_filter(hand: Hand) -> None:
+async def run_now_by_filter(hand: Hand) -> None:
     """Make the oldest of a queue, a task, a state or a tag due now."""
     await hand.commander.aretry(**_filter(hand))
 
 
-async def hurry_by_ids(hand: Hand) -> None:
+async def run_now_by_ids(hand: Hand) -> None:
     """Make jobs due now that were named in any order."""
     await hand.commander.aretry(*hand.some_jobs(MOST))
 
@@ -145,8 +145,8 @@ COMMANDING = (
     Operation(COMMAND, cancel_by_filter, 4),
     Operation(COMMAND, cancel_by_ids, 4),
     Operation(COMMAND, cancel_graph, 2),
-    Operation(COMMAND, hurry_by_filter, 3),
-    Operation(COMMAND, hurry_by_ids, 3),
+    Operation(COMMAND, run_now_by_filter, 3),
+    Operation(COMMAND, run_now_by_ids, 3),
     Operation(COMMAND, redrive_by_filter, 2, grows=True),
     Operation(COMMAND, redrive_by_ids, 2, grows=True),
     Operation(COMMAND, change_limit, 3),

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from mutirao import Limit, Mutirao
-from mutirao.sql.tables import live
+from mutirao.sql.schema.tables import live
 from tests.acceptance.hammer import audit
 from tests.acceptance.hammer.commanding import COMMANDING
 from tests.acceptance.hammer.crew import Crew, crew

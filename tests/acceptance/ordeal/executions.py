@@ -10,8 +10,8 @@ from time import monotonic, time
 
 from sqlalchemy import Connection, select
 
-from mutirao.job import UNCOUNTED_OUTCOMES, OutcomeKind
-from mutirao.sql.tables import attempt, live
+from mutirao.model.job import UNCOUNTED_OUTCOMES, OutcomeKind
+from mutirao.sql.schema.tables import attempt, live
 from tests.acceptance.ordeal.app import MOST
 from tests.acceptance.ordeal.journal import Execution
 from tests.acceptance.ordeal.promises import Wrong

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import monotonic
+from typing import Any
 
 from sqlalchemy import Connection, or_, select
 
-from mutirao.sql.tables import job, live, parked, schedule, worker
+from mutirao.sql.schema.tables import job, live, parked, schedule, worker
 from tests.acceptance.ordeal.app import MOST
 from tests.acceptance.ordeal.fleet import Fleet
 from tests.acceptance.ordeal.journal import Journal
@@ -19,6 +20,7 @@ from tests.acceptance.ordeal.reading import AWAY, Reader
 
 _tasks = select(job.c.task).join(live, live.c.id == job.c.id)
 PACE = 0.25  # seconds between two looks
+TOLD = 5  # jobs that are described
 
 
 @dataclass
@@ -88,6 +90,20 @@ class Watch:
         if not waiting:
             self.recovery.due = monotonic() - self._since
 
+    def describe(self) -> str:
+        """Return who holds some of the jobs that still wait, and since when."""
+        which = live.c.id.in_(self.recovery.waiting[:TOLD])
+        columns = live.c["id", "run", "attempt", "worker", "claimed_at", "run_at", "lost"]
+        rows = select(job.c.task, *columns).join(job, job.c.id == live.c.id).where(which)
+        try:
+            with self._reader.snapshot() as connection:
+                ids = connection.scalars(select(worker.c.id)).all()
+                now = datetime.now(UTC)
+                told = [_standing(row, ids, now) for row in connection.execute(rows)]
+        except AWAY as error:
+            return f"cannot be told: {error}"
+        return "; ".join(told) or "none any more"
+
     def _find_due(self, connection: Connection) -> Mapping[int, int]:
         """Return (id: run) of the jobs that wait though they are due, or behind a limit."""
         waits = or_(live.c.run_at <= datetime.now(UTC), live.c.id.in_(select(parked.c.job)))
@@ -100,12 +116,21 @@ class Watch:
         return [
             id
             for id, run, holder in rows
-            if due.get(id) == run and not (holder is not None and self._runs(id, run, alive))
+            if id in due and (run == due[id] if holder is None else not self._runs(id, run, alive))
         ]
 
     def _runs(self, id: int, run: int, alive: set[int]) -> bool:
         execution = self._journal.executions.get((id, run))
         return execution is not None and execution.pid in alive
+
+
+def _standing(row: Any, workers: Sequence[int], now: datetime) -> str:
+    what = f"{row.id} ({row.task}, run {row.run}, attempt {row.attempt}, lost {row.lost})"
+    if row.worker is None:
+        return f"{what} due for {(now - row.run_at).total_seconds():.1f} s"
+    known = "" if row.worker in workers else ", who is gone"
+    since = "" if row.claimed_at is None else f" for {(now - row.claimed_at).total_seconds():.1f} s"
+    return f"{what} held by worker {row.worker}{known}{since}"
 
 
 def idle(connection: Connection, late: float, slots: int) -> list[str]:

@@ -15,7 +15,7 @@ from time import monotonic
 
 from sqlalchemy import func, select
 
-from mutirao.sql.tables import job, live
+from mutirao.sql.schema.tables import job, live
 from tests.acceptance.ordeal import recovery
 from tests.acceptance.ordeal.findings import Findings, Say
 from tests.acceptance.ordeal.fleet import Fleet
@@ -187,7 +187,8 @@ class Ordeal:
             return watch.recovery
         self.findings.add(
             f"after {limit:g} s not all is well: {watch.recovery};"
-            f" {len(watch.recovery.waiting)} jobs wait: {watch.recovery.waiting[:5]}",
+            f" {len(watch.recovery.waiting)} jobs wait: {watch.describe()}"
+            f" (load {os.getloadavg()[0]:.1f})",
             about=("unwell", name, since),
         )
         if not watch.wait(PATIENCE * limit):
@@ -207,7 +208,7 @@ class Ordeal:
         if not again.wait(self._plan.limit):
             self.findings.add(
                 f"even new workers do not make all well: {again.recovery};"
-                f" {len(again.recovery.waiting)} jobs wait: {again.recovery.waiting[:5]}"
+                f" {len(again.recovery.waiting)} jobs wait: {again.describe()}"
             )
 
     def _keep_calm(self) -> None:

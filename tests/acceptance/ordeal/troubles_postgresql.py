@@ -9,7 +9,7 @@ from functools import partial
 import psycopg
 from psycopg import sql
 
-from mutirao.sql.tables import metadata
+from mutirao.sql.schema.tables import metadata
 from tests.acceptance.ordeal.plan import Event, Lasts
 from tests.acceptance.ordeal.stages import NAME, ROLE, PostgresStage
 from tests.acceptance.ordeal.troubles import HOUR, Catalogue, Scene, clocks_set, repeatedly

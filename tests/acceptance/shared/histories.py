@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
-from mutirao.job import UNCOUNTED_OUTCOMES, OutcomeKind
-from mutirao.sql.tables import attempt
+from mutirao.model.job import UNCOUNTED_OUTCOMES, OutcomeKind
+from mutirao.sql.schema.tables import attempt
 
 
 class Attempt(NamedTuple):

@@ -29,7 +29,7 @@ def start_worker(
     given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in options.items()]
     with log.open("ab") as said:
         return subprocess.Popen(
-            [sys.executable, "-m", "mutirao.cli", "worker", target, *(w for o in given for w in o)],
+            [sys.executable, "-m", "mutirao", "worker", target, *(w for o in given for w in o)],
             cwd=ROOT,
             env=os.environ | environment,
             stdin=subprocess.DEVNULL,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mutirao.records import JobFilter
+from mutirao.model.records import JobFilter
 from tests.integration.cli.conftest import Shell
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from mutirao.graph import Graph
-from mutirao.job import NewJob
-from mutirao.planning import plan
-from mutirao.records import Progress
+from mutirao.model.graph import Graph
+from mutirao.model.graph_plan import plan
+from mutirao.model.job import NewJob
+from mutirao.model.records import Progress
 from mutirao.sql.store import SqlStore
 from tests.integration.cli.conftest import Shell
 

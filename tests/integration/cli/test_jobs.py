@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mutirao.job import JobState
-from mutirao.records import JobFilter
+from mutirao.model.job import JobState
+from mutirao.model.records import JobFilter
 from tests.integration.cli.conftest import Shell
 from tests.support.history import FAILED
 

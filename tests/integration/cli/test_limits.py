@@ -46,6 +46,12 @@ def test_pause_and_resume(shell: Shell) -> None:
         (("limits", "put", APP, 0, "--task", "send"), "to let nothing run, pause"),
         (("limits", "put", APP, 5), "name the one or the other"),
         (("limits", "put", APP, 5, "--task", "send", "--burst", 2), "no period is given"),
+        (("limits", "put", APP, 5, "--task", "sned"), "no task 'sned' is registered here"),
+        (
+            ("limits", "put", APP, 5, "--task", "send", "--by", "order"),
+            "no argument of task 'send'",
+        ),
+        (("pause", APP, "--task", "sned"), "no task 'sned' is registered here"),
         (("limits", "remove", APP, "nothing"), "no limit is called 'nothing'"),
         (("resume", APP, "--queue", "mail"), "queue mail is not paused"),
         (("pause", APP), "name the one or the other"),

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from mutirao import timetable
-from mutirao.job import NewJob
+from mutirao.model import schedule_rules
+from mutirao.model.job import NewJob
 from mutirao.testing.conformance.kit import NOW
 from mutirao.testing.conformance.schedules import scheduled
 from tests.integration.cli.conftest import Shell
@@ -109,6 +109,6 @@ def test_a_run_that_would_overlap(sqlite_shell: Shell) -> None:
 def test_one_that_left_the_code(shell: Shell) -> None:
     """The list says since when, and which worker had it last."""
     schedule = scheduled(cron="0 0 1 1 *", job=NewJob(task="send"))
-    declare = partial(timetable.declare, schedule=schedule, worker="host:1")
+    declare = partial(schedule_rules.declare, schedule=schedule, worker="host:1")
     shell.store(lambda store: store.amend_schedule("s", declare, now=NOW))
     assert "not in the code since 2024-02-29 12:00Z (host:1)" in shell.ok("schedules", "list", APP)

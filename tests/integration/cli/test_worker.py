@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.job import JobState
+from mutirao.model.job import JobState
 from tests.integration.cli.conftest import Shell
 
 DEADLINE = 60.0
@@ -74,7 +74,7 @@ def working(shell: Shell, *options: str, **env: str) -> Iterator[Worker]:
         [
             sys.executable,
             "-m",
-            "mutirao.cli",
+            "mutirao",
             "worker",
             "shop:app",
             "--log-format",
@@ -144,7 +144,7 @@ def test_several_processes(sqlite_shell: Shell) -> None:
 
 def test_several_processes_that_cannot_start(sqlite_shell: Shell) -> None:
     """What starting again would not mend ends them all, with the status of each."""
-    command = [sys.executable, "-m", "mutirao.cli", "worker", "shop:apq", "--processes", "2"]
+    command = [sys.executable, "-m", "mutirao", "worker", "shop:apq", "--processes", "2"]
     ended = subprocess.run(
         command, cwd=sqlite_shell.directory, capture_output=True, text=True, timeout=DEADLINE
     )

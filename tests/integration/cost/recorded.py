@@ -54,11 +54,11 @@ DRAINING = {
     "sqlite": (Cost(72, 12), Cost(205, 42)),
 }
 # A minute of an idle worker, at the most: looks at the lanes, heartbeats, looks for vanished
-# workers, and at what to prune. Room for a few more, where the minute's ends fall.
+# workers, at what to prune, and what to add up. Room for a few more, where the minute's ends fall.
 IDLE_MINUTE = {
-    "psycopg": Cost(124, 119, 126),
-    "asyncpg": Cost(124, 119, 126),
-    "sqlite": Cost(275, 43),
+    "psycopg": Cost(126, 122, 128),
+    "asyncpg": Cost(126, 122, 128),
+    "sqlite": Cost(282, 43),
 }
 # And on SQLite so many looks whether the file has changed, by the worker's own writes; where the
 # system does not tell of writes, one every 20 ms.

@@ -21,11 +21,11 @@ from typing import Any
 
 import pytest
 
-from mutirao.job import Wake
+from mutirao.model.job import Wake
 from mutirao.ports import Notifier, Store
 
 Events = list[tuple[selectors.SelectorKey, int]]
-GLANCE = 0.001  # real seconds between looks whether the others wait as well
+BUSY_POLL = 0.001  # real seconds between looks whether the others wait as well
 MOST_TURNS = 10_000  # of a loop, for the same events and at one moment; beyond that it spins
 
 
@@ -80,7 +80,7 @@ class Clock:
             self._waiting[loop] = until
         try:
             while not self._come(until):
-                if events := look(GLANCE):
+                if events := look(BUSY_POLL):
                     return events
             return []
         finally:
@@ -140,9 +140,9 @@ class Watched:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
 
-    def twin(self, connections: int = 1, *, within: float | None = None) -> Watched:
+    def clone(self, connections: int = 1, *, within: float | None = None) -> Watched:
         """Return another handle, watched as well."""
-        return Watched(self._store.twin(connections), self._clock)
+        return Watched(self._store.clone(connections), self._clock)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)

@@ -9,9 +9,10 @@ from random import Random
 import pytest
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 
-from mutirao.job import Claim, Lane, NewWorker
-from mutirao.sql import workers
-from mutirao.sql.dialects import dialect_named
+from mutirao.model.job import Claim, Lane, NewWorker
+from mutirao.sql.drivers.kinds import through
+from mutirao.sql.registry import dialect_named
+from mutirao.sql.statements import workers
 from tests.integration.cost import recorded
 from tests.integration.plans.filling import analyse, quieten
 from tests.integration.plans.kit import Overheard, overheard, plan_generically
@@ -60,7 +61,7 @@ def connection(request: pytest.FixtureRequest, filled: Engine) -> Iterator[Conne
 def test_reading_the_heads(connection: Connection) -> None:
     """One descent of the index for each lane, however many jobs are in it."""
     with overheard(connection) as heard:
-        heads = POSTGRESQL.lanes(connection, None, None)
+        heads = through(connection, POSTGRESQL.rules.lanes(None, None))
     assert len(heads) == QUEUES * PRIORITIES
     assert heard.reads == {LANES}
     assert heard.rows(LANES) <= len(heads) + 1  # the server rounds: none came after the last
@@ -101,7 +102,7 @@ def test_claiming_where_all_is_scheduled_for_later(connection: Connection) -> No
 
 def _lanes(connection: Connection) -> list[Lane]:
     """Return all lanes as a worker's claim has them: by priority, equal ones in any order."""
-    lanes = [head.lane for head in POSTGRESQL.lanes(connection, None, None)]
+    lanes = [head.lane for head in through(connection, POSTGRESQL.rules.lanes(None, None))]
     Random(1).shuffle(lanes)
     return sorted(lanes, key=lambda lane: lane.priority)
 
@@ -112,5 +113,5 @@ def _claim(
     new = NewWorker(name="w", host="h", pid=1, queues=None, concurrency=20, version="0")
     worker = workers.register(connection, POSTGRESQL, new, 60.0, None)
     with overheard(connection) as heard:
-        claims = POSTGRESQL.claim(connection, worker, lanes, most, (), None)
+        claims = through(connection, POSTGRESQL.rules.claim(worker, lanes, most, (), None))
     return claims, heard

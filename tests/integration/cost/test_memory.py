@@ -23,9 +23,9 @@ from mutirao.engine.processes import Processes
 from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
-from mutirao.job import Claim
-from mutirao.outcome import Settlement
-from mutirao.testing.memory.store import MemoryStore
+from mutirao.model.job import Claim
+from mutirao.model.outcome import Settlement
+from mutirao.testing import MemoryStore
 from tests.integration.cost import recorded
 from tests.support.waiting import soon, until
 

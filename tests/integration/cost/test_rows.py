@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy import Connection, NullPool, create_engine, text
 
-from mutirao.job import NewJob
-from mutirao.sql.dialects import dialect_named
-from mutirao.sql.intake import SqlIntake
+from mutirao.model.job import NewJob
+from mutirao.sql.enqueue.intake import SqlIntake
+from mutirao.sql.registry import dialect_named
 from tests.integration.cost import recorded
 from tests.integration.plans.cases import BATCH, CASES, MANY, Act
 from tests.support.postgresql import PostgresServer
@@ -32,7 +32,9 @@ def connection(postgres: PostgresServer, migrated_template: str) -> Iterator[Con
     with postgres.database(migrated_template) as name:
         engine = create_engine(postgres.url(name), poolclass=NullPool)
         with engine.connect() as connection:
-            SqlIntake("postgresql").enqueue([NewJob(task="t")] * JOBS, connection)
+            SqlIntake(dialect_named("postgresql").intake).enqueue(
+                [NewJob(task="t")] * JOBS, connection
+            )
             connection.commit()
             yield connection
 

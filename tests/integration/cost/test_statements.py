@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from mutirao.job import Claim, Job, NewJob, NewWorker, OutcomeKind, Wake
-from mutirao.outcome import SUCCEEDED, Outcome, Settlement
-from mutirao.sql.engines import Engines
+from mutirao.model.job import Claim, Job, NewJob, NewWorker, OutcomeKind, Wake
+from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.sql.connections.engines import Engines
 from mutirao.sql.store import SqlStore
 from tests.integration.cost import recorded
 from tests.integration.cost.conftest import Metered

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import psycopg
 import pytest
 
-from mutirao.job import Claim, NewJob, NewWorker
-from mutirao.outcome import SUCCEEDED, Settlement
+from mutirao.model.job import Claim, NewJob, NewWorker
+from mutirao.model.outcome import SUCCEEDED, Settlement
 from mutirao.sql import migrations
 from mutirao.sql.store import SqlStore
 from tests.integration.cost import recorded

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from mutirao import Mutirao
-from mutirao.notifiers import notifier_for
 from mutirao.sql.store import SqlStore
 from tests.integration.cost import recorded
 from tests.integration.cost.conftest import Metered
@@ -24,7 +23,7 @@ class Counter:
 
     def __init__(self, url: str, clock: Clock) -> None:
         store = SqlStore(url)
-        notifier = notifier_for(store.engines.database, url)
+        notifier = store.notifier()
         assert notifier is not None
         watched: Any = Watched(store, clock)
         self.app = Mutirao(store=watched, notifier=Heard(notifier, clock))

@@ -12,17 +12,17 @@ import psycopg
 import pytest
 from sqlalchemy import make_url, text
 
-from mutirao import timetable
-from mutirao.job import NewJob, NewWorker
-from mutirao.records import JobFilter
-from mutirao.sql import doctor
-from mutirao.sql.dialects.admin import admin_named
-from mutirao.sql.dialects.postgresql import ailments as of_postgresql
-from mutirao.sql.dialects.sqlite import ailments as of_sqlite
-from mutirao.sql.findings import Finding, Level
+from mutirao.model import schedule_rules
+from mutirao.model.findings import Finding, Level
+from mutirao.model.job import NewJob, NewWorker
+from mutirao.model.records import JobFilter
+from mutirao.sql.dialects.postgresql import health_checks as of_postgresql
+from mutirao.sql.dialects.sqlite import health_checks as of_sqlite
+from mutirao.sql.statements import doctor
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.schedules import plan, scheduled
 from tests.support.history import make_history, opened
+from tests.support.waiting import until
 
 OK, WARNING, PROBLEM = Level.OK, Level.WARNING, Level.PROBLEM
 
@@ -86,7 +86,7 @@ async def test_clocks_that_disagree(
 ) -> None:
     """By how much, and in which direction."""
     theirs = datetime.now(UTC) + timedelta(hours=hours)
-    admin = type(admin_named(store.engines.url.get_backend_name()))
+    admin = type(store.engines.dialect.admin)
     monkeypatch.setattr(admin, "clock", lambda self, connection: theirs)
     found = await find(store, "clock")
     assert found.level is WARNING
@@ -175,6 +175,30 @@ async def test_an_old_transaction(
             assert f"session {holder.info.backend_pid} of postgres (batch)" in found.found
             assert f"pg_terminate_backend({holder.info.backend_pid})" in str(found.advice)
         assert (await find(store, "horizon")).level is OK
+
+
+async def test_deadlocks(migrated_postgresql_url: str) -> None:
+    """Those of anybody in the database are counted, by the server."""
+    url = make_url(migrated_postgresql_url).set(drivername="postgresql")
+    async with opened(migrated_postgresql_url) as store:
+        assert (await find(store, "deadlocks")).found.startswith("0 in this database since")
+        with (
+            psycopg.connect(url.render_as_string(hide_password=False)) as one,
+            psycopg.connect(url.render_as_string(hide_password=False)) as other,
+        ):
+            one.execute("LOCK TABLE mutirao_duty")
+            other.execute("LOCK TABLE mutirao_tick")
+            ends = await asyncio.gather(
+                asyncio.to_thread(one.execute, "LOCK TABLE mutirao_tick"),
+                asyncio.to_thread(other.execute, "LOCK TABLE mutirao_duty"),
+                return_exceptions=True,
+            )
+        assert [type(end) for end in ends].count(psycopg.errors.DeadlockDetected) == 1
+
+        async def counted() -> bool:
+            return (await find(store, "deadlocks")).found.startswith("1 in this database since")
+
+        await until(counted)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +319,7 @@ async def test_schedules_that_are_well(store: SqlStore) -> None:
     """Known tasks, ticks ahead; those that have finished do not count."""
     await plan(store, scheduled("a", seconds=500, job=NewJob(task="send")), now=None)
     await plan(store, scheduled("b", max_runs=1))
-    await store.amend_schedule("b", timetable.tick)
+    await store.amend_schedule("b", schedule_rules.tick)
     found = await find(store, "schedules")
     assert (found.level, found.found) == (OK, "1 that tick, on time")
 
@@ -312,7 +336,7 @@ async def test_schedules_that_do_not_tick(store: SqlStore) -> None:
 async def test_a_schedule_that_left_the_code(store: SqlStore) -> None:
     """Its last worker is gone for minutes; it ticks on, and that is said."""
     schedule = scheduled(cron="0 0 1 1 *", job=NewJob(task="send"))
-    declare = partial(timetable.declare, schedule=schedule, worker="w")
+    declare = partial(schedule_rules.declare, schedule=schedule, worker="w")
     await store.amend_schedule("s", declare)
     assert (await find(store, "schedules")).level == OK
     past = "0" if store.engines.in_thread else "'2001-01-01Z'"

@@ -21,8 +21,9 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from mutirao.job import NewJob
-from mutirao.sql.intake import SqlIntake
+from mutirao.model.job import NewJob
+from mutirao.sql.enqueue.intake import SqlIntake
+from mutirao.sql.registry import dialect_named
 
 
 class Holder(ABC):
@@ -33,7 +34,7 @@ class Holder(ABC):
 
     def __init__(self, url: str) -> None:
         self.url = make_url(url)
-        self.intake = SqlIntake(self.backend)
+        self.intake = SqlIntake(dialect_named(self.backend).intake)
 
     @property
     def dsn(self) -> str:
@@ -478,3 +479,9 @@ OF_EACH_DRIVER: list[type[Holder]] = [
     Aiosqlite,
     AlchemySqlite,
 ]
+
+# One for each way of writing jobs, for what varies with their number or with a mode.
+FEW = {
+    *(Psycopg, AlchemyAsyncpg, Sqlite3),
+    *(PsycopgAutocommit, AlchemyAsyncpgAutocommit, Sqlite3Autocommit),
+}

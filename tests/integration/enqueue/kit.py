@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 import pytest
 from sqlalchemy import Row, create_engine, select, text
 
-from mutirao.job import NewJob
-from mutirao.sql.tables import job, live
-from tests.integration.enqueue.holders import AUTOCOMMITTING, OF_EACH_DRIVER, TRANSACTIONAL, Holder
+from mutirao.model.job import NewJob
+from mutirao.sql.schema.tables import job, live
+from tests.integration.enqueue.holders import (
+    AUTOCOMMITTING,
+    FEW,
+    OF_EACH_DRIVER,
+    TRANSACTIONAL,
+    Holder,
+)
 
 # Jobs to a chunk, and to a single statement, where a test does not need the real numbers.
 CHUNK, AT_ONCE = 50, 10
@@ -34,6 +40,19 @@ def numbered(count: int, failing_at: int | None = None) -> Iterator[NewJob]:
         if n == failing_at:
             raise Interrupted
         yield NewJob(task="shop.send", args=f'{{"n": {n}}}')
+
+
+def varied(
+    chosen: Iterable[type[Holder]], name: str, usual: object, *others: object
+) -> pytest.MarkDecorator:
+    """Run a test with a holder of each of these kinds and `usual`, with a few also with `others`.
+
+    What a size or a mode decides is decided by the statements, not by the kind of a connection.
+    """
+    cases = [(kind, usual) for kind in chosen]
+    cases += [(kind, other) for kind in chosen if kind in FEW for other in others]
+    ids = [f"{kind.__name__}-{value}" for kind, value in cases]
+    return pytest.mark.parametrize(("kind", name), cases, ids=ids)
 
 
 every_kind = kinds(*TRANSACTIONAL, *AUTOCOMMITTING)
@@ -65,8 +84,8 @@ class Observer:
         with self._engine.connect() as conn:
             conn.execute(
                 text(
-                    "TRUNCATE mutirao_job, mutirao_live, mutirao_key, mutirao_series,"
-                    " mutirao_turn, mutirao_worker, shop_order"
+                    "TRUNCATE mutirao_job, mutirao_live, mutirao_key, mutirao_supersede_last,"
+                    " mutirao_supersede_wait, mutirao_worker, shop_order"
                 )
             )
 

@@ -15,11 +15,11 @@ from sqlalchemy import make_url
 
 from mutirao import Mutirao, Task
 from mutirao.errors import StoreUnavailable
-from mutirao.sql.engines import KEPT, MAX_OVERFLOW
+from mutirao.sql.connections.engines import MAX_OVERFLOW, POOL_SIZE
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import until
 
-MANY = KEPT + MAX_OVERFLOW + 16  # threads: more than there may be connections
+MANY = POOL_SIZE + MAX_OVERFLOW + 16  # threads: more than there may be connections
 THEIRS = """
 SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND datname = %s
 """
@@ -100,7 +100,7 @@ def test_one_after_the_other(sell: Task[[], None], sessions: Sessions) -> None:
 def test_many_at_once(sell: Task[[], None], sessions: Sessions) -> None:
     """Whoever finds none waits for one, and not for ever; afterwards few are kept."""
     assert len(set(all_at_once(sell, MANY, 3))) == 3 * MANY
-    assert sessions.opened() <= KEPT + KEPT // 2
+    assert sessions.opened() <= POOL_SIZE + POOL_SIZE // 2
 
 
 async def test_closing(shop: Mutirao, sell: Task[[], None], sessions: Sessions) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from mutirao.sql.engines import Engines
+from mutirao.sql.connections.engines import Engines
 
 
 def test_threads_that_come_together(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, scoped_session, sessionmaker
 
 from tests.integration.enqueue.holders import (
+    AUTOCOMMITTING,
     TRANSACTIONAL,
     Aiosqlite,
     AlchemyAsyncpgSession,
@@ -39,11 +40,12 @@ from tests.integration.enqueue.kit import (
     every_kind,
     kinds,
     numbered,
+    varied,
 )
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 
-sizes = pytest.mark.parametrize("size", [1, SEVERAL, MANY])
+sizes = pytest.mark.parametrize("size", [1, MANY])
 
 SETTINGS = (
     "autocommit", "isolation_level", "row_factory", "text_factory", "cursor_factory",
@@ -84,8 +86,7 @@ def in_transaction(conn: Any) -> bool:
     return bool(told() if callable(told) else told)
 
 
-@sizes
-@every_kind
+@varied([*TRANSACTIONAL, *AUTOCOMMITTING], "size", MANY, 1, SEVERAL)
 async def test_settings_stay(holder: Holder, kind: type[Holder], size: int) -> None:
     """No setting is touched; a transaction stays open, and autocommit leaves none behind."""
     driver = await holder.beneath()
@@ -189,41 +190,36 @@ async def test_factories(
     assert observer.ids() == ids
 
 
-@sizes
 @kinds(AlchemySession, AlchemySqliteSession)
-async def test_scoped_sessions(holder: Holder, observer: Observer, size: int) -> None:
+async def test_scoped_sessions(holder: Holder, observer: Observer) -> None:
     """The thread's session, as web frameworks hand it out, is a session."""
     assert isinstance(holder, AlchemySession)
     scoped = scoped_session(sessionmaker(holder.engine))
-    ids = holder.intake.enqueue(numbered(size), scoped)
+    ids = holder.intake.enqueue(numbered(SEVERAL), scoped)
     assert observer.ids() == []
     scoped.commit()
     scoped.remove()
     assert observer.ids() == ids
 
 
-@sizes
 @kinds(AlchemyAsyncpgSession)
-async def test_async_scoped_sessions(holder: Holder, observer: Observer, size: int) -> None:
+async def test_async_scoped_sessions(holder: Holder, observer: Observer) -> None:
     """So is a task's."""
     assert isinstance(holder, AlchemyAsyncSession)
     scoped = async_scoped_session(async_sessionmaker(holder.engine), scopefunc=lambda: 1)
-    ids = await holder.intake.aenqueue(numbered(size), scoped)
+    ids = await holder.intake.aenqueue(numbered(SEVERAL), scoped)
     assert observer.ids() == []
     await scoped.commit()
     await scoped.remove()
     assert observer.ids() == ids
 
 
-@sizes
 @kinds(AlchemySession, AlchemySqliteSession, AlchemyAsyncSession, AlchemyAsyncpgSession)
-async def test_pending_objects_are_not_flushed(
-    holder: Holder, observer: Observer, size: int
-) -> None:
+async def test_pending_objects_are_not_flushed(holder: Holder, observer: Observer) -> None:
     """They go with the session's own flush, into the same transaction."""
     order = Order(id=1)
     holder.conn.add(order)
-    ids = await holder.enqueue(numbered(size))
+    ids = await holder.enqueue(numbered(MANY))
     assert order in holder.conn.new
     await holder.commit()
     assert (observer.orders(), observer.ids()) == ([1], ids)

@@ -110,14 +110,19 @@ UNFIT = {
     "key": f"'{'k' * 201}'",
     "tags": """'{"blue": 1}'""",
     "metadata": "'7'",
+    "run_at": "",
 }
+LATE = {
+    "postgresql": "'9999-05-31 00:00Z'",
+    "sqlite": "253383724800000000",
+}  # as if it were blocked
 
 
 @pytest.mark.parametrize("name", UNFIT)
 @kinds(Psycopg, Sqlite3)
 async def test_what_does_not_fit(holder: Holder, observer: Observer, name: str) -> None:
     """A constraint that tells its column refuses it; nothing is written."""
-    given = {"task": "'shop.send'"} | {name: UNFIT[name]}
+    given = {"task": "'shop.send'"} | {name: UNFIT[name] or LATE[holder.backend]}
     if holder.backend == "sqlite":
         names, values = ", ".join(given), ", ".join(given.values())
         with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
@@ -154,6 +159,17 @@ async def test_a_key_that_must_be_free(holder: Holder, observer: Observer) -> No
         await holder.execute(KEYED.format(n=1, mode="error"))
     await holder.rollback()
     assert len(observer.ids()) == 1
+
+
+@pytest.mark.parametrize("length", ["1e300", "'infinity'", "604801", "0"])
+@kinds(Psycopg)
+async def test_a_key_held_for_too_long(holder: Holder, observer: Observer, length: str) -> None:
+    """No longer than a week, which no arithmetic with times exceeds."""
+    options = f"key => 'k', on_conflict => 'keep', unique_for => {length}"
+    with pytest.raises(psycopg.errors.CheckViolation, match="mutirao_key_unique_for_check"):
+        await holder.execute(f"SELECT mutirao_enqueue('shop.send', {options})")
+    await holder.rollback()
+    assert observer.ids() == []
 
 
 @pytest.mark.parametrize("wrong", ["on_conflict => 'drop', key => 'k'", "on_conflict => 'keep'"])

@@ -43,7 +43,7 @@ def database(pg_url: str) -> Iterator[psycopg.Connection]:
 def on_ours(shop: Mutirao, statement: str) -> list[Any]:
     """Execute a statement on the connection that the next job is enqueued through."""
     assert isinstance(shop.store, SqlStore)
-    kept = shop.store.engines.kept()
+    kept = shop.store.engines.spare()
     lent = kept.take()
     driver: Any = lent.driver_connection
     cursor = driver.execute(statement)
@@ -65,7 +65,7 @@ def test_more_kinds_of_jobs_than_are_prepared(
     shop: Mutirao, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first ones are; the others are written all the same."""
-    monkeypatch.setattr("mutirao.sql.callers.prepared.MOST", 2)
+    monkeypatch.setattr("mutirao.sql.drivers.prepared.MOST", 2)
     sell = sold(shop)
     options: list[dict[str, Any]] = [{}, {"priority": 3}, {"queue": "slow"}, {"tags": ["é"]}]
     for _ in range(2):

@@ -17,9 +17,11 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import sessionmaker
 
 from mutirao.errors import MutiraoError, SchemaMissing, UnsupportedConnection
-from mutirao.job import NewJob
-from mutirao.sql.intake import SqlIntake
+from mutirao.model.job import NewJob
+from mutirao.sql.enqueue.intake import SqlIntake
+from mutirao.sql.registry import dialect_named
 from tests.integration.enqueue.holders import (
+    OF_EACH_DRIVER,
     AlchemyAsyncConnection,
     AlchemyConnection,
     Holder,
@@ -35,6 +37,7 @@ from tests.integration.enqueue.kit import (
     every_kind,
     kinds,
     numbered,
+    varied,
 )
 
 ACCEPTED = [
@@ -68,7 +71,7 @@ def things() -> dict[str, Any]:
 @pytest.mark.parametrize("name", things())
 async def test_other_things(name: str) -> None:
     """The error names what was given and everything that is accepted."""
-    intake, thing = SqlIntake("postgresql"), things()[name]
+    intake, thing = SqlIntake(dialect_named("postgresql").intake), things()[name]
     with pytest.raises(UnsupportedConnection) as sync:
         intake.enqueue(Untouched(), thing)
     with pytest.raises(UnsupportedConnection) as asynchronous:
@@ -90,13 +93,13 @@ async def test_the_wrong_colour(holder: Holder) -> None:
             holder.intake.enqueue(Untouched(), holder.conn)
 
 
-@every_kind
+@each_driver
 async def test_another_database(holder: Holder) -> None:
     """A connection to another kind of database than the application's is refused."""
     given, kept = ("SQLite", "PostgreSQL")
     if holder.backend == "postgresql":
         given, kept = kept, given
-    holder.intake = SqlIntake(kept.lower())
+    holder.intake = SqlIntake(dialect_named(kept.lower()).intake)
     with pytest.raises(UnsupportedConnection, match=f"to {given}, but .* its jobs in {kept}"):
         await holder.enqueue(Untouched())
 
@@ -107,7 +110,7 @@ def test_psycopg2_in_its_asynchronous_mode(observer: Observer) -> None:
     conn = psycopg2.connect(observer.url.replace("+psycopg", ""), async_=True)
     psycopg2.extras.wait_select(conn)
     with pytest.raises(UnsupportedConnection, match="asynchronous mode"):
-        SqlIntake("postgresql").enqueue(Untouched(), conn)
+        SqlIntake(dialect_named("postgresql").intake).enqueue(Untouched(), conn)
     conn.close()
 
 
@@ -125,14 +128,13 @@ def test_an_unknown_driver_under_sqlalchemy() -> None:
     """SQLAlchemy alone is not enough: the driver beneath must be a known one."""
     engine = create_engine("sqlite://", creator=lambda: Wrapped(sqlite3.connect(":memory:")))
     with engine.connect() as conn, pytest.raises(UnsupportedConnection) as refused:
-        SqlIntake("sqlite").enqueue(Untouched(), conn)
+        SqlIntake(dialect_named("sqlite").intake).enqueue(Untouched(), conn)
     assert "Wrapped" in str(refused.value)
     assert "psycopg" in str(refused.value)
     engine.dispose()
 
 
-@pytest.mark.parametrize("size", [1, SEVERAL, MANY])
-@each_driver
+@varied(OF_EACH_DRIVER, "size", MANY, 1, SEVERAL)
 @pytest.mark.usefixtures("small_chunks")
 async def test_a_database_without_the_tables(empty_url: str, kind: type[Holder], size: int) -> None:
     """The error says which command to run, and keeps the driver's own as its cause."""
@@ -160,9 +162,10 @@ def test_drivers_that_are_not_used_are_not_imported() -> None:
     program = """
 import json, sqlite3, sys
 from mutirao.errors import UnsupportedConnection
-from mutirao.sql.intake import SqlIntake
+from mutirao.sql.enqueue.intake import SqlIntake
+from mutirao.sql.registry import dialect_named
 try:
-    SqlIntake("postgresql").enqueue([], sqlite3.connect(":memory:"))
+    SqlIntake(dialect_named("postgresql").intake).enqueue([], sqlite3.connect(":memory:"))
 except UnsupportedConnection as error:
     drivers = {"psycopg", "psycopg2", "asyncpg", "aiosqlite"}
     print(json.dumps([str(error), sorted(drivers & sys.modules.keys())]))

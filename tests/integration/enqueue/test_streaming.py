@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
-from mutirao.job import NewJob
-from mutirao.sql.dialects.postgresql import intake as on_postgresql
+from mutirao.model.job import NewJob
+from mutirao.sql.dialects.postgresql import enqueue as on_postgresql
 from tests.integration.enqueue.holders import (
     Aiosqlite,
     AiosqliteAutocommit,

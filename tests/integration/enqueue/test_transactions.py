@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from mutirao.job import NewJob
-from tests.integration.enqueue.holders import Holder
+from mutirao.model.job import NewJob
+from tests.integration.enqueue.holders import (
+    AUTOCOMMITTING,
+    TRANSACTIONAL,
+    AlchemyAsyncpg,
+    Holder,
+    Psycopg,
+    Sqlite3,
+)
 from tests.integration.enqueue.kit import (
     MANY,
     SEVERAL,
     Interrupted,
     Observer,
-    autocommitting,
-    every_kind,
+    kinds,
     numbered,
-    transactional,
+    varied,
 )
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
-sizes = pytest.mark.parametrize("size", [1, SEVERAL, MANY])
+few = kinds(Psycopg, AlchemyAsyncpg, Sqlite3)
+of_sizes = varied(TRANSACTIONAL, "size", MANY, 1, SEVERAL)
 
 
-@sizes
-@transactional
+@of_sizes
 async def test_commit_makes_jobs_visible(holder: Holder, observer: Observer, size: int) -> None:
     """Nobody sees them before, everybody after; their ids are in the order of the jobs."""
     await holder.execute("INSERT INTO shop_order (id) VALUES (1)")
@@ -34,8 +40,7 @@ async def test_commit_makes_jobs_visible(holder: Holder, observer: Observer, siz
     assert observer.orders() == [1]
 
 
-@sizes
-@transactional
+@of_sizes
 async def test_rollback_leaves_nothing(holder: Holder, observer: Observer, size: int) -> None:
     """Neither jobs nor orders, and the connection goes on."""
     await holder.enqueue(numbered(size))
@@ -43,8 +48,7 @@ async def test_rollback_leaves_nothing(holder: Holder, observer: Observer, size:
     assert observer.ids() == []
 
 
-@sizes
-@transactional
+@of_sizes
 async def test_rollback_to_a_savepoint(holder: Holder, observer: Observer, size: int) -> None:
     """Jobs of the savepoint are gone, those before it are committed."""
     kept = await holder.enqueue(numbered(1))
@@ -55,7 +59,7 @@ async def test_rollback_to_a_savepoint(holder: Holder, observer: Observer, size:
     assert observer.ids() == kept
 
 
-@transactional
+@few
 async def test_one_after_another(holder: Holder, observer: Observer) -> None:
     """Calls of all sizes share the caller's transaction; ids only grow."""
     ids: list[int] = []
@@ -66,8 +70,7 @@ async def test_one_after_another(holder: Holder, observer: Observer) -> None:
     assert observer.ids() == ids
 
 
-@sizes
-@autocommitting
+@varied(AUTOCOMMITTING, "size", MANY, 1, SEVERAL)
 async def test_autocommit(holder: Holder, observer: Observer, size: int) -> None:
     """Outside any transaction jobs are written when the call returns."""
     ids = await holder.enqueue(numbered(size))
@@ -75,15 +78,14 @@ async def test_autocommit(holder: Holder, observer: Observer, size: int) -> None
     assert observer.places() == {id: n for n, id in enumerate(ids)}
 
 
-@every_kind
+@few
 async def test_nothing_to_enqueue(holder: Holder, observer: Observer) -> None:
     """An empty iterable writes nothing."""
     assert await holder.enqueue(iter(())) == []
     assert observer.ids() == []
 
 
-@pytest.mark.parametrize("failing_at", [0, SEVERAL, MANY - 1])
-@transactional
+@varied(TRANSACTIONAL, "failing_at", MANY - 1, 0, SEVERAL)
 async def test_all_or_none_when_the_iterable_fails(
     holder: Holder, observer: Observer, failing_at: int
 ) -> None:
@@ -97,8 +99,7 @@ async def test_all_or_none_when_the_iterable_fails(
     assert observer.orders() == [1]
 
 
-@pytest.mark.parametrize("failing_at", [0, SEVERAL, MANY - 1])
-@autocommitting
+@varied(AUTOCOMMITTING, "failing_at", MANY - 1, 0, SEVERAL)
 async def test_all_or_none_in_autocommit(
     holder: Holder, observer: Observer, failing_at: int
 ) -> None:
@@ -110,8 +111,7 @@ async def test_all_or_none_in_autocommit(
     assert observer.ids() == kept
 
 
-@pytest.mark.parametrize("before", [0, 1, MANY])
-@autocommitting
+@varied(AUTOCOMMITTING, "before", MANY, 0, 1)
 async def test_all_or_none_when_a_job_is_refused(
     holder: Holder, observer: Observer, before: int
 ) -> None:
@@ -122,7 +122,7 @@ async def test_all_or_none_when_a_job_is_refused(
     assert len(await holder.enqueue(numbered(MANY))) == MANY
 
 
-@transactional
+@few
 async def test_a_refused_job_among_many_leaves_the_transaction_whole(
     holder: Holder, observer: Observer
 ) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from mutirao.job import MAX_PRIORITY, MIN_PRIORITY, NewJob
-from mutirao.sql.intake import FACTS
+from mutirao.model.job import MAX_PRIORITY, MIN_PRIORITY, NewJob
+from mutirao.sql.enqueue.intake import FACTS
 from tests.integration.enqueue.holders import (
     AlchemyAsyncpg,
     AlchemyConnection,
@@ -21,7 +21,7 @@ from tests.integration.enqueue.holders import (
     Psycopg2,
     Sqlite3,
 )
-from tests.integration.enqueue.kit import AWKWARD, Observer, awkward, kinds, numbered
+from tests.integration.enqueue.kit import AWKWARD, Observer, awkward, kinds, numbered, varied
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 
@@ -46,8 +46,8 @@ FULL = NewJob(
 LEAST = NewJob(task="t")
 
 # How many plain jobs go along: none, some in the same statement, enough for COPY.
-alongside = pytest.mark.parametrize("companions", [0, 3, 60])
-each_driver = kinds(Psycopg, Psycopg2, Asyncpg, AlchemyConnection, AlchemyAsyncpg, Sqlite3)
+alongside = pytest.mark.parametrize("companions", [0, 60])
+DRIVERS = (Psycopg, Psycopg2, Asyncpg, AlchemyConnection, AlchemyAsyncpg, Sqlite3)
 
 
 async def write(holder: Holder, observer: Observer, *jobs: NewJob, companions: int = 0) -> Any:
@@ -64,8 +64,7 @@ def fields(row: Any) -> dict[str, Any]:
     return {name: getattr(row, name) for name in FACTS if name != "args"}
 
 
-@alongside
-@each_driver
+@varied(DRIVERS, "companions", 60, 0, 3)
 async def test_every_field(holder: Holder, observer: Observer, companions: int) -> None:
     """Each option reaches the database, those left out are absent, none mixes with another's."""
     full, least = await write(holder, observer, FULL, LEAST, companions=companions)
@@ -89,8 +88,7 @@ async def test_every_field(holder: Holder, observer: Observer, companions: int) 
     assert observer.texts()[:2] == [FULL.args, "{}"]
 
 
-@alongside
-@each_driver
+@varied(DRIVERS, "companions", 60, 0, 3)
 async def test_times(holder: Holder, observer: Observer, companions: int) -> None:
     """A moment is kept exactly; a delay is added to the moment of the call, which is now."""
     jobs = [FULL, LEAST, *(NewJob(task="t", delay=delay) for delay in (0.0, 1.25, 86_400.0))]
@@ -103,8 +101,7 @@ async def test_times(holder: Holder, observer: Observer, companions: int) -> Non
         assert row.due == row.run_at
 
 
-@alongside
-@each_driver
+@varied(DRIVERS, "companions", 60, 0, 3)
 async def test_awkward_texts(holder: Holder, observer: Observer, companions: int) -> None:
     """Whatever looks like a quote, an escape, a placeholder or an end of line is text."""
     jobs = [awkward(value) for value in AWKWARD]
@@ -117,8 +114,7 @@ async def test_awkward_texts(holder: Holder, observer: Observer, companions: int
     assert observer.texts()[: len(jobs)] == [job.args for job in jobs]
 
 
-@alongside
-@each_driver
+@varied(DRIVERS, "companions", 60, 0, 3)
 async def test_large_payloads(holder: Holder, observer: Observer, companions: int) -> None:
     """A mebibyte is one value like any other, also several of them."""
     jobs = [NewJob(task="t", args=json.dumps({"big": f"{n}" * (1 << 20)})) for n in range(5)]
@@ -126,8 +122,7 @@ async def test_large_payloads(holder: Holder, observer: Observer, companions: in
     assert observer.texts()[:5] == [job.args for job in jobs]
 
 
-@alongside
-@each_driver
+@varied(DRIVERS, "companions", 60, 0, 3)
 async def test_priorities(holder: Holder, observer: Observer, companions: int) -> None:
     """The whole range is written."""
     asked = [MIN_PRIORITY, -1, 0, 1, MAX_PRIORITY]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from mutirao.job import NewJob
+from mutirao.model.job import NewJob
 from tests.integration.enqueue.holders import (
     AlchemyAsyncpg,
     AlchemyConnection,
@@ -19,10 +19,10 @@ from tests.integration.enqueue.holders import (
     Psycopg,
     PsycopgAutocommit,
 )
-from tests.integration.enqueue.kit import MANY, SEVERAL, Observer, kinds
+from tests.integration.enqueue.kit import MANY, Observer, kinds
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
-sizes = pytest.mark.parametrize("size", [1, SEVERAL, MANY])
+sizes = pytest.mark.parametrize("size", [1, MANY])
 
 SOON = datetime(2031, 1, 1, tzinfo=UTC)
 
@@ -102,7 +102,7 @@ async def test_not_after_a_rollback(holder: Holder, listener: Listener, size: in
     assert listener.heard() == []
 
 
-@pytest.mark.parametrize("size", [2, SEVERAL, MANY])
+@pytest.mark.parametrize("size", [2, MANY])
 @kinds(Psycopg, AsyncpgAutocommit)
 async def test_several_lanes(holder: Holder, listener: Listener, size: int) -> None:
     """One notification all the same: it names no lane, and means all of them."""

@@ -8,14 +8,14 @@ import pytest
 from sqlalchemy import text
 
 from mutirao import chain
-from mutirao.job import JobState
-from mutirao.records import JobFilter
-from mutirao.sql import doctor
+from mutirao.model.job import JobState
+from mutirao.model.records import JobFilter
+from mutirao.sql.statements import doctor
 from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.graphs import a, write_graph
 from mutirao.testing.conformance.kit import NOW, due, join, put, take
 from mutirao.testing.conformance.limits import limited
-from mutirao.testing.conformance.series import activity
-from mutirao.testing.conformance.steps import a, plant
+from mutirao.testing.conformance.supersede import activity
 from mutirao.testing.conformance.uniqueness import keyed
 from tests.support.history import opened
 
@@ -49,7 +49,7 @@ async def busy(store: SqlStore) -> list[int]:
     ids += await put(store, due(), due())
     await take(store, worker)
     await take(store, worker)
-    return ids + await plant(store, chain(a(), a()))
+    return ids + await write_graph(store, chain(a(), a()))
 
 
 async def test_nothing(store: SqlStore) -> None:
@@ -70,10 +70,10 @@ KINDS = {
     "keys of jobs that are no more": """
         INSERT INTO mutirao_key (scope, task, queue, key, job, since)
         SELECT 's', '', '', 'x', 1000000, since FROM mutirao_key LIMIT 1""",
-    "places in series of jobs that have ended": """
-        DELETE FROM mutirao_live WHERE id = (SELECT max(job) FROM mutirao_turn)""",
-    "series of jobs that are no more": """
-        INSERT INTO mutirao_series (scope, task, queue, key, last)
+    "jobs that have ended and that others wait for by a supersede rule": """
+        DELETE FROM mutirao_live WHERE id = (SELECT max(job) FROM mutirao_supersede_wait)""",
+    "supersede rows of jobs that do not exist any more": """
+        INSERT INTO mutirao_supersede_last (scope, task, queue, key, last)
         VALUES ('s', '', '', 'x', 1000000)""",
 }
 
@@ -92,7 +92,7 @@ async def test_rows(store: SqlStore, kind: str) -> None:
 
 DELETIONS = [
     "DELETE FROM mutirao_key",
-    "DELETE FROM mutirao_turn",
+    "DELETE FROM mutirao_supersede_wait",
     "DELETE FROM mutirao_parked",
     "DELETE FROM mutirao_gate",
 ]

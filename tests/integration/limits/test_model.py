@@ -18,10 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mutirao.job import Claim, JobState, NewJob, OutcomeKind
-from mutirao.limit import Limit, Rule, pause_of
+from mutirao.model.job import Claim, JobState, NewJob, OutcomeKind
+from mutirao.model.limits import Limit, Rule, pause_of
+from mutirao.model.records import JobFilter
 from mutirao.ports import Store
-from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import at, ended, newcomer, take
 from tests.integration.conftest import OpenStores
 
@@ -256,9 +256,7 @@ WORDS = (
 ACTIONS = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(0, 100)), min_size=8, max_size=40)
 
 
-@pytest.mark.parametrize(
-    ("kind", "examples"), [("memory", 300), ("sqlite", 50), ("postgresql", 25)]
-)
+@pytest.mark.parametrize(("kind", "examples"), [("sqlite", 50), ("postgresql", 25)])
 def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores) -> None:
     """The store agrees with the model after every single step, and gets everything done."""
     opened = open_stores(kind)

@@ -169,7 +169,7 @@ async def test_what_is_in_the_code(app: Mutirao, caplog: pytest.LogCaptureFixtur
     @other.task(name="call", limit=Limit(6))
     async def call_again(tenant: str) -> None: ...
 
-    await app.store.vouch_limits(["task call by tenant"], "w", every=-1e9, now=NOW)
+    await app.store.confirm_declared_limits(["task call by tenant"], "w", every=-1e9, now=NOW)
     with caplog.at_level(logging.WARNING):
         async with never_polling(other):
             pass

@@ -22,7 +22,8 @@ from mutirao.errors import (
     SchemaTooOld,
     StoreError,
 )
-from mutirao.sql import migrations, schema, tables
+from mutirao.sql import migrations
+from mutirao.sql.schema import tables, version
 
 TABLES = {"mutirao_version", *tables.metadata.tables}
 DRIVERS = {
@@ -51,7 +52,7 @@ def test_every_driver_migrates(database_url: str, connection: Connection) -> Non
     for driver in DRIVERS[url.get_backend_name()]:
         migrations.upgrade(url.set(drivername=f"{url.get_backend_name()}+{driver}"))
         assert names(connection) == TABLES
-        assert schema.current(connection) == schema.head()
+        assert version.current(connection) == version.head()
 
 
 def test_asyncpg_migrates_an_empty_database(postgresql_url: str) -> None:
@@ -59,7 +60,7 @@ def test_asyncpg_migrates_an_empty_database(postgresql_url: str) -> None:
     migrations.upgrade(make_url(postgresql_url).set(drivername="postgresql+asyncpg"))
     engine = create_engine(postgresql_url)
     with engine.connect() as connection:
-        schema.check(connection)
+        version.check(connection)
     engine.dispose()
 
 
@@ -70,7 +71,7 @@ def test_many_processes_migrate_at_once(database_url: str, connection: Connectio
     assert [process.wait(100) for process in running] == [0] * 5
     assert names(connection) == TABLES
     found = connection.execute(text("SELECT version_num FROM mutirao_version")).scalars().all()
-    assert found == [schema.head()]
+    assert found == [version.head()]
 
 
 def test_an_application_keeps_its_own_alembic(database_url: str, connection: Connection) -> None:
@@ -126,7 +127,7 @@ def test_sqlite_is_put_in_wal_mode_when_another_one_is_done(sqlite_url: str) -> 
 def test_the_revisions_that_are_known() -> None:
     """Are those that Alembic finds, in its order."""
     scripts = ScriptDirectory(str(Path(migrations.__file__).parent))
-    assert tuple(reversed([s.revision for s in scripts.walk_revisions()])) == schema.REVISIONS
+    assert tuple(reversed([s.revision for s in scripts.walk_revisions()])) == version.REVISIONS
 
 
 def test_check_tells_apart_what_is_wrong(
@@ -134,20 +135,20 @@ def test_check_tells_apart_what_is_wrong(
 ) -> None:
     """Missing, older and newer tables are three errors; each says which command helps."""
     with pytest.raises(SchemaMissing, match=r"has no Mutirão tables.*`mutirao migrate module:app`"):
-        schema.check(connection)
-    assert schema.current(connection) is None
+        version.check(connection)
+    assert version.current(connection) is None
 
     migrations.upgrade(database_url)
-    schema.check(connection)
+    version.check(connection)
 
     with monkeypatch.context() as newer_package:
-        newer_package.setattr(schema, "REVISIONS", (*schema.REVISIONS, "0999"))
+        newer_package.setattr(version, "REVISIONS", (*version.REVISIONS, "0999"))
         with pytest.raises(SchemaTooOld, match=r"needs 0999.*`mutirao migrate module:app`"):
-            schema.check(connection)
+            version.check(connection)
 
     connection.execute(text("UPDATE mutirao_version SET version_num = '0999'"))
     with pytest.raises(SchemaTooNew, match=r"0999.*`pip install --upgrade mutirao`"):
-        schema.check(connection)
+        version.check(connection)
     with pytest.raises(SchemaTooNew, match="0999"):
         migrations.upgrade(database_url)
 

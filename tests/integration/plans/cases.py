@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from mutirao.fair import is_fair
-from mutirao.job import Claim, NewJob, NewWorker, OutcomeKind
-from mutirao.outcome import SUCCEEDED, Outcome, Settlement
-from mutirao.sql import commands, workers
+from mutirao.model.fairness import is_fair
+from mutirao.model.job import Claim, NewJob, NewWorker, OutcomeKind
+from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.intake import SqlIntake
+from mutirao.sql.drivers.kinds import through
+from mutirao.sql.enqueue.intake import SqlIntake
+from mutirao.sql.statements import job_admin, workers
 from tests.integration.plans.filling import DUE
 
 BATCH = 100
@@ -50,8 +51,9 @@ def claim(
 ) -> tuple[int, list[Claim]]:
     """Claim as a worker that has just joined and looked at the lanes."""
     worker = join(dialect, conn)
-    lanes = [head.lane for head in dialect.lanes(conn, None, None) if head.due_in <= 0]
-    return worker, dialect.claim(conn, worker, lanes, most, without, None)
+    heads = through(conn, dialect.rules.lanes(None, None))
+    lanes = [head.lane for head in heads if head.due_in <= 0]
+    return worker, through(conn, dialect.rules.claim(worker, lanes, most, without, None))
 
 
 def join(dialect: Dialect, conn: Connection) -> int:
@@ -63,47 +65,53 @@ def join(dialect: Dialect, conn: Connection) -> int:
 def _claim(without: Sequence[str] = ()) -> Callable[[Dialect, Connection], Act]:
     def prepare(dialect: Dialect, conn: Connection) -> Act:
         worker = join(dialect, conn)
-        lanes = [head.lane for head in dialect.lanes(conn, None, None)]
-        return lambda: dialect.claim(conn, worker, lanes, BATCH, without, None)
+        lanes = [head.lane for head in through(conn, dialect.rules.lanes(None, None))]
+        return lambda: through(conn, dialect.rules.claim(worker, lanes, BATCH, without, None))
 
     return prepare
 
 
 def _claim_in_turn(dialect: Dialect, conn: Connection) -> Act:
     some = [NewJob(task="fair", args=f'{{"by":{n % 150}}}', fair_by="by") for n in range(900)]
-    SqlIntake(dialect.name).enqueue(some, conn)
+    SqlIntake(dialect.intake).enqueue(some, conn)
     worker = join(dialect, conn)
-    lanes = [head.lane for head in dialect.lanes(conn, None, None) if is_fair(head.lane.queue)]
-    dialect.claim(conn, worker, lanes, BATCH, (), None)  # so that there is a last turn
-    return lambda: dialect.claim(conn, worker, lanes, BATCH, (), None)
+    heads = through(conn, dialect.rules.lanes(None, None))
+    lanes = [head.lane for head in heads if is_fair(head.lane.queue)]
+
+    def act() -> object:
+        return through(conn, dialect.rules.claim(worker, lanes, BATCH, (), None))
+
+    act()  # so that there is a last turn
+    return act
 
 
 def _lanes(queues: Sequence[str] | None) -> Callable[[Dialect, Connection], Act]:
-    return lambda dialect, conn: lambda: dialect.lanes(conn, queues, None)
+    return lambda dialect, conn: lambda: through(conn, dialect.rules.lanes(queues, None))
 
 
 def _finish(dialect: Dialect, conn: Connection) -> Act:
     _, claims = claim(dialect, conn)
-    return lambda: dialect.finish(conn, [Settlement(c.id, c.run, SUCCEEDED) for c in claims], None)
+    done = [Settlement(c.id, c.run, SUCCEEDED) for c in claims]
+    return lambda: through(conn, dialect.rules.finish(done, None))
 
 
 def _resume(dialect: Dialect, conn: Connection) -> Act:
     worker, claims = claim(dialect, conn)
     retried = Outcome(OutcomeKind.RETRIED, after=5.0, error_type="E", error="e")
     settlements = [Settlement(c.id, c.run, retried) for c in claims]
-    return lambda: dialect.resume(conn, worker, settlements, None)
+    return lambda: through(conn, dialect.rules.resume(worker, settlements, None))
 
 
 def _release(dialect: Dialect, conn: Connection) -> Act:
     _, claims = claim(dialect, conn)
-    return lambda: dialect.release(conn, [(c.id, c.run) for c in claims])
+    return lambda: through(conn, dialect.rules.release([(c.id, c.run) for c in claims]))
 
 
 def _rescue(orphans: bool) -> Callable[[Dialect, Connection], Act]:
     def prepare(dialect: Dialect, conn: Connection) -> Act:
         claim(dialect, conn)
         later = datetime.now(UTC) + timedelta(seconds=90)
-        return lambda: dialect.rescue(conn, orphans, later)
+        return lambda: through(conn, dialect.rules.rescue(orphans, later))
 
     return prepare
 
@@ -125,13 +133,13 @@ def _retire(dialect: Dialect, conn: Connection) -> Act:
 
 def _prune(outcome: OutcomeKind) -> Callable[[Dialect, Connection], Act]:
     def prepare(dialect: Dialect, conn: Connection) -> Act:
-        return lambda: commands.prune(conn, outcome, dialect.moment(None, -DAY), BATCH)
+        return lambda: job_admin.prune(conn, outcome, dialect.moment(None, -DAY), BATCH)
 
     return prepare
 
 
 def _enqueue(*jobs: NewJob) -> Callable[[Dialect, Connection], Act]:
-    return lambda dialect, conn: lambda: SqlIntake(dialect.name).enqueue(jobs, conn)
+    return lambda dialect, conn: lambda: SqlIntake(dialect.intake).enqueue(jobs, conn)
 
 
 CASES = {

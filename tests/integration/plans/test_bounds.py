@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 
-from mutirao.job import Claim, Lane
-from mutirao.outcome import SUCCEEDED, Settlement
-from mutirao.sql import workers
-from mutirao.sql.dialects import dialect_named
+from mutirao.model.job import Claim, Lane
+from mutirao.model.outcome import SUCCEEDED, Settlement
+from mutirao.sql.drivers.kinds import through
+from mutirao.sql.registry import dialect_named
+from mutirao.sql.statements import workers
 from tests.integration.plans import filling
 from tests.integration.plans.cases import BATCH, BEGINNING, CANCELLED, JOB, LANES, LIVE, join
 from tests.integration.plans.kit import Overheard, overheard
@@ -114,20 +115,20 @@ def test_a_heartbeat_does_not_read_the_entries_of_finished_jobs(connection: Conn
 def _finish_the_first(connection: Connection) -> None:
     worker = join(POSTGRESQL, connection)
     lane = Lane("mail", 0, BEGINNING, 0)
-    claims = POSTGRESQL.claim(connection, worker, [lane], GONE, (), None)
+    claims = through(connection, POSTGRESQL.rules.claim(worker, [lane], GONE, (), None))
     done = [Settlement(claim.id, claim.run, SUCCEEDED) for claim in claims]
-    assert len(POSTGRESQL.finish(connection, done, None)) == GONE
+    assert len(through(connection, POSTGRESQL.rules.finish(done, None))) == GONE
     connection.commit()
 
 
 def _reached(connection: Connection) -> Lane:
     """Return the lane with the bound that reading its head gives."""
-    heads = POSTGRESQL.lanes(connection, ["mail"], None)
+    heads = through(connection, POSTGRESQL.rules.lanes(["mail"], None))
     return next(head.lane for head in heads if head.lane.priority == 0)
 
 
 def _claim(connection: Connection, lane: Lane, most: int = BATCH) -> tuple[list[Claim], Overheard]:
     worker = join(POSTGRESQL, connection)
     with overheard(connection) as heard:
-        claims = POSTGRESQL.claim(connection, worker, [lane], most, (), None)
+        claims = through(connection, POSTGRESQL.rules.claim(worker, [lane], most, (), None))
     return claims, heard

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 
-from mutirao.sql.dialects import dialect_named
+from mutirao.sql.registry import dialect_named
 from tests.integration.plans import filling
 from tests.integration.plans.cases import CASES
 from tests.integration.plans.kit import overheard, plan_generically

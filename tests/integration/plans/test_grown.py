@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, Engine, NullPool, create_engine
 
-from mutirao.sql.dialects import dialect_named
+from mutirao.sql.registry import dialect_named
 from tests.integration.plans import filling
 from tests.integration.plans.cases import CASES, Case
 from tests.integration.plans.kit import Overheard, overheard, plan_generically
@@ -57,7 +57,7 @@ def grown(
             with engine.connect() as connection:
                 plan_generically(connection)
                 for what in PINNED:
-                    _hear(connection, CASES[what])
+                    _receive(connection, CASES[what])
                 filling.fill(other, first=10_000, finished=MANY, live=MANY)
                 yield connection
 
@@ -77,7 +77,7 @@ def among_few(postgres: PostgresServer, migrated_template: str) -> Iterator[Conn
 @pytest.mark.parametrize("what", BEFORE_ANALYSING)
 def test_statistics_of_when_it_was_empty(in_fresh: Connection, what: str) -> None:
     """Nobody has looked since, and autovacuum comes once a minute."""
-    heard = _hear(in_fresh, CASES[what])
+    heard = _receive(in_fresh, CASES[what])
     assert heard.reads == CASES[what].reads
     assert max(map(heard.rows, heard.reads), default=0) <= CASES[what].most
 
@@ -85,7 +85,7 @@ def test_statistics_of_when_it_was_empty(in_fresh: Connection, what: str) -> Non
 @pytest.mark.parametrize("what", PINNED)
 def test_plans_of_when_there_were_few(grown: Connection, what: str) -> None:
     """A plan is kept until somebody analyses the table: it must have been good for many, too."""
-    heard = _hear(grown, CASES[what])
+    heard = _receive(grown, CASES[what])
     assert heard.reads == CASES[what].reads
     assert max(map(heard.rows, heard.reads)) <= CASES[what].most
 
@@ -93,10 +93,10 @@ def test_plans_of_when_there_were_few(grown: Connection, what: str) -> None:
 @pytest.mark.parametrize("what", PINNED)
 def test_few_live_jobs(among_few: Connection, what: str) -> None:
     """Even where a scan would be as cheap, because there may soon be more."""
-    assert _hear(among_few, CASES[what]).reads == CASES[what].reads
+    assert _receive(among_few, CASES[what]).reads == CASES[what].reads
 
 
-def _hear(connection: Connection, case: Case) -> Overheard:
+def _receive(connection: Connection, case: Case) -> Overheard:
     act = case.prepare(POSTGRESQL, connection)
     with overheard(connection) as heard:
         act()

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import make_url
 
-from mutirao.job import Claim, NewJob, NewWorker, OutcomeKind
-from mutirao.outcome import SUCCEEDED, Outcome, Settlement
-from mutirao.sql.engines import Engines
+from mutirao.model.job import Claim, NewJob, NewWorker, OutcomeKind
+from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.sql.connections.engines import Engines
 from mutirao.sql.store import SqlStore
 from tests.integration.plans.wire import Cost, Wire
 from tests.support.postgresql import PostgresServer

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from mutirao.sql.dialects import dialect_named
-from mutirao.sql.engines import Engines
-from mutirao.sql.instant import to_micros
+from mutirao.sql.connections.engines import Engines
+from mutirao.sql.registry import dialect_named
+from mutirao.sql.schema.instant import to_micros
 from tests.integration.plans.cases import CASES, LANES
 from tests.integration.plans.kit import TABLES
 
@@ -95,7 +95,7 @@ def test_read_by_index(connection: Connection, what: str) -> None:
 def test_steps(connection: Connection, what: str) -> None:
     """All statements on the way together take fewer steps than one look at each live row."""
     act = CASES[what].prepare(SQLITE, connection)
-    with _counted(connection) as steps:
+    with counted(connection) as steps:
         act()
     assert steps[0] < STEPS
 
@@ -103,7 +103,7 @@ def test_steps(connection: Connection, what: str) -> None:
 def test_a_scan_is_noticed(connection: Connection) -> None:
     """The rules above can fail."""
     assert _reads(connection, SCAN, ()) == {"scan of mutirao_live"}
-    with _counted(connection) as steps:
+    with counted(connection) as steps:
         connection.exec_driver_sql(SCAN)
     assert steps[0] > STEPS
 
@@ -124,7 +124,8 @@ def _overheard(connection: Connection) -> Iterator[list[tuple[str, Any]]]:
 
 
 @contextmanager
-def _counted(connection: Connection) -> Iterator[list[int]]:
+def counted(connection: Connection) -> Iterator[list[int]]:
+    """Count the steps of SQLite's virtual machine, in hundreds."""
     steps = [0]
 
     def count() -> None:

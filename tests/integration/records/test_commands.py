@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from sqlalchemy import select
 
-from mutirao.job import FINAL_OUTCOMES, JobState, NewJob, OutcomeKind
-from mutirao.outcome import Outcome
-from mutirao.records import JobFilter
-from mutirao.sql import tables
+from mutirao.model.job import FINAL_OUTCOMES, JobState, NewJob, OutcomeKind
+from mutirao.model.outcome import Outcome
+from mutirao.model.records import JobFilter
+from mutirao.sql.schema import tables
 from mutirao.sql.store import SqlStore
 from tests.support.history import claim, make_history, opened
 
@@ -45,7 +45,7 @@ async def test_any_number_of_ids(store: SqlStore) -> None:
     made = await make_history(store)
     everything = JobFilter(ids=ids, limit=None)
     assert len(await store.jobs(everything)) == 7
-    assert await store.hurry(everything) == [made.retried, made.scheduled, made.ready]
+    assert await store.run_now(everything) == [made.retried, made.scheduled, made.ready]
     assert await store.cancel(everything) == [
         made.retried,
         made.running,
@@ -55,12 +55,12 @@ async def test_any_number_of_ids(store: SqlStore) -> None:
     assert len(await store.redrive(everything)) == 1
 
 
-async def test_hurry_keeps_the_place_of_what_is_due(store: SqlStore) -> None:
+async def test_run_now_keeps_the_place_of_what_is_due(store: SqlStore) -> None:
     """A job that is due already is not sent to the end of its lane."""
     made = await make_history(store)
     first, second = await store.aenqueue([NewJob(task="t"), NewJob(task="t", delay=3600.0)])
     before = (await store.job(first)).run_at
-    assert await store.hurry(JobFilter(task="t")) == [first, second]
+    assert await store.run_now(JobFilter(task="t")) == [first, second]
     assert (await store.job(first)).run_at == before
     taken = [claimed.id for claimed in await claim(store, made.worker, 9)]
     assert [id for id in taken if id in (first, second)] == [first, second]

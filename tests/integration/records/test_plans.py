@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event, literal, text
 
-from mutirao.job import JobState, OutcomeKind
-from mutirao.records import JobFilter
-from mutirao.sql import commands, records
-from mutirao.sql.dialects import dialect_named
+from mutirao.model.job import JobState, OutcomeKind
+from mutirao.model.records import JobFilter
+from mutirao.sql.connections.engines import Engines
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.engines import Engines
-from mutirao.sql.instant import Instant
+from mutirao.sql.registry import dialect_named
+from mutirao.sql.schema.instant import Instant
+from mutirao.sql.statements import job_admin, records
 from tests.conftest import DATABASES
 
 FINISHED = 200_000
@@ -88,15 +88,15 @@ ASKED: dict[str, Callable[[Connection], object]] = {
     "the newest of a task": lambda conn: records.jobs(conn, JobFilter(task="t")),
     "dead jobs": lambda conn: records.jobs(conn, DEAD),
     "workers": records.workers,
-    "cancel by id": lambda conn: commands.cancel(conn, dialect(conn), nothing, HUNDRED, None),
-    "hurry by id": lambda conn: commands.hurry(conn, HUNDRED, NOW),
-    "cancel some": lambda conn: commands.cancel(
+    "cancel by id": lambda conn: job_admin.cancel(conn, dialect(conn), nothing, HUNDRED, None),
+    "run now by id": lambda conn: job_admin.run_now(conn, HUNDRED, NOW),
+    "cancel some": lambda conn: job_admin.cancel(
         conn, dialect(conn), nothing, JobFilter(ids=(FINISHED + 1, FINISHED + 2)), None
     ),
     "equal jobs": lambda conn: records.jobs(conn, JobFilter(task="t", fingerprint="f")),
-    "redrive": lambda conn: commands.redrive(conn, HUNDRED, nothing),
-    "redrive the dead": lambda conn: commands.redrive(conn, DEAD, nothing),
-    "prune": lambda conn: commands.prune(conn, OutcomeKind.SUCCEEDED, NOW, 500),
+    "redrive": lambda conn: job_admin.redrive(conn, HUNDRED, nothing),
+    "redrive the dead": lambda conn: job_admin.redrive(conn, DEAD, nothing),
+    "prune": lambda conn: job_admin.prune(conn, OutcomeKind.SUCCEEDED, NOW, 500),
 }
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from mutirao.graph import chain, group
-from mutirao.job import NewJob
-from mutirao.sql.dialects.postgresql.intake import AT_ONCE
+from mutirao.model.graph import chain, group
+from mutirao.model.job import NewJob
+from mutirao.model.supersede import Supersede
+from mutirao.model.uniqueness import Unique
+from mutirao.sql.dialects.postgresql.enqueue import AT_ONCE
 from mutirao.sql.store import SqlStore
-from mutirao.supersede import Supersede
-from mutirao.testing.conformance.fair import of
+from mutirao.testing.conformance.fairness import of
+from mutirao.testing.conformance.graphs import a, returned, write_graph
 from mutirao.testing.conformance.kit import NOW, due, join, put, take
-from mutirao.testing.conformance.series import activity
-from mutirao.testing.conformance.steps import a, plant, returned
+from mutirao.testing.conformance.supersede import activity
 from mutirao.testing.conformance.uniqueness import keyed, placed
-from mutirao.unique import Unique
 from tests.integration.roles.duties import duty
 
 
@@ -83,7 +83,7 @@ async def enqueues_what_supersedes(mine: SqlStore, others: SqlStore) -> None:
 @duty("graphs")
 async def enqueues_a_graph(mine: SqlStore, others: SqlStore) -> None:
     """Steps, gates between them, and those that wait there."""
-    await plant(mine, chain(a(), group(a(), a()), a()))
+    await write_graph(mine, chain(a(), group(a(), a()), a()))
 
 
 @duty("results")

@@ -8,15 +8,17 @@ from functools import partial
 
 from sqlalchemy import Connection, text
 
-from mutirao import timetable
-from mutirao.graph import chain, step
-from mutirao.job import OutcomeKind
-from mutirao.limit import Limit, pause_of
-from mutirao.records import JobFilter
-from mutirao.schedule import KEPT_TICKS, CatchUp
-from mutirao.sql import doctor, views
+from mutirao.model import schedule_rules
+from mutirao.model.graph import chain, step
+from mutirao.model.job import OutcomeKind
+from mutirao.model.limits import Limit, pause_of
+from mutirao.model.records import JobFilter
+from mutirao.model.schedule import KEPT_TICKS, CatchUp
+from mutirao.sql.schema import views
+from mutirao.sql.statements import doctor
 from mutirao.sql.store import SqlStore
-from mutirao.testing.conformance.fair import of
+from mutirao.testing.conformance.fairness import of
+from mutirao.testing.conformance.graphs import DEAD, a, returned, taking, write_graph
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
     NOW,
@@ -33,8 +35,7 @@ from mutirao.testing.conformance.kit import (
 )
 from mutirao.testing.conformance.limits import of as of_tenant
 from mutirao.testing.conformance.schedules import order, plan, scheduled
-from mutirao.testing.conformance.series import activity
-from mutirao.testing.conformance.steps import DEAD, a, plant, returned, taking
+from mutirao.testing.conformance.supersede import activity
 from mutirao.testing.conformance.uniqueness import keyed
 from tests.integration.roles.duties import duty
 
@@ -43,7 +44,7 @@ from tests.integration.roles.duties import duty
 async def looks(mine: SqlStore, others: SqlStore) -> None:
     """At everything there is."""
     await mine.check()
-    first, *_ = await plant(others, chain(a(), a(tags=("t",), fingerprint="f")))
+    first, *_ = await write_graph(others, chain(a(), a(tags=("t",), fingerprint="f")))
     which = JobFilter(tag="t", graph=first, fingerprint="f", limit=5)
     assert len(await mine.jobs(which)) == 1
     assert (await mine.job(first)).attempts == ()
@@ -90,10 +91,10 @@ async def cancels_the_first_of_a_series(mine: SqlStore, others: SqlStore) -> Non
 @duty("operator", "graph", "step", "gate", "edge", "job_id_seq", "fair", "job")
 async def cancels_steps(mine: SqlStore, others: SqlStore) -> None:
     """What a graph does then is done: those behind go, or all before is undone."""
-    await plant(others, chain(a(), a(), a()), on_dead="continue")
+    await write_graph(others, chain(a(), a(), a()), on_dead="continue")
     await mine.cancel(JobFilter(), now=NOW)
     doing = [step(a(n), compensate=taking()) for n in range(3)]
-    ids = await plant(others, chain(*doing, a()), on_dead="compensate")
+    ids = await write_graph(others, chain(*doing, a()), on_dead="compensate")
     worker = await join(others)
     for _ in range(2):
         await others.settle(worker, [returned(await take_one(others, worker), 1)], now=NOW)
@@ -105,7 +106,7 @@ async def cancels_steps(mine: SqlStore, others: SqlStore) -> None:
 async def hurries(mine: SqlStore, others: SqlStore) -> None:
     """What is scheduled, and does not wait for others."""
     ids = await put(others, due(run_at=FAR_AHEAD), keyed(run_at=FAR_AHEAD))
-    assert await mine.hurry(JobFilter(), now=NOW) == ids
+    assert await mine.run_now(JobFilter(), now=NOW) == ids
 
 
 @duty("operator", "job", "fair", "job_id_seq")
@@ -114,7 +115,7 @@ async def redrives(mine: SqlStore, others: SqlStore) -> None:
     worker = await join(others)
     await put_finished(others, worker, due(), kind=DEAD)
     assert len(await mine.redrive(JobFilter())) == 1
-    await plant(others, chain(a(), a()))
+    await write_graph(others, chain(a(), a()))
     await finish(others, worker, await take(others, worker), DEAD)
     assert len(await mine.redrive(JobFilter(task="a"))) == 1
     await others.declare_fair({"fair": "tenant"})
@@ -171,18 +172,18 @@ async def pauses(mine: SqlStore, others: SqlStore) -> None:
 async def changes_schedules(mine: SqlStore, others: SqlStore) -> None:
     """Puts one, changes and pauses it, runs it, often, and removes it."""
     await plan(mine, scheduled(catch_up=CatchUp.ALL, catch_up_limit=2 * KEPT_TICKS))
-    await order(mine, partial(timetable.change, terms={"every": timedelta(seconds=1)}))
-    await order(mine, timetable.pause)
-    await order(mine, timetable.resume)
-    assert (await order(mine, timetable.run_now)).jobs
-    assert (await order(mine, timetable.remove)).state is None
+    await order(mine, partial(schedule_rules.change, terms={"every": timedelta(seconds=1)}))
+    await order(mine, schedule_rules.pause)
+    await order(mine, schedule_rules.resume)
+    assert (await order(mine, schedule_rules.run_now)).jobs
+    assert (await order(mine, schedule_rules.remove)).state is None
 
 
 @duty("operator", "job", "attempt", "key", "series", "result", "progress", "waiter")
 async def prunes(mine: SqlStore, others: SqlStore) -> None:
     """History, with keys, series, graphs and results."""
     await put(others, keyed(), activity("Like"), due())
-    await plant(others, chain(a(), a()))
+    await write_graph(others, chain(a(), a()))
     worker = await join(others)
     while claims := await take(others, worker):
         await others.settle(worker, [ended(claim) for claim in claims], now=NOW)

@@ -12,8 +12,8 @@ from psycopg import Connection
 
 from mutirao.errors import StoreError
 from mutirao.sql.dialects.postgresql import grants
+from mutirao.sql.schema.tables import metadata
 from mutirao.sql.store import SqlStore
-from mutirao.sql.tables import metadata
 from tests.integration.roles.duties import Duty, duties_of
 from tests.support.company import MIGRATOR, Company, Privilege, each_privilege
 

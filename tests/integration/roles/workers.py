@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from functools import partial
 
-from mutirao import timetable
-from mutirao.graph import chain, group, step
-from mutirao.job import OutcomeKind
-from mutirao.limit import Limit, Origin
-from mutirao.records import JobFilter, Progress
-from mutirao.schedule import KEPT_TICKS, CatchUp
+from sqlalchemy import select
+
+from mutirao.model import schedule_rules
+from mutirao.model.graph import chain, group, step
+from mutirao.model.job import OutcomeKind
+from mutirao.model.limits import Limit, LimitOrigin
+from mutirao.model.records import JobFilter, Progress
+from mutirao.model.schedule import KEPT_TICKS, CatchUp
+from mutirao.sql.schema import tables
 from mutirao.sql.store import SqlStore
-from mutirao.testing.conformance.fair import of
+from mutirao.testing.conformance.fairness import of
+from mutirao.testing.conformance.graphs import DEAD, a, returned, taking, write_graph
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
     NOW,
@@ -26,8 +31,7 @@ from mutirao.testing.conformance.kit import (
 )
 from mutirao.testing.conformance.limits import of as of_tenant
 from mutirao.testing.conformance.schedules import scheduled
-from mutirao.testing.conformance.series import activity
-from mutirao.testing.conformance.steps import DEAD, a, plant, returned, taking
+from mutirao.testing.conformance.supersede import activity
 from mutirao.testing.conformance.transactions import Watched, run
 from mutirao.testing.conformance.uniqueness import keyed
 from tests.integration.roles.duties import duty
@@ -79,9 +83,9 @@ async def runs_jobs(mine: SqlStore, others: SqlStore) -> None:
 
 @duty("worker", "counter", "slot", "parked", "limit", "limits")
 async def keeps_limits(mine: SqlStore, others: SqlStore) -> None:
-    """Those in its code, which it declares, vouches for, takes and gives back."""
+    """Those in its code, which it declares, confirms, takes and gives back."""
     rule = Limit(1, by="tenant").on(task="greet")
-    declare = partial(mine.put_limit, origin=Origin.CODE, worker="w", now=NOW)
+    declare = partial(mine.put_limit, origin=LimitOrigin.CODE, worker="w", now=NOW)
     await declare(rule)
     ids = await put(others, *(of_tenant(name) for name in "aab"))
     worker = await join(mine)
@@ -92,14 +96,16 @@ async def keeps_limits(mine: SqlStore, others: SqlStore) -> None:
     await take(mine, worker)
     await declare(Limit(2, by="tenant", name=rule.name).on(task="greet"))
     await declare(Limit(2, name=rule.name).on(task="greet"))
-    await mine.vouch_limits([rule.name], "w", every=60, now=at(100))
+    await mine.confirm_declared_limits([rule.name], "w", every=60, now=at(100))
     await mine.rescue(now=at(10_000))
 
 
 @duty("worker", "counter", "parked")
 async def keeps_rates(mine: SqlStore, others: SqlStore) -> None:
     """So many that start in a time: the first of the others is sent ahead; what idles goes."""
-    await mine.put_limit(Limit(1, per=10).on(task="greet"), origin=Origin.CODE, worker="w", now=NOW)
+    await mine.put_limit(
+        Limit(1, per=10).on(task="greet"), origin=LimitOrigin.CODE, worker="w", now=NOW
+    )
     await put(others, *(due() for _ in range(3)))
     worker = await join(mine)
     assert [len(await take(mine, worker, now=at(n))) for n in (0, 5, 11, 22)] == [1, 0, 1, 1]
@@ -123,7 +129,7 @@ async def gives_turns(mine: SqlStore, others: SqlStore) -> None:
 async def goes_through_graphs(mine: SqlStore, others: SqlStore) -> None:
     """Steps are let go, take results, are given up and undone; what is over is pruned."""
     doing = [step(a(n), compensate=taking(args='{"undo": 1}')) for n in range(3)]
-    ids = await plant(others, chain(*doing, group(a(), a())), on_dead="compensate")
+    ids = await write_graph(others, chain(*doing, group(a(), a())), on_dead="compensate")
     await others.await_ends(ids)
     worker = await join(mine)
     for _ in range(2):
@@ -184,10 +190,38 @@ async def mends(mine: SqlStore, others: SqlStore) -> None:
 async def lets_schedules_tick(mine: SqlStore, others: SqlStore) -> None:
     """Those in its code; each tick makes its job, and old ones are forgotten."""
     schedule = scheduled(seconds=1, catch_up=CatchUp.ALL, catch_up_limit=2 * KEPT_TICKS)
-    declare = partial(timetable.declare, schedule=schedule, worker="w")
+    declare = partial(schedule_rules.declare, schedule=schedule, worker="w")
     await mine.amend_schedule("s", declare, now=NOW)
     assert (await mine.agenda(now=at(1))).due == ("s",)
     for moment in (1.0, 2.0 + KEPT_TICKS):
-        assert (await mine.amend_schedule("s", timetable.tick, wait=False, now=at(moment))).jobs
-    await mine.vouch(["s"], "w", every=60.0, now=at(100))
+        assert (
+            await mine.amend_schedule("s", schedule_rules.tick, wait=False, now=at(moment))
+        ).jobs
+    await mine.confirm_declared(["s"], "w", every=60.0, now=at(100))
     assert [each.name for each in await mine.schedules()] == ["s"]
+
+
+@duty("worker", "rolled", "hour", "kept", "error", "backlog", "queues", "closing")
+async def adds_up(mine: SqlStore, others: SqlStore) -> None:
+    """Hours, errors, what came late, what was pruned since; counts live jobs; forgets."""
+    await put(others, *(due(max_attempts=1) for _ in range(4)))
+    worker = await join(mine)
+    one, two, three, _ = await take(mine, worker)
+    failed = ended(two, DEAD, error_type="E", error="why")
+    await mine.settle(worker, [ended(one), failed], now=NOW)
+    await _until(mine, others, at(100))
+    await mine.settle(worker, [ended(three)], now=NOW)
+    await mine.prune(OutcomeKind.SUCCEEDED, 0, 1, now=FAR_AHEAD)
+    await _until(mine, others, at(200))
+    await mine._patient.run(mine._dialect.count_backlog, 0, NOW)
+    await mine.roll_up(0.0, now=at(100_000))
+
+
+async def _until(mine: SqlStore, others: SqlStore, moment: datetime) -> None:
+    """Roll up until it was done; other transactions of the server may be under way."""
+    rolled = select(tables.rolled.c.until)
+    while True:
+        await mine.roll_up(None, now=moment)
+        until = await others._runner.alone(lambda conn: conn.scalar(rolled))
+        if until == moment - timedelta(minutes=1):
+            return

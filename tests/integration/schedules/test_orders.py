@@ -18,7 +18,7 @@ from mutirao.errors import (
     UnknownTask,
     WrongState,
 )
-from mutirao.job import NewJob
+from mutirao.model.job import NewJob
 
 HOUR = timedelta(hours=1)
 

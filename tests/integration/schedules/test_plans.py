@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import Connection, event, insert, text
 
-from mutirao.job import NewJob
-from mutirao.schedule import Origin, ScheduleState
-from mutirao.sql import schedules
+from mutirao.model.job import NewJob
+from mutirao.model.schedule import ScheduleOrigin, ScheduleState
+from mutirao.sql.schema.tables import schedule
+from mutirao.sql.statements import schedules
 from mutirao.sql.store import SqlStore
-from mutirao.sql.tables import schedule
 from mutirao.testing.conformance.kit import FAR_AHEAD, NOW
 from mutirao.testing.conformance.schedules import scheduled
 
@@ -20,7 +20,7 @@ MANY = 3_000
 def rows(name: str, **stands: Any) -> list[dict[str, Any]]:
     """Return many rows of schedules that stand so."""
     asked = scheduled(name, job=NewJob(task="t"))
-    usual = {"schedule": asked, "origin": Origin.CALL, "created_at": NOW, "changed_at": NOW}
+    usual = {"schedule": asked, "origin": ScheduleOrigin.CALL, "created_at": NOW, "changed_at": NOW}
     row = schedules._to_row(ScheduleState(**{**usual, "next_at": FAR_AHEAD, **stands}))
     return [row | {"name": f"{name} {n}"} for n in range(MANY)]
 

@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, create_engine, event, make_url, select
 
-from mutirao import Job, Mutirao, timetable
+from mutirao import Job, Mutirao
 from mutirao.engine.pulse import Pulse
 from mutirao.engine.scheduler import Scheduler
 from mutirao.errors import InvalidArguments, InvalidSchedule, StoreUnavailable
-from mutirao.job import NewJob
+from mutirao.model import schedule_rules
+from mutirao.model.job import NewJob
+from mutirao.model.records import JobFilter
+from mutirao.model.schedule import Amend, Amended, Amendment, Schedule, ScheduleFacts
 from mutirao.ports import Store
-from mutirao.records import JobFilter
-from mutirao.schedule import Amend, Amended, Amendment, Schedule, Standing
+from mutirao.sql.schema.tables import tick
 from mutirao.sql.store import SqlStore
-from mutirao.sql.tables import tick
 from mutirao.testing.conformance.kit import at, join
 from mutirao.testing.conformance.schedules import plan, scheduled
 from mutirao.testing.conformance.schedules import tick as let_tick
@@ -107,14 +108,14 @@ async def test_deploys(app: Mutirao) -> None:
     await scheduler(app.store, 2, new).declare()
     assert await every() == 20
     for _ in range(3):  # an old worker and a new one go on beside each other
-        await scheduler(app.store, 1, old).vouch()
-        await scheduler(app.store, 2, new).vouch()
+        await scheduler(app.store, 1, old).confirm_declared()
+        await scheduler(app.store, 2, new).confirm_declared()
         assert await every() == 20
     await scheduler(app.store, 1, old).declare()
     assert await every() == 10
     await scheduler(app.store, 2, new).declare()
     await app.store.amend_schedule(
-        "s", lambda s: timetable.change(s, "s", {"every": timedelta(seconds=30)})
+        "s", lambda s: schedule_rules.change(s, "s", {"every": timedelta(seconds=30)})
     )
     await scheduler(app.store, 3, new).declare()
     assert await every() == 30
@@ -124,10 +125,10 @@ async def test_deploys(app: Mutirao) -> None:
 async def test_one_that_left_the_code(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
     """Every worker that does not have it says so, once; who has it keeps quiet."""
     await scheduler(app.store, 1, scheduled(), name="old:1").declare(now=at(0))
-    await scheduler(app.store, 2, scheduled()).vouch(now=at(10))
+    await scheduler(app.store, 2, scheduled()).confirm_declared(now=at(10))
     other = scheduler(app.store, 3)
     await other.declare()
-    await other.vouch()
+    await other.confirm_declared()
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(told) == 1
     assert "schedule s was in the code of worker old:1 until 2024-02-29" in told[0]
@@ -167,9 +168,9 @@ async def test_one_that_ends(app: Mutirao) -> None:
     assert await app.store.lease("schedule", 2, ttl=5, every=0)
 
 
-def _due_now(standing: Standing) -> Amendment:
-    assert standing.state is not None
-    return Amendment(replace(standing.state, next_at=standing.now))
+def _due_now(facts: ScheduleFacts) -> Amendment:
+    assert facts.state is not None
+    return Amendment(replace(facts.state, next_at=facts.now))
 
 
 class Failing(SqlStore):
@@ -177,7 +178,7 @@ class Failing(SqlStore):
 
     async def amend_schedule(self, name: str, amend: Amend, **options: Any) -> Amended:
         """Fail for the one called bad."""
-        if name == "bad" and amend is timetable.tick:
+        if name == "bad" and amend is schedule_rules.tick:
             raise InvalidSchedule("there is no such zone here")
         return await super().amend_schedule(name, amend, **options)
 
@@ -234,7 +235,7 @@ async def test_what_an_idle_worker_asks(url: str, request: pytest.FixtureRequest
         assert await mine.run_once(at(second)) == 5
     assert Counter(statement.split()[0] for statement in statements) == {"SELECT": 12}
     statements.clear()
-    await mine.vouch(at(60))
+    await mine.confirm_declared(at(60))
     assert len(statements) == 2
     await store.close()
 
@@ -257,6 +258,6 @@ async def test_a_server_in_another_zone(pg_url: str) -> None:
     await plan(store, scheduled(seconds=day), now=before)
     for n in range(1, 5):
         now = before + timedelta(seconds=n * day)
-        [id] = (await store.amend_schedule("s", timetable.tick, now=now)).jobs
+        [id] = (await store.amend_schedule("s", schedule_rules.tick, now=now)).jobs
         assert (await store.job(id)).metadata["tick"] == now.isoformat()
     await store.close()

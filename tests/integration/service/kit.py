@@ -14,12 +14,13 @@ from typing import Any
 
 from sqlalchemy import NullPool, and_, create_engine, func, make_url, select
 
-from mutirao.job import FINAL_OUTCOMES, UNCOUNTED_OUTCOMES
-from mutirao.sql.tables import attempt, job, live, worker
+from mutirao.model.job import FINAL_OUTCOMES, UNCOUNTED_OUTCOMES
+from mutirao.sql.schema.tables import attempt, job, live, worker
 from tests.support.waiting import until, wait_until
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = "tests.integration.service.programs"
+PATIENCE = 600.0  # seconds; 50 forks that import everything took 60 s at a load of 20
 QUICK = {"heartbeat": 0.5, "expiry": 3.0}  # as the program `works` has them
 
 
@@ -120,7 +121,7 @@ def program(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 def ran(name: str, *arguments: str) -> str:
     """Run a program to its end, which must be a good one; return what it printed."""
     with program(name, *arguments) as process:
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, f"{output}\n{errors}"
         assert "Traceback" not in errors, errors
     return output

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import func, select
 
 from mutirao import Job, Mutirao
-from mutirao.sql.tables import duty
+from mutirao.sql.schema.tables import duty
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import working
 from tests.support.postgresql import PostgresServer, StopMode

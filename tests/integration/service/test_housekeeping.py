@@ -16,9 +16,9 @@ from sqlalchemy import select
 from mutirao import JobState, Mutirao, OutcomeKind
 from mutirao.engine.maintenance import Housekeeping
 from mutirao.engine.settings import WorkerSettings
-from mutirao.records import JobFilter
+from mutirao.model.records import JobFilter
+from mutirao.sql.schema.tables import worker
 from mutirao.sql.store import SqlStore
-from mutirao.sql.tables import worker
 from tests.integration.service.kit import QUICK, Tables, line, program, suspended
 from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.history import make_history, opened
@@ -36,7 +36,7 @@ class Counting(SqlStore):
 
     done: Counter[str]
 
-    def twin(self, connections: int = 1, *, within: float | None = None) -> SqlStore:
+    def clone(self, connections: int = 1, *, within: float | None = None) -> SqlStore:
         """Return a store that counts in the same place."""
         other = Counting(self.engines.url, pool_size=connections)
         other.done = self.done

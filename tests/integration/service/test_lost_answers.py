@@ -12,7 +12,6 @@ from mutirao import DeadJob, Job, Mutirao, Retry
 from mutirao.engine import holdings
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import StoreUnavailable
-from mutirao.notifiers import notifier_for
 from mutirao.sql.store import SqlStore
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import ended, outcomes, working
@@ -31,7 +30,7 @@ class Forgetful(SqlStore):
         self.forgets = forgets
         self._late: tuple[Any, Any] | None = None
 
-    def twin(self, connections: int = 1, *, within: float | None = None) -> Forgetful:
+    def clone(self, connections: int = 1, *, within: float | None = None) -> Forgetful:
         """As any store's; what is forgotten once is forgotten once by all."""
         return Forgetful(self.engines.url, self.forgets, pool_size=connections)
 
@@ -72,7 +71,7 @@ class Forgetful(SqlStore):
 async def forgetful(url: str) -> AsyncIterator[Mutirao]:
     """An application whose store forgets what a test puts in its `forgets`."""
     store = Forgetful(url, set())
-    application = Mutirao(store=store, notifier=notifier_for(store.engines.database, url))
+    application = Mutirao(store=store, notifier=store.notifier())
     yield application
     await application.aclose()
 

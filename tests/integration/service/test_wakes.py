@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import make_url, select
 
 from mutirao import Job, JobState, Mutirao, Retry
-from mutirao.sql.tables import worker
+from mutirao.sql.schema.tables import worker
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.postgresql import PostgresServer

@@ -10,7 +10,7 @@ import pytest
 
 from mutirao import Mutirao
 from mutirao.errors import ConfigurationError, InvalidFilter
-from mutirao.job import JobState, OutcomeKind
+from mutirao.model.job import JobState, OutcomeKind
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ ORDERS: list[Callable[[Mutirao], Any]] = [
     lambda app: app.cancel([1, 2]),  # type: ignore[arg-type]
     lambda app: app.jobs(state="zombie"),
     lambda app: app.jobs(before=datetime(2026, 1, 1)),  # noqa: DTZ001 (that is the point)
-    lambda app: app.jobs(after="2026"),
+    lambda app: app.jobs(after="2026"),  # type: ignore[arg-type]
     lambda app: app.prune("lost", timedelta(days=1)),  # type: ignore[arg-type]
     lambda app: app.prune(OutcomeKind.DEAD, 5),  # type: ignore[arg-type]
 ]
@@ -65,4 +65,4 @@ def test_retention(app: Mutirao) -> None:
     """Days without their unit, and outcomes by another name, would delete nothing or too much."""
     for retention in ({"dead": 3}, {OutcomeKind.DEAD: 3}, {"dead": timedelta(days=3)}):
         with pytest.raises(ConfigurationError, match="retention"):
-            app.worker(retention=retention)
+            app.worker(retention=retention)  # type: ignore[arg-type]

@@ -12,8 +12,14 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from mutirao import Mutirao, NewJob, Task
-from mutirao.errors import InvalidArguments, InvalidJob, MutiraoError, SchemaMissing
+from mutirao import Mutirao, NewJob, Task, chain
+from mutirao.errors import (
+    InvalidArguments,
+    InvalidJob,
+    MutiraoError,
+    SchemaMissing,
+    UnsupportedConnection,
+)
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -303,3 +309,20 @@ async def test_a_database_without_the_tables(database_url: str) -> None:
         async with app.worker():
             raise AssertionError
     await app.aclose()
+
+
+async def test_a_connection_that_is_none(small: Mutirao, send: Task[..., Any]) -> None:
+    """It is missing, not left out: a job in a transaction of its own would be a surprise."""
+    job = send.job(7)
+    for call in (
+        lambda: send.using(conn=None),
+        lambda: small.enqueue_many([job], conn=None),
+        lambda: small.enqueue_graph(chain(job, job), conn=None),
+    ):
+        with pytest.raises(UnsupportedConnection, match="conn= is None; give the connection"):
+            call()
+    with pytest.raises(UnsupportedConnection, match="conn= is None"):
+        await small.aenqueue_many([job], conn=None)
+    with pytest.raises(UnsupportedConnection, match="conn= is None"):
+        await small.aenqueue_graph(chain(job, job), conn=None)
+    assert written(str(small.url)) == 0

@@ -162,7 +162,7 @@ GOOD = """
 from dataclasses import replace
 from datetime import datetime, timedelta
 from mutirao import DeadJob, Job, Mutirao, NewJob, OutcomeKind, Retry, Task
-from mutirao.middleware import AsyncAttemptSteps, AttemptSteps, EnqueueSteps
+from mutirao.tasks.middleware import AsyncAttemptSteps, AttemptSteps, EnqueueSteps
 
 app = Mutirao()
 
@@ -184,6 +184,10 @@ async def charge(job: Job, order_id: int) -> None:
 def plainly(job: Job, order_id: int) -> None:
     with job.transaction() as session:
         session.commit()
+
+@app.task(keep_result=True)
+async def measured() -> int:
+    return 7
 
 @send.on_dead
 async def tell(dead: DeadJob) -> None: ...
@@ -216,8 +220,20 @@ async def good() -> None:
     app.enqueue_many([job, resize.job("a.png")])
     path: str = resize("a.png")
     await send(7)
+    told: str = resize.enqueue("a.png").result(timeout=5)
+    told = await resize.using(priority=3).enqueue("a.png").aresult()
+    length: int = await (await measured.aenqueue()).aresult()
+    app.jobs(state="dead", limit=5)
+    app.cancel(7, 8)
+    app.worker(queues=["mail"], concurrency=4)
 """
 BAD = {
+    'size: int = resize.enqueue("a.png").result()': "assignment",
+    "name: str = measured.enqueue().result()": "assignment",
+    'app.worker(concurrency="4")': "arg-type",
+    "app.worker(concurency=4)": "call-arg",
+    'app.jobs(stat="dead")': "call-arg",
+    "app.cancel(7, queue=7)": "arg-type",
     'send.enqueue(order_id="x")': "arg-type",
     "send.enqueue()": "call-arg",
     "send.enqueue(7, 8)": "arg-type",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from mutirao import Mutirao
-from mutirao.job import NewJob
-from mutirao.records import JobFilter
+from mutirao.model.job import NewJob
+from mutirao.model.records import JobFilter
 from tests.integration.transactions.kit import Others
 from tests.support.waiting import soon
 

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import make_url, text
 
 from mutirao import JobState, Mutirao
-from mutirao.job import Job
+from mutirao.model.job import Job
 from tests.integration.transactions.kit import Others
 from tests.integration.worker.kit import ended, working
 from tests.support.waiting import soon

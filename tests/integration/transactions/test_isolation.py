@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from mutirao.job import Claim, NewJob
+from mutirao.model.job import Claim, NewJob
+from mutirao.model.supersede import Supersede
+from mutirao.model.uniqueness import OnConflict, Placed, Unique
 from mutirao.sql.store import SqlStore
-from mutirao.supersede import Supersede
 from mutirao.testing.conformance.kit import due, ended, join, take
-from mutirao.unique import OnConflict, Placed, Unique
 from tests.integration.transactions.kit import Others
 from tests.support.history import opened
 

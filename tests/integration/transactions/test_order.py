@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from mutirao.job import NewJob, OutcomeKind
-from mutirao.outcome import SUCCEEDED, Outcome, Settlement
-from mutirao.records import JobFilter
+from mutirao.model.job import NewJob, OutcomeKind
+from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.records import JobFilter
+from mutirao.model.uniqueness import OnConflict, Unique
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.kit import due, join, put, take
-from mutirao.unique import OnConflict, Unique
 from tests.integration.transactions.kit import Others
 from tests.support.history import opened
 from tests.support.waiting import soon
@@ -73,7 +73,7 @@ ACTS_ON_ALL: dict[str, Act] = {
     "settle keyed": lambda s: s.store.settle(s.worker, s.settlements(keyed=True)),
     "settle mixed": lambda s: s.store.settle(s.worker, s.settlements(keyed=True, retried=4)),
     "cancel": lambda s: s.store.cancel(JobFilter()),
-    "hurry": lambda s: s.store.hurry(JobFilter()),
+    "run_now": lambda s: s.store.run_now(JobFilter()),
     "commit": lambda s: asyncio.to_thread(s.commit_of_a_caller),
 }
 

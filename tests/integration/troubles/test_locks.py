@@ -9,7 +9,11 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import make_url
 
-from mutirao import Job, Mutirao
+from mutirao import Job, Limit, Mutirao
+from mutirao.errors import StoreBusy
+from mutirao.model.fairness import fair_lane
+from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.kit import at, due, ids_of, join, lane, put, take
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import working
 from tests.support.postgresql import PostgresServer
@@ -87,6 +91,56 @@ async def test_a_table(
             await all_finished(tables, 2)
     finally:
         await app.aclose()
+
+
+@pytest.mark.parametrize("lanes", [("default",), ("default", fair_lane("default"))])
+@pytest.mark.parametrize("table", ["worker", "live", "job", "limit", "counter", "slot"])
+async def test_a_claim_does_not_wait_for_long(
+    pg_url: str,
+    postgres: PostgresServer,
+    shared_database: str,
+    table: str,
+    lanes: tuple[str, ...],
+) -> None:
+    """Whoever gave it up would leave it on the server, to take jobs that nobody knows of."""
+    store = SqlStore(pg_url)
+    try:
+        worker = await join(store)
+        await store.put_limit(Limit(1).on(task="greet"))
+        await put(store, due())
+        asked = [lane(name) for name in lanes]
+        with locked(postgres, shared_database, f"LOCK TABLE mutirao_{table}"):
+            with pytest.raises(StoreBusy, match="a lock was not to be had in time"):
+                await soon(store.claim(worker, asked, 1), deadline=20.0)
+            assert _number_waiting(postgres, shared_database) == 0
+        assert len(await store.claim(worker, asked, 1)) == 1
+    finally:
+        await store.close()
+
+
+async def test_a_rescue_does_not_wait_for_a_counter(
+    pg_url: str, postgres: PostgresServer, shared_database: str
+) -> None:
+    """A machine that was paused before a commit holds it; what it counts is mended later."""
+    store = SqlStore(pg_url)
+    try:
+        gone, other = await join(store, expiry=1), await join(store)
+        await store.put_limit(Limit(1).on(task="greet"))
+        limited, plain = await put(store, due(), due("other"))
+        assert len(await take(store, gone)) == 2
+        with locked(postgres, shared_database, "SELECT FROM mutirao_counter FOR UPDATE"):
+            rescued = await soon(store.rescue(orphans=False, now=at(2)), deadline=20.0)
+            assert {id for id, _ in rescued} == {limited, plain}
+        assert await store.rescue(orphans=False, now=at(2)) == []
+        assert sorted(ids_of(await take(store, other, now=at(2)))) == [limited, plain]
+    finally:
+        await store.close()
+
+
+def _number_waiting(postgres: PostgresServer, database: str) -> int:
+    with postgres.connect(database) as other:
+        [[number]] = other.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchall()
+        return int(number)
 
 
 def _wait_for_waiting(postgres: PostgresServer, database: str, number: int) -> None:

@@ -19,7 +19,7 @@ from mutirao.notifiers import postgresql
 from mutirao.notifiers.postgresql import PostgresqlNotifier
 from mutirao.ports import Store
 from mutirao.sql import store as sql_store
-from mutirao.sql.engines import Engines
+from mutirao.sql.connections.engines import Engines
 from mutirao.testing.conformance.kit import NOW, at, due, ended, join, lane, put, take_one
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import working
@@ -50,6 +50,7 @@ CALLS: dict[str, Call] = {
     "lease": lambda store, worker: store.lease("x", worker, ttl=1, every=1),
     "rescue": lambda store, worker: store.rescue(),
     "statistics": lambda store, worker: store.refresh_statistics(),
+    "hours": lambda store, worker: store.roll_up(None),
     "retire": lambda store, worker: store.retire(worker),
     "check": lambda store, worker: store.check(),
 }
@@ -59,7 +60,7 @@ CALLS: dict[str, Call] = {
 @pytest.mark.parametrize("name", CALLS)
 async def test_each_call_ends(troubled: Mutirao, proxy: Proxy, name: str) -> None:
     """Within its limit; and the next one goes through, on a connection of its own."""
-    store = troubled.store.twin(within=LIMIT)
+    store = troubled.store.clone(within=LIMIT)
     try:
         worker = await join(store, now=None)
         await CALLS[name](store, worker)
@@ -74,7 +75,7 @@ async def test_each_call_ends(troubled: Mutirao, proxy: Proxy, name: str) -> Non
 @pytest.mark.usefixtures("impatient")
 async def test_a_settlement_ends(troubled: Mutirao, proxy: Proxy) -> None:
     """It may have happened: then the next try finds the run stale. Here nothing had arrived."""
-    store = troubled.store.twin(within=LIMIT)
+    store = troubled.store.clone(within=LIMIT)
     try:
         [id] = await put(store, due())
         worker = await join(store)

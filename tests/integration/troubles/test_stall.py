@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from mutirao import Mutirao
-from mutirao.testing.memory import MemoryStore
+from mutirao.testing import MemoryStore
 from tests.integration.worker.kit import working
 from tests.support.waiting import soon
 
@@ -19,7 +19,7 @@ class SlowOnce(MemoryStore):
         self.go_on = asyncio.Event()
         self.asked = asyncio.Event()
 
-    def twin(self, connections: int = 1, *, within: float | None = None) -> SlowOnce:
+    def clone(self, connections: int = 1, *, within: float | None = None) -> SlowOnce:
         """The same."""
         return self
 

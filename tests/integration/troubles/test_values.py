@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mutirao import Cancel, Dead, DeadJob, Job, Mutirao, Retry, Snooze
-from mutirao.errors import InvalidProgress
+from mutirao import Cancel, Dead, DeadJob, Job, JobState, Limit, Mutirao, Retry, Snooze
+from mutirao.errors import InvalidJob, InvalidProgress
 from tests.integration.worker.kit import ended, working
 
 # All of Unicode, lone surrogates, NUL and what no terminal shows among it.
@@ -130,6 +130,54 @@ async def test_results(app: Mutirao, values: list[Any]) -> None:
     """Kept, or refused as an error of that attempt."""
     more = [deep(50), deep(100_000), "x" * 3_000_000, object(), {1: 2}, {"a": float("nan")}]
     await among_innocents(app, [*values, *more], lambda job, value: value)
+
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1)
+NAMES = st.one_of(ANY_TEXT, st.just("x" * 300), WORDS, WORDS)  # most of them can be stored
+CALLS = st.fixed_dictionaries(
+    {"value": st.one_of(JSON, NAMES)},
+    optional={
+        "key": NAMES,
+        "tags": st.lists(NAMES, max_size=3),
+        "metadata": st.dictionaries(NAMES, st.one_of(JSON, NAMES), max_size=3),
+        "queue": NAMES,
+        "priority": st.integers(),
+        "delay": st.floats(max_value=0.1),
+        "timeout": st.one_of(st.floats(), st.just(10**400)),
+        "max_attempts": st.integers(),
+    },
+)
+
+
+@few
+@given(calls=st.lists(CALLS, min_size=20, max_size=24))
+async def test_what_is_enqueued(app: Mutirao, calls: list[dict[str, Any]]) -> None:
+    """Refused where it is said, or the job ends: in limits and turns by any value, too."""
+    name, ids, refused = f"takes {id(calls)}", [], 0
+
+    @app.task(name=f"{name} one at a time", limit=Limit(1, by="value"))
+    async def limited(value: Any) -> None: ...
+
+    @app.task(name=f"{name} in turn", fair_by="value")
+    async def fair(value: Any) -> None: ...
+
+    @app.task(name=f"{name} nothing")
+    async def innocent() -> None: ...
+
+    async with working(app, concurrency=5) as worker:
+        for n, call in enumerate(calls):
+            task = (limited, fair)[n % 2]
+            options = {option: given for option, given in call.items() if option != "value"}
+            try:
+                ids.append((await task.using(**options).aenqueue(call["value"])).id)
+            except InvalidJob:
+                refused += 1
+            ids.append((await innocent.aenqueue()).id)
+        for each in ids:
+            assert (await ended(app, each)).state in (JobState.SUCCEEDED, JobState.DEAD)
+        assert worker.health().alive
+        assert await app.ajobs()
+    assert refused < len(calls)
 
 
 class Hasty(Snooze):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from mutirao.model.uniqueness import Placed
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.uniqueness import keyed
-from mutirao.unique import Placed
 
 
 def race(url: str, mode: str, times: int) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from mutirao import DuplicateJob, JobState, Mutirao, NewJob, OnConflict
 from mutirao.errors import InvalidArguments, InvalidJob, InvalidSchedule, InvalidTask
-from mutirao.records import JobFilter
-from mutirao.testing import capture, drain, inline
-from mutirao.unique import Unique
+from mutirao.model.records import JobFilter
+from mutirao.model.uniqueness import Unique
+from mutirao.testing import drain, inline
 from tests.support.waiting import until
 
 
@@ -148,17 +148,6 @@ def test_finding_what_was_redriven(app: Mutirao) -> None:
 
 def _fail(page: int) -> None:
     raise ValueError(page)
-
-
-def test_captured(app: Mutirao) -> None:
-    """In memory the rules are the same."""
-    task = app.task(on_conflict="replace")(index)
-    with capture(app) as jobs:
-        task.using(key="7").enqueue(1)
-        assert task.using(key="7").enqueue(2).how == "replaced"
-        assert [job.state for job in jobs] == [JobState.CANCELLED, JobState.READY]
-        drain(app)
-        assert [job.state for job in jobs] == [JobState.CANCELLED, JobState.SUCCEEDED]
 
 
 def test_inline(app: Mutirao) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from mutirao import JobState, Mutirao, Redundancy, Retry, Supersede
 from mutirao.errors import InvalidJob, InvalidTask
-from mutirao.testing import capture, drain, inline
+from mutirao.testing import inline
 from tests.support.waiting import until
 
 RULE = Supersede.activities()
@@ -137,21 +137,6 @@ def test_a_merged_job_is_not_the_one_that_was_asked(app: Mutirao) -> None:
     call.enqueue("Create", "1")
     assert call.enqueue("Update", "2").how == "merged"
     assert app.find(task, type="Update", note="2") == {}
-
-
-def test_captured(app: Mutirao) -> None:
-    """In memory the rules are the same."""
-    call = app.task(supersede=RULE)(send).using(key="bob")
-    with capture(app) as jobs:
-        call.enqueue("Create", "1")
-        assert call.enqueue("Delete", "2").how == "superseded"
-        call.enqueue("Like", "3")
-        call.enqueue("Move", "4")
-        drain(app)
-        assert [job.state for job in jobs] == [
-            *[JobState.CANCELLED] * 2,
-            *[JobState.SUCCEEDED] * 2,
-        ]
 
 
 def test_inline(app: Mutirao) -> None:

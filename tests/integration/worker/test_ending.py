@@ -14,7 +14,7 @@ from mutirao import Job, JobState, Mutirao, Retry
 from mutirao.engine.embedded import EmbeddedWorker
 from mutirao.engine.executor import MOST_LOST, SUSPECT
 from mutirao.errors import WorkerFailed, WorkerStuck
-from mutirao.sql.tables import live
+from mutirao.sql.schema.tables import live
 from tests.integration.worker.kit import ended, outcomes, until_attempts, working
 from tests.integration.worker.signalling import enqueue, running
 from tests.support.waiting import soon, until, wait_until

@@ -23,7 +23,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture(autouse=True)
-def _heard(caplog: pytest.LogCaptureFixture) -> None:
+def _on_beat(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "mutirao")
 
 

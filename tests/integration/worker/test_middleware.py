@@ -10,7 +10,7 @@ import pytest
 
 from mutirao import Cancel, Job, Mutirao, NewJob, Outcome, Retry, Snooze
 from mutirao.errors import ConfigurationError, InvalidJob
-from mutirao.middleware import AsyncAttemptSteps, AttemptSteps, EnqueueSteps
+from mutirao.tasks.middleware import AsyncAttemptSteps, AttemptSteps, EnqueueSteps
 from tests.integration.worker.kit import ended, outcomes, working
 
 FACES = ["enqueue", "aenqueue", "enqueue_many", "aenqueue_many"]
@@ -24,13 +24,14 @@ def url(pg_url: str) -> str:
 
 async def enqueue(app: Mutirao, face: str, *jobs: NewJob, conn: object | None = None) -> list[int]:
     """Enqueue through one of the four faces."""
+    given = {} if conn is None else {"conn": conn}
     if face == "enqueue":
         return [app.submit(job, conn).id for job in jobs]
     if face == "aenqueue":
         return [(await app.asubmit(job, conn)).id for job in jobs]
     if face == "enqueue_many":
-        return app.enqueue_many(iter(jobs), conn)
-    return await app.aenqueue_many(iter(jobs), conn)
+        return app.enqueue_many(iter(jobs), **given)
+    return await app.aenqueue_many(iter(jobs), **given)
 
 
 def raising_once(signal: BaseException, colour: str, when: str) -> Any:

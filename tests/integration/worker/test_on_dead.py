@@ -9,7 +9,7 @@ import pytest
 
 from mutirao import Dead, DeadJob, Job, JobRecord, JobState, Mutirao, NewJob, Retry
 from mutirao.errors import InvalidTask
-from mutirao.job import NewWorker
+from mutirao.model.job import NewWorker
 from tests.integration.worker.kit import ended, outcomes, until_attempts, working
 from tests.support.waiting import until
 

@@ -26,8 +26,8 @@ from mutirao.engine import processes as engine
 from mutirao.engine.processes import ProcessDied, Processes, ProcessFailed
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
-from mutirao.job import Claim, OutcomeKind
-from mutirao.outcome import Outcome
+from mutirao.model.job import Claim, OutcomeKind
+from mutirao.model.outcome import Outcome
 from tests.integration.worker import unruly
 from tests.integration.worker.children import is_gone
 from tests.integration.worker.kit import ended, outcomes, working
@@ -147,7 +147,7 @@ async def test_somebody_else_waited_for_it(shop: Shop) -> None:
     second = await shop.pid()
     assert second != first
     kill_and_wait(second)
-    await soon(asyncio.to_thread(shop.processes.close), deadline=engine.BURIAL / 2)
+    await soon(asyncio.to_thread(shop.processes.close), deadline=engine.REAP_TIMEOUT / 2)
 
 
 async def test_killed_while_a_fork_of_it_lives(shop: Shop, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ async def test_a_burial_that_takes_long(
     lives = engine._Child._lives
     attempt = asyncio.create_task(shop.run(unruly.wait, path=str(path)))
     await until(path.exists)
-    monkeypatch.setattr(engine, "BURIAL", 100.0)
+    monkeypatch.setattr(engine, "REAP_TIMEOUT", 100.0)
     monkeypatch.setattr(engine._Child, "_lives", lambda self: not dead.is_set() or lives(self))
     attempt.cancel()
     await until(lambda: is_zombie(int(path.read_text())))

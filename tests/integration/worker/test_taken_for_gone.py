@@ -15,8 +15,7 @@ from sqlalchemy import URL, bindparam, create_engine, text
 from mutirao import Job, JobState, Mutirao
 from mutirao.engine import dispatcher
 from mutirao.errors import StaleRun
-from mutirao.job import Claim
-from mutirao.notifiers import notifier_for
+from mutirao.model.job import Claim
 from mutirao.sql.store import SqlStore
 from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.waiting import soon, until
@@ -164,7 +163,7 @@ class Slow(SqlStore):
     app: Mutirao
     times = 1
 
-    def twin(self, connections: int = 1, *, within: float | None = None) -> SqlStore:
+    def clone(self, connections: int = 1, *, within: float | None = None) -> SqlStore:
         """One of the same kind."""
         other = Slow(self.engines.url, pool_size=connections)
         other.app = self.app
@@ -183,7 +182,7 @@ class Slow(SqlStore):
 async def test_a_claim_on_its_way(url: str) -> None:
     """Its jobs are given back or rescued, not run under a name that is gone."""
     store = Slow(url)
-    app = Mutirao(url, store=store, notifier=notifier_for(store.engines.database, url))
+    app = Mutirao(url, store=store, notifier=store.notifier())
     store.app = app
     holders: list[int | None] = []
 

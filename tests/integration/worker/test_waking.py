@@ -15,8 +15,7 @@ from sqlalchemy import make_url
 from mutirao import Mutirao, NewJob
 from mutirao.engine import producer
 from mutirao.errors import StoreUnavailable
-from mutirao.job import LaneHead, Wake
-from mutirao.notifiers import notifier_for
+from mutirao.model.job import LaneHead, Wake
 from mutirao.ports import Notifier
 from mutirao.sql.store import SqlStore
 from tests.integration.worker.kit import ended, never_polling
@@ -85,14 +84,14 @@ async def test_it_listens_before_it_looks(url: str, monkeypatch: pytest.MonkeyPa
 
     class Listening:
         async def listen(self) -> AsyncIterator[Wake]:
-            notifier = notifier_for(make_url(url).get_backend_name(), url)
+            notifier = SqlStore(url).notifier()
             assert notifier is not None
             async for wake in notifier.listen():
                 did.append("listened")
                 yield wake
 
     monkeypatch.setattr(SqlStore, "lanes", look)
-    monkeypatch.setattr(producer, "FIRST_WORD", DEADLINE)
+    monkeypatch.setattr(producer, "LISTENER_WAIT", DEADLINE)
     await claims_with(url, Listening())
     assert did[:2] == ["listened", "looked"]
 
@@ -110,7 +109,7 @@ async def test_who_cannot_listen_claims(
             await asyncio.Event().wait()
             yield Wake()
 
-    monkeypatch.setattr(producer, "FIRST_WORD", 10 * DEADLINE if fails else 0.01)
+    monkeypatch.setattr(producer, "LISTENER_WAIT", 10 * DEADLINE if fails else 0.01)
     await claims_with(url, Deaf())
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from mutirao.engine.aside import Aside, Finished
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import StoreRefused
-from mutirao.outcome import SUCCEEDED
+from mutirao.model.outcome import SUCCEEDED
+from mutirao.testing import MemoryStore
 from mutirao.testing.conformance.kit import due, join, take_one
-from mutirao.testing.memory import MemoryStore
 
 
 async def test_what_cannot_be_settled_at_all() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutirao.engine.attention import GLANCES, MANY, WINDOW, Attention
+from mutirao.engine.attention import EMPTY_CLAIMS, MANY, WINDOW, Attention
 
 
 def test_a_worker_that_rests_is_not_busy() -> None:
@@ -40,20 +40,20 @@ def test_many_jobs() -> None:
 def test_looking_in_vain() -> None:
     """So many times in a row, and it listens again; what it finds begins the count anew."""
     attention = Attention(0.0)
-    for _ in range(GLANCES - 1):
-        assert not attention.looked_in_vain()
+    for _ in range(EMPTY_CLAIMS - 1):
+        assert not attention.record_empty_claim()
     attention.took(1, 0.1)
-    for _ in range(GLANCES - 1):
-        assert not attention.looked_in_vain()
-    assert attention.looked_in_vain()
-    assert not attention.looked_in_vain()
+    for _ in range(EMPTY_CLAIMS - 1):
+        assert not attention.record_empty_claim()
+    assert attention.record_empty_claim()
+    assert not attention.record_empty_claim()
 
 
 def test_listening_again_forgets_the_rush() -> None:
     """A single job afterwards does not make it busy."""
     attention = Attention(0.0)
     attention.took(10 * MANY, 0.1)
-    while not attention.looked_in_vain():
+    while not attention.record_empty_claim():
         pass
     attention.rested(0.2)
     attention.took(1, 0.21)

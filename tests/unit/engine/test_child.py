@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from mutirao.engine.child import _Voice
-from mutirao.engine.messages import ENDED, MOST, TOLD, Inbox, Message, Nonsense, packed
+from mutirao.engine.child import _Sender
+from mutirao.engine.messages import ENDED, MOST, TOLD, Inbox, InvalidMessage, Message, packed
 
 MUCH = 1 << 20  # bytes; several times what a socket holds
 
@@ -16,7 +16,7 @@ MUCH = 1 << 20  # bytes; several times what a socket holds
 def test_several_threads_speak() -> None:
     """One message after another, though each is sent in many pieces."""
     ours, theirs = socket.socketpair()
-    voice, bodies = _Voice(theirs), [bytes([letter]) * MUCH for letter in b"abcdefgh"]
+    voice, bodies = _Sender(theirs), [bytes([letter]) * MUCH for letter in b"abcdefgh"]
     voice.begin(1)
     speakers = [threading.Thread(target=voice.say, args=(TOLD, 1, body)) for body in bodies]
     with ours, theirs:
@@ -35,7 +35,7 @@ def test_several_threads_speak() -> None:
 def test_after_the_last_word() -> None:
     """Nothing is said of that order, nor of an earlier one."""
     ours, theirs = socket.socketpair()
-    voice, inbox = _Voice(theirs), Inbox()
+    voice, inbox = _Sender(theirs), Inbox()
     with ours:
         with theirs:
             voice.begin(1)
@@ -68,5 +68,5 @@ def test_no_message() -> None:
     for said in (b"hello, is anybody there?", packed(TOLD, 1, b"12345")):
         inbox = Inbox(most=4)
         inbox.feed(said)
-        with pytest.raises(Nonsense):
+        with pytest.raises(InvalidMessage):
             inbox.take()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mutirao import Mutirao
-from mutirao.testing.memory import MemoryStore
+from mutirao.testing import MemoryStore
 from tests.support.waiting import until
 
 
@@ -17,7 +17,7 @@ class Deaf(MemoryStore):
         self.asked = asyncio.Event()
         self.missed = 0
 
-    def twin(self, connections: int = 1, *, within: float | None = None) -> Deaf:
+    def clone(self, connections: int = 1, *, within: float | None = None) -> Deaf:
         """The same, so that the worker meets it."""
         return self
 

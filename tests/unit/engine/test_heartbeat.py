@@ -10,7 +10,7 @@ from mutirao.engine import heartbeat
 from mutirao.engine.heartbeat import Body, Heartbeat
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import StoreUnavailable
-from mutirao.job import Beat, NewWorker
+from mutirao.model.job import Beat, NewWorker
 
 SETTINGS = WorkerSettings(heartbeat=5, expiry=15)
 ME = NewWorker(name="w", host="h", pid=1, queues=None, concurrency=1, version="0")
@@ -74,7 +74,7 @@ class Heart:
             unstarted=lambda: self.unstarted,
             on_beat=lambda beat, until: self.lives.append(until),
             on_return=self._note_return,
-            on_reborn=self.born.append,
+            on_reregistered=self.born.append,
         )
         self._settings = settings
         self._heartbeat = Heartbeat(store, settings, ME, 7, body)

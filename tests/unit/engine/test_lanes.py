@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mutirao.engine.lanes import BEGINNING, MOST_EXPECTED, LaneBook
-from mutirao.job import Claim, Lane, LaneHead, Wake
+from mutirao.model.job import Claim, Lane, LaneHead, Wake
 
 NOW = 1_000.0  # on the monotonic clock
 MOMENT = datetime(2026, 3, 1, tzinfo=UTC)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mutirao.engine.outcomes import POLICY_FAILED_DELAY, dead, of_error, shortened
 from mutirao.errors import AttemptTimeout, StaleRun
-from mutirao.job import MAX_ERROR_TEXT, OutcomeKind
-from mutirao.retry import LONGEST_WAIT, Cancel, Dead, Retry, RetryPolicy, Snooze
+from mutirao.model.job import MAX_ERROR_TEXT, OutcomeKind
+from mutirao.model.retry import LONGEST_WAIT, Cancel, Dead, Retry, RetryPolicy, Snooze
 
 MOMENT = datetime(2026, 3, 1, tzinfo=UTC)
 POLICY = Retry.fixed(3, interval=7, never=(KeyError,), by_type={OSError: Retry.linear(5)})

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from mutirao import Job
-from mutirao.engine.progress import Board
+from mutirao.engine.progress import ProgressWriter
 from mutirao.engine.pulse import Pulse
 from mutirao.errors import InvalidProgress
-from mutirao.testing.memory import MemoryStore
+from mutirao.testing import MemoryStore
 
 
 def told(done: Any, of: Any = None, note: Any = None) -> tuple[float, float | None, str | None]:
     """Return what is kept when a handler tells this."""
-    board = Board(MemoryStore())
+    board = ProgressWriter(MemoryStore())
     claim: Any = type("Claim", (), {"id": 1, "run": 2})
     begin: Any = None
     Job(claim, 1, None, begin, board.tell).progress(done, of=of, note=note)
@@ -62,7 +62,7 @@ def test_notes() -> None:
 async def test_what_another_call_has_written() -> None:
     """The loop that was woken for it finds nothing, and waits again: others have their turn."""
     store = MemoryStore()
-    board = Board(store)
+    board = ProgressWriter(store)
     loop = asyncio.create_task(board.run(Pulse("progress", 60)))
     await asyncio.sleep(0)
     claim: Any = type("Claim", (), {"id": 1, "run": 2})

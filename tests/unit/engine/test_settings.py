@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from mutirao import Mutirao, OutcomeKind
-from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.settings import WorkerSettings, WorkerTerms
 from mutirao.errors import ConfigurationError
 
 
@@ -38,6 +39,7 @@ def test_defaults() -> None:
         ({"queues": ()}, "no queue is given; name some, or leave them out to serve all"),
         ({"queues": "mail"}, r"queues are 'mail'; give a list, such as \['mail'\]"),
         ({"prune_batch": 0}, "prune_batch is 0; give 1 or more"),
+        ({"keep_hours": 7}, "keep_hours is 7; give a timedelta"),
         ({"prefetch": -1}, "prefetch is -1; give 0 or more"),
         ({"linger": -1}, "linger is -1; give 0 or more"),
     ],
@@ -51,4 +53,9 @@ def test_refusals(given: dict[str, Any], words: str) -> None:
 def test_an_unknown_setting() -> None:
     """Is the TypeError of any unknown argument."""
     with pytest.raises(TypeError, match="concurency"):
-        Mutirao("sqlite:///never-opened.db").worker(concurency=3)
+        Mutirao("sqlite:///never-opened.db").worker(concurency=3)  # type: ignore[call-arg]
+
+
+def test_every_setting_may_be_given() -> None:
+    """A type checker knows those that there are, and no others."""
+    assert [*WorkerTerms.__annotations__] == [field.name for field in fields(WorkerSettings)]

@@ -174,7 +174,7 @@ async def test_no_thread_at_all(threads: Threads, limited: Limited) -> None:
     limited.left = 1
     await soon(threads.run(partial(called.append, 7)))
     assert called == [7]
-    assert (threads._threads, threads._engaged, len(threads._calls)) == (1, 0, 0)
+    assert (threads._threads, threads._open_calls, len(threads._calls)) == (1, 0, 0)
 
 
 async def test_fewer_threads_than_calls(threads: Threads, limited: Limited) -> None:
@@ -190,11 +190,11 @@ async def test_fewer_threads_than_calls(threads: Threads, limited: Limited) -> N
     await until(began.is_set)
     others = [asyncio.create_task(threads.run(partial(called.append, n))) for n in range(3)]
     await asyncio.sleep(0)
-    assert (threads._threads, threads._engaged) == (1, 4)
+    assert (threads._threads, threads._open_calls) == (1, 4)
     enough.set()
     await soon(asyncio.gather(first, *others))
     assert sorted(called) == [0, 1, 2]
-    assert (threads._threads, threads._engaged) == (1, 0)
+    assert (threads._threads, threads._open_calls) == (1, 0)
 
 
 async def test_more_threads_again(threads: Threads, limited: Limited) -> None:
@@ -212,7 +212,7 @@ async def test_more_threads_again(threads: Threads, limited: Limited) -> None:
     limited.left = 2
     calls.append(asyncio.create_task(threads.run(work)))
     await soon(asyncio.gather(*calls))
-    assert (threads._threads, threads._engaged) == (3, 0)
+    assert (threads._threads, threads._open_calls) == (3, 0)
 
 
 async def test_all_threads_are_stuck(threads: Threads, limited: Limited) -> None:
@@ -251,7 +251,7 @@ async def test_cancelled_before_a_thread_took_it(threads: Threads, limited: Limi
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
-    assert (threads.stuck, threads._engaged) == (0, 1)
+    assert (threads.stuck, threads._open_calls) == (0, 1)
     enough.set()
     await soon(first)
     await soon(threads.run(partial(called.append, 2)))
@@ -278,7 +278,7 @@ async def test_a_call_that_can_be_hastened(error: BaseException | None) -> None:
     with pytest.raises(asyncio.CancelledError):
         await soon(call)
     assert over.is_set()
-    assert (pool.stuck, pool._engaged, told) == (0, 0, [])
+    assert (pool.stuck, pool._open_calls, told) == (0, 0, [])
     pool.close()
 
 

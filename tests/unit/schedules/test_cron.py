@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mutirao.cron import check_times, next_tick, ticks_until
 from mutirao.errors import InvalidSchedule
-from mutirao.job import NewJob
-from mutirao.schedule import Schedule
+from mutirao.model.cron import check_times, next_tick, ticks_until
+from mutirao.model.job import NewJob
+from mutirao.model.schedule import Schedule
 
 JOB = NewJob(task="report")
 DAY = timedelta(days=1)

@@ -21,7 +21,7 @@ from mutirao.errors import (
     StoreUnavailable,
     WorkerGone,
 )
-from mutirao.sql.failures import (
+from mutirao.sql.drivers.failures import (
     SQLITE_CODES,
     SQLSTATES,
     is_denied,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mutirao.errors import ConfigurationError
-from mutirao.sql import views
 from mutirao.sql.dialects.postgresql import grants
+from mutirao.sql.schema import views
 
 PAGE = Path(__file__).parents[3] / "docs/sql.md"
 

@@ -1,4 +1,4 @@
-"""`capture`: jobs are kept in memory, and asserted about."""
+"""`capture`: jobs are kept and not run, and asserted about."""
 
 from __future__ import annotations
 

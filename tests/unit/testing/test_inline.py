@@ -249,6 +249,21 @@ class TestTransactions:
             await shop.task(parent).aenqueue()
         assert shop.done == [("send", 1, "thanks")]
 
+    def test_a_block_that_fails(self, shop: Shop) -> None:
+        """What was enqueued through it never was."""
+
+        def handler(job: Job) -> None:
+            with job.transaction() as session:
+                shop.send.using(conn=session).enqueue(1)
+                shop.resize.enqueue("a.png")
+                raise Broken
+
+        with inline(shop.app, session_factory=lambda: nullcontext("a session")) as jobs:
+            with pytest.raises(Broken):
+                shop.task(handler).enqueue()
+            jobs.assert_not_enqueued(shop.send)
+        assert shop.done == [("resize", "a.png", 800)]
+
     def test_without_sessions(self, shop: Shop) -> None:
         """Raises, and says what to give."""
 

@@ -1,27 +1,19 @@
-"""What people and migrations ask of a database, where the databases differ.
-
-`admin_of` finds the one for a connection; what a worker does is told apart elsewhere.
-"""
+"""What people and migrations ask of a database, where the databases differ."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime
-from importlib import import_module
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Dialect
+from sqlalchemy import Connection
 
 from mutirao.errors import ConfigurationError
-from mutirao.sql.findings import Finding
-
-DIALECTS = ("postgresql", "sqlite")
+from mutirao.model.findings import Finding
 
 
 class Admin(ABC):
     """The differences between databases that migrating, looking and repairing meet."""
 
-    name: str
     ddl_preface = ""  # what a script must say before the transaction that makes the schema
 
     @abstractmethod
@@ -40,19 +32,11 @@ class Admin(ABC):
         """Wait until no other transaction does `what`, and keep others waiting until ours ends."""
 
     @abstractmethod
-    def among(self, column: ColumnElement[int], values: Sequence[int]) -> ColumnElement[bool]:
-        """Return whether a column is one of `values`, of which there may be any number."""
-
-    @abstractmethod
-    def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
-        """Return whether a JSON array of texts, or NULL, holds `tag`."""
-
-    @abstractmethod
     def clock(self, connection: Connection) -> datetime:
         """Return what time it is by the database."""
 
     @abstractmethod
-    def ailments(self, connection: Connection) -> Iterator[Finding]:
+    def health_checks(self, connection: Connection) -> Iterator[Finding]:
         """Examine indexes, plans and bloat; tell also what is well."""
 
     def grants(self, roles: Collection[str], to: str | None) -> str:
@@ -62,22 +46,6 @@ class Admin(ABC):
             ConfigurationError: there is no such role, or the database knows none.
         """
         raise ConfigurationError(
-            f"{self.name} has no roles: whoever may write the file may do everything. Grants are"
-            " for postgresql."
+            "this database has no roles: whoever may write to it may do everything. Grants are for"
+            " PostgreSQL."
         )
-
-
-def admin_of(dialect: Dialect) -> Admin:
-    """Return what is particular to the database of `dialect`. Raises ConfigurationError."""
-    return admin_named(dialect.name)
-
-
-def admin_named(name: str) -> Admin:
-    """Return what is particular to the database called `name`. Raises ConfigurationError."""
-    if name not in DIALECTS:
-        raise ConfigurationError(
-            f"Mutirão does not know the SQL dialect {name!r}; it knows {', '.join(DIALECTS)}."
-            " Choose one of those, or a database URL that starts with one."
-        )
-    admin: Admin = import_module(f"mutirao.sql.dialects.{name}.admin").ADMIN
-    return admin

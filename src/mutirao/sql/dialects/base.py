@@ -1,74 +1,67 @@
 """What a database must say in its own words.
 
-Everything here is a synchronous function of a SQLAlchemy `Connection`; the contracts are those of
-the methods of the same name in `mutirao.ports.Store`. The connection is in a transaction, except
-where a method says that it is a single statement. `Standing` has the hot ones of these in steps.
+Its methods return expressions for the statements that are said once for all databases. What has
+more to it is in its parts: `connecting`, `intake`, `rules`, `admin`, `instruments`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from operator import attrgetter
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table
+from sqlalchemy import URL, ColumnElement, Connection, Insert, Table, Update, null
+from sqlalchemy.types import TypeEngine
 
-from mutirao.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind
-from mutirao.outcome import Outcome, Settlement
-from mutirao.sql.callers.steps import Asking
-from mutirao.states import Fault
-
-
-class Standing(ABC):
-    """What workers do all day, as single statements that need no transaction.
-
-    In steps, which go past SQLAlchemy where connections are ours: it takes 0.4 ms for a claim of a
-    worker that was idle, a third of the time from the commit of a job to its handler.
-    """
-
-    @abstractmethod
-    def claim(
-        self,
-        worker: int,
-        lanes: Sequence[Lane],
-        limit: int,
-        without: Collection[str],
-        now: datetime | None,
-    ) -> Asking[list[Claim]]:
-        """Take due jobs."""
-
-    @abstractmethod
-    def finish(
-        self,
-        settlements: Sequence[Settlement],
-        now: datetime | None,
-        held: Sequence[int] = (),
-        *,
-        patient: bool = False,
-    ) -> Asking[set[int]]:
-        """Write final outcomes."""
-
-    @abstractmethod
-    def resume(
-        self, worker: int, settlements: Sequence[Settlement], now: datetime | None
-    ) -> Asking[set[int]]:
-        """Write outcomes after which the jobs wait again."""
-
-    @abstractmethod
-    def release(self, jobs: Sequence[tuple[int, int]]) -> Asking[set[int]]:
-        """Give back jobs that were never started."""
+from mutirao.ports import Notifier
+from mutirao.sql.dialects.admin import Admin
+from mutirao.sql.dialects.connecting import Connecting
+from mutirao.sql.dialects.gauges import Instruments
+from mutirao.sql.enqueue.intake import DialectIntake
+from mutirao.sql.rules.base import Rules
 
 
 class Dialect(ABC):
-    """One database's own words for the hot statements and for time."""
+    """Everything that is particular to one kind of database; `mutirao.sql.registry` finds it."""
 
     name: ClassVar[str]
-    standing: ClassVar[Standing | None]  # None: what workers do all day takes a transaction
+    connecting: ClassVar[Connecting]
+    intake: ClassVar[DialectIntake]
+    rules: ClassVar[Rules]
+    instant: ClassVar[TypeEngine[datetime]]  # how tables keep moments
+    shown: ClassVar[TypeEngine[datetime]]  # how views show them
+    constants: ClassVar[Mapping[str, str]]  # moments that SQL files name, such as `${parked}`
+    has_roles: ClassVar[bool] = False  # that may be granted something
     tells_ends: ClassVar[bool]  # whether those who wait for an end have to ask to be told of it
+
+    @property
+    @abstractmethod
+    def admin(self) -> Admin:
+        """What people and migrations ask. Loaded when asked for: workers never do."""
+
+    @property
+    @abstractmethod
+    def instruments(self) -> Instruments:
+        """What benchmarks ask. Likewise."""
+
+    def notifier(self, url: str | URL) -> Notifier | None:
+        """Return what wakes workers; None where there is only polling."""
+        return None
+
+    def ends_notifier(self, url: str | URL) -> Notifier | None:
+        """Return what tells that a job has ended, to those who asked; None where nothing does."""
+        return self.notifier(url)
 
     @abstractmethod
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the database's clock) plus some seconds, as an expression."""
+
+    @abstractmethod
+    def among(self, column: ColumnElement[int], values: Sequence[int]) -> ColumnElement[bool]:
+        """Return whether a column is one of `values`, of which there may be any number."""
+
+    @abstractmethod
+    def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
+        """Return whether a JSON array of texts, or NULL, holds `tag`."""
 
     @abstractmethod
     def held_by(self, worker: int) -> ColumnElement[bool]:
@@ -86,132 +79,25 @@ class Dialect(ABC):
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that does nothing, and counts no row, where the key is taken."""
 
-    @abstractmethod
-    def lanes(
-        self, conn: Connection, queues: Collection[str] | None, now: datetime | None
-    ) -> list[LaneHead]:
-        """Read the heads of all lanes. Reads only; needs no transaction."""
+    def tell_updated(self, conn: Connection, change: Update, told: ColumnElement[Any]) -> Any:
+        """Change one row and return an expression; None where there is no such row."""
+        return conn.execute(change.returning(told)).scalar()
+
+    def came_late(self, finished_at: ColumnElement[datetime]) -> ColumnElement[Any]:
+        """Return what an attempt's `came_late` is, unless something in the database sets it."""
+        return null()
 
     @abstractmethod
-    def claim(
-        self,
-        conn: Connection,
-        worker: int,
-        lanes: Sequence[Lane],
-        limit: int,
-        without: Collection[str],
-        now: datetime | None,
-    ) -> list[Claim]:
-        """Take due jobs."""
+    def roll_up(self, conn: Connection, keep: float | None, now: datetime | None) -> bool:
+        """Add attempts that have ended to their hours; return whether there is more.
 
-    @abstractmethod
-    def finish(
-        self,
-        conn: Connection,
-        settlements: Sequence[Settlement],
-        now: datetime | None,
-        held: Sequence[int] = (),
-        *,
-        patient: bool = False,
-    ) -> set[int]:
-        """Write final outcomes: the jobs leave the live table. A single statement.
-
-        `held` are all jobs of the transaction, where it settles others, too, or others may wait for
-        them: what it will touch is locked first. `patient` says to wait for whoever has locked a
-        row; otherwise a second is enough, as other jobs wait, too.
+        `keep`: seconds after which an hour is forgotten; None: never.
         """
 
     @abstractmethod
-    def resume(
-        self,
-        conn: Connection,
-        worker: int,
-        settlements: Sequence[Settlement],
-        now: datetime | None,
-    ) -> set[int]:
-        """Write outcomes after which the jobs wait again. A single statement."""
-
-    @abstractmethod
-    def release(self, conn: Connection, jobs: Sequence[tuple[int, int]]) -> set[int]:
-        """Give back jobs that were never started, and wake idle workers. A single statement."""
-
-    @abstractmethod
-    def lose(
-        self, conn: Connection, jobs: Sequence[tuple[int, int]], now: datetime | None
-    ) -> set[int]:
-        """Write down that runs were lost, and let those jobs wait again."""
-
-    @abstractmethod
-    def rescue(
-        self, conn: Connection, orphans: bool, now: datetime | None
-    ) -> list[tuple[int, int]]:
-        """Give back the jobs of expired workers, remove those workers and wake idle ones."""
-
-    def someone_is_gone(self, conn: Connection, now: datetime | None) -> bool:
-        """Tell whether `rescue` has anything to do, where asking first is cheaper."""
-        return True
-
-    @abstractmethod
-    def wake(self, conn: Connection) -> None:
-        """Wake idle workers that listen, when this transaction commits. A single statement."""
-
-    @abstractmethod
-    def hold(self, conn: Connection, jobs: Sequence[int]) -> None:
-        """Lock the live rows that the end of these jobs will touch, in the order of their ids.
-
-        Theirs, those of jobs that wait for them, and of jobs that they wait for.
-        """
-
-    # Limits; see `mutirao.sql.limits`.
-
-    @abstractmethod
-    def let_go(self, conn: Connection, jobs: Sequence[int], now: datetime | None) -> None:
-        """Give back what those of these jobs hold that do not run any more. A single statement."""
-
-    @abstractmethod
-    def open_limit(self, conn: Connection, name: str, now: datetime | None) -> None:
-        """Count what a new limit covers and runs already. Claims are kept out."""
-
-    @abstractmethod
-    def close_limit(self, conn: Connection, name: str, now: datetime | None) -> None:
-        """Forget what a limit counted, and let go what waited for it. Claims are kept out."""
-
-    @abstractmethod
-    def mend_limits(self, conn: Connection, now: datetime | None) -> None:
-        """Call whoever there is room for, and give back what nobody holds. A single statement."""
-
-    @abstractmethod
-    def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:
-        """Tell those who wait for the end of these jobs, when this transaction commits."""
+    def count_backlog(self, conn: Connection, most: int, now: datetime | None) -> None:
+        """Count live jobs, if there are more than `most`, for those who ask within minutes."""
 
     @abstractmethod
     def refresh_statistics(self, conn: Connection) -> None:
         """Update the planner's statistics. Outside a transaction."""
-
-
-Claims = TypeVar("Claims", bound=list[Claim])
-
-
-def in_lane_order(claims: Claims, lanes: Sequence[Lane]) -> Claims:
-    """Sort claims, in place, by the order their lanes were given in, then by their place there."""
-    claims.sort(key=attrgetter("run_at", "id"))
-    if len(lanes) > 1:
-        rank = {(lane.queue, lane.priority): n for n, lane in enumerate(lanes)}
-        claims.sort(key=lambda claim: rank[claim.queue, claim.priority])
-    return claims
-
-
-def given_back(outcome: Outcome) -> int:
-    """Return what a job that waits again is to count, as all databases have it.
-
-    0: an attempt. 1: none. 2: none, and what it counts in `lost` and `cut_off` goes on, with one
-    more in `cut_off` for 3 and in `lost` for 4.
-    """
-    if outcome.kind is not OutcomeKind.RELEASED:
-        return int(outcome.kind in UNCOUNTED_OUTCOMES)
-    return {None: 2, Fault.CONNECTION: 3, Fault.WORKER: 4}[outcome.fault]
-
-
-def by_id(settlements: Sequence[Settlement]) -> list[Settlement]:
-    """Sort by id: every statement locks live rows in that order, so none waits in a circle."""
-    return sorted(settlements, key=attrgetter("id"))

@@ -43,7 +43,6 @@ class Connecting:
     `refuse` returns why a URL cannot be used, or None.
     """
 
-    database: str
     schemes: Mapping[str, Drivers]
     in_thread: bool = False
     apart: bool = True

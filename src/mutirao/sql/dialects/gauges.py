@@ -1,19 +1,11 @@
-"""What a database can tell about its own effort, for benchmarks; where it cannot, None.
-
-`instruments_named` finds the ones of a database, as `admin_named` does for other differences.
-"""
+"""What a database can tell about its own effort, for benchmarks; where it cannot, None."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from sqlalchemy import Connection, Table
-
-from mutirao.errors import ConfigurationError
-
-DATABASES = ("postgresql", "sqlite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +55,3 @@ class Instruments(ABC):
     @abstractmethod
     def empty(self, connection: Connection, tables: Collection[Table]) -> None:
         """Delete all rows of tables, at once, leaving nothing to clean up."""
-
-
-def instruments_named(name: str) -> Instruments:
-    """Return the instruments of the database called `name`. Raises ConfigurationError."""
-    if name not in DATABASES:
-        raise ConfigurationError(
-            f"no benchmark knows the database {name!r}; known are {', '.join(DATABASES)}"
-        )
-    instruments: Instruments = import_module(f"mutirao.sql.dialects.{name}.gauges").INSTRUMENTS
-    return instruments

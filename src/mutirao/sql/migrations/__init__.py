@@ -7,6 +7,7 @@ migrate.
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
 from io import SEEK_END, StringIO
 from pathlib import Path
@@ -17,10 +18,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection
 
-from mutirao.sql.dialects.admin import admin_named, admin_of
-from mutirao.sql.engines import Engines
-from mutirao.sql.failures import translate_errors
-from mutirao.sql.schema import VERSION_TABLE, current, refuse_newer
+from mutirao.sql.connections.engines import Engines
+from mutirao.sql.drivers.failures import translate_errors
+from mutirao.sql.registry import dialect_named, dialect_of
+from mutirao.sql.schema.version import VERSION_TABLE, current, refuse_unknown
 
 
 def upgrade(url: str | URL) -> None:
@@ -32,6 +33,7 @@ def upgrade(url: str | URL) -> None:
 
     Raises:
         SchemaTooNew: the database was migrated by a newer version of the package.
+        SchemaTooOld: it was migrated by a version from before the first release.
         ConfigurationError: the database is of an unknown kind, or its driver is missing.
         StoreUnavailable: the database cannot be reached, or the role may not make tables there.
         StoreError: the database refused a statement.
@@ -49,22 +51,27 @@ def ddl(dialect: str) -> str:
     Raises:
         ConfigurationError: `dialect` is unknown; the message names those that are known.
     """
-    admin = admin_named(dialect)
-    output = StringIO(admin.ddl_preface)
+    found = dialect_named(dialect)
+    output = StringIO(found.admin.ddl_preface)
     output.seek(0, SEEK_END)
-    options = {"as_sql": True, "output_buffer": output, "transactional_ddl": True}
-    context = _context(None, dialect_name=admin.name, **options)
+    options: dict[str, Any] = {
+        "as_sql": True,
+        "output_buffer": output,
+        "transactional_ddl": True,
+    }
+    context = _context(None, dialect_name=found.name, **options)
     with context.begin_transaction():
         context.run_migrations(op=Operations(context))
     return output.getvalue()
 
 
-def _upgrade(connection: Connection) -> None:
-    with admin_of(connection.dialect).migrating(connection):
+def _upgrade(connection: Connection, *later: Path) -> None:
+    """Run what revisions there are, those in directories of `later` ones too: a test has one."""
+    with dialect_of(connection.dialect).admin.migrating(connection):
         found = current(connection)
         if found is not None:
-            refuse_newer(found)
-        context = _context(connection)
+            refuse_unknown(found)
+        context = _context(connection, later=later)
         context.run_migrations(op=Operations(context))
 
 
@@ -86,14 +93,18 @@ async def _with_async(engines: Engines) -> None:
         await engines.close()
 
 
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory(str(Path(__file__).parent))
+def _scripts(later: Sequence[Path]) -> ScriptDirectory:
+    here = Path(__file__).parent
+    return ScriptDirectory(str(here), version_locations=[*map(str, (here / "versions", *later))])
 
 
 def _context(
-    connection: Connection | None, dialect_name: str = "", **options: Any
+    connection: Connection | None,
+    dialect_name: str = "",
+    later: Sequence[Path] = (),
+    **options: Any,
 ) -> MigrationContext:
-    scripts = _scripts()
+    scripts = _scripts(later)
     return MigrationContext.configure(
         connection=connection,
         dialect_name=dialect_name,

@@ -12,10 +12,10 @@ They need pytest and pytest-asyncio, which the package itself does not require.
 
 import pytest
 
-for _suite in ("claiming", "commands", "concurrency", "enqueueing", "housekeeping", "kit", "lanes",
-               "limited_steps", "limits", "liveness", "losing", "notifier", "pruning", "rates",
-               "records", "redriving", "results", "schedules", "series", "settling", "staleness",
-               "steps", "transactions", "uniqueness"):  # fmt: skip
+for _suite in ("claiming", "commands", "concurrency", "enqueueing", "fairness", "graphs",
+               "housekeeping", "kit", "lanes", "limited_graphs", "limits", "liveness", "losing",
+               "notifier", "pruning", "rates", "records", "redriving", "results", "schedules",
+               "settling", "staleness", "supersede", "transactions", "uniqueness"):  # fmt: skip
     pytest.register_assert_rewrite(f"{__name__}.{_suite}")
 
 from mutirao.testing.conformance.notifier import NotifierContract  # noqa: E402

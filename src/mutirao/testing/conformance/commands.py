@@ -1,10 +1,10 @@
-"""What people tell jobs to do: to end, to hurry."""
+"""What people tell jobs to do: to end, to run now."""
 
 import pytest
 
-from mutirao.job import JobState, OutcomeKind
+from mutirao.model.job import JobState, OutcomeKind
+from mutirao.model.records import JobFilter
 from mutirao.ports import Store
-from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
     NOW,
@@ -169,7 +169,7 @@ class CancelContract:
 
 
 class HurryContract:
-    """`Store.hurry`."""
+    """`Store.run_now`."""
 
     async def test_waiting_ones_are_due(self, store: Store) -> None:
         """Whatever they wait for: their first run, or another attempt."""
@@ -179,7 +179,7 @@ class HurryContract:
         await store.settle(worker, [failed], now=NOW)
         [scheduled] = await put(store, due(run_at=FAR_AHEAD))
         assert await take(store, worker) == []
-        assert sorted(await store.hurry(JobFilter(), now=NOW)) == [retried, scheduled]
+        assert sorted(await store.run_now(JobFilter(), now=NOW)) == [retried, scheduled]
         assert all(head.due_in <= 0 for head in await store.lanes(None, now=NOW))
         claims = {claim.id: claim for claim in await take(store, worker)}
         assert {id: claim.attempt for id, claim in claims.items()} == {retried: 2, scheduled: 1}
@@ -187,9 +187,9 @@ class HurryContract:
     async def test_only_those_meant_are_hurried(self, store: Store) -> None:
         """And none where nothing matches, or no id is named."""
         ids = await put(store, due(queue="a", run_at=FAR_AHEAD), due(queue="b", run_at=FAR_AHEAD))
-        assert await store.hurry(JobFilter(ids=()), now=NOW) == []
-        assert await store.hurry(JobFilter(queue="elsewhere"), now=NOW) == []
-        assert await store.hurry(JobFilter(queue="b"), now=NOW) == [ids[1]]
+        assert await store.run_now(JobFilter(ids=()), now=NOW) == []
+        assert await store.run_now(JobFilter(queue="elsewhere"), now=NOW) == []
+        assert await store.run_now(JobFilter(queue="b"), now=NOW) == [ids[1]]
         assert ids_of(await take(store, await join(store))) == [ids[1]]
 
     async def test_jobs_that_do_not_wait(self, store: Store) -> None:
@@ -199,15 +199,15 @@ class HurryContract:
         [running] = await put(store, due())
         await take_one(store, worker)
         before = [await store.job(finished), await store.job(running)]
-        assert await store.hurry(JobFilter(), now=at(5)) == []
+        assert await store.run_now(JobFilter(), now=at(5)) == []
         assert [await store.job(finished), await store.job(running)] == before
 
     async def test_the_limit_counts_waiting_jobs(self, store: Store) -> None:
         """Finished ones in between do not use it up."""
         waiting = await put(store, *(due(run_at=FAR_AHEAD) for _ in range(3)))
         await put_finished(store, await join(store), *(due() for _ in range(5)))
-        hurried = await store.hurry(JobFilter(state=JobState.SCHEDULED, limit=2), now=NOW)
-        assert len(hurried) == 2
-        assert set(hurried) < set(waiting)
-        more = await store.hurry(JobFilter(limit=3), now=NOW)
-        assert sorted(set(hurried) | set(more)) == waiting
+        made_due = await store.run_now(JobFilter(state=JobState.SCHEDULED, limit=2), now=NOW)
+        assert len(made_due) == 2
+        assert set(made_due) < set(waiting)
+        more = await store.run_now(JobFilter(limit=3), now=NOW)
+        assert sorted(set(made_due) | set(more)) == waiting

@@ -3,9 +3,9 @@
 import asyncio
 from collections import Counter
 
-from mutirao.job import Claim, JobState, OutcomeKind
+from mutirao.model.job import Claim, JobState, OutcomeKind
+from mutirao.model.records import JobFilter, JobRecord
 from mutirao.ports import Store
-from mutirao.records import JobFilter, JobRecord
 from mutirao.testing.conformance.kit import (
     NOW,
     at,

@@ -9,9 +9,9 @@ from typing import ClassVar
 import pytest
 
 from mutirao.errors import UnsupportedConnection
-from mutirao.job import MAX_PRIORITY, MIN_PRIORITY, Claim, NewJob, OutcomeKind
+from mutirao.model.job import MAX_PRIORITY, MIN_PRIORITY, Claim, NewJob, OutcomeKind
+from mutirao.model.records import JobFilter
 from mutirao.ports import Store
-from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
     NOW,

@@ -2,8 +2,8 @@
 
 import pytest
 
+from mutirao.model.records import JobFilter
 from mutirao.ports import Store
-from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import NOW, SLACK, at, due, ids_of, join, put, take
 
 
@@ -114,14 +114,14 @@ class UpkeepContract:
 
     async def test_a_twin(self, store: Store) -> None:
         """Another handle on the same data, that goes on when the first is closed."""
-        twin = store.twin()
+        clone = store.clone()
         try:
             ids = await put(store, due(), due())
-            worker = await join(twin)
-            [claim] = await take(twin, worker, 1)
+            worker = await join(clone)
+            [claim] = await take(clone, worker, 1)
             await store.close()
-            assert (await twin.beat(worker, expiry=60, now=NOW)).alive
-            assert await twin.held(worker) == [(claim.id, claim.run)]
+            assert (await clone.beat(worker, expiry=60, now=NOW)).alive
+            assert await clone.held(worker) == [(claim.id, claim.run)]
         finally:
-            await twin.close()
+            await clone.close()
         assert sorted(ids_of(await store.jobs(JobFilter()))) == ids

@@ -4,9 +4,9 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from mutirao.job import Lane, LaneHead, OutcomeKind
+from mutirao.model.job import Lane, LaneHead, OutcomeKind
+from mutirao.model.records import JobFilter
 from mutirao.ports import Store
-from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
     NOW,

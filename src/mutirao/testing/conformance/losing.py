@@ -3,10 +3,10 @@
 import pytest
 
 from mutirao.errors import WorkerGone
-from mutirao.job import Claim, OutcomeKind
-from mutirao.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.job import Claim, OutcomeKind
+from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.states import Fault
 from mutirao.ports import Store
-from mutirao.states import Fault
 from mutirao.testing.conformance.kit import NOW, at, due, ids_of, join, lane, put, take, take_one
 
 RELEASED, SNOOZED, RETRIED = OutcomeKind.RELEASED, OutcomeKind.SNOOZED, OutcomeKind.RETRIED

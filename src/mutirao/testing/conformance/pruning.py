@@ -3,9 +3,9 @@
 import pytest
 
 from mutirao.errors import UnknownJob
-from mutirao.job import JobState, OutcomeKind
+from mutirao.model.job import JobState, OutcomeKind
+from mutirao.model.records import JobFilter
 from mutirao.ports import Store
-from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
     NOW,

@@ -1,9 +1,9 @@
 """Limits on how many jobs start in a time: tokens, and who is sent ahead to wait for one."""
 
-from mutirao.job import Claim
-from mutirao.limit import Claimed
+from mutirao.model.job import Claim
+from mutirao.model.limits import Claimed
+from mutirao.model.records import JobFilter
 from mutirao.ports import Store
-from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import NOW, at, due, finish, ids_of, join, lane, put, take
 from mutirao.testing.conformance.limits import full, limited
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from mutirao.errors import UnknownJob
-from mutirao.job import JobState, NewJob, OutcomeKind
-from mutirao.limit import pause_of
+from mutirao.model.job import JobState, NewJob, OutcomeKind
+from mutirao.model.limits import pause_of
+from mutirao.model.records import JobFilter
 from mutirao.ports import Store
-from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
     NOW,

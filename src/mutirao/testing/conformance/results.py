@@ -2,11 +2,11 @@
 
 import json
 
-from mutirao.job import JobState, OutcomeKind
+from mutirao.model.job import JobState, OutcomeKind
+from mutirao.model.records import GraphRecord, JobFilter, Progress
 from mutirao.ports import Store
-from mutirao.records import GraphRecord, JobFilter, Progress
+from mutirao.testing.conformance.graphs import DEAD, a, returned
 from mutirao.testing.conformance.kit import NOW, at, ended, join, newcomer, put, take, take_one
-from mutirao.testing.conformance.steps import DEAD, a, returned
 
 
 class ResultsContract:

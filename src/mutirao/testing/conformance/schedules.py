@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
-from mutirao import timetable
-from mutirao.cron import next_tick
 from mutirao.errors import InvalidSchedule, WrongState
-from mutirao.job import JobState, NewJob, OutcomeKind
-from mutirao.limit import pause_of
-from mutirao.ports import Store
-from mutirao.records import JobFilter
-from mutirao.schedule import (
+from mutirao.model import schedule_rules
+from mutirao.model.cron import next_tick
+from mutirao.model.job import JobState, NewJob, OutcomeKind
+from mutirao.model.limits import pause_of
+from mutirao.model.records import JobFilter
+from mutirao.model.schedule import (
     KEPT_TICKS,
     Agenda,
     Amended,
     Amendment,
     Overlap,
     Schedule,
+    ScheduleFacts,
     ScheduleRecord,
     ScheduleState,
-    Standing,
 )
+from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
     NOW,
@@ -52,7 +52,7 @@ def scheduled(name: str = "s", *, seconds: float = 10, **terms: Any) -> Schedule
 async def plan(store: Store, schedule: Schedule, *, now: datetime | None = NOW) -> ScheduleState:
     """Put a schedule; return how it stands."""
     put = await store.amend_schedule(
-        schedule.name, partial(timetable.put, schedule=schedule), now=now
+        schedule.name, partial(schedule_rules.put, schedule=schedule), now=now
     )
     assert put.state is not None
     return put.state
@@ -60,11 +60,14 @@ async def plan(store: Store, schedule: Schedule, *, now: datetime | None = NOW) 
 
 async def tick(store: Store, seconds: float, name: str = "s") -> tuple[int, ...]:
     """Let a schedule tick, so long after NOW; return the jobs it made."""
-    return (await store.amend_schedule(name, timetable.tick, wait=False, now=at(seconds))).jobs
+    return (await store.amend_schedule(name, schedule_rules.tick, wait=False, now=at(seconds))).jobs
 
 
 async def order(
-    store: Store, give: Callable[[Standing, str], Amendment], name: str = "s", seconds: float = 0
+    store: Store,
+    give: Callable[[ScheduleFacts, str], Amendment],
+    name: str = "s",
+    seconds: float = 0,
 ) -> Amended:
     """Pause, resume, remove a schedule or run it."""
     return await store.amend_schedule(name, lambda stands: give(stands, name), now=at(seconds))
@@ -77,13 +80,13 @@ async def the_record(store: Store) -> ScheduleRecord:
 
 
 class SchedulesContract:
-    """`Store.amend_schedule`, `agenda`, `vouch` and `schedules`."""
+    """`Store.amend_schedule`, `agenda`, `confirm_declared` and `schedules`."""
 
     async def test_no_schedule(self, store: Store) -> None:
         """Nothing is due or listed, and ticking what is not there makes nothing."""
         assert await store.agenda(now=NOW) == NOTHING
         assert await store.schedules() == []
-        assert await store.amend_schedule("s", timetable.tick, now=NOW) == Amended(None)
+        assert await store.amend_schedule("s", schedule_rules.tick, now=NOW) == Amended(None)
 
     @pytest.mark.parametrize(
         "timing",
@@ -118,9 +121,9 @@ class SchedulesContract:
         state = await plan(store, whole)
         found: list[ScheduleState | None] = []
 
-        def look(standing: Standing) -> Amendment:
-            found.append(standing.state)
-            return Amendment(standing.state)
+        def look(facts: ScheduleFacts) -> Amendment:
+            found.append(facts.state)
+            return Amendment(facts.state)
 
         await other_store.amend_schedule(whole.name, look, now=NOW)
         assert found == [state]
@@ -155,7 +158,7 @@ class SchedulesContract:
         for seconds in range(10, 110, 10):
             async with deadline():
                 made = await asyncio.gather(
-                    *(h.amend_schedule("s", timetable.tick, wait=n % 4 < 2, now=at(seconds))
+                    *(h.amend_schedule("s", schedule_rules.tick, wait=n % 4 < 2, now=at(seconds))
                       for n, h in enumerate(handles))
                 )  # fmt: skip
             assert sorted(len(each.jobs) for each in made) == [0] * 7 + [1]
@@ -177,7 +180,7 @@ class SchedulesContract:
         """It reaches the caller; neither the change nor a job stays."""
         before = await plan(store, scheduled())
 
-        def fail(standing: Standing) -> Amendment:
+        def fail(facts: ScheduleFacts) -> Amendment:
             raise InvalidSchedule("no")
 
         with pytest.raises(InvalidSchedule, match=r"^no$"):
@@ -193,9 +196,9 @@ class SchedulesContract:
         await plan(store, scheduled())
         await tick(store, 10)
 
-        def set_back(standing: Standing) -> Amendment:
-            assert standing.state is not None
-            return Amendment(replace(standing.state, next_at=at(10)))
+        def set_back(facts: ScheduleFacts) -> Amendment:
+            assert facts.state is not None
+            return Amendment(replace(facts.state, next_at=at(10)))
 
         await store.amend_schedule("s", set_back, now=at(11))
         with pytest.raises(WrongState, match="tick of schedule 's' has its job already"):
@@ -226,9 +229,9 @@ class SchedulesContract:
         assert await other_store.agenda(now=NOW) == Agenda((), 10, awaits=False)
         due = ("every 10", "every 20.5")
         assert await other_store.agenda(now=at(20.5)) == Agenda(due, 9.5, awaits=False)
-        await order(store, timetable.pause, "every 10")
+        await order(store, schedule_rules.pause, "every 10")
         assert await other_store.agenda(now=at(20.5)) == Agenda(due[1:], 9.5, awaits=False)
-        await order(store, timetable.remove, "every 30")
+        await order(store, schedule_rules.remove, "every 30")
         assert await other_store.agenda(now=at(20.5)) == Agenda(due[1:], None, awaits=False)
 
     async def test_the_agenda_by_the_database_s_clock(self, store: Store) -> None:
@@ -238,7 +241,7 @@ class SchedulesContract:
         assert found.due == ()
         assert found.next_in is not None
         assert 400 < found.next_in < 500
-        state = (await store.amend_schedule("s", timetable.tick)).state
+        state = (await store.amend_schedule("s", schedule_rules.tick)).state
         assert state is not None
         assert state.next_at is not None
         assert state.next_at > datetime.now(UTC)
@@ -293,15 +296,15 @@ class SchedulesContract:
     async def test_orders(self, store: Store) -> None:
         """Pause, run now, resume and remove; the jobs stay."""
         await plan(store, scheduled())
-        await order(store, timetable.pause, seconds=1)
+        await order(store, schedule_rules.pause, seconds=1)
         assert await tick(store, 10) == ()
-        [id] = (await order(store, timetable.run_now, seconds=15)).jobs
+        [id] = (await order(store, schedule_rules.run_now, seconds=15)).jobs
         assert (await store.job(id)).metadata == {"schedule": "s"}
-        [other] = (await order(store, timetable.run_now, seconds=15)).jobs
-        resumed = (await order(store, timetable.resume, seconds=25)).state
+        [other] = (await order(store, schedule_rules.run_now, seconds=15)).jobs
+        resumed = (await order(store, schedule_rules.resume, seconds=25)).state
         assert resumed is not None
         assert (resumed.next_at, resumed.last_job, resumed.runs) == (at(30), other, 0)
-        assert (await order(store, timetable.remove, seconds=26)).state is None
+        assert (await order(store, schedule_rules.remove, seconds=26)).state is None
         assert await store.schedules() == []
         assert sorted(ids_of(await store.jobs(JobFilter()))) == [id, other]
 
@@ -309,7 +312,7 @@ class SchedulesContract:
         """It begins anew, with the same ticks if it must."""
         await plan(store, scheduled())
         await tick(store, 10)
-        await order(store, timetable.remove)
+        await order(store, schedule_rules.remove)
         await plan(store, scheduled())
         assert len(await tick(store, 10)) == 1
 
@@ -351,17 +354,17 @@ class SchedulesContract:
         assert (await the_record(store)).status == "active"
         await tick(store, 10)
         assert (await the_record(store)).status == "awaiting"
-        await order(store, timetable.pause)
+        await order(store, schedule_rules.pause)
         assert (await the_record(store)).status == "paused"
-        await order(store, timetable.resume)
+        await order(store, schedule_rules.resume)
         await store.cancel(JobFilter(), now=at(20))
         assert len(await tick(store, 60)) == 1
         assert (await the_record(store)).status == "finished"
 
-    async def test_vouching(self, store: Store, other_store: Store) -> None:
+    async def test_confirming(self, store: Store, other_store: Store) -> None:
         """Keeps schedules that code made known as such, as long as some worker has them."""
         for name in ("mine", "theirs"):
-            declare = partial(timetable.declare, schedule=scheduled(name), worker="w1")
+            declare = partial(schedule_rules.declare, schedule=scheduled(name), worker="w1")
             await store.amend_schedule(name, declare)
         await plan(store, scheduled("put"), now=None)
         record = {each.name: each for each in await store.schedules()}
@@ -370,16 +373,16 @@ class SchedulesContract:
         declared_at = record["mine"].declared_at
         assert declared_at is not None
         soon, later = declared_at + timedelta(seconds=59), declared_at + timedelta(seconds=61)
-        await other_store.vouch(["mine", "put", "unknown"], "w2", every=60, now=soon)
+        await other_store.confirm_declared(["mine", "put", "unknown"], "w2", every=60, now=soon)
         assert {each.declared_by for each in await store.schedules()} == {"w1", None}
-        await other_store.vouch(["mine", "put", "unknown"], "w2", every=60, now=later)
+        await other_store.confirm_declared(["mine", "put", "unknown"], "w2", every=60, now=later)
         record = {each.name: each for each in await store.schedules()}
         assert (record["mine"].declared_by, record["mine"].declared_at) == ("w2", later)
         assert (record["theirs"].declared_by, record["put"].declared_by) == ("w1", None)
 
     async def test_one_that_left_the_code(self, store: Store) -> None:
         """Minutes after the last worker had it, the list says so; it ticks on."""
-        declare = partial(timetable.declare, schedule=scheduled(), worker="w1")
+        declare = partial(schedule_rules.declare, schedule=scheduled(), worker="w1")
         await store.amend_schedule("s", declare, now=NOW)
         record = await the_record(store)
         assert (record.origin, record.in_code, record.declared_at) == ("code", False, NOW)

@@ -6,10 +6,10 @@ from datetime import timedelta, timezone
 import pytest
 
 from mutirao.errors import UnknownJob
-from mutirao.job import JobState, NewJob, OutcomeKind
-from mutirao.outcome import Outcome, Settlement
+from mutirao.model.job import JobState, NewJob, OutcomeKind
+from mutirao.model.outcome import Outcome, Settlement
+from mutirao.model.records import JobFilter
 from mutirao.ports import Store
-from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
     NOW,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from mutirao.job import Claim, JobState, OutcomeKind
+from mutirao.model.job import Claim, JobState, OutcomeKind
+from mutirao.model.records import JobFilter
 from mutirao.ports import Store
-from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
     NOW,
     at,

@@ -6,15 +6,17 @@ import pytest
 import pytest_asyncio
 
 from mutirao.ports import Store
+from mutirao.testing.conformance.changing_limits import ChangingLimitsContract
 from mutirao.testing.conformance.claiming import ClaimingContract
 from mutirao.testing.conformance.commands import CancelContract, HurryContract
 from mutirao.testing.conformance.concurrency import ConcurrencyContract
 from mutirao.testing.conformance.enqueueing import EnqueueingContract
-from mutirao.testing.conformance.fair import FairContract
+from mutirao.testing.conformance.fairness import FairnessContract
+from mutirao.testing.conformance.graphs import GraphsContract
 from mutirao.testing.conformance.housekeeping import LeaseContract, UpkeepContract
 from mutirao.testing.conformance.lanes import LanesContract
-from mutirao.testing.conformance.limited_steps import LimitedStepsContract
-from mutirao.testing.conformance.limits import ChangingLimitsContract, LimitsContract
+from mutirao.testing.conformance.limited_graphs import LimitedGraphsContract
+from mutirao.testing.conformance.limits import LimitsContract
 from mutirao.testing.conformance.liveness import RescueContract, WorkersContract
 from mutirao.testing.conformance.losing import LosingContract
 from mutirao.testing.conformance.pruning import PruningContract
@@ -23,10 +25,9 @@ from mutirao.testing.conformance.records import CountsContract, RecordsContract
 from mutirao.testing.conformance.redriving import RedriveContract
 from mutirao.testing.conformance.results import ResultsContract
 from mutirao.testing.conformance.schedules import SchedulesContract
-from mutirao.testing.conformance.series import SeriesContract
 from mutirao.testing.conformance.settling import SettlingContract
 from mutirao.testing.conformance.staleness import ReleaseContract, StalenessContract
-from mutirao.testing.conformance.steps import StepsContract
+from mutirao.testing.conformance.supersede import SupersedeContract
 from mutirao.testing.conformance.transactions import TransactionContract
 from mutirao.testing.conformance.uniqueness import UniquenessContract
 
@@ -44,7 +45,7 @@ class DriverContract(
     TransactionContract,
     SchedulesContract,
     LimitsContract,
-    StepsContract,
+    GraphsContract,
     ResultsContract,
 ):
     """What a driver decides: how values are bound and read, and whose transaction a call joins.
@@ -53,7 +54,7 @@ class DriverContract(
     the SQL is the same there.
 
     A backend gives the fixture `store`: an empty store. It may give `other_store` too, a second
-    handle on the same data; otherwise that is `store.twin()`. One that lacks a synchronous or an
+    handle on the same data; otherwise that is `store.clone()`. One that lacks a synchronous or an
     asynchronous form says so in `faces` and `handlers`, and shows elsewhere what it does instead.
     """
 
@@ -66,9 +67,9 @@ class DriverContract(
     @pytest_asyncio.fixture
     async def other_store(self, store: Store) -> AsyncIterator[Store]:
         """A second handle on the same data."""
-        twin = store.twin()
-        yield twin
-        await twin.close()
+        clone = store.clone()
+        yield clone
+        await clone.close()
 
 
 class StoreContract(
@@ -85,9 +86,9 @@ class StoreContract(
     UniquenessContract,
     ChangingLimitsContract,
     RatesContract,
-    FairContract,
-    SeriesContract,
-    LimitedStepsContract,
+    FairnessContract,
+    SupersedeContract,
+    LimitedGraphsContract,
     UpkeepContract,
 ):
     """Every sentence of `mutirao.ports.Store`, as tests: a backend's first driver passes it."""

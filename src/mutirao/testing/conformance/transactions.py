@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 import pytest
 
 from mutirao.errors import StaleRun
-from mutirao.job import Claim, JobState, OutcomeKind, Wake
+from mutirao.model.job import Claim, JobState, OutcomeKind, Wake
+from mutirao.model.records import JobFilter
 from mutirao.ports import Store
-from mutirao.records import JobFilter
 from mutirao.testing.conformance.kit import (
     SLACK,
     due,
@@ -33,7 +33,7 @@ class Watched:
     """An attempt that started two seconds ago, and counts how often it was told of its end."""
 
     def __init__(self) -> None:
-        self.marks = 0
+        self.times_settled = 0
         self.woken: Sequence[Wake] = ()
 
     def started_ago(self) -> float:
@@ -42,7 +42,7 @@ class Watched:
 
     def mark_settled(self, woken: Sequence[Wake] = ()) -> None:
         """Count."""
-        self.marks += 1
+        self.times_settled += 1
         self.woken = woken
 
 
@@ -90,7 +90,7 @@ class TransactionContract:
         worker = await join(store, now=None)
         claim, attempt = await take_one(store, worker), Watched()
         await run(store, claim, attempt, handler, session=session)
-        assert attempt.marks == 1
+        assert attempt.times_settled == 1
         record = await store.job(id)
         assert (record.state, record.attempt) == (JobState.SUCCEEDED, 1)
         [row] = record.attempts
@@ -119,7 +119,7 @@ class TransactionContract:
         claim, attempt = await take_one(store, worker), Watched()
         with pytest.raises(Failed):
             await run(store, claim, attempt, handler, session=session, child=True, fail=True)
-        assert attempt.marks == 0
+        assert attempt.times_settled == 0
         assert await children(store) == 0
         assert await store.held(worker) == [(claim.id, claim.run)]
         assert (await store.job(claim.id)).attempts == ()
@@ -132,7 +132,7 @@ class TransactionContract:
         with pytest.raises(Failed):
             await run(store, claim, attempt, handler, fail=True)
         await run(store, claim, attempt, handler)
-        assert attempt.marks == 1
+        assert attempt.times_settled == 1
         assert (await store.job(claim.id)).state == JobState.SUCCEEDED
 
     @both_kinds
@@ -158,7 +158,7 @@ class TransactionContract:
         before = await store.job(claim.id)
         with pytest.raises(StaleRun, match=str(claim.id)):
             await run(store, claim, attempt, handler, session=session, child=True)
-        assert attempt.marks == 0
+        assert attempt.times_settled == 0
         assert await children(store) == 0
         assert await store.job(claim.id) == before
 
@@ -174,7 +174,7 @@ class TransactionContract:
             attempt = Watched()
             with pytest.raises(StaleRun):
                 await run(store, claim, attempt, handler)
-            assert attempt.marks == 0
+            assert attempt.times_settled == 0
 
     async def test_several_at_once(self, store: Store, handler: Handler) -> None:
         """Handlers with transactions run side by side; each completes its own job."""
@@ -186,7 +186,7 @@ class TransactionContract:
         await asyncio.gather(
             *(run(store, c, a, handler, child=True) for c, a in zip(claims, attempts, strict=True))
         )
-        assert [attempt.marks for attempt in attempts] == [1] * 12
+        assert [attempt.times_settled for attempt in attempts] == [1] * 12
         done = await store.jobs(JobFilter(state=JobState.SUCCEEDED))
         assert sorted(ids_of(done)) == ids
         assert await children(store) == 12

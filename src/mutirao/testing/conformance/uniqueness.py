@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from mutirao.errors import DuplicateJob
-from mutirao.job import JobState, NewJob, OutcomeKind
+from mutirao.model.job import JobState, NewJob, OutcomeKind
+from mutirao.model.records import JobFilter
+from mutirao.model.uniqueness import How, OnConflict, Placed, Unique
 from mutirao.ports import Store
-from mutirao.records import JobFilter
 from mutirao.testing.conformance.enqueueing import AWKWARD
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
@@ -29,7 +30,6 @@ from mutirao.testing.conformance.kit import (
     take_one,
 )
 from mutirao.testing.conformance.transactions import Handler, Watched, run
-from mutirao.unique import How, OnConflict, Placed, Unique
 
 MODES = list(OnConflict)
 MOVING = [OnConflict.REPLACE, OnConflict.RERUN]
@@ -247,15 +247,15 @@ class UniquenessContract:
         await finish(store, worker, [running])
         assert await live_jobs(store) == [third]
 
-    async def test_nobody_can_hurry_it(self, store: Store) -> None:
+    async def test_nobody_can_run_it_now(self, store: Store) -> None:
         """What waits for a running job is not made due before that has ended."""
         worker = await join(store)
         await placed(store, keyed("rerun"))
         running = await take_one(store, worker)
         second, _ = await placed(store, keyed("rerun", run_at=FAR_AHEAD))
-        assert await store.hurry(JobFilter(ids=(second,)), now=NOW) == []
+        assert await store.run_now(JobFilter(ids=(second,)), now=NOW) == []
         await finish(store, worker, [running])
-        assert await store.hurry(JobFilter(ids=(second,)), now=NOW) == [second]
+        assert await store.run_now(JobFilter(ids=(second,)), now=NOW) == [second]
         assert (await take_one(store, worker)).id == second
 
     async def test_a_cancelled_one_is_gone(self, store: Store) -> None:

@@ -17,7 +17,7 @@ from mutirao import Task
 from mutirao.engine.processes import Processes
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
-from mutirao.job import Claim
+from mutirao.model.job import Claim
 from tests.integration.worker import unruly
 
 processes = Processes(Threads())

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from mutirao import Job, Mutirao
 from tests.support.waiting import until
@@ -117,9 +118,8 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO)
     threading.Thread(target=listen, daemon=True).start()
     whole = {"concurrency": int}
-    return app.run_worker(
-        **{name: whole.get(name, float)(value) for name, value in settings.items()}
-    )
+    given: Any = {name: whole.get(name, float)(value) for name, value in settings.items()}
+    return app.run_worker(**given)
 
 
 if __name__ == "__main__":

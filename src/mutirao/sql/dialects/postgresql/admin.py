@@ -1,27 +1,16 @@
 """PostgreSQL, as people and migrations meet it."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    ColumnElement,
-    Connection,
-    exists,
-    func,
-    literal,
-    select,
-    text,
-)
+from sqlalchemy import Connection, func, select, text
 
+from mutirao.model.findings import Finding
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.postgresql import grants
-from mutirao.sql.dialects.postgresql.ailments import ailments
-from mutirao.sql.findings import Finding
+from mutirao.sql.dialects.postgresql.health_checks import health_checks
 
 # "mutirao" in ASCII: the advisory lock that one migration at a time holds.
 _MIGRATION_LOCK = 0x6D75746972616F
@@ -32,8 +21,6 @@ _OURS = re.compile(r"(?<!')\bmutirao_\w+")  # names in the schema; not channels,
 
 class PostgresqlAdmin(Admin):
     """PostgreSQL's side of migrating, looking and repairing."""
-
-    name = "postgresql"
 
     @contextmanager
     def migrating(self, connection: Connection) -> Iterator[None]:
@@ -62,23 +49,14 @@ class PostgresqlAdmin(Admin):
         """Hold an advisory lock until the transaction ends."""
         connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"mutirao {what}"))))
 
-    def among(self, column: ColumnElement[int], values: Sequence[int]) -> ColumnElement[bool]:
-        """Pass one array, whatever its length, of plain numbers: some ids know more of a job."""
-        return column == func.any(literal([*map(int, values)], ARRAY(BigInteger)))
-
-    def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
-        """Search the array."""
-        each = func.json_array_elements_text(tags).table_valued("value")
-        return exists(select(each).where(each.c.value == tag))
-
     def clock(self, connection: Connection) -> datetime:
         """Ask the server."""
         now: datetime = connection.scalars(text("SELECT clock_timestamp()")).one()
         return now
 
-    def ailments(self, connection: Connection) -> Iterator[Finding]:
+    def health_checks(self, connection: Connection) -> Iterator[Finding]:
         """Examine the catalogue and the statistics."""
-        return ailments(connection)
+        return health_checks(connection)
 
     def grants(self, roles: Collection[str], to: str | None) -> str:
         """Return GRANT statements, a section for each role."""

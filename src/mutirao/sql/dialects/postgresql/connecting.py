@@ -99,7 +99,6 @@ _OPTIONS = (
 )
 
 CONNECTING = Connecting(
-    database="postgresql",
     schemes={
         "postgresql": _PSYCOPG,
         "postgresql+psycopg": _PSYCOPG,

@@ -1,11 +1,12 @@
 """PostgreSQL as a `Dialect`."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
     ARRAY,
+    URL,
     BigInteger,
     ColumnElement,
     Connection,
@@ -14,36 +15,85 @@ from sqlalchemy import (
     Table,
     and_,
     cast,
+    exists,
     false,
     func,
     literal,
     select,
+    text,
 )
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 
-from mutirao.fair import lanes_of
-from mutirao.job import Claim, Lane, LaneHead
-from mutirao.outcome import Settlement
-from mutirao.sql.callers import kinds
-from mutirao.sql.callers.steps import drive
+from mutirao.notifiers.postgresql import ENDS, PostgresqlNotifier
+from mutirao.ports import Notifier
+from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.dialects.postgresql import statements
-from mutirao.sql.dialects.postgresql.standing import STANDING, array
-from mutirao.sql.tables import live
+from mutirao.sql.dialects.gauges import Instruments
+from mutirao.sql.dialects.postgresql.connecting import CONNECTING
+from mutirao.sql.dialects.postgresql.enqueue import INTAKE
+from mutirao.sql.dialects.postgresql.moments import CONSTANTS
+from mutirao.sql.dialects.postgresql.rules import RULES
+from mutirao.sql.schema.instant import Timestamp
+from mutirao.sql.schema.tables import live
+
+_ROLL_UP = text("""
+SELECT mutirao_roll_up(
+    CAST(:keep AS double precision) * interval '1 second', CAST(:now AS timestamptz)
+)
+""")
+_COUNT_BACKLOG = text("""
+SELECT mutirao_count_backlog(CAST(:most AS bigint), CAST(:now AS timestamptz))
+""")
 
 
 class PostgreSQL(Dialect):
     """PostgreSQL 14 and later."""
 
     name = "postgresql"
-    standing = STANDING
+    connecting = CONNECTING
+    intake = INTAKE
+    instant = shown = Timestamp()
+    rules = RULES
+    has_roles = True
+    constants = CONSTANTS
     tells_ends = True
+
+    @property
+    def admin(self) -> Admin:
+        """What people and migrations ask."""
+        from mutirao.sql.dialects.postgresql.admin import ADMIN
+
+        return ADMIN
+
+    @property
+    def instruments(self) -> Instruments:
+        """What benchmarks ask."""
+        from mutirao.sql.dialects.postgresql.gauges import INSTRUMENTS
+
+        return INSTRUMENTS
+
+    def notifier(self, url: str | URL) -> Notifier:
+        """Return what listens on a connection of its own."""
+        return PostgresqlNotifier(url)
+
+    def ends_notifier(self, url: str | URL) -> Notifier:
+        """Return what listens on the channel of ends."""
+        return PostgresqlNotifier(url, ENDS)
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the server's clock) plus some seconds, as an expression."""
         timestamp = TIMESTAMP(timezone=True)
         start = func.statement_timestamp() if now is None else literal(now, timestamp)
         return (start + literal(timedelta(seconds=plus), Interval)).cast(timestamp)
+
+    def among(self, column: ColumnElement[int], values: Sequence[int]) -> ColumnElement[bool]:
+        """Pass one array, whatever its length, of plain numbers: some ids know more of a job."""
+        return column == func.any(literal([*map(int, values)], ARRAY(BigInteger)))
+
+    def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
+        """Search the array."""
+        each = func.json_array_elements_text(tags).table_valued("value")
+        return exists(select(each).where(each.c.value == tag))
 
     def held_by(self, worker: int) -> ColumnElement[bool]:
         """Return the condition that a worker holds the job; no index tells."""
@@ -63,99 +113,25 @@ class PostgreSQL(Dialect):
         """Return an INSERT that does nothing, and counts no row, where the key is taken."""
         return insert(table).on_conflict_do_nothing()
 
-    def lanes(
-        self, conn: Connection, queues: Collection[str] | None, now: datetime | None
-    ) -> list[LaneHead]:
-        """Read the heads of all lanes."""
-        wanted = None if queues is None else lanes_of(queues)
-        rows = conn.execute(statements.LANES, {"queues": wanted, "now": now})
-        return [LaneHead(Lane(*row[:4]), row[4]) for row in rows]
+    def came_late(self, finished_at: ColumnElement[datetime]) -> ColumnElement[Any]:
+        """Ask the function."""
+        return func.nullif(finished_at < func.mutirao_closed(), false())
 
-    def claim(
-        self,
-        conn: Connection,
-        worker: int,
-        lanes: Sequence[Lane],
-        limit: int,
-        without: Collection[str],
-        now: datetime | None,
-    ) -> list[Claim]:
-        """Take due jobs."""
-        return drive(STANDING.claim(worker, lanes, limit, without, now), kinds.caller(conn))
+    def roll_up(self, conn: Connection, keep: float | None, now: datetime | None) -> bool:
+        """Call the function: a single statement, so that no paused machine holds it up."""
+        return bool(conn.scalar(_ROLL_UP, {"keep": keep, "now": now}))
 
-    def finish(
-        self,
-        conn: Connection,
-        settlements: Sequence[Settlement],
-        now: datetime | None,
-        held: Sequence[int] = (),
-        *,
-        patient: bool = False,
-    ) -> set[int]:
-        """Write final outcomes."""
-        steps = STANDING.finish(settlements, now, held, patient=patient)
-        return drive(steps, kinds.caller(conn))
-
-    def resume(
-        self,
-        conn: Connection,
-        worker: int,
-        settlements: Sequence[Settlement],
-        now: datetime | None,
-    ) -> set[int]:
-        """Write outcomes after which the jobs wait again."""
-        return drive(STANDING.resume(worker, settlements, now), kinds.caller(conn))
-
-    def release(self, conn: Connection, jobs: Sequence[tuple[int, int]]) -> set[int]:
-        """Give back jobs that were never started."""
-        return drive(STANDING.release(jobs), kinds.caller(conn))
-
-    def lose(
-        self, conn: Connection, jobs: Sequence[tuple[int, int]], now: datetime | None
-    ) -> set[int]:
-        """Write down that runs were lost, and let those jobs wait again."""
-        ids, runs = array(id for id, _ in jobs), array(run for _, run in jobs)
-        return set(conn.scalars(statements.LOSE, {"ids": ids, "runs": runs, "now": now}))
-
-    def rescue(
-        self, conn: Connection, orphans: bool, now: datetime | None
-    ) -> list[tuple[int, int]]:
-        """Give back the jobs of expired workers and remove those workers."""
-        rows = conn.execute(statements.RESCUE, {"orphans": orphans, "now": now})
-        return [(row[0], row[1]) for row in rows]
-
-    def wake(self, conn: Connection) -> None:
-        """Wake idle workers that listen, when this transaction commits."""
-        conn.execute(statements.WAKE)
-
-    def tell_ended(self, conn: Connection, jobs: Sequence[int]) -> None:
-        """Notify, if somebody asked for one of them."""
-        conn.execute(statements.TELL_ENDED, {"jobs": array(jobs)})
-
-    def hold(self, conn: Connection, jobs: Sequence[int]) -> None:
-        """Lock what the end of these jobs will touch, but for counters of limits."""
-        conn.execute(statements.HOLD, {"jobs": array(jobs)})
-
-    def let_go(self, conn: Connection, jobs: Sequence[int], now: datetime | None) -> None:
-        """Give back what jobs hold that do not run any more."""
-        conn.execute(statements.LET_GO, {"ids": array(jobs), "now": now})
-
-    def open_limit(self, conn: Connection, name: str, now: datetime | None) -> None:
-        """Count what a new limit covers and runs already."""
-        conn.execute(statements.OPEN_LIMIT, {"name": name, "now": now})
-
-    def close_limit(self, conn: Connection, name: str, now: datetime | None) -> None:
-        """Forget what a limit counted, and let go what waited for it."""
-        conn.execute(statements.CLOSE_LIMIT, {"name": name, "now": now})
-
-    def mend_limits(self, conn: Connection, now: datetime | None) -> None:
-        """Call whoever there is room for."""
-        conn.execute(statements.MEND, {"now": now})
+    def count_backlog(self, conn: Connection, most: int, now: datetime | None) -> None:
+        """Call the function."""
+        conn.execute(_COUNT_BACKLOG, {"most": most, "now": now})
 
     def refresh_statistics(self, conn: Connection) -> None:
         """Analyse the tables whose size changes with the load."""
         for table in ("mutirao_job", "mutirao_live", "mutirao_attempt"):
             conn.exec_driver_sql(f"ANALYZE {table}")
+
+
+POSTGRESQL = PostgreSQL()
 
 
 def _among(ids: ColumnElement[Any]) -> ColumnElement[bool]:

@@ -21,7 +21,9 @@ _PREPARER = postgresql.dialect().identifier_preparer  # type: ignore[no-untyped-
 WIDTH = 100  # of what is printed
 _PRIVILEGE = re.compile(r"([A-Z]+)(?: \(([\w, ]+)\))?")
 _ALL = "SELECT, INSERT, UPDATE, DELETE"
+_SUPERSEDE = ("mutirao_supersede_last", "mutirao_supersede_wait")
 _SCHEMA, _SEQUENCE = "SCHEMA public", "SEQUENCE mutirao_job_id_seq"
+_CLOSING = "SEQUENCE mutirao_closing"
 
 # What everybody may do with a schema and functions, unless somebody has taken it from PUBLIC.
 _USUAL = {
@@ -117,9 +119,12 @@ def _section(name: str, to: str | None) -> str:
 
 def _statements(name: str, login: str) -> Iterator[str]:
     for text, on in grouped(privileges(name)).items():
-        # A schema or a sequence is named with what it is, which stands for one kind only.
-        yield f"GRANT {text} ON"
-        yield from _wrapped(f"{', '.join(on)} TO {login};", "    ")
+        # A schema or a sequence is named with what it is: once, before all of its kind.
+        kinds = {each.rpartition(" ")[0] for each in on}
+        for kind in sorted(kinds):
+            names = [each.rpartition(" ")[2] for each in on if each.rpartition(" ")[0] == kind]
+            yield f"GRANT {text} ON {kind}".rstrip()
+            yield from _wrapped(f"{', '.join(names)} TO {login};", "    ")
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
@@ -156,7 +161,7 @@ def _each(text: str, *on: str) -> dict[str, str]:
 _ENQUEUE = {
     "mutirao_job": "SELECT (id, priority, queue, run_at), INSERT",
     "mutirao_live": "SELECT (queue), INSERT",
-    "mutirao_fair": "SELECT",
+    "mutirao_fairness": "SELECT",
     "mutirao_worker": "SELECT (expires_at, listening)",
     _SEQUENCE: "USAGE",
 }
@@ -167,7 +172,7 @@ ROLES: Mapping[str, Role] = {
         "mutirao_app",
         _ENQUEUE,
         why={
-            "mutirao_fair": "whether, and by which argument, the task's jobs take turns",
+            "mutirao_fairness": "whether, and by which argument, the task's jobs take turns",
             "mutirao_job": "what INSERT gives back is read; others' arguments are not",
             "mutirao_worker": "whether somebody idle is to be woken",
             _SEQUENCE: "many jobs are copied in, with ids that were drawn before",
@@ -182,6 +187,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_parked": "SELECT (job), DELETE",
             "mutirao_live": "SELECT, UPDATE, DELETE",
             "mutirao_attempt": "SELECT (finished_at, job, outcome), INSERT",
+            _CLOSING: "USAGE",
         },
         beyond=("enqueue",),
         why={
@@ -189,18 +195,20 @@ ROLES: Mapping[str, Role] = {
             "mutirao_live": "at the commit the job that was replaced is cancelled",
             "mutirao_attempt": "which is written down there",
             "mutirao_parked": "and it may have waited for a limit",
+            _CLOSING: "whether the hour of what is written down there has been added up",
         },
     ),
     "supersede": Role(
         "one that enqueues jobs of tasks with `supersede`",
         "mutirao_app",
         {
-            "mutirao_series": "SELECT, INSERT, UPDATE",
-            "mutirao_turn": _ALL,
+            "mutirao_supersede_last": "SELECT, INSERT, UPDATE",
+            "mutirao_supersede_wait": _ALL,
             "mutirao_job": "SELECT (args, task), UPDATE (args, fingerprint, run_at)",
             "mutirao_parked": "SELECT (job), DELETE",
             "mutirao_live": "SELECT, UPDATE, DELETE",
             "mutirao_attempt": "INSERT",
+            _CLOSING: "USAGE",
         },
         beyond=("enqueue",),
         why={
@@ -208,6 +216,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_live": "at the commit the job that was superseded is cancelled",
             "mutirao_attempt": "which is written down there",
             "mutirao_parked": "and it may have waited for a limit",
+            _CLOSING: "whether the hour of what is written down there has been added up",
         },
     ),
     "graphs": Role(
@@ -239,11 +248,12 @@ ROLES: Mapping[str, Role] = {
         {
             "mutirao_version": "SELECT",
             "mutirao_job": "SELECT, INSERT, DELETE",
-            **_each(_ALL, "mutirao_live", "mutirao_attempt", "mutirao_worker", "mutirao_served"),
+            **_each(_ALL, "mutirao_live", "mutirao_attempt", "mutirao_worker"),
+            "mutirao_fairness_served": _ALL,
             "mutirao_duty": "SELECT, INSERT, UPDATE",
-            "mutirao_fair": "SELECT, INSERT, DELETE",
-            **_each("SELECT, UPDATE, DELETE", "mutirao_key", "mutirao_series", "mutirao_graph"),
-            "mutirao_turn": "SELECT, UPDATE, DELETE",
+            "mutirao_fairness": "SELECT, INSERT, DELETE",
+            **_each("SELECT, UPDATE, DELETE", "mutirao_key", "mutirao_graph"),
+            **_each("SELECT, UPDATE, DELETE", *_SUPERSEDE),
             **_each(_ALL, "mutirao_step", "mutirao_gate"),
             "mutirao_edge": "SELECT, INSERT, DELETE",
             "mutirao_result": "SELECT, INSERT, DELETE",
@@ -254,14 +264,21 @@ ROLES: Mapping[str, Role] = {
             "mutirao_slot": "SELECT, INSERT, DELETE",
             "mutirao_schedule": "SELECT, INSERT, UPDATE",
             "mutirao_tick": "SELECT, INSERT, DELETE",
-            **_each("SELECT", "mutirao_limits", "mutirao_schedules"),
+            "mutirao_rolled": "SELECT, INSERT, UPDATE",
+            **_each(_ALL, "mutirao_hour", "mutirao_error"),
+            "mutirao_kept": "SELECT, INSERT, DELETE",
+            "mutirao_backlog": "INSERT, DELETE",
+            **_each("SELECT", "mutirao_limits", "mutirao_schedules", "mutirao_queues"),
             _SEQUENCE: "USAGE",
+            _CLOSING: "USAGE, UPDATE",
         },
         why={
             "mutirao_attempt": "old rows are locked (FOR UPDATE) before they are pruned",
-            "mutirao_series": "likewise",
+            "mutirao_supersede_last": "likewise",
             "mutirao_key": "likewise",
-            "mutirao_turn": "likewise, before what is left behind is mended",
+            "mutirao_queues": "live jobs are counted now and then, where they are many",
+            _CLOSING: "where hours that are added up end",
+            "mutirao_supersede_wait": "likewise, before what is left behind is mended",
         },
         also={
             "From PostgreSQL 17 on, for statistics, which autovacuum sees to otherwise": (
@@ -270,7 +287,7 @@ ROLES: Mapping[str, Role] = {
         },
     ),
     "operator": Role(
-        "the command line and dashboards: look, cancel, hurry, redrive, prune, limit, pause, change"
+        "the command line and dashboards: look, cancel, retry, redrive, prune, limit, pause, change"
         " schedules, `doctor`",
         "mutirao_operator",
         {
@@ -279,8 +296,8 @@ ROLES: Mapping[str, Role] = {
             "mutirao_live": _ALL,
             "mutirao_attempt": _ALL,
             "mutirao_worker": "SELECT (expires_at, id, listening)",
-            "mutirao_fair": "SELECT",
-            **_each("SELECT, UPDATE, DELETE", "mutirao_key", "mutirao_series", "mutirao_turn"),
+            "mutirao_fairness": "SELECT",
+            **_each("SELECT, UPDATE, DELETE", "mutirao_key", *_SUPERSEDE),
             "mutirao_graph": "SELECT, UPDATE, DELETE",
             **_each(_ALL, "mutirao_step", "mutirao_gate"),
             "mutirao_edge": "SELECT, INSERT, DELETE",
@@ -292,12 +309,18 @@ ROLES: Mapping[str, Role] = {
             "mutirao_tick": "SELECT, INSERT, DELETE",
             **_each("SELECT", "mutirao_jobs", "mutirao_queues", "mutirao_workers"),
             **_each("SELECT", "mutirao_schedules", "mutirao_limits", "mutirao_graphs"),
+            "mutirao_rolled": "SELECT (until), UPDATE (one)",
+            "mutirao_kept": "INSERT",
             _SEQUENCE: "USAGE",
+            _CLOSING: "USAGE",
         },
         why={
             "mutirao_attempt": "old rows are locked (FOR UPDATE) before they are pruned",
-            "mutirao_series": "likewise",
+            "mutirao_supersede_last": "likewise",
             "mutirao_key": "likewise",
+            "mutirao_rolled": "nothing is added up while somebody prunes",
+            "mutirao_kept": "what was pruned is taken from the number of jobs",
+            _CLOSING: "whether the hour of jobs that were cancelled has been added up",
         },
         also={
             "So that doctor sees the transactions of other roles": (

@@ -10,11 +10,11 @@ from datetime import datetime
 from struct import Struct
 from typing import Any
 
-from mutirao.fair import turn_of
-from mutirao.job import NewJob
-from mutirao.sql.callers.steps import Load
-from mutirao.sql.instant import to_micros
-from mutirao.sql.intake import FACTS, facts
+from mutirao.model.fairness import fair_value
+from mutirao.model.job import NewJob
+from mutirao.sql.drivers.steps import Load
+from mutirao.sql.enqueue.intake import FACTS, facts
+from mutirao.sql.schema.instant import to_micros
 
 Alike = dict[int, NewJob]  # one job of each kind, by the identity of what was checked
 Due = dict[int, datetime]  # when each kind is due
@@ -85,7 +85,7 @@ def live_rows(ids: Sequence[int], jobs: Sequence[NewJob], alike: Alike, due: Due
 
 
 def _fair(job: NewJob) -> str:
-    return "" if job.fair_by is None else turn_of(job.args, job.fair_by)
+    return "" if job.fair_by is None else fair_value(job.args, job.fair_by)
 
 
 def _moment(moment: datetime) -> bytes:

@@ -1,16 +1,13 @@
 """The hot statements in PostgreSQL's words. Each is one statement, hence one round trip.
 
-Tests hold their plans (`EXPLAIN`) with a million finished jobs and with generic plans. What is
-written with `%s` is asked in steps, past SQLAlchemy.
+Tests hold their plans (`EXPLAIN`) with a million finished jobs and with generic plans.
 """
-
-from sqlalchemy import text
 
 # The functions are in the migrations, with the reason why they are functions. Arrays of numbers
 # travel as text: joining them costs a tenth of what the drivers take to dump a list.
-LANES = text("""
-SELECT * FROM mutirao_lanes(CAST(:queues AS text[]), CAST(:now AS timestamptz))
-""")
+LANES = """
+SELECT * FROM mutirao_lanes(%s::text[], %s::timestamptz)
+"""
 
 _CLAIM = """
 SELECT * FROM {}(
@@ -19,7 +16,7 @@ SELECT * FROM {}(
 )
 """
 CLAIM = _CLAIM.format("mutirao_claim")
-CLAIM_IN_TURN = _CLAIM.format("mutirao_claim_in_turn")
+CLAIM_FAIR = _CLAIM.format("mutirao_claim_fair")
 
 _ENDED = """
     %s::text::bigint[], %s::text::integer[], %s::text[], %s::text::bigint[], %s::text::bigint[],
@@ -41,7 +38,7 @@ FINISH = {
     (True, True): f"SELECT {_HELD}{_FINISH}",
 }
 
-HOLD = text("SELECT mutirao_hold(CAST(CAST(:jobs AS text) AS bigint[]), false)")
+HOLD = "SELECT mutirao_hold(%s::text::bigint[], false)"
 
 RESUME = f"""
 SELECT mutirao_resume(
@@ -51,18 +48,18 @@ SELECT mutirao_resume(
 
 RELEASE = "SELECT mutirao_release(%s::text::bigint[], %s::text::integer[])"
 
-LOSE = text("""
+LOSE = """
 SELECT mutirao_lose_runs(
-    CAST(CAST(:ids AS text) AS bigint[]), CAST(CAST(:runs AS text) AS integer[]),
-    CAST(:now AS timestamptz)
+    %s::text::bigint[], %s::text::integer[],
+    %s::timestamptz
 )
-""")
+"""
 
-RESCUE = text("SELECT * FROM mutirao_rescue(:orphans, CAST(:now AS timestamptz))")
+RESCUE = "SELECT * FROM mutirao_rescue(%s, %s::timestamptz)"
 
-WAKE = text("SELECT mutirao_wake()")
+WAKE = "SELECT mutirao_wake()"
 
-TELL_ENDED = text("SELECT mutirao_tell_waiters(CAST(CAST(:jobs AS text) AS bigint[]))")
+TELL_ENDED = "SELECT mutirao_tell_waiters(%s::text::bigint[])"
 
 # Limits.
 SIFT = """
@@ -71,15 +68,15 @@ SELECT mutirao_sift(
 )
 """
 
-LET_GO = text("""
-SELECT mutirao_let_go(CAST(CAST(:ids AS text) AS bigint[]), CAST(:now AS timestamptz))
+LET_GO = """
+SELECT mutirao_let_go(%s::text::bigint[], %s::timestamptz)
 WHERE EXISTS (SELECT FROM mutirao_counter)
-""")
+"""
 
-OPEN_LIMIT = text("SELECT mutirao_open_limit(:name, CAST(:now AS timestamptz))")
+OPEN_LIMIT = "SELECT mutirao_open_limit(%s, %s::timestamptz)"
 
-CLOSE_LIMIT = text("SELECT mutirao_close_limit(:name, CAST(:now AS timestamptz))")
+CLOSE_LIMIT = "SELECT mutirao_close_limit(%s, %s::timestamptz)"
 
-MEND = text("""
-SELECT mutirao_mend(CAST(:now AS timestamptz)) WHERE EXISTS (SELECT FROM mutirao_counter)
-""")
+MEND = """
+SELECT mutirao_mend(%s::timestamptz) WHERE EXISTS (SELECT FROM mutirao_counter)
+"""

@@ -1,21 +1,19 @@
 """SQLite, as people and migrations meet it."""
 
-import json
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, exists, func, select
+from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
+from mutirao.model.findings import Finding
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.connecting import ALONE
-from mutirao.sql.dialects.sqlite.ailments import ailments
 from mutirao.sql.dialects.sqlite.connecting import BUSY_TIMEOUT
-from mutirao.sql.findings import Finding
+from mutirao.sql.dialects.sqlite.health_checks import health_checks
 
 _WAL = "PRAGMA journal_mode = WAL"
 
@@ -23,7 +21,6 @@ _WAL = "PRAGMA journal_mode = WAL"
 class SqliteAdmin(Admin):
     """SQLite's side of migrating, looking and repairing."""
 
-    name = "sqlite"
     ddl_preface = f"{_WAL};\n"
 
     @contextmanager
@@ -42,23 +39,13 @@ class SqliteAdmin(Admin):
     def one_at_a_time(self, connection: Connection, what: str) -> None:
         """Nothing to do: every transaction holds the only write lock from its beginning."""
 
-    def among(self, column: ColumnElement[int], values: Sequence[int]) -> ColumnElement[bool]:
-        """Pass one JSON array; the number of parameters is limited."""
-        each = func.json_each(json.dumps(list(values))).table_valued("value")
-        return column.in_(select(each.c.value))
-
-    def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
-        """Search the array."""
-        each = func.json_each(tags).table_valued("value")
-        return exists(select(each).where(each.c.value == tag))
-
     def clock(self, connection: Connection) -> datetime:
         """Return this machine's time: the database has no other."""
         return datetime.now(UTC)
 
-    def ailments(self, connection: Connection) -> Iterator[Finding]:
+    def health_checks(self, connection: Connection) -> Iterator[Finding]:
         """Examine the file."""
-        return ailments(connection)
+        return health_checks(connection)
 
 
 def _write_ahead(connection: Connection) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.exc import InvalidatePoolError
 
-from mutirao.files import Identity, identity_of
+from mutirao.notifiers.files import Identity, identity_of
 from mutirao.sql.dialects.connecting import ALONE, Connecting, Drivers
 
 BUSY_TIMEOUT = 30.0  # seconds a connection waits for another one's write lock
@@ -70,7 +70,6 @@ def _watch_file(engine: Engine, path: str) -> None:
 
 
 CONNECTING = Connecting(
-    database="sqlite",
     schemes={"sqlite": _DRIVERS, "sqlite+pysqlite": _DRIVERS, "sqlite+aiosqlite": _DRIVERS},
     in_thread=True,
     apart=False,

@@ -1,0 +1,93 @@
+"""The application that benchmarks run: handlers that do nothing but say that they ran."""
+
+import random
+import string
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice
+from typing import Any
+
+from mutirao.app import Mutirao
+from mutirao.model.job import DEFAULT_QUEUE, Job, NewJob
+from mutirao.tasks.task import Task
+
+PREFIX = "mutirao.bench."  # of the names of all tasks here: it tells our jobs from others'
+PAYLOAD = 60  # bytes
+_FRAME = len('{"payload":""}')
+
+
+def _nobody(number: int | None = None) -> None:
+    pass
+
+
+class Load:
+    """An application with the benchmarks' tasks.
+
+    Parameters:
+        url: the database that holds the jobs.
+        done: called by every handler, with the number that `numbered` was enqueued with, if any.
+    """
+
+    def __init__(self, url: str, done: Callable[[int | None], None] = _nobody) -> None:
+        self.app = Mutirao(url)
+        self._done = done
+        self.coroutine = self._task(self._coroutine)
+        self.plain = self._task(self._plain)
+        self.numbered = self._task(self._numbered)
+        self.keyed = self._task(self._keyed)
+        self.fair = self._task(self._fair, fair_by="tenant")
+        self.branch = self._task(self._branch)
+
+    def jobs(self, count: int, payload: int = PAYLOAD, *, plain: bool = False) -> Iterator[NewJob]:
+        """Yield so many jobs that do nothing, with `payload` bytes of arguments each."""
+        task = self.plain if plain else self.coroutine
+        job = task.job(payload=filling(payload))
+        return (job for _ in range(count))
+
+    def spread(
+        self, count: int, queues: int, priorities: int, delay: float | None = None
+    ) -> Iterator[NewJob]:
+        """Yield jobs for one lane after another, due `delay` seconds from now.
+
+        One queue and one priority are the default ones.
+        """
+        names = [DEFAULT_QUEUE] if queues == 1 else [f"bench{n}" for n in range(queues)]
+        lanes = [
+            self.coroutine.using(queue=name, priority=priority, delay=delay).job(filling(PAYLOAD))
+            for priority in range(priorities)
+            for name in names
+        ]
+        return islice(cycle(lanes), count)
+
+    async def _coroutine(self, payload: str = "") -> None:
+        self._done(None)
+
+    def _plain(self, payload: str = "") -> None:
+        self._done(None)
+
+    async def _numbered(self, number: int) -> None:
+        self._done(number)
+
+    async def _keyed(self, key: int) -> None:
+        self._done(None)
+
+    async def _fair(self, tenant: int, number: int | None = None) -> None:
+        self._done(number)
+
+    async def _branch(self, job: Job, children: int) -> None:
+        """Enqueue children and be done, in one commit."""
+        async with job.transaction() as session:
+            await self.app.aenqueue_many(self.jobs(children), conn=session)
+        self._done(None)
+
+    def _task(self, function: Callable[..., Any], fair_by: str | None = None) -> Task[..., Any]:
+        name = PREFIX + function.__name__.lstrip("_")
+        return self.app.task(name=name, fair_by=fair_by)(function)
+
+
+def filling(payload: int) -> str:
+    """Return text that makes a job's arguments `payload` bytes of JSON, if it is not too few.
+
+    It does not compress: the database would store something smaller otherwise.
+    """
+    size = max(0, payload - _FRAME)
+    return "".join(random.Random(size).choices(string.ascii_letters + string.digits, k=size))

@@ -1,0 +1,68 @@
+"""A worker process of a benchmark: does as it is told through a pipe, and says what it spent."""
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from enum import Enum
+from multiprocessing.connection import Connection
+from pathlib import Path
+from resource import getpagesize
+from time import process_time
+from typing import Any, NamedTuple
+
+from benchmarks.board import Board
+from benchmarks.load import Load
+from benchmarks.spent import Spent, counted
+
+_OWN_MEMORY = Path("/proc/self/statm")
+
+
+class Order(Enum):
+    """What a member is told."""
+
+    START = "start"  # run a worker
+    TELL = "tell"
+    STOP = "stop"  # the worker, gracefully; then end
+
+
+class Share(NamedTuple):
+    """What a member spent since it started its worker, in seconds and statements.
+
+    `memory` is what it holds now, in bytes; None where the system does not tell.
+    """
+
+    cpu: float = 0.0
+    statements: int = 0
+    memory: int | None = None
+
+
+def work(
+    url: str, settings: Mapping[str, Any], board: Board, slot: int, pipe: "Connection[Share, Order]"
+) -> None:
+    """Be a member: the process's whole life. Says a first word when everything is imported."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the benchmark, which ends us
+    load = Load(url, board.writer(slot))
+    pipe.send(Share())
+    asyncio.run(_obey(load, settings, pipe))
+
+
+async def _obey(load: Load, settings: Mapping[str, Any], pipe: "Connection[Share, Order]") -> None:
+    spent = Spent()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(counted(spent))
+        cpu, worker = process_time(), load.app.worker(**settings)
+        while (order := await asyncio.to_thread(pipe.recv)) is not Order.STOP:
+            if order is Order.START:
+                cpu = process_time()
+                await stack.enter_async_context(worker)
+            pipe.send(Share(process_time() - cpu, spent.statements, _memory()))
+        await worker.__aexit__(None, None, None)
+        await load.app.aclose()
+        pipe.send(Share(process_time() - cpu, spent.statements, _memory()))
+
+
+def _memory() -> int | None:
+    if not _OWN_MEMORY.exists():
+        return None
+    return int(_OWN_MEMORY.read_text().split()[1]) * getpagesize()

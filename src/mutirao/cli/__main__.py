@@ -1,6 +1,0 @@
-"""`python -m mutirao.cli`: the same as the command `mutirao`."""
-
-from mutirao.cli import main
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,219 @@
+"""The part of an application for graphs and results: enqueue, list, cancel, wait.
+
+Each operation has an asynchronous and a synchronous face.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import msgspec
+
+from mutirao.client.enqueueing import Enqueuing
+from mutirao.client.portal import Portal
+from mutirao.errors import InvalidGraph, JobCancelled, JobDied, JobFailed, ResultMissing
+from mutirao.model.graph import Chain, Graph, Group, OnDead, Step, as_part
+from mutirao.model.graph_plan import Plan, plan
+from mutirao.model.job import JobState, NewJob
+from mutirao.model.records import (
+    Ending,
+    GraphRecord,
+    GraphState,
+    JobFilter,
+    checked_id,
+    checked_limit,
+)
+from mutirao.tasks.connection import NOT_GIVEN, given
+from mutirao.tasks.handle import Handle
+from mutirao.tasks.middleware import Enqueueing
+from mutirao.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class GraphHandle:
+    """A graph that was enqueued. `id` is that of its first job; `jobs` are in the order they run.
+
+    `handle[step]` is the job of a step that `step` or `Graph.add` returned.
+    """
+
+    id: int
+    jobs: tuple[Handle[Any], ...]
+    places: Mapping[Step, int] = field(repr=False, compare=False)
+
+    def __getitem__(self, step: Step) -> Handle[Any]:
+        """Return a step's job; raise InvalidGraph if it is not a step of this graph."""
+        try:
+            return self.jobs[self.places[step]]
+        except (KeyError, TypeError):  # TypeError: not hashable
+            raise InvalidGraph(
+                f"the graph has no step {step!r}; give what step(…) or graph.add(…) returned, or"
+                " take a job by its place: handle.jobs[0]"
+            ) from None
+
+
+class Endings(Protocol):
+    """The waiting for the ends of jobs, as this module needs it."""
+
+    async def wait(self, id: int, timeout: float | None) -> Ending:
+        """Wait until a job has ended, and return how; raises ResultTimeout, UnknownJob."""
+        ...
+
+
+class Graphs(Enqueuing, Protocol):
+    """The part of an application for jobs that wait for each other."""
+
+    _portal: Portal
+    _endings: Endings
+    _tasks: dict[str, Task[..., Any]]
+
+    def enqueue_graph(
+        self,
+        graph: Graph | Chain | Group | Step,
+        *,
+        name: str | None = None,
+        on_dead: OnDead | str | None = None,
+        conn: object = NOT_GIVEN,
+    ) -> GraphHandle:
+        """Enqueue all jobs of a graph, or none; later ones wait for those before them.
+
+        Parameters:
+            graph: the return value of `chain`, `group`, `step` or `Graph`.
+            name: a name for people; a `Graph` has its own.
+            on_dead: what happens when a step dies or is cancelled, unless the step has its own
+                rule: "stop" (the default), "continue" or "compensate". A `Graph` has its own.
+            conn: the connection or session whose transaction the jobs join; it is never committed.
+
+        Raises:
+            InvalidGraph: it is empty, has a cycle, or a step uses a result that is not before it.
+            InvalidJob: one of its jobs does not fit. Nothing was written.
+            UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
+        """
+        with _handing_in(self._open, _plan(graph, name, on_dead)) as (planned, done):
+            return done(self._handles(planned, self.store.enqueue_graph(planned, given(conn))))
+
+    async def aenqueue_graph(
+        self,
+        graph: Graph | Chain | Group | Step,
+        *,
+        name: str | None = None,
+        on_dead: OnDead | str | None = None,
+        conn: object = NOT_GIVEN,
+    ) -> GraphHandle:
+        """Enqueue a graph through an asynchronous connection or session; see `enqueue_graph`."""
+        with _handing_in(self._open, _plan(graph, name, on_dead)) as (planned, done):
+            return done(
+                self._handles(planned, await self.store.aenqueue_graph(planned, given(conn)))
+            )
+
+    async def agraph(self, id: int) -> GraphRecord:
+        """Return a graph with its steps; raise UnknownGraph if there is none with this id."""
+        return await self.store.graph(checked_id(id))
+
+    async def agraphs(
+        self, state: GraphState | str | None = None, limit: int | None = 100
+    ) -> list[GraphRecord]:
+        """List graphs, newest first, without their steps.
+
+        Raises:
+            InvalidFilter: `limit` is not a number of records.
+        """
+        chosen = None if state is None else GraphState(state)
+        return await self.store.graphs(chosen, checked_limit(limit))
+
+    async def acancel_graph(self, id: int) -> list[int]:
+        """Cancel the unfinished jobs of a graph; return their ids.
+
+        Running jobs learn of it with the next heartbeat; steps that ask for compensation are
+        undone.
+
+        Raises:
+            UnknownGraph: no graph has that id.
+        """
+        await self.store.graph(checked_id(id))
+        return await self.store.cancel(JobFilter(graph=id, limit=None))
+
+    async def aresult(self, id: int, timeout: float | None = None) -> Any:
+        """Wait until a job has finished, and return its result; see `Handle.result`.
+
+        The result is converted to the handler's return type, if the task is registered here.
+        """
+        ending = await self._endings.wait(checked_id(id), timeout)
+        if ending.state is JobState.SUCCEEDED and ending.result is not None:
+            if (task := self._tasks.get(ending.task)) is None:
+                return msgspec.json.decode(ending.result)
+            return task.signature.decode_result(ending.result)
+        raise _without_result(ending)
+
+    def graph(self, id: int) -> GraphRecord:
+        """Return a graph with its steps; see `agraph`."""
+        return self._portal.call(self.agraph, id)
+
+    def graphs(
+        self, state: GraphState | str | None = None, limit: int | None = 100
+    ) -> list[GraphRecord]:
+        """List graphs, newest first, without their steps; see `agraphs`."""
+        return self._portal.call(self.agraphs, state, limit)
+
+    def cancel_graph(self, id: int) -> list[int]:
+        """Cancel the unfinished jobs of a graph; see `acancel_graph`."""
+        return self._portal.call(self.acancel_graph, id)
+
+    def result(self, id: int, timeout: float | None = None) -> Any:
+        """Wait until a job has finished, and return its result; see `aresult`."""
+        return self._portal.call(self.aresult, id, timeout)
+
+    def _handles(self, planned: Plan, ids: list[int]) -> GraphHandle:
+        pairs = zip(ids, planned.steps, strict=True)
+        jobs: Iterator[Handle[Any]] = (
+            Handle(id, each.job.task, each.job.queue, results=self) for id, each in pairs
+        )
+        return GraphHandle(ids[0], tuple(jobs), planned.parts)
+
+
+def _plan(
+    given: Graph | Chain | Group | Step, name: str | None, on_dead: OnDead | str | None
+) -> Plan:
+    if not isinstance(given, Graph):
+        graph = Graph(name, on_dead=on_dead or OnDead.STOP)
+        graph.add(as_part(given))
+        return plan(graph)
+    if name is not None or on_dead is not None:
+        raise InvalidGraph("a Graph has a name and on_dead of its own; give them to Graph(…)")
+    return plan(given)
+
+
+@contextmanager
+def _handing_in(
+    opening: Callable[[NewJob], Enqueueing], planned: Plan
+) -> Iterator[tuple[Plan, Callable[[GraphHandle], GraphHandle]]]:
+    """Check every job and pass it through the middleware, which learns the result."""
+    opened: list[Enqueueing] = []
+
+    def done(handle: GraphHandle) -> GraphHandle:
+        for each, its in zip(opened, handle.jobs, strict=True):
+            each.done(its)
+        return handle
+
+    try:
+        opened.extend(map(opening, planned.jobs))
+        steps = zip(planned.steps, opened, strict=True)
+        yield replace(planned, steps=[step._replace(job=each.job) for step, each in steps]), done
+    except BaseException as error:
+        for each in opened:
+            each.failed(error)
+        raise
+
+
+def _without_result(ending: Ending) -> JobFailed:
+    about = f"job {ending.id}"
+    if ending.state is JobState.SUCCEEDED:
+        return ResultMissing(
+            f"{about} has succeeded, and its result is not there: it was not kept, or not for so"
+            " long. Register the task with @app.task(keep_result=True)",
+            ending.id,
+        )
+    why = f"{ending.error_type}: {ending.error}" if ending.error_type else ending.error
+    if ending.state is JobState.CANCELLED:
+        return JobCancelled(f"{about} was cancelled{f' ({why})' if why else ''}", ending.id)
+    return JobDied(f"{about} is dead; redrive it once its error is mended: {why}", ending.id)

@@ -1,0 +1,181 @@
+"""The administration of an application's jobs: list, find, cancel, retry, redrive, prune.
+
+Each operation has an asynchronous and a synchronous face.
+"""
+
+from datetime import timedelta
+from functools import partial
+from typing import Any, Unpack
+
+from mutirao.client.portal import Portal
+from mutirao.errors import InvalidFilter, InvalidTask
+from mutirao.model.job import FINAL_OUTCOMES, JobState, OutcomeKind
+from mutirao.model.records import (
+    JobFilter,
+    JobRecord,
+    QueueCount,
+    Which,
+    WorkerRecord,
+    checked_id,
+)
+from mutirao.ports import Store
+from mutirao.tasks.options import refuse_unknown
+from mutirao.tasks.task import Task
+
+
+class JobAdmin:
+    """The part of an application that inspects and repairs."""
+
+    store: Store
+    _portal: Portal
+
+    async def ajob(self, id: int) -> JobRecord:
+        """Return a job with all its attempts; raise UnknownJob if there is none with this id."""
+        return await self.store.job(checked_id(id))
+
+    async def ajobs(self, *job_ids: int, **which: Unpack[Which]) -> list[JobRecord]:
+        """List jobs, newest first, without their attempts.
+
+        Parameters:
+            job_ids: the jobs to list; all jobs if no id is given.
+            which: the fields of `Which`: state, queue, task, tag, … `limit` is 100 unless given.
+
+        Raises:
+            InvalidFilter: a field has an invalid value.
+            TypeError: a field is unknown.
+        """
+        return await self.store.jobs(_filter(job_ids, which))
+
+    async def acounts(self) -> list[QueueCount]:
+        """Count jobs by queue and state."""
+        return await self.store.counts()
+
+    async def aworkers(self) -> list[WorkerRecord]:
+        """List the registered workers, alive or not, and how many jobs each holds."""
+        return await self.store.workers()
+
+    async def acancel(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
+        """Cancel live jobs, also running ones; return the ids of those that were live.
+
+        Running jobs learn of it with the next heartbeat.
+
+        Parameters:
+            job_ids: the jobs' ids.
+            which: the fields of `Which`.
+
+        Raises:
+            InvalidFilter: neither ids nor a filter is given, or a value is invalid.
+            TypeError: a field is unknown.
+        """
+        return await self.store.cancel(_which(job_ids, which))
+
+    async def aretry(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
+        """Make waiting jobs due now; return their ids. Parameters and errors as in `acancel`."""
+        return await self.store.run_now(_which(job_ids, which))
+
+    async def aredrive(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
+        """Enqueue dead jobs again, linked to the old ones; return the new ids.
+
+        A job that was redriven before is skipped, unless its id is given. Parameters and errors as
+        in `acancel`.
+        """
+        return await self.store.redrive(_which(job_ids, which))
+
+    async def aprune(self, outcome: OutcomeKind, older_than: timedelta, limit: int = 1_000) -> int:
+        """Delete finished jobs with their attempts; return how many.
+
+        Parameters:
+            outcome: the outcome of the jobs to delete: succeeded, dead or cancelled.
+            older_than: the time since they finished.
+            limit: the maximum number of jobs to delete.
+
+        Raises:
+            InvalidFilter: no job finishes with this outcome, or `older_than` is not a `timedelta`.
+        """
+        if not isinstance(older_than, timedelta):
+            raise InvalidFilter(f"older_than is {older_than!r}; give a timedelta(days=…)")
+        return await self.store.prune(_ended_as(outcome), older_than.total_seconds(), limit)
+
+    async def afind(
+        self, task: Task[..., Any], /, **arguments: Any
+    ) -> dict[JobState, list[JobRecord]]:
+        """Return the newest hundred jobs of a task with exactly these arguments, by state.
+
+        Arguments are compared as the handler would receive them, defaults included. States without
+        such a job are left out.
+
+        Raises:
+            InvalidTask: the task is not `findable`.
+            InvalidArguments: the arguments do not fit it.
+        """
+        if not isinstance(task, Task):
+            raise InvalidTask(f"the task is {task!r}; give the one that @app.task made")
+        if not task.options.findable:
+            raise InvalidTask(
+                f"task {task.name!r} keeps no fingerprints of its jobs; register it with"
+                " @app.task(findable=True). Jobs enqueued from then on are found"
+            )
+        fingerprint = task.signature.fingerprint(task.signature.encode((), arguments))
+        found: dict[JobState, list[JobRecord]] = {}
+        for job in await self.store.jobs(JobFilter(task=task.name, fingerprint=fingerprint)):
+            found.setdefault(job.state, []).append(job)
+        return found
+
+    def job(self, id: int) -> JobRecord:
+        """Return a job with all its attempts; see `ajob`."""
+        return self._portal.call(self.ajob, id)
+
+    def jobs(self, *job_ids: int, **which: Unpack[Which]) -> list[JobRecord]:
+        """List jobs, newest first; see `ajobs`."""
+        return self._portal.call(partial(self.ajobs, *job_ids, **which))
+
+    def counts(self) -> list[QueueCount]:
+        """Count jobs by queue and state; see `acounts`."""
+        return self._portal.call(self.acounts)
+
+    def workers(self) -> list[WorkerRecord]:
+        """List the registered workers; see `aworkers`."""
+        return self._portal.call(self.aworkers)
+
+    def cancel(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
+        """Cancel live jobs, also running ones; see `acancel`."""
+        return self._portal.call(partial(self.acancel, *job_ids, **which))
+
+    def retry(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
+        """Make waiting jobs due now; see `aretry`."""
+        return self._portal.call(partial(self.aretry, *job_ids, **which))
+
+    def redrive(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
+        """Enqueue dead jobs again; see `aredrive`."""
+        return self._portal.call(partial(self.aredrive, *job_ids, **which))
+
+    def prune(self, outcome: OutcomeKind, older_than: timedelta, limit: int = 1_000) -> int:
+        """Delete finished jobs with their attempts; see `aprune`."""
+        return self._portal.call(self.aprune, outcome, older_than, limit)
+
+    def find(self, task: Task[..., Any], /, **arguments: Any) -> dict[JobState, list[JobRecord]]:
+        """Return the jobs of a task with exactly these arguments; see `afind`."""
+        return self._portal.call(self.afind, task, **arguments)
+
+
+def _filter(ids: tuple[int, ...], which: Which) -> JobFilter:
+    refuse_unknown("a filter of jobs", which, Which)
+    given: dict[str, Any] = {**which, **({"ids": ids} if ids else {})}
+    return JobFilter(**given)
+
+
+def _which(ids: tuple[int, ...], which: Which) -> JobFilter:
+    chosen = _filter(ids, {"limit": None, **which})
+    if not chosen.narrows:
+        raise InvalidFilter(
+            "neither ids nor a filter is given, which would mean every job; name ids, or a state,"
+            " queue, task, tag, error_type, before or after"
+        )
+    return chosen
+
+
+def _ended_as(outcome: str) -> OutcomeKind:
+    if outcome not in FINAL_OUTCOMES:
+        known = ", ".join(sorted(FINAL_OUTCOMES))
+        raise InvalidFilter(f"no job ends as {outcome!r}; the outcomes to prune are {known}")
+    return OutcomeKind(outcome)

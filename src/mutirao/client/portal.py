@@ -1,0 +1,52 @@
+"""A portal from synchronous code to asynchronous functions: an event loop in its own thread.
+
+Administration is written once, asynchronously; its synchronous face goes through here.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Portal:
+    """An event loop that starts with the first call. A forked child starts its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
+
+    def call(self, function: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a coroutine function in the loop and return its result, or raise its error."""
+
+        async def call() -> R:
+            return await function(*args, **kwargs)
+
+        return asyncio.run_coroutine_threadsafe(call(), self._running_loop()).result()
+
+    def close(self) -> None:
+        """End the loop's thread, if it runs in this process."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None and self._pid == os.getpid():
+            loop.call_soon_threadsafe(loop.stop)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None or self._pid != os.getpid():
+                self._pid, self._loop = os.getpid(), asyncio.new_event_loop()
+                threading.Thread(
+                    target=_run, args=(self._loop,), name="mutirao-portal", daemon=True
+                ).start()
+            return self._loop
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+    loop.close()

@@ -1,0 +1,329 @@
+"""The schedules of an application: `@app.schedule(…)`, and `app.schedules` for the rest.
+
+Each operation has an asynchronous face, which does the work, and a synchronous one that calls it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+from mutirao.client.portal import Portal
+from mutirao.errors import InvalidSchedule
+from mutirao.model import schedule_rules
+from mutirao.model.cron import check_times
+from mutirao.model.job import Job, NewJob
+from mutirao.model.schedule import (
+    MAX_SCHEDULE_NAME,
+    Amend,
+    Amendment,
+    Schedule,
+    ScheduleFacts,
+    ScheduleRecord,
+    ScheduleState,
+    Terms,
+)
+from mutirao.ports import Store
+from mutirao.tasks.handle import Handle, Results
+from mutirao.tasks.task import Task
+from mutirao.tasks.validation import check_job, check_text
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Order = Callable[[ScheduleFacts, str], Amendment]
+
+
+class SchedulesApp(Results, Protocol):
+    """The application, as schedules see it."""
+
+    store: Store
+
+    def task_named(self, name: str) -> Task[..., Any]:
+        """Return a registered task; raise UnknownTask if there is none of that name."""
+        ...
+
+
+class Schedules:
+    """The schedules of an application's database.
+
+    Parameters:
+        register: registers a function as a task.
+        max_payload: the maximum size of a job's arguments, in bytes of JSON.
+    """
+
+    def __init__(
+        self,
+        app: SchedulesApp,
+        register: Callable[[Callable[..., Any]], Task[..., Any]],
+        portal: Portal,
+        max_payload: int,
+    ) -> None:
+        self._app, self._register, self._portal = app, register, portal
+        self._max_payload = max_payload
+        self._in_code: dict[str, tuple[Schedule, Task[..., Any], Mapping[str, Any]]] = {}
+
+    # In code
+
+    def declare(
+        self,
+        cron: str | None = None,
+        /,
+        *,
+        name: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        **terms: Unpack[Terms],
+    ) -> "_Declaring":
+        """Schedule a task in code: `@app.schedule("30 3 * * *", timezone="Europe/Berlin")`.
+
+        Write it above `@app.task`, or alone, which also registers the function as a task. When a
+        worker with this code starts, it checks the arguments and writes the schedule to the
+        database.
+
+        Parameters:
+            cron: five fields (or six, seconds first), in local time; or `every` instead.
+            name: the schedule's name; the task's name unless given.
+            args: the arguments of each call, by name.
+            terms: see `aput`.
+
+        Raises:
+            InvalidSchedule: it has no timing, contradicts itself, or the name is taken.
+        """
+        # The task is not known yet, but the times can be checked now.
+        schedule = _schedule(name or "?", NewJob(task="?"), cron, terms)
+        check_times(schedule)
+        return _Declaring(self, schedule, name, dict(args or {}))
+
+    def declared(self) -> tuple[Schedule, ...]:
+        """Return the schedules in the code, with their jobs.
+
+        Raises:
+            InvalidJob: the arguments of a schedule do not fit its task.
+        """
+        return tuple(
+            self._checked(replace(schedule, job=task.job(**args)))
+            for schedule, task, args in self._in_code.values()
+        )
+
+    def add(
+        self, schedule: Schedule, name: str | None, target: Any, args: Mapping[str, Any]
+    ) -> Task[..., Any]:
+        """Record a schedule that the code declares for a task or a function; return the task.
+
+        Raises:
+            InvalidSchedule: the name is taken.
+        """
+        task = target if isinstance(target, Task) else self._register(target)
+        chosen = name or task.name
+        if chosen in self._in_code:
+            raise InvalidSchedule(
+                f"two schedules are called {chosen!r}; give one of them a name:"
+                " @app.schedule(…, name=…)"
+            )
+        self._in_code[chosen] = (replace(schedule, name=chosen), task, args)
+        return task
+
+    # At run time
+
+    async def aput(
+        self, name: str, job: NewJob, cron: str | None = None, **terms: Unpack[Terms]
+    ) -> ScheduleState:
+        """Create a schedule, or replace the one of that name; return its state.
+
+        To put the same again changes nothing. A paused schedule stays paused, and the next tick
+        stays unless `cron`, `every` or `timezone` changed.
+
+        Parameters:
+            name: up to 200 characters.
+            job: what each tick enqueues: `task.job(…)`, or `task.using(…).job(…)` with options.
+            cron: five fields (or six, seconds first), in local time; or `every` instead.
+            every: a `timedelta`, or seconds, between two ticks.
+            timezone: the time zone of the cron line, such as America/Sao_Paulo; UTC unless given.
+            catch_up: which missed ticks still make jobs: `last` (the default), `none`, `all`.
+            catch_up_limit: with `all`, the maximum number of those jobs; 100 unless given.
+            overlap: what a tick does while the last job is live: `allow` (the default), `skip`, or
+                `after`, with which the next tick counts from that job's end.
+            jitter: a `timedelta`, or seconds; each job is due at a random time up to this long
+                after its tick.
+            until: there is no tick after this aware datetime.
+            max_runs: there are no ticks after this number of jobs.
+
+        Raises:
+            InvalidSchedule: it has no timing, contradicts itself, or would never tick.
+            InvalidJob: the job does not fit.
+            UnknownTask: its task is not registered here.
+        """
+        schedule = self._checked(_schedule(name, job, cron, terms))
+        return await self._amend(name, partial(schedule_rules.put, schedule=schedule))
+
+    async def achange(
+        self, name: str, *, job: NewJob | None = None, cron: str | None = None,
+        **terms: Unpack[Terms],
+    ) -> ScheduleState:  # fmt: skip
+        """Change options of a schedule, as in `aput`; those that are not given stay.
+
+        A change to a schedule that the code declares lasts until the declaration changes.
+
+        Raises:
+            UnknownSchedule: there is none of that name.
+            InvalidSchedule, InvalidJob, UnknownTask: as in `aput`.
+        """
+        given: dict[str, Any] = _terms(terms)
+        if cron is not None:
+            given["cron"] = cron
+        if job is not None:
+            _check_is_job(name, job)
+            self._check_job(job)
+            given["job"] = job
+        return await self._amend(name, partial(schedule_rules.change, name=name, terms=given))
+
+    async def alist(self) -> tuple[ScheduleRecord, ...]:
+        """List the schedules by name, with their next ticks and the outcomes of their last jobs."""
+        return tuple(await self._app.store.schedules())
+
+    async def apause(self, name: str) -> ScheduleState:
+        """Pause a schedule: it makes no jobs until it is resumed.
+
+        Raises:
+            UnknownSchedule: there is none of that name.
+        """
+        return await self._order(name, schedule_rules.pause)
+
+    async def aresume(self, name: str) -> ScheduleState:
+        """Resume a schedule; ticks that passed during the pause make no jobs.
+
+        Raises:
+            UnknownSchedule: there is none of that name.
+        """
+        return await self._order(name, schedule_rules.resume)
+
+    async def aremove(self, name: str) -> None:
+        """Remove a schedule; its jobs stay.
+
+        If it is declared in code, the next worker that starts creates it again.
+
+        Raises:
+            UnknownSchedule: there is none of that name.
+        """
+        await self._app.store.amend_schedule(name, partial(schedule_rules.remove, name=name))
+
+    async def arun_now(self, name: str) -> Handle[Any]:
+        """Make a job at once, in addition to the ticks, paused or not; return its handle.
+
+        Raises:
+            UnknownSchedule: there is none of that name.
+            WrongState: its last job is live, and `overlap` is not `allow`.
+        """
+        done = await self._app.store.amend_schedule(
+            name, partial(schedule_rules.run_now, name=name)
+        )
+        job = _found(done.state).schedule.job
+        return Handle(done.jobs[0], job.task, job.queue, results=self._app)
+
+    def put(
+        self, name: str, job: NewJob, cron: str | None = None, **terms: Unpack[Terms]
+    ) -> ScheduleState:
+        """Create a schedule, or replace the one of that name; see `aput`."""
+        return self._portal.call(partial(self.aput, name, job, cron, **terms))
+
+    def change(
+        self, name: str, *, job: NewJob | None = None, cron: str | None = None,
+        **terms: Unpack[Terms],
+    ) -> ScheduleState:  # fmt: skip
+        """Change options of a schedule; see `achange`."""
+        return self._portal.call(partial(self.achange, name, job=job, cron=cron, **terms))
+
+    def list(self) -> tuple[ScheduleRecord, ...]:
+        """List the schedules by name; see `alist`."""
+        return self._portal.call(self.alist)
+
+    def pause(self, name: str) -> ScheduleState:
+        """Pause a schedule; see `apause`."""
+        return self._portal.call(self.apause, name)
+
+    def resume(self, name: str) -> ScheduleState:
+        """Resume a schedule; see `aresume`."""
+        return self._portal.call(self.aresume, name)
+
+    def remove(self, name: str) -> None:
+        """Remove a schedule; its jobs stay; see `aremove`."""
+        self._portal.call(self.aremove, name)
+
+    def run_now(self, name: str) -> Handle[Any]:
+        """Make a job at once, in addition to the ticks; see `arun_now`."""
+        return self._portal.call(self.arun_now, name)
+
+    async def _order(self, name: str, order: Order) -> ScheduleState:
+        return await self._amend(name, lambda facts: order(facts, name))
+
+    async def _amend(self, name: str, amend: Amend) -> ScheduleState:
+        return _found((await self._app.store.amend_schedule(name, amend)).state)
+
+    def _checked(self, schedule: Schedule) -> Schedule:
+        check_text("schedule's name", schedule.name, MAX_SCHEDULE_NAME)
+        self._check_job(schedule.job)
+        check_times(schedule)
+        return schedule
+
+    def _check_job(self, job: NewJob) -> None:
+        self._app.task_named(job.task)
+        check_job(job, self._max_payload)
+        if job.unique is not None:
+            raise InvalidSchedule(
+                f"the job has the key {job.key!r}, but each tick makes a job of its own; leave the"
+                ' key out, and say with overlap="skip" or "after" if runs must not overlap'
+            )
+
+
+class _Declaring:
+    """The return value of `@app.schedule(…)`: takes a task, or a function that becomes one."""
+
+    def __init__(
+        self, schedules: Schedules, schedule: Schedule, name: str | None, args: Mapping[str, Any]
+    ) -> None:
+        self._schedules, self._schedule, self._name, self._args = schedules, schedule, name, args
+
+    @overload
+    def __call__(self, target: Task[P, R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, target: Callable[Concatenate[Job, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, target: Callable[P, R], /) -> Task[P, R]: ...
+    def __call__(self, target: Any, /) -> Task[..., Any]:
+        return self._schedules.add(self._schedule, self._name, target, self._args)
+
+
+def _schedule(name: str, job: NewJob, cron: str | None, terms: Terms) -> Schedule:
+    _check_is_job(name, job)
+    return Schedule(name=name, job=job, cron=cron, **_terms(terms))
+
+
+def _check_is_job(name: str, job: object) -> None:
+    if not isinstance(job, NewJob):
+        raise InvalidSchedule(f"the job of schedule {name!r} is {job!r}; give task.job(…)")
+
+
+def _terms(terms: Terms) -> dict[str, Any]:
+    given: dict[str, Any] = dict(terms)
+    if given.get("every") is not None:
+        given["every"] = _length("every", given["every"])
+    if "jitter" in given:
+        given["jitter"] = _length("jitter", given["jitter"])
+    return given
+
+
+def _length(what: str, value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return timedelta(seconds=value)
+    except (OverflowError, ValueError):
+        pass  # raised below, as for a value that is not a number
+    raise InvalidSchedule(f"{what} is {value!r}; give a timedelta, or seconds as a number")
+
+
+def _found(state: ScheduleState | None) -> ScheduleState:
+    if state is None:
+        raise AssertionError("the schedule was removed by what cannot remove it")
+    return state

@@ -1,0 +1,45 @@
+"""Fairness: jobs of a task with `fair_by` are claimed in rounds over the values of that argument.
+
+They are ordinary live jobs, but in a lane whose name begins with `FAIR`, and they carry the value.
+A claim from such a lane takes one job of each value, round after round, and begins with the value
+after the one that was served last. `mutirao.sql.rules.fairness` does that, and reads no more rows
+than are taken; PostgreSQL does it in its own functions.
+"""
+
+from collections.abc import Collection, Iterable
+
+from mutirao.model.job import FAIR, Lane
+from mutirao.model.limits import value_of
+
+
+def fair_lane(queue: str) -> str:
+    """Return the name of the lanes for the fair jobs of a queue."""
+    return FAIR + queue
+
+
+def is_fair(lane: str) -> bool:
+    """Return whether lanes of this name hold fair jobs."""
+    return lane.startswith(FAIR)
+
+
+def queue_of(lane: str) -> str:
+    """Return the queue of lanes of this name."""
+    return lane.removeprefix(FAIR)
+
+
+def lanes_of(queues: Collection[str]) -> list[str]:
+    """Return the names of all lanes of the given queues."""
+    return [*queues, *map(fair_lane, queues)]
+
+
+def once(lanes: Iterable[Lane]) -> list[Lane]:
+    """Return the lanes, but of each queue only the first fair one, for all priorities."""
+    found: dict[tuple[str, int | None], Lane] = {}
+    for lane in lanes:
+        found.setdefault((lane.queue, None if is_fair(lane.queue) else lane.priority), lane)
+    return list(found.values())
+
+
+def fair_value(args: str, by: str) -> str:
+    """Return the value under which a fair job is served; never empty, as it is for other jobs."""
+    return f"={value_of(args, by)}"

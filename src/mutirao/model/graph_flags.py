@@ -1,0 +1,26 @@
+"""Flags in a job's metadata about its role in a graph.
+
+A claim includes the metadata, so the worker knows without a query what to do for a step, and jobs
+outside of graphs cost nothing: no column, no statement.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+MARK = "mutirao"  # the key of the flags in the metadata
+STEP = "step"  # the job is a step
+KEEPS = "keeps"  # other steps use its result
+TAKES = "takes"  # it uses the results of other steps
+
+
+def flagged(metadata: Mapping[str, Any], *words: str) -> dict[str, Any]:
+    """Return the metadata with these flags added."""
+    return {**metadata, MARK: " ".join(words)}
+
+
+def flags_of(metadata: str | None) -> frozenset[str]:
+    """Return the flags in metadata, given as JSON that others than Mutirão may have written."""
+    if metadata is None or MARK not in metadata:
+        return frozenset()
+    return frozenset(str(json.loads(metadata).get(MARK, "")).split())

@@ -1,0 +1,65 @@
+"""The outcome of an attempt, and its form for the store."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from mutirao.errors import WrongState
+from mutirao.model.job import Job, KeptResult, NewJob
+from mutirao.model.states import Fault, OutcomeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of an attempt. `after` (seconds) or `at` say when a waiting job runs again.
+
+    `fault`: why a `released` attempt was given up, if that is counted.
+    """
+
+    kind: OutcomeKind
+    after: float | None = None
+    at: datetime | None = None
+    error_type: str | None = None
+    error: str | None = None
+    result: KeptResult | None = None
+    fault: Fault | None = None
+
+
+SUCCEEDED = Outcome(OutcomeKind.SUCCEEDED)
+
+
+class Settlement(NamedTuple):
+    """An outcome to be written by the store.
+
+    `started_ago` and `finished_ago` are seconds before the write, so that history is in the
+    database's time whatever the worker's clock shows. `follow_up` is enqueued in the same
+    transaction, unless the settlement is stale. `keyed` means that the job has a key, for which
+    another job may wait; `linked` means that others may wait for its end, because it is a step of a
+    graph or keeps its result.
+    """
+
+    id: int
+    run: int
+    outcome: Outcome
+    started_ago: float = 0.0
+    finished_ago: float = 0.0
+    follow_up: NewJob | None = None
+    keyed: bool = False
+    linked: bool = False
+
+
+def completion(job: Job, started_ago: float) -> Settlement:
+    """Return the settlement of a job that succeeds in its own transaction.
+
+    Raises:
+        WrongState: the job's result is kept, and the handler has not set it.
+    """
+    if job._keep is not None and job._result is None:
+        raise WrongState(
+            f"the result of job {job.id} ({job.task}) is kept, and its transaction completes it"
+            " before the handler returns; give it inside: job.returns(…)"
+        )
+    kept, linked = job._result, job._keep is not None or job._claim.linked
+    done = Outcome(OutcomeKind.SUCCEEDED, result=kept) if kept else SUCCEEDED
+    keyed = job.key is not None
+    return Settlement(job.id, job.run, done, started_ago, keyed=keyed, linked=linked)

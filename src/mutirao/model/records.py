@@ -1,0 +1,260 @@
+"""Jobs as people, dashboards and tests see them, and the filter that selects them.
+
+`JobRecord` is what was enqueued, its state and its history; nothing here acts.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple, TypedDict
+
+from mutirao.errors import InvalidFilter
+from mutirao.model.job import JobState, OutcomeKind
+
+LARGEST = 2**63 - 1  # the largest integer that databases store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """One row of history: one execution of a job."""
+
+    attempt: int
+    run: int
+    worker: int | None
+    outcome: OutcomeKind
+    started_at: datetime
+    finished_at: datetime
+    error_type: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """A job as people see it: what was enqueued, its state and, on request, all its attempts."""
+
+    id: int
+    task: str
+    args: dict[str, Any]
+    queue: str
+    priority: int
+    state: JobState
+    attempt: int
+    max_attempts: int | None
+    timeout: float | None
+    run_at: datetime
+    enqueued_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    worker: int | None
+    error_type: str | None
+    error: str | None
+    key: str | None
+    tags: tuple[str, ...]
+    metadata: Mapping[str, Any]
+    traceparent: str | None
+    redrive_of: int | None
+    on_dead_of: int | None
+    graph: int | None = None
+    stage: str | None = None  # the part of the graph
+    progress: float | None = None  # as the handler last reported
+    progress_of: float | None = None
+    progress_note: str | None = None
+    attempts: tuple[AttemptRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadJob:
+    """The argument of an `on_dead` handler: the job that died, and why."""
+
+    id: int
+    task: str
+    queue: str
+    args: dict[str, Any]
+    attempts: int
+    error_type: str | None
+    error: str | None
+
+
+class Progress(NamedTuple):
+    """The progress of an attempt, as its handler reported it."""
+
+    job: int
+    run: int
+    done: float
+    of: float | None
+    note: str | None
+
+
+class Ending(NamedTuple):
+    """How a job stands, for those who wait for its end. `result` is JSON, if one was kept."""
+
+    id: int
+    task: str
+    state: JobState | None  # None while it is live
+    result: str | None
+    error_type: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """The jobs that a listing, a cancel or a redrive selects; a field of None matches all."""
+
+    ids: tuple[int, ...] | None = None
+    state: JobState | None = None
+    queue: str | None = None
+    task: str | None = None
+    tag: str | None = None
+    error_type: str | None = None
+    graph: int | None = None
+    fingerprint: str | None = None  # of the arguments, if the task is findable
+    before: datetime | None = None  # enqueued before
+    after: datetime | None = None  # enqueued at or after
+    limit: int | None = 100
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", _ids(self.ids))
+        object.__setattr__(self, "state", _state(self.state))
+        if self.graph is not None:
+            checked_id(self.graph)
+        checked_limit(self.limit)
+        _check_moment("before", self.before)
+        _check_moment("after", self.after)
+
+    @property
+    def narrows(self) -> bool:
+        """True if any field but `limit` is set."""
+        return any(
+            getattr(self, each.name) is not None for each in fields(self) if each.name != "limit"
+        )
+
+
+class Which(TypedDict, total=False):
+    """The fields of a `JobFilter` as keyword arguments; `state` may be text."""
+
+    ids: Iterable[int] | None
+    state: JobState | str | None
+    queue: str | None
+    task: str | None
+    tag: str | None
+    error_type: str | None
+    graph: int | None
+    fingerprint: str | None
+    before: datetime | None
+    after: datetime | None
+    limit: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCount:
+    """The number of jobs of a queue in a state, and the age of the oldest."""
+
+    queue: str
+    state: JobState
+    jobs: int
+    oldest_age: float | None  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRecord:
+    """A registered worker and how many jobs it holds."""
+
+    id: int
+    name: str
+    host: str
+    pid: int
+    queues: tuple[str, ...] | None
+    concurrency: int
+    version: str
+    started_at: datetime
+    beat_at: datetime
+    expires_at: datetime
+    alive: bool
+    listening: bool
+    stuck: int
+    late: float  # seconds; the longest delay of recent beats
+    running: int
+
+
+class GraphState(StrEnum):
+    """The state of a graph."""
+
+    RUNNING = "running"  # or about to run
+    STOPPED = "stopped"  # the remaining steps wait for one that died or was cancelled
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """A step as people see it."""
+
+    job: int
+    task: str
+    stage: str
+    state: JobState
+    after: tuple[int, ...]  # the jobs that it waits or waited for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphRecord:
+    """A graph as people see it: its state, its number of jobs by state, and its current stage.
+
+    `stage` is the earliest that is not finished; None once all have succeeded. `id` is the id of
+    the graph's first job.
+    """
+
+    id: int
+    name: str | None
+    state: GraphState
+    stage: str | None
+    jobs: int
+    blocked: int
+    waiting: int
+    running: int
+    succeeded: int
+    dead: int
+    cancelled: int
+    created_at: datetime
+    steps: tuple[StepRecord, ...] = ()
+
+
+def _ids(ids: Iterable[object] | None) -> tuple[int, ...] | None:
+    if ids is None:
+        return None
+    return tuple(checked_id(id) for id in ids)
+
+
+def checked_id(id: object) -> int:
+    """Return the id of a job or a graph; raise InvalidFilter if it cannot be one."""
+    if isinstance(id, bool) or not isinstance(id, int) or not 0 < id <= LARGEST:
+        raise InvalidFilter(
+            f"{id!r} is no id; give a whole number from 1 to {LARGEST}, such as handle.id"
+        )
+    return id
+
+
+def checked_limit(limit: object) -> int | None:
+    """Return the maximum number of records; raise InvalidFilter if it is not one."""
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= LARGEST:
+        raise InvalidFilter(
+            f"limit is {limit!r}; give a whole number from 0 to {LARGEST}, or None for all"
+        )
+    return limit
+
+
+def _state(state: str | None) -> JobState | None:
+    try:
+        return None if state is None else JobState(state)
+    except ValueError:
+        known = ", ".join(JobState)
+        raise InvalidFilter(f"no job is ever {state!r}; the states are {known}") from None
+
+
+def _check_moment(name: str, moment: object) -> None:
+    if moment is not None and (not isinstance(moment, datetime) or moment.tzinfo is None):
+        raise InvalidFilter(f"{name} is {moment!r}; give a datetime with a time zone")

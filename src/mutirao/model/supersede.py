@@ -1,0 +1,167 @@
+"""Supersede: the rules by which a newer job of a key makes a waiting one redundant.
+
+A rule is a table over the kinds of two jobs, and a pure function of both. The stores call `decide`
+in the transaction that enqueues the newer job, and do what it returns.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Self
+
+from mutirao.errors import InvalidJob, InvalidTask
+
+SUPERSEDED = "Superseded"  # the error_type of a job that a newer one made redundant
+
+Arguments = dict[str, Any]
+Merge = Callable[[Arguments, Arguments], Arguments]
+Word = Literal["keep", "newer", "merge", "neither"]
+
+
+class Redundancy(StrEnum):
+    """What remains of two jobs of a key, if no attempt of the older one has started."""
+
+    KEEP = "keep"  # both, the newer one after the older one
+    NEWER = "newer"  # the newer one, instead of the older one
+    MERGE = "merge"  # one job of the older one's kind, with the newer one's content
+    NEITHER = "neither"  # nothing
+
+
+# W3C ActivityStreams: what a server no longer has to send, about one object to one inbox.
+ACTIVITIES: Mapping[tuple[str, str], Redundancy] = MappingProxyType(
+    {
+        ("Create", "Update"): Redundancy.MERGE,
+        ("Create", "Delete"): Redundancy.NEITHER,
+        ("Update", "Update"): Redundancy.NEWER,
+        ("Update", "Delete"): Redundancy.NEWER,
+        ("Add", "Remove"): Redundancy.NEITHER,
+        ("Remove", "Add"): Redundancy.NEITHER,
+        ("Follow", "Undo"): Redundancy.NEITHER,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Supersede:
+    """A rule for the jobs of a key: a table over the value of one of their arguments.
+
+    Pairs that are not in the table are both kept, in order; so are jobs of different tasks.
+
+    Parameters:
+        by: the parameter of the task that contains a job's kind, a text.
+        rules: what remains of (older kind, newer kind).
+        merge: a function that returns the arguments of a merged job from the older job's and the
+            newer job's, as decoded from JSON. Unless given: the newer job's, with the older job's
+            kind.
+
+    Raises:
+        InvalidTask: a parameter has the wrong type, or a rule is unknown.
+    """
+
+    by: str
+    rules: Mapping[tuple[str, str], Redundancy | Word]
+    merge: Merge | None = None
+
+    def __post_init__(self) -> None:
+        given: tuple[object, object] = (self.by, self.rules)
+        if not isinstance(given[0], str) or not isinstance(given[1], Mapping):
+            raise InvalidTask(
+                f"supersede was given {self.by!r} and {self.rules!r}; give the name of a parameter"
+                " and a dict of rules"
+            )
+        if self.merge is not None and not callable(self.merge):
+            raise InvalidTask(f"merge is {self.merge!r}; give a function of two dicts of arguments")
+        checked = {pair: _redundancy(pair, word) for pair, word in self.rules.items()}
+        object.__setattr__(self, "rules", MappingProxyType(checked))
+
+    @classmethod
+    def activities(cls, by: str = "type", merge: Merge | None = None) -> Self:
+        """Return the rule for ActivityStreams, whose kinds are Create, Update, Delete and so on."""
+        return cls(by, ACTIVITIES, merge)
+
+    def judge(self, older: Arguments, newer: Arguments) -> Redundancy:
+        """Return what remains of two jobs with these arguments."""
+        before, now = older.get(self.by), newer.get(self.by)
+        if not isinstance(before, str) or not isinstance(now, str):
+            return Redundancy.KEEP
+        return Redundancy(self.rules.get((before, now), Redundancy.KEEP))
+
+    def merged(self, older: Arguments, newer: Arguments) -> Arguments:
+        """Return the arguments of the job that remains after a merge.
+
+        Raises:
+            InvalidJob: `merge` returned something that is not a dict of arguments.
+        """
+        if self.merge is None:
+            return {**newer, self.by: older[self.by]}
+        made = self.merge(dict(older), dict(newer))
+        if not isinstance(made, dict):
+            raise InvalidJob(
+                f"merge made {made!r} of two jobs' arguments; it must return a dict of arguments"
+            )
+        return made
+
+
+class Older(NamedTuple):
+    """The last live job of a key. `untouched`: it waits, and no attempt of it has ever started."""
+
+    id: int
+    task: str
+    args: str
+    untouched: bool
+
+
+class Decision(NamedTuple):
+    """The fate of a newer job: `how` it was enqueued, and its arguments if it was merged."""
+
+    how: Literal["inserted", "follows", "replaced", "merged", "superseded"]
+    args: str | None = None
+
+
+_LEFT = {
+    Redundancy.KEEP: Decision("follows"),
+    Redundancy.NEWER: Decision("replaced"),
+    Redundancy.NEITHER: Decision("superseded"),
+}
+
+
+def decide(rule: Supersede, task: str, args: str, older: Older | None) -> Decision:
+    """Decide about a newer job of `task`, where `older` is the last live one of its key."""
+    if older is None:
+        return Decision("inserted")
+    if not older.untouched or older.task != task:
+        return _LEFT[Redundancy.KEEP]
+    before, now = json.loads(older.args), json.loads(args)
+    left = rule.judge(before, now)
+    if left is Redundancy.MERGE:
+        return Decision("merged", _as_json(rule.merged(before, now)))
+    return _LEFT[left]
+
+
+def cancelled_because(how: str, newer: int) -> str:
+    """Return the reason that the history gives for the older job."""
+    return f"merged into job {newer}" if how == "merged" else f"superseded by job {newer}"
+
+
+def dropped_because(older: int) -> str:
+    """Return the reason that the history gives for a newer job cancelled with the older one."""
+    return f"superseded together with job {older}"
+
+
+def _as_json(arguments: Arguments) -> str:
+    try:
+        return json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as unfit:
+        raise InvalidJob(f"merge made arguments that JSON cannot hold: {unfit}") from unfit
+
+
+def _redundancy(pair: object, word: str) -> Redundancy:
+    named = isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(k, str) for k in pair)
+    if not named:
+        raise InvalidTask(f"a supersede rule is for {pair!r}; give (older kind, newer kind)")
+    if word not in list(Redundancy):
+        known = ", ".join(Redundancy)
+        raise InvalidTask(f"the supersede rule for {pair} is {word!r}; give one of {known}")
+    return Redundancy(word)

@@ -1,0 +1,125 @@
+"""The part of a store beside jobs and workers, as a protocol: schedules, limits, graphs, results.
+
+The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
+"""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Protocol
+
+from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
+from mutirao.model.records import Ending, GraphRecord, GraphState, Progress
+from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord
+
+
+class RecordsApi(Protocol):
+    """The schedules, limits, graphs, results and progress of a store; part of `Store`."""
+
+    # Schedules. The functions of `mutirao.model.schedule_rules` decide how one changes.
+
+    async def agenda(self, *, now: datetime | None = None) -> Agenda:
+        """Return the schedules that are due, and the time until the next one is.
+
+        A schedule is due if it is not paused and its next tick has come, or if it awaits the end of
+        a job that is no longer live. If very many are due, only the first ones are returned. Reads
+        only.
+        """
+        ...
+
+    async def amend_schedule(
+        self, name: str, amend: Amend, *, wait: bool = True, now: datetime | None = None
+    ) -> Amended:
+        """Lock a schedule, ask `amend` how it changes, and write the change: one transaction.
+
+        `amend` receives the state of the schedule, with everything that was committed before the
+        lock was taken, and the time. It may be called again if another transaction made a schedule
+        of that name at the same moment. What it raises reaches the caller, and nothing is written.
+        Jobs are enqueued as usual, idle workers are woken, and each job is recorded with its tick:
+        no tick ever gets a second job. With `wait` False, a schedule that another transaction has
+        locked is treated as if it did not exist, and `amend` must not change anything then.
+
+        Raises:
+            WrongState: a tick has a job already; nothing was written.
+        """
+        ...
+
+    async def confirm_declared(
+        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
+    ) -> None:
+        """Record that a worker has schedules of these names in its code.
+
+        Only for schedules that were declared in code and whose last confirmation is older than
+        `every` seconds. Schedules that another transaction has locked are skipped until the next
+        call.
+        """
+        ...
+
+    async def schedules(self) -> list[ScheduleRecord]:
+        """List the schedules by name, with their next ticks and the outcomes of their last jobs."""
+        ...
+
+    # Limits; see `mutirao.model.limits`. At no moment do more jobs of a limited queue, task or
+    # value of an argument run than the limit allows, whichever workers claim them. A rate never
+    # lets more jobs start than its burst plus the tokens that have arrived since. A job is claimed
+    # only if all of its limits have room; otherwise it is `blocked` and costs nothing until there
+    # is room. The slots that a run holds are released when the run ends.
+
+    async def put_limit(
+        self,
+        rule: Rule,
+        *,
+        origin: LimitOrigin = LimitOrigin.COMMAND,
+        worker: str | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Create a limit, or change the one of that name; it is in force when this returns.
+
+        Jobs that run already are counted. With `origin` CODE, a worker declares a limit of its
+        code: an existing limit changes only if the declaration differs from the last one.
+        """
+        ...
+
+    async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
+        """Remove a limit and release the jobs that waited for it; return whether it existed."""
+        ...
+
+    async def confirm_declared_limits(
+        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
+    ) -> None:
+        """Record that a worker has limits of these names in its code; see `confirm_declared`."""
+        ...
+
+    async def limits(self) -> list[LimitRecord]:
+        """List the limits by name and key, with their current use."""
+        ...
+
+    # Graphs, results, progress
+
+    async def graphs(
+        self, state: GraphState | None = None, limit: int | None = 100
+    ) -> list[GraphRecord]:
+        """List graphs, newest first, without their steps."""
+        ...
+
+    async def graph(self, id: int) -> GraphRecord:
+        """Return a graph with its steps, in the order of the plan, all read at one moment.
+
+        Raises:
+            UnknownGraph: no graph has that id.
+        """
+        ...
+
+    async def endings(self, jobs: Collection[int]) -> list[Ending]:
+        """Return how the jobs stand, with their results; unknown jobs are left out."""
+        ...
+
+    async def await_ends(self, jobs: Collection[int]) -> None:
+        """Request a notification, by the notifier of ends, when one of these jobs ends.
+
+        The notification is immediate only for jobs that keep results or are steps of a graph.
+        """
+        ...
+
+    async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:
+        """Write the progress of attempts; progress that a later run of a job reported is kept."""
+        ...

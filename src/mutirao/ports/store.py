@@ -1,0 +1,325 @@
+"""The system of record, as workers, handlers and people use it.
+
+Times: where a method takes `now`, None means the database's own clock, which production uses; tests
+pass an aware datetime. All durations are in seconds.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from mutirao.model.job import (
+    Beat,
+    Claim,
+    Job,
+    Lane,
+    LaneHead,
+    NewWorker,
+    OutcomeKind,
+    Transaction,
+    Wake,
+)
+from mutirao.model.outcome import Settlement
+from mutirao.model.records import JobFilter, JobRecord, QueueCount, WorkerRecord
+from mutirao.ports.intake import Intake
+from mutirao.ports.records_api import RecordsApi
+
+
+class Store(Intake, RecordsApi, Protocol):
+    """The system of record."""
+
+    async def check(self) -> None:
+        """Raise SchemaMissing, SchemaTooOld or SchemaTooNew if the tables do not fit the code."""
+        ...
+
+    async def close(self) -> None:
+        """Close every connection. Safe to call twice; the store reconnects when it is next used."""
+        ...
+
+    def clone(self, connections: int = 1, *, within: float | None = None) -> "Store":
+        """Return another handle on the same data that keeps up to `connections` of its own.
+
+        A worker has one, and its heartbeat has another in its own thread and event loop, so that
+        nothing in the worker can delay the heartbeat. The asynchronous calls of the handle fail
+        with StoreBusy after `within` seconds, whatever the database and the network do; calls that
+        read all jobs, and `prune`, may take longer.
+        """
+        ...
+
+    def cut(self) -> None:
+        """Make the running calls of this handle fail now, if they have a time limit."""
+        ...
+
+    # Workers and their liveness
+
+    async def register(
+        self, worker: NewWorker, *, expiry: float, now: datetime | None = None
+    ) -> int:
+        """Add a worker, alive for `expiry` seconds and listening; return its id, never reused."""
+        ...
+
+    async def beat(
+        self,
+        worker: int,
+        *,
+        expiry: float,
+        stuck: int = 0,
+        late: float = 0.0,
+        now: datetime | None = None,
+    ) -> Beat:
+        """Extend a worker's life by `expiry` seconds and record how it is doing.
+
+        Parameters:
+            stuck: the number of its slots that are stuck.
+            late: the longest delay of its recent beats, in seconds.
+
+        Returns whether the worker is still registered (False: its jobs have been rescued), and
+        which of its running jobs have a request to cancel.
+        """
+        ...
+
+    async def listen(self, worker: int, listening: bool) -> None:
+        """Record whether this worker wants notifications of new jobs; only idle workers do."""
+        ...
+
+    async def retire(self, worker: int) -> None:
+        """Remove a worker that has ended. The jobs it still holds are released, unattempted."""
+        ...
+
+    # Claiming and settling
+
+    async def lanes(
+        self, queues: Collection[str] | None, *, now: datetime | None = None
+    ) -> list[LaneHead]:
+        """Return every lane that has waiting jobs, with its true lower bound.
+
+        Only lanes of `queues`, unless that is None. Ordered by priority, then by queue.
+        """
+        ...
+
+    async def claim(
+        self,
+        worker: int,
+        lanes: Sequence[Lane],
+        limit: int,
+        *,
+        without: Collection[str] = (),
+        now: datetime | None = None,
+    ) -> list[Claim]:
+        """Claim up to `limit` due jobs exclusively for a worker, and return them.
+
+        Reads the lanes in the given order, each from its lower bound, in (run_at, id) order. Of
+        lanes with the same priority it may take a part from each, but in total no fewer than it
+        finds. Jobs that another claim is taking at this moment are skipped, never waited for. Jobs
+        of tasks named in `without` are skipped. Each claim adds one to the job's `run` and
+        `attempt`; after 2,147,483,647 a run is followed by 1. The jobs are returned in the order of
+        the lanes, then (run_at, id). Arguments that are the results of other steps are filled in,
+        with null where a step has no result.
+
+        Raises:
+            WorkerGone: the worker is not registered (any more), so nobody would rescue the jobs
+                that it takes; nothing was claimed.
+        """
+        ...
+
+    async def settle(
+        self, worker: int, settlements: Sequence[Settlement], *, now: datetime | None = None
+    ) -> set[int]:
+        """Write the outcomes of attempts and return the ids of the jobs that were settled.
+
+        A settlement whose run is not the job's current one is stale: neither it nor its follow-up
+        is written, and its id is not returned. Each settlement appends one attempt row. Final
+        outcomes remove the job from the live table; `retried`, `snoozed` and `released` make it
+        wait until `outcome.at`, or for `after` seconds from now; the last two do not count the
+        attempt. A claim contains how many workers in a row were lost with a job (`lost`), and how
+        many of its attempts in a row were released as `Fault.CONNECTION` (`cut_off`); one released
+        as `Fault.WORKER` counts as lost, and one released for neither leaves both counts unchanged.
+        A job with a request to cancel is due at once instead, and its next claim has
+        `Claim.cancel`. When a `keyed` job ends, the job that waits for it becomes due at its own
+        time. When a `linked` job ends, its result is stored, if it has one, the steps behind it are
+        released (see `enqueue_graph`), and those who wait for its end are notified. All in one
+        transaction. The return value may be a `mutirao.model.limits.Settled`, which has the lanes
+        to which jobs returned that had waited for a limit.
+        """
+        ...
+
+    async def release(self, jobs: Sequence[tuple[int, int]]) -> set[int]:
+        """Release claimed jobs (id, run) that were never started; no attempt, no history.
+
+        They keep their position in the lane. Returns the ids of the released jobs; stale ones are
+        left out.
+        """
+        ...
+
+    async def lose(
+        self, jobs: Sequence[tuple[int, int]], *, now: datetime | None = None
+    ) -> set[int]:
+        """Record that runs (job, run) were lost, and make those jobs wait again.
+
+        Does what `rescue` does, for a worker that was considered gone and knows which jobs it had
+        started under its former id. Returns the ids; stale ones are left out.
+        """
+        ...
+
+    async def unlocked(self, jobs: Collection[int]) -> set[int]:
+        """Return those of these jobs that are live and that no other transaction has locked.
+
+        Only a hint, because that may change at once. Where the database has no row locks, returns
+        all that are live.
+        """
+        ...
+
+    async def held(self, worker: int) -> list[tuple[int, int]]:
+        """Return (id, run) of every job that this worker holds according to the tables.
+
+        If the response to a claim was lost with its connection, the worker holds jobs that it does
+        not know of; this finds them, so that it can release them.
+        """
+        ...
+
+    # Housekeeping. Any worker may call these; leases keep two workers from doing so at once.
+
+    async def lease(
+        self, duty: str, worker: int, *, ttl: float, every: float, now: datetime | None = None
+    ) -> bool:
+        """Try to become the worker that performs `duty` now; return whether that succeeded.
+
+        It succeeds if nobody else holds the duty (a lease ends `ttl` seconds after it was taken)
+        and if the duty was last taken at least `every` seconds ago.
+        """
+        ...
+
+    async def rescue(
+        self, *, orphans: bool = True, now: datetime | None = None
+    ) -> list[tuple[int, int]]:
+        """Remove workers whose heartbeat expired and make their jobs wait again.
+
+        Each of their jobs gets an attempt with outcome `lost` and a new run, so that the vanished
+        worker cannot settle anything should it come back. The attempt stays counted; the job keeps
+        its position in the lane and is ready at once, even if it is out of attempts: the worker
+        that claims it next decides about that. Returns (job id, new run). Idle workers are woken.
+
+        Also releases blocked jobs whose limits have room, in case their release was missed.
+
+        Orphans are jobs held under a worker id that is not registered (any more). The store may
+        leave them alone if `orphans` is False.
+        """
+        ...
+
+    async def prune(
+        self, outcome: OutcomeKind, before: float, limit: int, *, now: datetime | None = None
+    ) -> int:
+        """Delete jobs that ended with `outcome` more than `before` seconds ago, with all attempts.
+
+        Deletes at most `limit` jobs, oldest first, and returns how many. Live jobs are never
+        touched, nor are the steps of a graph that has live ones. A job whose last attempt was
+        `lost` before it died has its own `dead` row. Results and progress are deleted with their
+        jobs, a graph with its last job; results that have expired are deleted when `outcome` is
+        succeeded.
+        """
+        ...
+
+    async def roll_up(self, keep: float | None, *, now: datetime | None = None) -> bool:
+        """Add up by the hour what has finished, for whoever asks of the whole history.
+
+        What people ask (`counts`, the views of docs/sql.md) is right with it and without it, and
+        answered soon with it. Hours and errors older than `keep` seconds are forgotten; None:
+        never. Does a part, and tells whether there is more.
+        """
+        ...
+
+    async def mend(self, *, now: datetime | None = None) -> dict[str, int]:
+        """Repair some leftovers: jobs that nothing blocks any more, and rows whose jobs are gone.
+
+        Changes by hand leave these behind. Rows that another transaction has locked are left for
+        the next call. Returns how many were repaired, by a description for people.
+        """
+        ...
+
+    async def refresh_statistics(self) -> None:
+        """Update the query planner's statistics."""
+        ...
+
+    async def declare_fair(self, tasks: Mapping[str, str | None]) -> None:
+        """Record by which argument the jobs of each task are claimed fairly; None: by none.
+
+        Applies to jobs that are enqueued from now on without `NewJob.fair_by`: in SQL, or by a
+        redrive. Fair jobs wait in lanes of their own (`mutirao.model.fairness.fair_lane`). There
+        `claim` takes the most urgent due job of each value, in rounds, whatever the bounds; each
+        worker continues after the value that was served last. These claims are `FairClaim`s, in the
+        order of the rounds. In all other respects fair jobs are ordinary jobs of the queue they
+        were enqueued in.
+        """
+        ...
+
+    # For handlers, people and dashboards
+
+    def transaction(self, job: Job, attempt: "Attempt", *, session: bool) -> Transaction[Any, Any]:
+        """Open the transaction of `job.transaction()`; tell `attempt` when it has committed."""
+        ...
+
+    async def jobs(self, which: JobFilter) -> list[JobRecord]:
+        """List jobs, newest first, without their attempts."""
+        ...
+
+    async def job(self, id: int) -> JobRecord:
+        """Return one job with all its attempts, read at one moment.
+
+        Raises:
+            UnknownJob: no job has that id.
+        """
+        ...
+
+    async def counts(self) -> list[QueueCount]:
+        """Count the jobs of every queue by state, finished jobs included."""
+        ...
+
+    async def workers(self) -> list[WorkerRecord]:
+        """List the registered workers, alive or not, and how many jobs each holds."""
+        ...
+
+    async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
+        """Cancel live jobs; return their ids.
+
+        A waiting job is finished at once with outcome `cancelled`; a running one is flagged, and
+        its worker learns of it with its next heartbeat.
+        """
+        ...
+
+    async def run_now(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
+        """Make waiting jobs due now, whatever their `run_at`; return their ids.
+
+        Jobs that are blocked, by a job with their key, by earlier steps or by a limit, are left
+        alone.
+        """
+        ...
+
+    async def redrive(self, which: JobFilter) -> list[int]:
+        """Enqueue dead jobs again as new jobs with `redrive_of` set; return the new ids.
+
+        The dead jobs stay in history. A job that was redriven before is skipped, unless it is named
+        in `which.ids`.
+        """
+        ...
+
+    async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
+        """Count waiting jobs by task, for tasks not in `known`.
+
+        Where very many wait, those in front of each lane.
+        """
+        ...
+
+
+class Attempt(Protocol):
+    """The attempt that a transaction completes, as the transaction sees it."""
+
+    def started_ago(self) -> float:
+        """Return the seconds since the handler was started."""
+        ...
+
+    def mark_settled(self, woken: Sequence[Wake] = ()) -> None:
+        """Record that the commit succeeded and nobody has to settle the job any more; called once.
+
+        `woken`: the lanes to which blocked jobs returned, if any.
+        """
+        ...

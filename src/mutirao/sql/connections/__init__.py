@@ -1,0 +1,1 @@
+"""Engines, pools and time limits: how statements reach a database."""

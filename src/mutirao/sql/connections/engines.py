@@ -1,0 +1,285 @@
+"""SQLAlchemy engines for a URL, created on first use: synchronous, and one per event loop.
+
+There are two of each: for transactions, and for single statements in autocommit mode. Switching a
+connection of the first kind to autocommit for one statement, and back, cost 0.1 ms.
+
+Pooled connections belong to the process and, with asynchronous drivers, to the event loop that
+opened them. After a fork the child forgets its parent's engines without closing their sockets.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import URL, Engine, Pool, create_engine, event, make_url
+from sqlalchemy import Dialect as SqlAlchemyDialect
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.util import greenlet_spawn
+
+from mutirao.errors import ConfigurationError, MissingDriver
+from mutirao.sql.connections.deadlines import tell_lent
+from mutirao.sql.connections.spare import SpareConnections, close_idle
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.dialects.connecting import ALONE
+from mutirao.sql.drivers.failures import UNPREPARED, WEAKER, Failure, judge
+from mutirao.sql.registry import DIALECTS, all_dialects, dialect_named
+from mutirao.sql.schema.json_text import read_json
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+log = logging.getLogger("mutirao")
+
+# Connections kept open after use: as many as a worker has slots by default, each of which may hold
+# a transaction. 16 producers that shared 5 connections had to connect again for two jobs of three,
+# at 0.4k jobs/s instead of 1.2k.
+POOL_SIZE = 20
+FORGOTTEN = 2  # lost prepared statements; a single one may have been deallocated by a user
+MAX_OVERFLOW = 64  # further connections, closed after use
+_AUTOCOMMIT: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", ALONE: True}
+_Async = WeakKeyDictionary[asyncio.AbstractEventLoop, "dict[bool, AsyncEngine]"]
+_AsyncSpare = WeakKeyDictionary[asyncio.AbstractEventLoop, SpareConnections]
+
+
+def _parse(url: str | URL) -> tuple[URL, Dialect]:
+    """Return the URL and its dialect; raise ConfigurationError, with the known ones, if unknown."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ConfigurationError(
+            f"{url!r} is no database URL; give one like sqlite:///mutirao.db or"
+            " postgresql+psycopg://user@host/database"
+        ) from None
+    name = parsed.drivername.partition("+")[0]
+    dialect = dialect_named(name) if name in DIALECTS else None
+    if dialect is None or parsed.drivername not in dialect.connecting.schemes:
+        known = [scheme for each in all_dialects() for scheme in each.connecting.schemes]
+        raise ConfigurationError(
+            f"the database URL begins with {parsed.drivername!r}; known are {', '.join(known)}"
+        )
+    if (reason := dialect.connecting.refuse(parsed)) is not None:
+        raise ConfigurationError(reason)
+    return parsed, dialect
+
+
+class Engines:
+    """The engines of one URL. `pool_size` limits the connections that each of them keeps.
+
+    `given` is the URL as it was given, for display; `url` has everything that a connection needs.
+    `dialect` is the dialect of the database.
+    """
+
+    def __init__(self, url: str | URL, pool_size: int = POOL_SIZE) -> None:
+        self.given, self.dialect = _parse(url)
+        self._connecting = self.dialect.connecting
+        self._drivers = self._connecting.schemes[self.given.drivername]
+        self.url = self._drivers.completed(self.given)
+        self._pool_size = pool_size
+        self._pid = os.getpid()
+        self._sync: dict[bool, Engine] = {}
+        self._async: _Async = WeakKeyDictionary()
+        self._spare: SpareConnections | None = None
+        self._async_spare: _AsyncSpare = WeakKeyDictionary()
+        self._unprepared = 0  # how often a prepared statement was lost
+        self.autocommits = True  # False: single statements need a transaction around them
+
+    @property
+    def has_sync(self) -> bool:
+        """True if the driver has a synchronous form."""
+        return self._drivers.sync is not None
+
+    @property
+    def apart(self) -> bool:
+        """True if single statements have connections of their own."""
+        return self._connecting.apart
+
+    @property
+    def in_thread(self) -> bool:
+        """True if workers use the synchronous engine, in a thread."""
+        return self._connecting.in_thread or self._drivers.asynchronous is None
+
+    def sync(self, *, alone: bool = False) -> Engine:
+        """Return the synchronous engine; `alone`: the one for single statements.
+
+        Raises:
+            ConfigurationError: the driver has no synchronous form.
+        """
+        self._forget_if_forked()
+        if alone not in self._sync:
+            if self._drivers.sync is None:
+                raise ConfigurationError(
+                    f"{self.url.drivername} has no synchronous form; use the asynchronous call,"
+                    " or a postgresql+psycopg:// URL"
+                )
+            if alone and not self._connecting.apart:
+                self._sync[alone] = self.sync().execution_options(**_AUTOCOMMIT)
+                return self._sync[alone]
+            engine: Engine = self._create(create_engine, self._drivers.sync, alone)
+            self._prepare(engine, alone)
+            # Threads that come here at the same time must all use one engine: connections of
+            # another pool would be lost with it.
+            return self._sync.setdefault(alone, engine)
+        return self._sync[alone]
+
+    def spare(self) -> SpareConnections:
+        """Return the connections of `sync(alone=True)` that are lent for one statement each."""
+        self._forget_if_forked()
+        if self._spare is None:
+            # Half of them; the pool keeps the others for its own callers.
+            self._spare = SpareConnections(self.sync(alone=True), self._pool_size // 2)
+        return self._spare
+
+    def async_spare(self) -> SpareConnections:
+        """Return the connections of `asynchronous(alone=True)` in the running loop; see `spare`."""
+        self._forget_if_forked()
+        loop = asyncio.get_running_loop()
+        if loop not in self._async_spare:
+            engine = self.asynchronous(alone=True).sync_engine
+            self._async_spare[loop] = SpareConnections(engine, self._pool_size // 2)
+        return self._async_spare[loop]
+
+    def asynchronous(self, *, alone: bool = False) -> "AsyncEngine":
+        """Return the running loop's engine; `alone`: the one for single statements.
+
+        Raises:
+            ConfigurationError: the driver has no asynchronous form.
+        """
+        self._forget_if_forked()
+        engines = self._async.setdefault(asyncio.get_running_loop(), {})
+        if alone not in engines:
+            if self._drivers.asynchronous is None:
+                raise ConfigurationError(
+                    f"{self.url.drivername} has no asynchronous form; use a plain (not async)"
+                    " handler, or a postgresql+psycopg:// URL"
+                )
+            # This imports SQLAlchemy's ORM, which takes a tenth of the import time of the package.
+            from sqlalchemy.ext.asyncio import create_async_engine
+
+            driver = self._drivers.asynchronous
+            engine: AsyncEngine = self._create(create_async_engine, driver, alone)
+            self._prepare(engine.sync_engine, alone)
+            engines[alone] = engine
+        return engines[alone]
+
+    async def close(self) -> None:
+        """Close the connections of the synchronous engines and of the running loop's engines."""
+        self._forget_if_forked()
+        loop = asyncio.get_running_loop()
+        spare, engines = self._async_spare.pop(loop, None), self._async.pop(loop, {})
+        if spare is not None:
+            await greenlet_spawn(spare.dispose)
+        for engine in engines.values():
+            await engine.dispose()
+        self.close_sync()
+
+    def close_sync(self) -> None:
+        """Close the synchronous engines' connections."""
+        self._forget_if_forked()
+        engines, self._sync = self._sync, {}
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.dispose()
+        for engine in engines.values():
+            engine.dispose()
+
+    def note(self, failure: Failure | None) -> bool:
+        """Record the failure of a statement; return whether its connection must be replaced."""
+        if failure is UNPREPARED:
+            self._unprepared += 1
+            if self._unprepared == FORGOTTEN:
+                log.warning("statements are not prepared any more, as a pooler forgets them")
+        if failure is WEAKER and self.autocommits:
+            self.autocommits = False
+            log.warning("single statements travel in transactions from now on, which takes longer")
+        return failure is not None and failure.reconnect
+
+    @property
+    def prepares(self) -> bool:
+        """True while statements are prepared; not behind a pooler that does not support it."""
+        return self._unprepared < FORGOTTEN
+
+    def _prepare(self, engine: Engine, alone: bool) -> None:
+        self._connecting.prepare(engine)
+        event.listen(engine, "handle_error", self._give_up_connection)
+        event.listen(engine, "do_connect", self._without_preparing)
+        if alone:
+            event.listen(engine, "do_connect", self._insist_on_connecting)
+        tell_lent(engine)
+
+    def _give_up_connection(self, context: ExceptionContext) -> None:
+        """Replace a connection after an error which shows that it, or its server, is unfit."""
+        if self.note(judge(context.original_exception)):
+            context.is_disconnect = True
+
+    def _without_preparing(
+        self, dialect: object, record: object, args: object, parameters: dict[str, Any]
+    ) -> None:
+        if not self.prepares:
+            parameters.update(self._drivers.unprepared)
+
+    def _insist_on_connecting(
+        self, dialect: SqlAlchemyDialect, record: object, args: Any, parameters: dict[str, Any]
+    ) -> Any:
+        """Connect; if that fails, first close idle connections that are kept for transactions.
+
+        The server may have no more connections for us. A worker that kept twenty of them and could
+        not claim or settle would be alive and do nothing.
+        """
+        try:
+            return dialect.connect(*args, **parameters)
+        except Exception:
+            closed = [close_idle(pool) for pool in self._pools_of_transactions()]
+            if not any(closed):
+                raise
+        return dialect.connect(*args, **parameters)
+
+    def _pools_of_transactions(self) -> Iterator[Pool]:
+        if False in self._sync:
+            yield self._sync[False].pool
+        with suppress(RuntimeError):  # no event loop runs in this thread
+            engines = self._async.get(asyncio.get_running_loop(), {})
+            if False in engines:
+                yield engines[False].sync_engine.pool
+
+    def _create(self, factory: Any, driver: str, alone: bool) -> Any:
+        # A single statement leaves nothing to roll back when its connection is returned.
+        standing: dict[str, Any] = (
+            {"isolation_level": "AUTOCOMMIT", "pool_reset_on_return": None, **self._drivers.alone}
+            if alone
+            else dict(self._drivers.together)
+        )
+        try:
+            return factory(
+                self.url.set(drivername=driver),
+                pool_size=self._pool_size,
+                max_overflow=MAX_OVERFLOW,
+                # The plans and caches of the connection that was used last are warm.
+                pool_use_lifo=True,
+                json_deserializer=read_json,
+                connect_args=dict(self._drivers.arguments),
+                **standing,
+            )
+        except ModuleNotFoundError as missing:
+            raise MissingDriver(
+                f"the URL asks for {driver}, whose driver is not installed ({missing});"
+                f" run: pip install 'mutirao[{self._drivers.extra}]'"
+            ) from missing
+        except NoSuchModuleError as unknown:
+            raise ConfigurationError(str(unknown)) from unknown
+
+    def _forget_if_forked(self) -> None:
+        if self._pid == os.getpid():
+            return
+        # The sockets are shared with the parent: closing them properly would end its sessions.
+        for engine in self._sync.values():
+            engine.dispose(close=False)
+        for engines in self._async.values():
+            for each in engines.values():
+                each.sync_engine.dispose(close=False)
+        self._pid, self._sync, self._async = os.getpid(), {}, WeakKeyDictionary()
+        self._spare, self._async_spare = None, WeakKeyDictionary()

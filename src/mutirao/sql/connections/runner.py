@@ -1,0 +1,204 @@
+"""The runner of synchronous database functions for asynchronous callers.
+
+A statement is written once, as a function of a `Connection`. If the driver has an asynchronous
+form, SQLAlchemy runs the function in a greenlet on it; if it has none, or (on SQLite) if a thread
+is cheaper, one thread runs it. Errors of drivers become the library's, as `failures` defines, and a
+call may have a time limit, as `deadlines` defines.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Generator
+from contextvars import copy_context
+from copy import copy
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.util import greenlet_spawn
+
+from mutirao.errors import StoreBusy
+from mutirao.sql.connections.deadlines import Calls, tell, within
+from mutirao.sql.connections.engines import Engines
+from mutirao.sql.connections.thread import OneThread
+from mutirao.sql.drivers import kinds
+from mutirao.sql.drivers.failures import judge, translate_errors, was_given_up
+from mutirao.sql.drivers.own import aown, own
+from mutirao.sql.drivers.steps import Asking, adrive, drive
+
+log = logging.getLogger("mutirao")
+
+TRIES, PAUSE = 5, 0.02  # PAUSE: seconds before the second try, doubled before each further one
+P = ParamSpec("P")
+R = TypeVar("R")
+Body = Callable[Concatenate[Connection, P], R]
+
+
+def _connected(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    pool = engine.pool
+    with engine.connect() as connection:
+        try:
+            return body(connection, *args, **kwargs)
+        finally:
+            # A pool that was replaced meanwhile no longer closes connections.
+            if pool is not engine.pool and not connection.invalidated:
+                connection.invalidate()
+
+
+def _unfit(engines: Engines, engine: Engine, lent: Any, error: BaseException) -> bool:
+    """Return whether a connection must not be used again: it is lost, or a call was interrupted."""
+    if not isinstance(error, Exception) or engines.note(judge(error)):
+        return True
+    return engine.dialect.is_disconnect(cast(Any, error), lent.dbapi_connection, None)
+
+
+class Runner:
+    """A runner of bodies against one database: `run` in a transaction, `alone` without one.
+
+    Both are coroutines; `run_sync` and `alone_sync` are for synchronous callers. A body is a
+    function of a SQLAlchemy `Connection` or, for `alone`, steps: these use the fastest connection.
+
+    `seconds`: the maximum duration of each call of a coroutine; None: no limit.
+    """
+
+    def __init__(self, engines: Engines, seconds: float | None = None) -> None:
+        self._engines = engines
+        self._calls = Calls(seconds)
+        self._tries = 1
+        self._threads: list[OneThread] = []  # at most one
+
+    def having(self, *, seconds: float | None = None, again: bool = False) -> "Runner":
+        """Return a runner that shares everything, but has another limit or retries.
+
+        Parameters:
+            seconds: the maximum duration of each call, if calls are limited at all.
+            again: whether `run` retries a transaction that the database aborted for another one.
+        """
+        other = copy(self)
+        if seconds is not None and self._calls.seconds is not None:
+            other._calls = Calls(seconds)
+        other._tries = TRIES if again else 1
+        return other
+
+    async def run(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a body in one transaction and commit it; see `having` for retries.
+
+        Retries should not be needed, because all transactions lock rows in one order.
+        """
+        for n in range(self._tries - 1):
+            try:
+                return await self._run(body, *args, **kwargs)
+            except StoreBusy as error:
+                if not was_given_up(error):
+                    raise
+                log.warning("trying again: %s", error)
+            await asyncio.sleep(random.uniform(0.5, 1.5) * PAUSE * 2**n)
+        return await self._run(body, *args, **kwargs)
+
+    def run_sync(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a body in one transaction and commit it, for synchronous callers."""
+        with translate_errors(), self._engines.sync().begin() as connection:
+            return body(connection, *args, **kwargs)
+
+    @overload
+    async def alone(self, body: Asking[R], /, *, keep: bool = True) -> R: ...
+    @overload
+    async def alone(self, body: Body[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    async def alone(self, body: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Run a body of single statements in autocommit mode: no BEGIN and no COMMIT are sent.
+
+        `keep`: the connection that steps used is kept at hand, for callers that close in the end,
+        as workers do.
+        """
+        with within(self._calls):
+            if self._engines.in_thread:
+                return await self._in_thread(lambda: self.alone_sync(body, *args, **kwargs))
+            if isinstance(body, Generator) and self._engines.autocommits:
+                return await self._step(body, **kwargs)
+            if isinstance(body, Generator):
+                body, args, kwargs = kinds.through, (body,), {}
+            if not self._engines.autocommits:
+                async with self._engines.asynchronous().begin() as connection:
+                    return await connection.run_sync(body, *args, **kwargs)
+            engine = self._engines.asynchronous(alone=True).sync_engine
+            # One greenlet for everything: AsyncEngine needs three, 0.2 ms more for an idle process.
+            return await greenlet_spawn(lambda: _connected(engine, body, *args, **kwargs))
+
+    @overload
+    def alone_sync(self, body: Asking[R], /, *, keep: bool = True) -> R: ...
+    @overload
+    def alone_sync(self, body: Body[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def alone_sync(self, body: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Run a body like `alone`, for synchronous callers, whose connections are always kept."""
+        if isinstance(body, Generator):
+            if self._engines.apart and self._engines.autocommits:
+                return self._step_sync(body)
+            body, args, kwargs = kinds.through, (body,), {}
+        if not self._engines.autocommits:
+            return self.run_sync(body, *args, **kwargs)
+        with translate_errors():
+            return _connected(self._engines.sync(alone=True), body, *args, **kwargs)
+
+    async def _run(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        with within(self._calls):
+            if self._engines.in_thread:
+                return await self._in_thread(lambda: self.run_sync(body, *args, **kwargs))
+            async with self._engines.asynchronous().begin() as connection:
+                return await connection.run_sync(body, *args, **kwargs)
+
+    def _step_sync(self, steps: Asking[R]) -> R:
+        """Run steps through the driver's own connection, in no transaction.
+
+        SQLAlchemy takes longer (90 µs) than everything else in this process.
+        """
+        with translate_errors():
+            spare = self._engines.spare()
+            lent = spare.take()
+            tell(lent.driver_connection)
+            try:
+                return drive(steps, own(lent, self._engines.prepares))
+            except BaseException as error:
+                if _unfit(self._engines, spare.engine, lent, error):
+                    lent.invalidate(error)
+                    if isinstance(error, Exception):
+                        spare.dispose()  # the others are as old
+                raise
+            finally:
+                spare.give_back(lent)
+
+    async def _step(self, steps: Asking[R], *, keep: bool = True) -> R:
+        spare = self._engines.async_spare()
+        # AsyncEngine's own handling of connections takes 0.1 ms more.
+        lent = spare.at_hand() if keep else None
+        if lent is None:
+            lent = await greenlet_spawn(spare.open)
+        tell(lent.driver_connection)
+        unfit = False
+        try:
+            return await adrive(steps, aown(lent, self._engines.prepares))
+        except BaseException as error:
+            unfit = _unfit(self._engines, spare.engine, lent, error)
+            if unfit:
+                await greenlet_spawn(lent.invalidate, error)
+                if isinstance(error, Exception):
+                    await greenlet_spawn(spare.dispose)
+            raise
+        finally:
+            if unfit or not (keep and spare.keep(lent)):
+                await greenlet_spawn(spare.close, lent)
+
+    def cut(self) -> None:
+        """Make the running calls of this event loop fail now."""
+        self._calls.cut()
+
+    async def close(self) -> None:
+        """End the thread and close the connections; the next call opens them again."""
+        while self._threads:
+            self._threads.pop().shutdown()
+        await self._engines.close()
+
+    async def _in_thread(self, call: Callable[[], R]) -> R:
+        if not self._threads:
+            self._threads.append(OneThread("mutirao-store"))
+        loop, context = asyncio.get_running_loop(), copy_context()
+        return await loop.run_in_executor(self._threads[0], context.run, call)

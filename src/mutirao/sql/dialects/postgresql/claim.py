@@ -1,0 +1,35 @@
+"""A claim on PostgreSQL, as it is asked for: of some lanes, perhaps once more."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from mutirao.model.job import Claim, Lane
+from mutirao.sql.drivers.steps import Execute, Rows
+
+_ID = Claim._fields.index("id")
+
+
+class ClaimRequest(NamedTuple):
+    """What a claim asks for; `sql` is its statement."""
+
+    sql: str
+    worker: int
+    lanes: Sequence[Lane]
+    limit: int
+    without: list[str] | None
+    now: datetime | None
+
+    def statement(self) -> Execute:
+        """Return the statement with its values."""
+        values = (self.worker, *self.columns(), self.limit, self.without, self.now)
+        return Execute(self.sql, values)
+
+    def columns(self) -> Iterator[list[Any]]:
+        """Return the lanes as the statement takes them: a list for each of their facts."""
+        return map(list, zip(*self.lanes, strict=True))
+
+
+def asks_again(rows: Rows) -> bool:
+    """Tell whether the last row of an answer is no job, but says that limits left some out."""
+    return bool(rows) and rows[-1][_ID] == 0

@@ -1,0 +1,28 @@
+"""The rows of a graph in PostgreSQL's words."""
+
+from mutirao.sql.dialects.postgresql.moments import CONSTANTS
+from mutirao.sql.enqueue.graphs import GraphStatements
+
+# Subqueries in an array: the live rows are looked up by key, however many there are.
+GRAPH_STATEMENTS = GraphStatements(
+    graph="""
+INSERT INTO mutirao_graph (id, name, unfinished) VALUES (%s::bigint, %s::text, %s::integer)""",
+    steps="""
+INSERT INTO mutirao_step (id, job, graph, depth, stage, on_dead, gate, needs, compensate)
+SELECT id, id, graph, depth, stage, on_dead, gate, needs, compensate
+FROM json_to_recordset(%s::text::json) AS step (
+    id bigint, graph bigint, depth integer, stage text, on_dead text, gate bigint, needs text,
+    compensate text
+)""",
+    gates="""
+INSERT INTO mutirao_gate (id, unfinished)
+SELECT id, "left" FROM json_to_recordset(%s::text::json) AS gate (id bigint, "left" integer)""",
+    edges="""
+INSERT INTO mutirao_edge (step, gate)
+SELECT step, gate FROM json_to_recordset(%s::text::json) AS edge (step bigint, gate bigint)""",
+    park=f"""
+UPDATE mutirao_live SET run_at = {CONSTANTS["parked"]}
+WHERE id = ANY(ARRAY(
+    SELECT blocked.id::bigint FROM json_array_elements_text(%s::text::json) AS blocked (id)
+))""",  # noqa: S608 (our own constants)
+)

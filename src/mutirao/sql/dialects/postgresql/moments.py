@@ -1,0 +1,13 @@
+"""Moments that stand for something else, as PostgreSQL's statements write them."""
+
+from datetime import datetime
+
+from mutirao.model.uniqueness import PARKED
+from mutirao.sql.schema.instant import BEYOND
+
+
+def _quoted(moment: datetime) -> str:
+    return f"'{moment:%Y-%m-%d %H:%MZ}'"
+
+
+CONSTANTS = {"parked": _quoted(PARKED), "beyond": _quoted(BEYOND)}

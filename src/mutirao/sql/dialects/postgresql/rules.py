@@ -1,0 +1,155 @@
+"""The rules on PostgreSQL are functions of its own: binds their values, reads their rows.
+
+In steps, which go past SQLAlchemy where connections are ours: it takes 0.4 ms for a claim of a
+worker that was idle, a third of the time from the commit of a job to its handler.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+
+from mutirao.model.fairness import is_fair, lanes_of, queue_of
+from mutirao.model.job import Claim, FairClaim, Lane, LaneHead
+from mutirao.model.outcome import SUCCEEDED, Settlement
+from mutirao.sql.dialects.postgresql import limits, statements
+from mutirao.sql.dialects.postgresql.claim import ClaimRequest, asks_again
+from mutirao.sql.drivers.steps import Asking, Execute, Row
+from mutirao.sql.rules.base import Rules, by_id, given_back, in_lane_order
+
+_QUEUE = Claim._fields.index("queue")
+
+
+class PostgresqlRules(Rules):
+    """One statement each, but for claims where limits have parked some jobs."""
+
+    in_transaction = False
+
+    def lanes(self, queues: Collection[str] | None, now: datetime | None) -> Asking[list[LaneHead]]:
+        """Read the heads of all lanes."""
+        wanted = None if queues is None else lanes_of(queues)
+        rows = yield Execute(statements.LANES, (wanted, now))
+        return [LaneHead(Lane(*row[:4]), row[4]) for row in rows]
+
+    def claim(
+        self,
+        worker: int,
+        lanes: Sequence[Lane],
+        limit: int,
+        without: Collection[str],
+        now: datetime | None,
+    ) -> Asking[list[Claim]]:
+        """Take due jobs."""
+        if not lanes or limit < 1:
+            return []
+        fair = any(is_fair(lane.queue) for lane in lanes)
+        sql = statements.CLAIM_FAIR if fair else statements.CLAIM
+        request = ClaimRequest(sql, worker, lanes, limit, list(without) or None, now)
+        rows = yield request.statement()
+        if not fair and not asks_again(rows):
+            return in_lane_order([Claim._make(row) for row in rows], lanes)
+        claimed = yield from limits.claim_on(request, rows)
+        if fair:
+            claimed[:] = map(_to_fair, claimed)
+            return claimed
+        return in_lane_order(claimed, lanes)
+
+    def finish(
+        self,
+        settlements: Sequence[Settlement],
+        now: datetime | None,
+        held: Sequence[int] = (),
+        *,
+        patient: bool = False,
+    ) -> Asking[set[int]]:
+        """Write final outcomes."""
+        values = (*_ended(by_id(settlements)), now)
+        sql = statements.FINISH[bool(held), patient]
+        [row] = yield Execute(sql, (array(held), *values) if held else values)
+        found, lanes = row[-2:]
+        settled = {s.id for s in settlements} if found is None else set(found)
+        return limits.called(settled, lanes)
+
+    def resume(
+        self, worker: int, settlements: Sequence[Settlement], now: datetime | None
+    ) -> Asking[set[int]]:
+        """Write outcomes after which the jobs wait again."""
+        ordered = by_id(settlements)
+        back = [given_back(s.outcome) for s in ordered]
+        ats, afters = [s.outcome.at for s in ordered], [s.outcome.after for s in ordered]
+        values = (worker, *_ended(ordered), back, ats, afters, now)
+        rows = yield Execute(statements.RESUME, values)
+        return limits.called({row[0] for row in rows}, rows[0][1] if rows else None)
+
+    def release(self, jobs: Sequence[tuple[int, int]]) -> Asking[set[int]]:
+        """Give back jobs that were never started."""
+        ordered = sorted(jobs)
+        ids, runs = array(id for id, _ in ordered), array(run for _, run in ordered)
+        rows = yield Execute(statements.RELEASE, (ids, runs))
+        return {row[0] for row in rows}
+
+    def lose(self, jobs: Sequence[tuple[int, int]], now: datetime | None) -> Asking[set[int]]:
+        """Write down that runs were lost, and let those jobs wait again."""
+        ids, runs = array(id for id, _ in jobs), array(run for _, run in jobs)
+        rows = yield Execute(statements.LOSE, (ids, runs, now))
+        return {row[0] for row in rows}
+
+    def rescue(self, orphans: bool, now: datetime | None) -> Asking[list[tuple[int, int]]]:
+        """Give back the jobs of expired workers and remove those workers."""
+        rows = yield Execute(statements.RESCUE, (orphans, now))
+        return [(row[0], row[1]) for row in rows]
+
+    def wake(self) -> Asking[None]:
+        """Wake idle workers that listen, when this transaction commits."""
+        yield Execute(statements.WAKE)
+
+    def tell_ended(self, jobs: Sequence[int]) -> Asking[None]:
+        """Notify, if somebody asked for one of them."""
+        yield Execute(statements.TELL_ENDED, (array(jobs),))
+
+    def hold(self, jobs: Sequence[int]) -> Asking[None]:
+        """Lock what the end of these jobs will touch, but for counters of limits."""
+        yield Execute(statements.HOLD, (array(jobs),))
+
+    def let_go(self, jobs: Sequence[int], now: datetime | None) -> Asking[None]:
+        """Give back what jobs hold that do not run any more."""
+        yield Execute(statements.LET_GO, (array(jobs), now))
+
+    def open_limit(self, name: str, now: datetime | None) -> Asking[None]:
+        """Count what a new limit covers and runs already."""
+        yield Execute(statements.OPEN_LIMIT, (name, now))
+
+    def close_limit(self, name: str, now: datetime | None) -> Asking[None]:
+        """Forget what a limit counted, and let go what waited for it."""
+        yield Execute(statements.CLOSE_LIMIT, (name, now))
+
+    def mend_limits(self, now: datetime | None) -> Asking[None]:
+        """Call whoever there is room for."""
+        yield Execute(statements.MEND, (now,))
+
+
+RULES = PostgresqlRules()
+
+
+def array(numbers: Iterable[int]) -> str:
+    """Return numbers as the text of an SQL array."""
+    return f"{{{','.join(map(str, numbers))}}}"
+
+
+def _to_fair(claim: Claim) -> Claim:
+    if not is_fair(claim.queue):
+        return claim
+    return FairClaim._make((*claim[:_QUEUE], queue_of(claim.queue), *claim[_QUEUE + 1 :]))
+
+
+def _ended(settlements: Sequence[Settlement]) -> Row:
+    """Return the columns of `statements._ENDED`."""
+    outcomes = [s.outcome for s in settlements]
+    plain = all(outcome is SUCCEEDED for outcome in outcomes)
+    return (
+        array(s.id for s in settlements),
+        array(s.run for s in settlements),
+        None if plain else [str(o.kind) for o in outcomes],
+        array(int(s.started_ago * 1e6) for s in settlements),
+        array(int(s.finished_ago * 1e6) for s in settlements),
+        None if plain else [o.error_type for o in outcomes],
+        None if plain else [o.error for o in outcomes],
+    )

@@ -1,0 +1,23 @@
+"""Enqueueing on SQLite: the general rules, and how an error of it looks."""
+
+from functools import partial
+
+from mutirao.sql.dialects.sqlite.graphs import GRAPH_STATEMENTS
+from mutirao.sql.dialects.sqlite.words import WORDS
+from mutirao.sql.enqueue.intake import DialectIntake
+from mutirao.sql.rules.enqueue import enqueue, together
+
+
+def lacks_tables(error: Exception) -> bool:
+    """Whether `error`, sqlite3's or SQLAlchemy's, says that Mutirão's tables are missing."""
+    text = str(getattr(error, "orig", error))
+    return text in {f"no such table: {name}" for name in ("mutirao_job", "sqlite_sequence")}
+
+
+INTAKE = DialectIntake(
+    database="SQLite",
+    steps=partial(enqueue, WORDS),
+    lacks_tables=lacks_tables,
+    together=partial(together, WORDS),
+    graph_statements=GRAPH_STATEMENTS,
+)

@@ -1,0 +1,45 @@
+"""The adapter for asyncpg: its own connections and those lent by a pool."""
+
+from collections.abc import AsyncIterator
+
+from asyncpg import Connection, Record
+from asyncpg.pool import PoolConnectionProxy
+
+from mutirao.sql.drivers import copy
+from mutirao.sql.drivers.placeholders import numbered
+from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows
+
+
+class AsyncpgDriver:
+    """The adapter of an `asyncpg.Connection` or a pool's proxy of one."""
+
+    database = "PostgreSQL"
+
+    def __init__(self, conn: Connection | PoolConnectionProxy) -> None:
+        self._conn = conn
+
+    def drop(self) -> None:
+        self._conn.terminate()
+
+    def native(self, sql: str) -> str:
+        return numbered(sql)
+
+    async def handle(self, request: Request) -> Rows:
+        if isinstance(request, Autocommits):
+            return [(not self._conn.is_in_transaction(),)]
+        if isinstance(request, Load):
+            await self._conn.copy_to_table(
+                request.table,
+                columns=request.columns,
+                source=_pieces(request),
+                format="binary",
+            )
+            return []
+        sql = self.native(request.sql)
+        records = await self._conn.fetch(sql, *request.params, record_class=Record)
+        return [tuple(record) for record in records]
+
+
+async def _pieces(load: Load) -> AsyncIterator[bytes]:
+    for piece in copy.pieces(load):
+        yield piece

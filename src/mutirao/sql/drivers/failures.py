@@ -1,0 +1,272 @@
+"""The meaning of each error of a database or its driver, in one table.
+
+Every error is of one of these kinds. A worker waits until a `PASSING` error is over. A `BUSY` error
+passes too, but one row may be the reason, so a batch is split. `ROW` means that a value of a row is
+refused: that row is searched for, and the others continue. `GONE` is for a worker that others
+considered gone. A `STATEMENT` error repeats until somebody changes the schema or the code: a worker
+that meets only such errors for a while ends. `FATAL` ends it at once.
+
+SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html. SQLite:
+https://www.sqlite.org/rescode.html. Where a driver gives neither, the class of its error decides
+(PEP 249).
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from sqlalchemy.exc import DBAPIError, DisconnectionError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from mutirao.errors import (
+    StoreBusy,
+    StoreError,
+    StoreGone,
+    StoreRefused,
+    StoreUnavailable,
+    WorkerGone,
+)
+
+
+class Kind(Enum):
+    """The kind of a failure; the value is the error to raise for it."""
+
+    PASSING = StoreUnavailable
+    BUSY = StoreBusy
+    GONE = WorkerGone
+    ROW = StoreRefused
+    STATEMENT = StoreError
+    FATAL = StoreGone
+
+
+PASSING, BUSY, GONE, ROW, STATEMENT, FATAL = Kind
+
+
+class Failure(NamedTuple):
+    """The kind of a failure, its reason, and what happens to the connection.
+
+    `reconnect`: the connection, and others that are as old, must not be used again. `advice`: what
+    to do, if the database's own message leaves that open.
+    """
+
+    kind: Kind
+    why: str
+    reconnect: bool = False
+    advice: str = ""
+
+
+_LOST = Failure(PASSING, "the connection was lost", reconnect=True)
+_UNREACHABLE = Failure(PASSING, "the database cannot be reached", reconnect=True)
+UNPREPARED = Failure(
+    PASSING,
+    "a prepared statement is not as it was left (PgBouncer knows them since 1.21, with"
+    " max_prepared_statements)",
+    reconnect=True,
+)
+WEAKER = Failure(
+    PASSING,
+    "sessions have another isolation level than READ COMMITTED by default (ALTER ROLE … SET"
+    " default_transaction_isolation TO 'read committed' makes workers faster)",
+)
+DENIED = Failure(
+    PASSING,  # grants may change while programs run
+    "the role may not do that now",
+    advice="grant it what `mutirao schema --grants` prints for what it does, as the tables' owner",
+)
+_VALUE = Failure(ROW, "the database refuses a value")
+_STATEMENT = Failure(STATEMENT, "the database refuses a statement")
+_TRIGGER = Failure(ROW, "a trigger or a rule of the database refuses a row")
+
+# By SQLSTATE or its prefix: the longest match decides.
+SQLSTATES: dict[str, Failure] = {
+    "03": _STATEMENT,  # sent before the previous one had ended: a defect of the client
+    "08": _LOST,
+    "09": _TRIGGER,
+    # Also "cached plan must not change result type", after a migration: a new connection helps.
+    "0A": Failure(STATEMENT, "the database does not support a statement", reconnect=True),
+    "0B": _STATEMENT,
+    "0F": _STATEMENT,
+    "0L": _STATEMENT,
+    "0P": _STATEMENT,
+    "0Z": _STATEMENT,
+    "10": _VALUE,
+    "20": _STATEMENT,
+    "21": _VALUE,
+    "22": _VALUE,
+    "23": _VALUE,
+    "24": _STATEMENT,
+    # A pooler, or an interrupted call, left a transaction open or failed.
+    "25": Failure(PASSING, "the connection is in a transaction that is over", reconnect=True),
+    # A standby, a primary that was demoted, or a maintenance window. The address may lead to
+    # another server by now, so the connection is replaced.
+    "25006": Failure(PASSING, "the database is read-only", reconnect=True),
+    "25P03": Failure(PASSING, "the server ended an idle transaction", reconnect=True),
+    "26": UNPREPARED,  # a pooler prepared it on another connection, or a user deallocated it
+    "27": _TRIGGER,
+    # Roles and passwords may change while programs run.
+    "28": Failure(PASSING, "the database does not let us in", reconnect=True),
+    "2B": _STATEMENT,
+    "2D": _STATEMENT,
+    "2F": _TRIGGER,
+    "34": _STATEMENT,
+    "38": _TRIGGER,
+    "39": _TRIGGER,
+    "3B": _STATEMENT,
+    "3D": Failure(PASSING, "there is no such database", reconnect=True),  # renamed, or restored
+    "3F": _STATEMENT,
+    "40": Failure(BUSY, "the database gave up a transaction for others"),
+    "40001": Failure(BUSY, "the transaction does not fit what others wrote (serialization)"),
+    "40002": _VALUE,
+    "40003": _LOST,  # it is unknown whether the statement was completed
+    "40P01": Failure(BUSY, "the transaction and others waited for each other (deadlock)"),
+    "42": _STATEMENT,
+    "42501": DENIED,
+    "42P05": UNPREPARED,
+    "44": _VALUE,
+    "53": Failure(PASSING, "the server lacks resources"),  # memory, disk, connections
+    "54": Failure(ROW, "a value is too large or too complex for the database"),
+    "55": Failure(PASSING, "the database is not in the state that a statement needs"),
+    "55006": Failure(BUSY, "something is used by somebody else"),
+    "55P03": Failure(BUSY, "a lock was not to be had in time"),
+    "57": Failure(PASSING, "an operator intervened", reconnect=True),
+    "57014": Failure(BUSY, "the statement took longer than the server allows, or was cancelled"),
+    "58": Failure(PASSING, "the server's system failed", reconnect=True),
+    "72": Failure(PASSING, "the snapshot is too old"),
+    "F0": Failure(PASSING, "the server's configuration is broken", reconnect=True),
+    "HV": _STATEMENT,
+    "P0": _TRIGGER,
+    "MTGON": Failure(GONE, "the worker was taken for gone"),  # raised by `mutirao_require`
+    "MTISO": WEAKER,  # raised by the functions too
+    "MTLEV": Failure(
+        STATEMENT,
+        "a job that others may wait for ends in READ COMMITTED only (leave SET TRANSACTION out)",
+    ),
+    "XX": Failure(PASSING, "the server met an error of its own", reconnect=True),
+    "XX001": Failure(STATEMENT, "the data of a table are corrupted"),
+    "XX002": Failure(STATEMENT, "an index is corrupted; reindex it"),
+}
+
+_GIVEN_UP = (SQLSTATES["40001"], SQLSTATES["40P01"])
+
+# By SQLite's primary result code: the low byte of the extended one.
+SQLITE_CODES: dict[int, Failure] = {
+    1: _STATEMENT,  # ERROR: no such table or column, a syntax error
+    2: Failure(PASSING, "SQLite met an error of its own", reconnect=True),  # INTERNAL
+    3: Failure(PASSING, "the file's access mode does not allow that", reconnect=True),  # PERM
+    4: Failure(PASSING, "SQLite gave a statement up"),  # ABORT
+    # The whole file is locked, so a smaller batch does not help: not BUSY in our sense.
+    5: Failure(PASSING, "somebody else writes to the database file"),  # BUSY
+    6: Failure(PASSING, "a table is locked by this process"),  # LOCKED
+    7: Failure(PASSING, "SQLite got no memory"),  # NOMEM
+    8: Failure(PASSING, "the database file cannot be written", reconnect=True),  # READONLY
+    9: Failure(PASSING, "the statement took longer than it may"),  # INTERRUPT
+    10: Failure(PASSING, "reading or writing the database file failed", reconnect=True),  # IOERR
+    11: Failure(FATAL, "the database file is corrupted; restore it from a backup"),  # CORRUPT
+    12: _STATEMENT,  # NOTFOUND
+    13: Failure(PASSING, "the disk is full"),  # FULL
+    14: Failure(PASSING, "the database file cannot be opened", reconnect=True),  # CANTOPEN
+    15: Failure(PASSING, "the file's locks are in disorder", reconnect=True),  # PROTOCOL
+    17: Failure(PASSING, "the schema changed meanwhile", reconnect=True),  # SCHEMA
+    18: Failure(ROW, "a value is too large for the database"),  # TOOBIG
+    19: _VALUE,  # CONSTRAINT
+    20: _VALUE,  # MISMATCH
+    21: Failure(STATEMENT, "SQLite was called wrongly", reconnect=True),  # MISUSE
+    22: Failure(PASSING, "the system has no support for so large a file"),  # NOLFS
+    23: _STATEMENT,  # AUTH
+    25: _STATEMENT,  # RANGE: a parameter too many or too few
+    26: Failure(FATAL, "the file is no SQLite database"),  # NOTADB
+}
+
+# By the class of the error, or a base class, if there is no code. psycopg2 raises a plain
+# DatabaseError on a broken connection.
+_CLASSES: dict[str, Failure] = {
+    "DisconnectionError": _LOST,
+    "ConnectionTimeout": _UNREACHABLE,
+    "InternalClientError": _LOST,  # asyncpg: the server ended a connection that was idle
+    "DataError": _VALUE,
+    "IntegrityError": _VALUE,
+    "OperationalError": _UNREACHABLE,
+    "InternalError": _LOST,
+    "InterfaceError": _LOST,
+    "NotSupportedError": _STATEMENT,
+    "ProgrammingError": _STATEMENT,
+    "DatabaseError": _LOST,
+}
+_DRIVERS = ("psycopg", "psycopg2", "asyncpg", "sqlite3", "aiosqlite", "sqlalchemy")
+
+
+def judge(error: BaseException) -> Failure | None:
+    """Return the failure that an error means; None if it is not an error of a database."""
+    if isinstance(error, DBAPIError):
+        found = judge(error.orig) if error.orig is not None else None
+        lost = error.connection_invalidated and not (found and found.reconnect)
+        return _LOST if lost else found or _LOST
+    if isinstance(error, PoolTimeout):
+        return Failure(PASSING, "all connections are in use")
+    if isinstance(error, DisconnectionError):
+        return _LOST
+    return _by_code(error) or _by_class(error)
+
+
+def was_given_up(error: StoreError) -> bool:
+    """Return whether the database aborted a transaction for another one: retry it at once."""
+    return error.__cause__ is not None and judge(error.__cause__) in _GIVEN_UP
+
+
+def translated(error: BaseException) -> StoreError | None:
+    """Return the library's error for an error of a database; None if it is not one."""
+    failure = judge(error)
+    if failure is None:
+        return None
+    advice = f"; {failure.advice}" if failure.advice else ""
+    translation: StoreError = failure.kind.value(f"{failure.why}: {short(error)}{advice}")
+    return translation
+
+
+def is_denied(error: BaseException) -> bool:
+    """Return whether a role lacks a privilege on an object of ours."""
+    return judge(error) is DENIED and "mutirao_" in short(error)
+
+
+def short(error: BaseException) -> str:
+    """Return the first line of a driver's message."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    lines = str(cause).strip().splitlines()
+    return lines[0] if lines else type(cause).__name__
+
+
+class translate_errors:  # noqa: N801 (used like `contextlib.suppress`)
+    """A context that turns errors of drivers into the library's; all others stay as they are.
+
+    A class, because every enqueued job passes it: a generator takes 1 µs more.
+    """
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
+        """Raise the library's error instead."""
+        if error is not None and (translation := translated(error)) is not None:
+            raise translation from error
+
+
+def _by_code(error: BaseException) -> Failure | None:
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    if isinstance(state, str):
+        for length in (5, 3, 2):
+            if (found := SQLSTATES.get(state[:length])) is not None:
+                return found
+        return _TRIGGER  # the application's own code
+    code = getattr(error, "sqlite_errorcode", None)
+    return SQLITE_CODES.get(code & 0xFF, _STATEMENT) if isinstance(code, int) else None
+
+
+def _by_class(error: BaseException) -> Failure | None:
+    if isinstance(error, OSError):  # among others, raised by asyncpg while it connects
+        return _UNREACHABLE
+    kind = type(error)
+    if kind.__module__.partition(".")[0] not in _DRIVERS:
+        return None
+    if "Cannot operate on a closed" in str(error):  # sqlite3, closed by another thread
+        return _LOST
+    names = (each.__name__ for each in kind.__mro__)
+    return next((_CLASSES[name] for name in names if name in _CLASSES), None)

@@ -1,0 +1,198 @@
+"""Database work as steps without I/O, and the two functions that run them.
+
+A body is a generator: it yields requests to the database and receives the rows. So it is written
+once, and runs on synchronous and asynchronous drivers alike. Errors are thrown into it, so that it
+can undo what it has begun.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from mutirao.model.job import NewJob
+
+Row = tuple[Any, ...]
+Rows = list[Row]
+R = TypeVar("R")
+
+
+class Execute(NamedTuple):
+    """One statement and its parameters. Placeholders: `%s` on PostgreSQL, `?` on SQLite.
+
+    `answers`: True if it returns rows; in psycopg's pipeline mode a cursor cannot tell. `many`:
+    True if `params` are rows, for each of which the statement is executed; not on PostgreSQL, where
+    arrays are sent instead.
+    """
+
+    sql: str
+    params: Row = ()
+    answers: bool = True
+    many: bool = False
+
+
+def each(sql: str, rows: Iterable[Row]) -> Execute:
+    """Return a statement that is executed for each of these rows, and returns no rows."""
+    return Execute(sql, tuple(rows), answers=False, many=True)
+
+
+def command(sql: str) -> Execute:
+    """Return a statement without parameters that returns no rows."""
+    return Execute(sql, answers=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Many rows for one table, written in the driver's fastest way. Returns no rows.
+
+    A row is in the form that the database takes: a tuple on SQLite, the bytes of COPY's binary
+    format on PostgreSQL. Rows may be made while they are sent, but not by using the connection.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    rows: Iterable[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Autocommits:
+    """The question whether each statement commits by itself: autocommit, in no transaction.
+
+    The result is one row of one bool. Ask it after a first statement, because some layers begin
+    their transaction only with that.
+    """
+
+
+Request = Execute | Load | Autocommits
+Asking = Generator[Request, Rows, R]
+Steps = Asking[list[int]]  # steps that enqueue
+
+
+class Driver(Protocol):
+    """A connection through which a body writes."""
+
+    @property
+    def database(self) -> str:
+        """The database product, as its users write it: PostgreSQL, SQLite."""
+        ...
+
+    def native(self, sql: str) -> str:
+        """Return a statement with the placeholders of the driver."""
+        ...
+
+    def drop(self) -> None:
+        """End the connection, or what it does, from outside; see `kinds.drop`."""
+        ...
+
+
+class SyncDriver(Driver, Protocol):
+    """An adapter of a driver that blocks."""
+
+    def handle(self, request: Request) -> Rows:
+        """Perform a request and return plain tuples, whatever row class the connection uses."""
+        ...
+
+
+class AsyncDriver(Driver, Protocol):
+    """An adapter of a driver that is awaited."""
+
+    async def handle(self, request: Request) -> Rows:
+        """Perform a request and return plain tuples; see `SyncDriver.handle`."""
+        ...
+
+
+Work = Callable[[Driver], Steps]
+
+
+def drive(steps: Asking[R], driver: SyncDriver) -> R:
+    """Run steps on a blocking driver and return their result."""
+    try:
+        request = next(steps)
+        while True:
+            try:
+                rows = driver.handle(request)
+            except BaseException as error:  # noqa: BLE001 (the body receives it, and raises it again)
+                request = steps.throw(error)
+            else:
+                request = steps.send(rows)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def adrive(steps: Asking[R], driver: AsyncDriver) -> R:
+    """Run steps on an awaited driver and return their result."""
+    try:
+        request = next(steps)
+        while True:
+            try:
+                rows = await driver.handle(request)
+            except BaseException as error:  # noqa: BLE001 (as in `drive`)
+                request = steps.throw(error)
+            else:
+                request = steps.send(rows)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """Statements around steps, so that all of the steps are written or none of them."""
+
+    begin: str
+    keep: str
+    undo: tuple[str, ...]
+
+    def around(self, steps: Steps) -> Steps:
+        """Return `steps` between these statements; they are undone if they fail for any reason."""
+        yield command(self.begin)
+        try:
+            ids = yield from steps
+            yield command(self.keep)
+        except BaseException as error:
+            yield from self._undo(error)
+            raise
+        return ids
+
+    def _undo(self, error: BaseException) -> Generator[Request, Rows, None]:
+        try:
+            for statement in self.undo:
+                yield command(statement)
+        except Exception as failure:  # noqa: BLE001 (added as a note to the original error)
+            error.add_note(f"Undoing what was enqueued failed too: {failure!r}")
+
+
+def savepoint(name: str) -> Bracket:
+    """Return a bracket in a transaction. One within another has another name, or ends it."""
+    release = f"RELEASE SAVEPOINT {name}"
+    return Bracket(f"SAVEPOINT {name}", release, (f"ROLLBACK TO SAVEPOINT {name}", release))
+
+
+SAVEPOINT = savepoint("mutirao_enqueue")
+AROUND = savepoint("mutirao_graph")  # around what enqueues
+
+
+def take(jobs: Iterator[NewJob], count: int, characters: int) -> list[NewJob]:
+    """Take the next jobs: at most `count`, fewer once their arguments exceed `characters`."""
+    taken: list[NewJob] = []
+    for job in islice(jobs, count):
+        taken.append(job)
+        characters -= len(job.args)
+        if characters <= 0:
+            break
+    return taken
+
+
+def placed(
+    jobs: Iterable[NewJob],
+    plain: Iterator[int],
+    place: Callable[[NewJob], Generator[Request, Rows, int]],
+) -> Steps:
+    """Return the ids of `jobs`, in order; `plain` has the ids of those without a unique key.
+
+    `place` writes the others one by one, each after the effects of the previous ones.
+    """
+    ids: list[int] = []
+    for job in jobs:
+        id = next(plain) if job.unique is None else (yield from place(job))
+        ids.append(id)
+    return ids

@@ -1,0 +1,166 @@
+"""Enqueueing through a given connection: the program's, or the store's own."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from mutirao.errors import SchemaMissing, StoreError, UnsupportedConnection
+from mutirao.model.graph_plan import Plan
+from mutirao.model.job import NewJob
+from mutirao.sql.drivers import kinds
+from mutirao.sql.drivers.failures import is_denied, translated
+from mutirao.sql.drivers.steps import Driver, Row, Steps, Work
+from mutirao.sql.enqueue.graphs import GraphStatements, write_graph
+
+# The columns of a job's row, without its times, in the order of `facts`.
+FACTS = (
+    "task", "args", "queue", "priority", "max_attempts", "timeout", "key", "tags", "metadata",
+    "traceparent", "redrive_of", "on_dead_of", "fingerprint",
+)  # fmt: skip
+
+
+def facts(job: NewJob) -> Row:
+    """Return the values of `FACTS` for a job: None, text and numbers, which every driver binds."""
+    return (
+        job.task, job.args, job.queue, job.priority, job.max_attempts, job.timeout, job.key,
+        as_json(job.tags) if job.tags else None,
+        as_json(dict(job.metadata)) if job.metadata else None,
+        job.traceparent, job.redrive_of, job.on_dead_of, job.fingerprint,
+    )  # fmt: skip
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class DialectIntake:
+    """A dialect's part of enqueueing: its name, the steps that write jobs, a test of errors."""
+
+    database: str
+    steps: Callable[[Iterable[NewJob]], Steps]
+    lacks_tables: Callable[[Exception], bool]
+    together: Callable[[Steps], Steps]  # runs all of these steps or none, in any transaction
+    graph_statements: GraphStatements
+
+
+class SqlIntake:
+    """The writer of jobs through any accepted connection to the database of one dialect.
+
+    Never commits a transaction that it finds, and leaves the connection as it was. If there is none
+    because the connection is in autocommit mode, all jobs of a call are written in one transaction.
+    A pending ORM session is not flushed: that happens at its commit, as usual.
+    """
+
+    def __init__(self, dialect: DialectIntake) -> None:
+        self._dialect = dialect
+        self._explaining = _Explaining(dialect.lacks_tables)
+
+    def enqueue(self, jobs: Iterable[NewJob], conn: object) -> list[int]:
+        """Write `jobs` through a synchronous connection or session; return their ids, in order.
+
+        `jobs` is consumed once, lazily, and all of them are written or none.
+
+        Raises:
+            UnsupportedConnection: `conn` is none of the accepted kinds, is asynchronous, or is
+                connected to another kind of database.
+            SchemaMissing: the database has no Mutirão tables.
+            StoreUnavailable: the role may not write to them.
+        """
+        with self._explaining:
+            return kinds.run(conn, self._work(lambda: self._dialect.steps(jobs)))
+
+    async def aenqueue(self, jobs: Iterable[NewJob], conn: object) -> list[int]:
+        """Write `jobs` through an asynchronous connection or session; see `enqueue`."""
+        with self._explaining:
+            return await kinds.arun(conn, self._work(lambda: self._dialect.steps(jobs)))
+
+    def steps(self, jobs: Iterable[NewJob]) -> Steps:
+        """Write `jobs`, as steps for a connection of the store's own; see `enqueue`."""
+        with self._explaining:
+            return (yield from self._dialect.steps(jobs))
+
+    def enqueue_graph(self, plan: Plan, conn: object) -> list[int]:
+        """Write a graph; return the ids of its jobs, in order. Guarantees as for `enqueue`."""
+        with self._explaining:
+            return kinds.run(conn, self._work(lambda: self._write_graph(plan)))
+
+    async def aenqueue_graph(self, plan: Plan, conn: object) -> list[int]:
+        """Write a graph through an asynchronous connection or session; see `enqueue_graph`."""
+        with self._explaining:
+            return await kinds.arun(conn, self._work(lambda: self._write_graph(plan)))
+
+    def _write_graph(self, plan: Plan) -> Steps:
+        dialect = self._dialect
+        return dialect.together(write_graph(plan, dialect.steps, dialect.graph_statements))
+
+    def _work(self, steps: Callable[[], Steps]) -> Work:
+        def work(driver: Driver) -> Steps:
+            if driver.database != self._dialect.database:
+                raise UnsupportedConnection(
+                    f"conn= was given a connection to {driver.database}, but this application "
+                    f"keeps its jobs in {self._dialect.database}: pass a connection to that "
+                    f"database, or leave conn= out to enqueue in a transaction of its own."
+                )
+            return steps()
+
+        return work
+
+
+def is_one(jobs: Iterable[NewJob]) -> bool:
+    """Return whether this is a single job, which needs no transaction around it."""
+    return isinstance(jobs, list | tuple) and len(jobs) == 1
+
+
+@contextmanager
+def own_errors(jobs: Iterable[NewJob]) -> Iterator[Iterable[NewJob]]:
+    """Yield the caller's jobs; an error raised while they are read reaches the caller unchanged.
+
+    For example, an OSError of a file from which jobs are read does not mean that the database is
+    away.
+    """
+    raised: list[BaseException] = []
+
+    def each() -> Iterator[NewJob]:
+        try:
+            yield from jobs
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    try:
+        yield each()
+    except StoreError as told:
+        if raised and told.__cause__ is raised[0]:
+            raise raised[0] from raised[0].__cause__
+        raise
+
+
+class _Explaining:
+    """A context that explains an error about a missing table, or a missing privilege on one.
+
+    Both are errors of the set-up, so the library's error is raised even for a caller's connection.
+    """
+
+    def __init__(self, lacks_tables: Callable[[Exception], bool]) -> None:
+        self._lacks_tables = lacks_tables
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, _: Any, error: BaseException | None, trace: Any) -> None:
+        """Raise SchemaMissing or StoreUnavailable if that is the cause."""
+        if not isinstance(error, Exception):
+            return
+        if is_denied(error) and (translation := translated(error)) is not None:
+            raise translation from error
+        if self._lacks_tables(error):
+            raise SchemaMissing(
+                "The database has no Mutirão tables"
+                f" ({str(error).partition(chr(10))[0]}): run `mutirao migrate module:app`, or check"
+                " that it is the database that you mean."
+            ) from error

@@ -1,0 +1,341 @@
+-- Who takes turns, and whose turn it is.
+
+-- By which argument the jobs of a task take turns. Written by whoever has it in its code.
+CREATE TABLE mutirao_fairness (
+    task text PRIMARY KEY CHECK (char_length(task) BETWEEN 1 AND 200),
+    by text NOT NULL CHECK (char_length(by) BETWEEN 1 AND 200)
+)
+--;
+-- Whose turn came last, for each worker: so they do not wait for each other.
+CREATE TABLE mutirao_fairness_served (
+    worker bigint NOT NULL,
+    lane text NOT NULL,
+    fair text COLLATE "C" NOT NULL,
+    PRIMARY KEY (worker, lane)
+) WITH (fillfactor = 50)
+--;
+-- Moves a new job to the lane where it takes turns, by the argument that is given, or if its task is
+-- known to be such a one.
+CREATE FUNCTION mutirao_make_fair(_job bigint, _by text DEFAULT NULL)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    moved mutirao_live;
+BEGIN
+    UPDATE mutirao_live l
+    SET queue = E'\x1f' || j.queue, fair = '=' || left(coalesce(j.args ->> r.by, ''), 200)
+    FROM mutirao_job j CROSS JOIN LATERAL (
+        SELECT coalesce(_by, (SELECT f.by FROM mutirao_fairness f WHERE f.task = j.task)) AS by
+    ) r
+    WHERE l.id = _job AND j.id = l.id AND r.by IS NOT NULL AND l.fair = '' AND l.worker IS NULL
+    RETURNING l.* INTO moved;
+    IF FOUND THEN
+        PERFORM mutirao_wake(moved.queue, moved.priority, moved.run_at);
+    END IF;
+END
+$$
+--;
+-- Claims as `mutirao_claim` does, where jobs take turns in some of the lanes. In these the bounds mean
+-- nothing, and all priorities of a lane are one. The order of the rows is that of the turns; `queue` is
+-- the lane's.
+CREATE FUNCTION mutirao_claim_fair(
+    _worker bigint, _queues text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[],
+    _most integer, _without text[], _now timestamptz
+) RETURNS TABLE (
+    id bigint, run integer, attempt integer, task text, args text, queue text, priority smallint,
+    run_at timestamptz, enqueued_at timestamptz, max_attempts integer, timeout double precision,
+    key text, tags text, metadata text, traceparent text, redrive_of bigint, on_dead_of bigint,
+    cancel boolean, lost smallint, cut_off smallint
+) LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '1s' SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+    moment timestamptz := coalesce(_now, statement_timestamp());
+    chosen bigint[];
+    found bigint[];
+    paused text[]; -- NULL: there are no limits
+    again text;
+BEGIN
+    PERFORM mutirao_require(_worker);
+    _run_ats := array_replace(_run_ats, '0001-06-01 00:00Z', '-infinity');
+    PERFORM pg_advisory_xact_lock_shared(hashtext('mutirao limits'));
+    IF EXISTS (SELECT FROM mutirao_limit) THEN
+        paused := mutirao_paused();
+    END IF;
+    chosen := mutirao_lock_fair(
+        _worker, _queues, _priorities, _run_ats, _ids, _most, _without, paused, moment
+    );
+    found := chosen;
+    IF paused IS NOT NULL THEN
+        SELECT a.taken, a.again INTO found, again FROM mutirao_admit(chosen, _most, moment) a;
+    END IF;
+    RETURN QUERY
+    WITH taken AS (
+        UPDATE mutirao_live SET worker = _worker, run = run % 2147483647 + 1,
+            attempt = least(attempt, 2147483646) + 1, claimed_at = moment
+        WHERE id = ANY(found)
+        RETURNING id, run, attempt, greatest(run_at, '0001-06-01 00:00Z') AS run_at, cancel, queue,
+                  lost, cut_off
+    )
+    SELECT t.id, t.run, t.attempt, j.task, j.args::text, t.queue, j.priority, t.run_at,
+           j.enqueued_at, j.max_attempts, j.timeout, j.key, j.tags::text, j.metadata::text,
+           j.traceparent, j.redrive_of, j.on_dead_of, t.cancel, t.lost, t.cut_off
+    FROM taken t
+    CROSS JOIN LATERAL (SELECT * FROM mutirao_job WHERE id = t.id OFFSET 0) j
+    ORDER BY array_position(chosen, t.id);
+    IF again IS NOT NULL THEN
+        id := 0;
+        run := 0;
+        attempt := 0;
+        task := again;
+        RETURN NEXT;
+    END IF;
+END
+$$
+--;
+-- Locks up to `_most` due jobs of some lanes, one after the other, and by turns where jobs take turns; notes
+-- whose turn came last. Of the tasks `_without` and the queues `_paused` none.
+CREATE FUNCTION mutirao_lock_fair(
+    _worker bigint, _queues text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[],
+    _most integer, _without text[], _paused text[], _now timestamptz
+) RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    found bigint[] := '{}';
+    asked text[] := '{}';
+    lanes text[] := '{}';
+    fairs text[] := '{}';
+    lane record;
+    turns record;
+BEGIN
+    FOR lane IN
+        SELECT u.* FROM unnest(_queues, _priorities, _run_ats, _ids)
+            AS u (queue, priority, run_at, id)
+        WHERE _paused IS NULL OR u.queue <> ALL(_paused)
+    LOOP
+        EXIT WHEN cardinality(found) >= _most;
+        IF NOT starts_with(lane.queue, E'\x1f') THEN
+            found := found || ARRAY(
+                SELECT l.id FROM mutirao_live l
+                WHERE mutirao_is_due(l, lane.queue, lane.priority, lane.run_at, lane.id, _now)
+                  AND (_without IS NULL OR (
+                      (SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)
+                  ) IS NOT TRUE)
+                ORDER BY l.run_at, l.id LIMIT _most - cardinality(found) FOR UPDATE SKIP LOCKED
+            );
+        ELSIF lane.queue <> ALL(asked) THEN
+            asked := asked || lane.queue;
+            SELECT p.picked, p.last INTO turns FROM mutirao_pick_fair(
+                lane.queue,
+                -- A function compares all its texts by the collation of what it is given.
+                coalesce((
+                    SELECT s.fair FROM mutirao_fairness_served s
+                    WHERE s.worker = _worker AND s.lane = lane.queue
+                ), '') COLLATE "default",
+                _most - cardinality(found), _without, _now
+            ) p;
+            IF turns.picked IS NOT NULL THEN
+                found := found || turns.picked;
+                lanes := lanes || lane.queue;
+                fairs := fairs || turns.last;
+            END IF;
+        END IF;
+    END LOOP;
+    INSERT INTO mutirao_fairness_served AS s (worker, lane, fair)
+    SELECT _worker, u.lane, u.fair FROM unnest(lanes, fairs) AS u (lane, fair) ORDER BY u.lane
+    ON CONFLICT (worker, lane) DO UPDATE SET fair = excluded.fair WHERE s.fair <> excluded.fair;
+    RETURN found;
+END
+$$
+--;
+-- Locks up to `_most` due jobs of a lane, the first of each value after `_after`, then the second of
+-- each, and so on; `last` is the value that the last of them has.
+CREATE FUNCTION mutirao_pick_fair(
+    _lane text, _after text, _most integer, _without text[], _now timestamptz,
+    OUT picked bigint[], OUT last text
+) LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    every_fair text[];
+    -- Lines that may have more: the value, after which job to go on, its turn, how many were picked.
+    fairs text[];
+    priorities smallint[];
+    run_ats timestamptz[];
+    ids bigint[];
+    turns integer[];
+    counts integer[];
+    before integer[];
+    share integer;
+    each record;
+    -- What was picked, as the how manieth of which line.
+    nths integer[];
+    of_turns integer[];
+BEGIN
+    SELECT r.* INTO fairs, priorities, run_ats, ids
+    FROM mutirao_fair_first_round(_lane, _after, _most, _without, _now) r;
+    every_fair := fairs;
+    turns := ARRAY(SELECT generate_series(1, cardinality(fairs)));
+    counts := ARRAY(SELECT (u.id <> 0)::integer FROM unnest(ids) AS u (id));
+    picked := array_remove(ids, 0);
+    nths := array_remove(counts, 0);
+    of_turns := ARRAY(SELECT u.turn FROM unnest(turns, ids) AS u (turn, id) WHERE u.id <> 0);
+    -- More rounds, several at once where there are few lines.
+    WHILE cardinality(picked) < _most AND cardinality(fairs) > 0 LOOP
+        share := greatest((_most - cardinality(picked)) / cardinality(fairs), 1);
+        before := counts;
+        FOR each IN SELECT * FROM mutirao_fair_first(
+            _lane, fairs, priorities, run_ats, ids, share, _most - cardinality(picked), _without,
+            _now
+        ) LOOP
+            run_ats[each.line] := each.run_at;
+            ids[each.line] := each.id;
+            counts[each.line] := counts[each.line] + 1;
+            picked := picked || each.id;
+            nths := nths || counts[each.line];
+            of_turns := of_turns || turns[each.line];
+        END LOOP;
+        EXIT WHEN cardinality(picked) = _most;
+        SELECT g.* INTO fairs, priorities, run_ats, ids, turns, counts FROM mutirao_fair_next_rounds(
+            _lane, share, before, fairs, priorities, run_ats, ids, turns, counts
+        ) g;
+    END LOOP;
+    SELECT array_agg(u.id ORDER BY u.nth, u.turn),
+           every_fair[(array_agg(u.turn ORDER BY u.nth DESC, u.turn DESC))[1]]
+    INTO picked, last
+    FROM unnest(picked, nths, of_turns) AS u (id, nth, turn);
+END
+$$
+--;
+-- Lines: the values of a lane that have due jobs, in the order of their turns after `_after`, until `_most`
+-- have one to give or everybody had a turn. Locks the first due job of each: `ids` and `run_ats` tell which
+-- it is, 0 and -infinity where others are taking them.
+CREATE FUNCTION mutirao_fair_first_round(
+    _lane text, _after text, _most integer, _without text[], _now timestamptz,
+    OUT fairs text[], OUT priorities smallint[], OUT run_ats timestamptz[], OUT ids bigint[]
+) LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    start text := _after;
+    up_to text; -- NULL: until the last value; then from the first one on
+    picked integer := 0;
+    before integer; -- lines that were found before
+    next_fairs text[];
+    next_priorities smallint[];
+    each record;
+BEGIN
+    fairs := '{}';
+    priorities := '{}';
+    run_ats := '{}';
+    ids := '{}';
+    LOOP
+        SELECT array_agg(n.fair), array_agg(n.priority) INTO next_fairs, next_priorities
+        FROM mutirao_fair_next(_lane, start, up_to, _most - picked, _now) n;
+        IF next_fairs IS NULL THEN
+            EXIT WHEN up_to IS NOT NULL OR _after = '';
+            start := '';
+            up_to := _after;
+            CONTINUE;
+        END IF;
+        before := cardinality(fairs);
+        start := next_fairs[cardinality(next_fairs)];
+        fairs := fairs || next_fairs;
+        priorities := priorities || next_priorities;
+        run_ats := run_ats || array_fill('-infinity'::timestamptz, ARRAY[cardinality(next_fairs)]);
+        ids := ids || array_fill(0::bigint, ARRAY[cardinality(next_fairs)]);
+        FOR each IN SELECT * FROM mutirao_fair_first(
+            _lane, next_fairs, next_priorities, run_ats[before + 1:], ids[before + 1:], 1,
+            _most - picked, _without, _now
+        ) LOOP
+            run_ats[before + each.line] := each.run_at;
+            ids[before + each.line] := each.id;
+            picked := picked + 1;
+        END LOOP;
+        EXIT WHEN picked = _most;
+    END LOOP;
+END
+$$
+--;
+-- The lines that may have more due jobs, of which each was to give `_share`, and has given the `counts`
+-- less the `_before`: one that gave fewer goes on with its next priority, if it has one.
+CREATE FUNCTION mutirao_fair_next_rounds(
+    _lane text, _share integer, _before integer[], INOUT fairs text[], INOUT priorities smallint[],
+    INOUT run_ats timestamptz[], INOUT ids bigint[], INOUT turns integer[], INOUT counts integer[]
+) LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    SELECT coalesce(array_agg(n.fair), '{}'), coalesce(array_agg(n.priority), '{}'),
+           coalesce(array_agg(n.run_at), '{}'), coalesce(array_agg(n.id), '{}'),
+           coalesce(array_agg(n.turn), '{}'), coalesce(array_agg(n.count), '{}')
+    INTO fairs, priorities, run_ats, ids, turns, counts
+    FROM (
+        SELECT u.fair, coalesce(p.priority, u.priority) AS priority,
+               CASE WHEN p.priority IS NULL THEN u.run_at ELSE '-infinity' END AS run_at,
+               CASE WHEN p.priority IS NULL THEN u.id ELSE 0 END AS id, u.turn, u.count
+        FROM unnest(fairs, priorities, run_ats, ids, turns, counts, _before)
+            AS u (fair, priority, run_at, id, turn, count, before)
+        LEFT JOIN LATERAL (
+            SELECT l.priority FROM mutirao_live l
+            WHERE u.count - u.before < _share AND l.worker IS NULL AND l.fair <> ''
+              AND l.queue = _lane AND l.fair = u.fair AND l.priority > u.priority
+            ORDER BY l.priority LIMIT 1
+        ) p ON true
+        WHERE u.count - u.before >= _share OR p.priority IS NOT NULL
+        ORDER BY u.turn
+    ) n;
+END
+$$
+--;
+-- Values that have due jobs, after one and up to another, each with its most urgent priority. A loose
+-- index scan: one descent for each.
+CREATE FUNCTION mutirao_fair_next(
+    _lane text, _after text, _up_to text, _most integer, _now timestamptz
+) RETURNS TABLE (fair text, priority smallint) LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH RECURSIVE head AS (
+        (SELECT l.fair, l.priority, l.run_at <= _now AS due FROM mutirao_live l
+         WHERE l.worker IS NULL AND l.fair <> '' AND l.queue = _lane AND l.fair > _after
+         ORDER BY l.fair, l.priority, l.run_at, l.id LIMIT 1)
+        UNION ALL
+        SELECT next.* FROM head CROSS JOIN LATERAL (
+            SELECT l.fair, l.priority, l.run_at <= _now FROM mutirao_live l
+            WHERE l.worker IS NULL AND l.fair <> '' AND l.queue = _lane
+              AND (l.fair, l.priority)
+                  > (head.fair, (CASE WHEN head.due THEN 32767 ELSE head.priority END)::smallint)
+            ORDER BY l.fair, l.priority, l.run_at, l.id LIMIT 1
+        ) next
+        WHERE _up_to IS NULL OR head.fair <= _up_to
+    )
+    SELECT h.fair, h.priority FROM head h
+    WHERE h.due AND (_up_to IS NULL OR h.fair <= _up_to) LIMIT _most;
+END
+$$
+--;
+-- Locks the first due jobs of some lines, each beginning after a place: `_share` of each, `_most` in
+-- all. What others are taking is passed over.
+CREATE FUNCTION mutirao_fair_first(
+    _lane text, _fairs text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[],
+    _share integer, _most integer, _without text[], _now timestamptz
+) RETURNS TABLE (line integer, id bigint, run_at timestamptz) LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_sort = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT u.line::integer, w.id, w.run_at
+    FROM unnest(_fairs, _priorities, _run_ats, _ids) WITH ORDINALITY
+        AS u (fair, priority, run_at, id, line)
+    CROSS JOIN LATERAL (
+        SELECT l.id, l.run_at FROM mutirao_live l
+        WHERE l.worker IS NULL AND l.fair <> '' AND l.queue = _lane AND l.fair = u.fair
+          AND l.priority = u.priority AND (l.run_at, l.id) > (u.run_at, u.id) AND l.run_at <= _now
+          AND (_without IS NULL OR (
+              (SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)
+          ) IS NOT TRUE)
+        ORDER BY l.run_at, l.id LIMIT _share FOR UPDATE SKIP LOCKED
+    ) w LIMIT _most;
+END
+$$

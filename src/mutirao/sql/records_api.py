@@ -1,0 +1,102 @@
+"""The part of the SQL store for schedules, limits, graphs, results and progress.
+
+It calls the modules of the same names; it is one class because each part is only a few lines.
+"""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
+from mutirao.model.records import Ending, GraphRecord, GraphState, Progress
+from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord
+from mutirao.sql.connections.runner import Runner
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.enqueue.intake import SqlIntake
+from mutirao.sql.schema import tables
+from mutirao.sql.statements import limits, records, results, schedules, workers
+
+
+class SqlRecords:
+    """The part of `SqlStore` that implements `mutirao.ports.records_api`."""
+
+    _dialect: Dialect
+    _intake: SqlIntake
+    _runner: Runner
+    _insistent: Runner
+
+    # Schedules
+
+    async def agenda(self, *, now: datetime | None = None) -> Agenda:
+        """Return the schedules that are due."""
+        return await self._runner.alone(schedules.agenda, self._dialect, now)
+
+    async def amend_schedule(
+        self, name: str, amend: Amend, *, wait: bool = True, now: datetime | None = None
+    ) -> Amended:
+        """Change a schedule and make its jobs."""
+        amendment = schedules.Amending(self._dialect, self._intake.enqueue, name, amend, wait, now)
+        return await self._insistent.run(amendment.write)
+
+    async def confirm_declared(
+        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
+    ) -> None:
+        """Record that schedules are in a worker's code."""
+        told = (self._dialect, names, worker, every, now)
+        await self._runner.alone(workers.confirm_declared, tables.schedule, *told)
+
+    async def schedules(self) -> list[ScheduleRecord]:
+        """List the schedules."""
+        return await self._runner.alone(schedules.listed)
+
+    # Limits
+
+    async def put_limit(
+        self,
+        rule: Rule,
+        *,
+        origin: LimitOrigin = LimitOrigin.COMMAND,
+        worker: str | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Create a limit, or change the one of that name."""
+        await self._insistent.run(limits.put, self._dialect, rule, origin, worker, now)
+
+    async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
+        """Remove a limit."""
+        return await self._insistent.run(limits.remove, self._dialect, name, now)
+
+    async def confirm_declared_limits(
+        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
+    ) -> None:
+        """Record that limits are in a worker's code."""
+        told = (self._dialect, names, worker, every, now)
+        await self._runner.alone(workers.confirm_declared, tables.limit, *told)
+
+    async def limits(self) -> list[LimitRecord]:
+        """List the limits."""
+        return await self._runner.alone(limits.listed)
+
+    # Graphs, results, progress
+
+    async def graphs(
+        self, state: GraphState | None = None, limit: int | None = 100
+    ) -> list[GraphRecord]:
+        """List graphs."""
+        return await self._runner.alone(records.graphs, state, limit)
+
+    async def graph(self, id: int) -> GraphRecord:
+        """Return one graph with its steps."""
+        return await self._runner.alone(records.graph, id)
+
+    async def endings(self, jobs: Collection[int]) -> list[Ending]:
+        """Return how the jobs stand."""
+        return await self._runner.alone(results.endings, list(jobs))
+
+    async def await_ends(self, jobs: Collection[int]) -> None:
+        """Request a notification when one of these jobs ends."""
+        if self._dialect.tells_ends:
+            await self._runner.alone(results.await_ends, self._dialect, list(jobs))
+
+    async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:
+        """Write the progress of attempts."""
+        await self._runner.run(results.report, self._dialect, list(told), now)

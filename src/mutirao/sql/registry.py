@@ -1,0 +1,51 @@
+"""Which databases there are: the one list of their names.
+
+At the bottom of these rooms, so that each can ask; a dialect is loaded when it is asked for. Names
+are those of SQLAlchemy's backends.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from mutirao.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Dialect as SqlAlchemyDialect
+
+    from mutirao.sql.dialects.base import Dialect
+
+DIALECTS = {
+    "postgresql": "mutirao.sql.dialects.postgresql.dialect:POSTGRESQL",
+    "sqlite": "mutirao.sql.dialects.sqlite.dialect:SQLITE",
+}
+
+
+@cache
+def dialect_named(name: str) -> Dialect:
+    """Return the dialect of the database called `name`. Raises ConfigurationError."""
+    if name not in DIALECTS:
+        raise ConfigurationError(
+            f"Mutirão does not know the SQL dialect {name!r}; it knows {', '.join(DIALECTS)}."
+            " Choose one of those, or a database URL that starts with one."
+        )
+    module, _, attribute = DIALECTS[name].partition(":")
+    dialect: Dialect = getattr(import_module(module), attribute)
+    return dialect
+
+
+def dialect_of(dialect: SqlAlchemyDialect) -> Dialect:
+    """Return what is particular to the database of a SQLAlchemy dialect."""
+    return dialect_named(dialect.name)
+
+
+def all_dialects() -> list[Dialect]:
+    """Return all dialects."""
+    return list({id(each): each for each in map(dialect_named, DIALECTS)}.values())
+
+
+def dialect_with_roles() -> Dialect:
+    """Return the dialect whose database knows roles, for whoever does not say which is meant."""
+    return next(each for each in all_dialects() if each.has_roles)

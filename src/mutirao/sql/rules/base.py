@@ -1,0 +1,137 @@
+"""What the rules of a dialect offer, the general ones or functions of its own."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from operator import attrgetter
+from typing import ClassVar, TypeVar
+
+from mutirao.model.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind
+from mutirao.model.outcome import Outcome, Settlement
+from mutirao.model.states import Fault
+from mutirao.sql.drivers.steps import Asking
+
+
+class Rules(ABC):
+    """What becomes of jobs, in steps; the contracts are those of the methods of `ports.Store`.
+
+    `in_transaction`: whether the steps of one call belong into a transaction. Else each statement
+    stands for itself, when nobody has opened one.
+    """
+
+    in_transaction: ClassVar[bool]
+
+    @abstractmethod
+    def lanes(self, queues: Collection[str] | None, now: datetime | None) -> Asking[list[LaneHead]]:
+        """Read the heads of all lanes. Reads only; needs no transaction."""
+
+    @abstractmethod
+    def claim(
+        self,
+        worker: int,
+        lanes: Sequence[Lane],
+        limit: int,
+        without: Collection[str],
+        now: datetime | None,
+    ) -> Asking[list[Claim]]:
+        """Take due jobs."""
+
+    @abstractmethod
+    def finish(
+        self,
+        settlements: Sequence[Settlement],
+        now: datetime | None,
+        held: Sequence[int] = (),
+        *,
+        patient: bool = False,
+    ) -> Asking[set[int]]:
+        """Write final outcomes: the jobs leave the live table.
+
+        `held` are all jobs of the transaction, where it settles others, too, or others may wait for
+        them: what it will touch is locked first. `patient` says to wait for whoever has locked a
+        row; otherwise a second is enough, as other jobs wait, too.
+        """
+
+    @abstractmethod
+    def resume(
+        self, worker: int, settlements: Sequence[Settlement], now: datetime | None
+    ) -> Asking[set[int]]:
+        """Write outcomes after which the jobs wait again."""
+
+    @abstractmethod
+    def release(self, jobs: Sequence[tuple[int, int]]) -> Asking[set[int]]:
+        """Give back jobs that were never started, and wake idle workers."""
+
+    @abstractmethod
+    def lose(self, jobs: Sequence[tuple[int, int]], now: datetime | None) -> Asking[set[int]]:
+        """Write down that runs were lost, and let those jobs wait again."""
+
+    def is_anyone_gone(self, now: datetime | None) -> Asking[bool]:
+        """Return whether `rescue` has anything to do; asked first if that takes a transaction."""
+        yield from ()
+        return True
+
+    @abstractmethod
+    def rescue(self, orphans: bool, now: datetime | None) -> Asking[list[tuple[int, int]]]:
+        """Give back the jobs of expired workers, remove those workers and wake idle ones."""
+
+    @abstractmethod
+    def wake(self) -> Asking[None]:
+        """Wake idle workers that listen, when this transaction commits."""
+
+    @abstractmethod
+    def tell_ended(self, jobs: Sequence[int]) -> Asking[None]:
+        """Tell those who wait for the end of these jobs, when this transaction commits."""
+
+    @abstractmethod
+    def hold(self, jobs: Sequence[int]) -> Asking[None]:
+        """Lock the live rows that the end of these jobs will touch, in the order of their ids.
+
+        Theirs, those of jobs that wait for them, and of jobs that they wait for.
+        """
+
+    # Limits; see `mutirao.model.limits`.
+
+    @abstractmethod
+    def let_go(self, jobs: Sequence[int], now: datetime | None) -> Asking[None]:
+        """Give back what those of these jobs hold that do not run any more."""
+
+    @abstractmethod
+    def open_limit(self, name: str, now: datetime | None) -> Asking[None]:
+        """Count what a new limit covers and runs already. Claims are kept out."""
+
+    @abstractmethod
+    def close_limit(self, name: str, now: datetime | None) -> Asking[None]:
+        """Forget what a limit counted, and let go what waited for it. Claims are kept out."""
+
+    @abstractmethod
+    def mend_limits(self, now: datetime | None) -> Asking[None]:
+        """Call whoever there is room for, and give back what nobody holds."""
+
+
+Claims = TypeVar("Claims", bound=list[Claim])
+
+
+def in_lane_order(claims: Claims, lanes: Sequence[Lane]) -> Claims:
+    """Sort claims, in place, by the order their lanes were given in, then by their place there."""
+    claims.sort(key=attrgetter("run_at", "id"))
+    if len(lanes) > 1:
+        rank = {(lane.queue, lane.priority): n for n, lane in enumerate(lanes)}
+        claims.sort(key=lambda claim: rank[claim.queue, claim.priority])
+    return claims
+
+
+def given_back(outcome: Outcome) -> int:
+    """Return what a job that waits again is to count, as all databases have it.
+
+    0: an attempt. 1: none. 2: none, and what it counts in `lost` and `cut_off` goes on, with one
+    more in `cut_off` for 3 and in `lost` for 4.
+    """
+    if outcome.kind is not OutcomeKind.RELEASED:
+        return int(outcome.kind in UNCOUNTED_OUTCOMES)
+    return {None: 2, Fault.CONNECTION: 3, Fault.WORKER: 4}[outcome.fault]
+
+
+def by_id(settlements: Sequence[Settlement]) -> list[Settlement]:
+    """Sort by id: every statement locks live rows in that order, so none waits in a circle."""
+    return sorted(settlements, key=attrgetter("id"))

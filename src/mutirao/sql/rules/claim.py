@@ -1,0 +1,172 @@
+"""The lanes and what is due in them: read, and taken by one worker."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from mutirao.errors import WorkerGone
+from mutirao.model.fairness import is_fair, once, queue_of
+from mutirao.model.job import Claim, FairClaim, Lane, LaneHead, Wake
+from mutirao.model.limits import BEGINNING, Claimed
+from mutirao.sql.drivers.steps import Asking, Execute, Row
+from mutirao.sql.rules import fairness, limits
+from mutirao.sql.rules.words import Words
+from mutirao.sql.schema.instant import SECOND, from_micros, to_micros_or_before
+
+LOOK_AHEAD = 500  # jobs that are looked at together, once some were found that cannot run
+MOST_PARKED = 10_000  # in one transaction, which keeps other writers waiting
+
+# In two steps, because `(queue, priority) > (?, ?)` begins at the first equal row, on SQLite, and
+# would walk the whole lane.
+_NEXT_LANE = """
+SELECT * FROM (
+    SELECT queue, priority, run_at, id FROM mutirao_live
+    WHERE worker IS NULL AND queue = ? AND priority > ?
+    ORDER BY priority, run_at, id LIMIT 1
+) AS same_queue
+UNION ALL
+SELECT * FROM (
+    SELECT queue, priority, run_at, id FROM mutirao_live
+    WHERE worker IS NULL AND queue > ?
+    ORDER BY queue, priority, run_at, id LIMIT 1
+) AS next_queue
+ORDER BY queue, priority LIMIT 1
+"""
+# Whether there are limits is told with the jobs they may concern, not asked.
+_DUE = """
+SELECT id, EXISTS (SELECT 1 FROM mutirao_limit) FROM mutirao_live
+WHERE worker IS NULL AND queue = ? AND priority = ? AND (run_at, id) >= (?, ?) AND run_at <= ?{}
+ORDER BY run_at, id LIMIT ?{}
+"""
+_TAKE = """
+UPDATE mutirao_live SET worker = ?, run = run % 2147483647 + 1, claimed_at = ?,
+    attempt = CASE WHEN attempt < 2147483646 THEN attempt + 1 ELSE 2147483647 END
+WHERE """
+_TAKEN = """
+SELECT l.id, l.run, l.attempt, j.task, j.args, l.queue, j.priority, l.run_at, j.enqueued_at,
+       j.max_attempts, j.timeout, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of,
+       j.on_dead_of, l.cancel, l.lost, l.cut_off
+FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
+WHERE """
+_QUEUE = Claim._fields.index("queue")
+
+
+def lanes(
+    words: Words, queues: Collection[str] | None, now: datetime | None
+) -> Asking[list[LaneHead]]:
+    """Read the heads of all lanes, hopping from one to the next."""
+    heads, at = list[LaneHead](), ("", -1 << 63, "")
+    moment = yield from words.moment(now)
+    while rows := (yield Execute(_NEXT_LANE, at)):
+        [(queue, priority, run_at, id)] = rows
+        at = (queue, priority, queue)
+        fit = isinstance(queue, str) and type(priority) is type(run_at) is int
+        if fit and (queues is None or queue_of(queue) in queues):
+            lane = Lane(queue, priority, from_micros(run_at), id)
+            heads.append(LaneHead(lane, (run_at - moment) / SECOND))
+    return sorted(heads, key=lambda head: (head.lane.priority, head.lane.queue))
+
+
+def claim(
+    words: Words,
+    worker: int,
+    lanes: Sequence[Lane],
+    limit: int,
+    without: Collection[str],
+    now: datetime | None,
+) -> Asking[list[Claim]]:
+    """Take due jobs."""
+    moment = yield from words.moment(now)
+    yield from _require(worker)
+    yield from words.keep_limits()
+    ids = list[int]()
+    for lane in once(lanes):
+        if len(ids) >= limit:
+            break
+        due, limited = yield from _due(words, lane, limit - len(ids), without, moment)
+        if limited:
+            return (yield from _claim_within(words, worker, lanes, limit, without, moment))
+        ids += due
+        yield from fairness.note(words, lane.queue, due)
+    if not ids:
+        return []
+    yield from _take(words, worker, ids, moment)
+    return fairness.in_order((yield from _taken(words, ids)), lanes, ids)
+
+
+def _claim_within(
+    words: Words,
+    worker: int,
+    lanes: Sequence[Lane],
+    limit: int,
+    without: Collection[str],
+    moment: int,
+) -> Asking[Claimed]:
+    """Take due jobs that the limits have room for; park the others that are met."""
+    rules = yield from limits.rules()
+    yield from limits.pace(words, moment)
+    stopped = {rule.queue for rule in rules if rule.stops_a_queue}
+    served = [
+        lane._replace(run_at=BEGINNING, id=0)
+        for lane in once(lanes)
+        if queue_of(lane.queue) not in stopped
+    ]
+    ids, parked, called = list[int](), 0, True
+    while called:
+        called, look = False, 0
+        for lane in served:
+            while len(ids) < limit and parked < MOST_PARKED:
+                wanted = limit - len(ids)
+                due, _ = yield from _due(words, lane, max(look, wanted), without, moment)
+                if not due:
+                    break
+                fit, unfit, more = yield from limits.let_in(words, rules, due, wanted, moment)
+                yield from _take(words, worker, fit, moment)
+                yield from fairness.note(words, lane.queue, fit)
+                ids, parked, called = ids + fit, parked + unfit, called or more
+                look = LOOK_AHEAD if unfit else 0
+        called = called and len(ids) < limit and parked < MOST_PARKED
+    claims = fairness.in_order(Claimed((yield from _taken(words, ids))), lanes, ids)
+    if len(ids) >= limit or parked >= MOST_PARKED:
+        claims.woken = tuple(Wake(lane.queue, lane.priority, BEGINNING) for lane in served)
+    return claims
+
+
+def _due(
+    words: Words, lane: Lane, limit: int, without: Collection[str], moment: int
+) -> Asking[tuple[list[int], bool]]:
+    """Return the first due jobs of a lane, and whether there are limits that may concern them."""
+    if is_fair(lane.queue):
+        ids = yield from fairness.due(words, lane.queue, limit, without, moment)
+        return ids, (yield from limits.exist())
+    place = (lane.queue, lane.priority, to_micros_or_before(lane.run_at), lane.id, moment)
+    unwanted, values = fairness.but(words, without)
+    sql = _DUE.format(unwanted, words.hold_free)
+    rows = yield Execute(sql, (*place, *values, limit))
+    return [row[0] for row in rows], bool(rows) and bool(rows[0][1])
+
+
+def _require(worker: int) -> Asking[None]:
+    """Raise WorkerGone for one that was taken for gone: nobody would rescue what it takes."""
+    if not (yield Execute("SELECT 1 FROM mutirao_worker WHERE id = ?", (worker,))):
+        raise WorkerGone(f"worker {worker} is not registered (any more)")
+
+
+def _take(words: Words, worker: int, ids: Sequence[int], moment: int) -> Asking[None]:
+    which, values = words.among("id", ids)
+    yield Execute(_TAKE + which, (worker, moment, *values), answers=False)
+
+
+def _taken(words: Words, ids: Sequence[int]) -> Asking[list[Claim]]:
+    which, values = words.among("l.id", ids)
+    rows = yield Execute(_TAKEN + which, values)
+    return [_to_claim(row) for row in rows]
+
+
+def _to_claim(row: Row) -> Claim:
+    claim = (FairClaim if is_fair(row[_QUEUE]) else Claim)._make(row)
+    return claim._replace(
+        queue=queue_of(claim.queue),
+        run_at=from_micros(claim.run_at),
+        enqueued_at=from_micros(claim.enqueued_at),
+        cancel=bool(claim.cancel),
+    )

@@ -1,0 +1,89 @@
+"""How jobs get in: an INSERT into `mutirao_job`, whose trigger makes the job live.
+
+A few keyed jobs among many are placed one by one, each after what those before it have done.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from mutirao.model.job import NewJob
+from mutirao.sql.drivers.steps import (
+    AROUND,
+    SAVEPOINT,
+    Asking,
+    Autocommits,
+    Bracket,
+    Execute,
+    Row,
+    Steps,
+    placed,
+    take,
+)
+from mutirao.sql.enqueue.intake import FACTS, facts
+from mutirao.sql.rules.uniqueness import hold_keys, place
+from mutirao.sql.rules.words import Words
+from mutirao.sql.schema.instant import SECOND, from_micros, to_micros
+
+CHUNK = 5_000  # jobs held in memory at a time
+CHARACTERS = 4 << 20  # of their arguments, likewise
+
+COLUMNS = ("run_at", "enqueued_at", *FACTS)
+
+
+def enqueue(words: Words, jobs: Iterable[NewJob]) -> Steps:
+    """Write `jobs` and return their ids, in order; all or none."""
+    rest = iter(jobs)
+    first, second = next(rest, None), next(rest, None)
+    if first is None:
+        return []
+    if second is None and first.unique is None:
+        yield from _declare_fair(words, [first])
+        now = yield from words.moment(None)
+        return [(yield from words.write_job(COLUMNS, _row(first, now)))]
+    every = chain((first,), () if second is None else (second,), rest)
+    return (yield from together(words, _insert(words, every), SAVEPOINT))
+
+
+def together(words: Words, steps: Steps, savepoint: Bracket = AROUND) -> Steps:
+    """Do all of these steps or none, in the transaction that there is or one of their own."""
+    yield Execute("SELECT 1")  # whoever begins a transaction lazily has begun it now
+    ((autocommits,),) = yield Autocommits()
+    if autocommits:
+        return (yield from words.transaction.around(steps))
+    yield from words.before_savepoint()
+    return (yield from savepoint.around(steps))
+
+
+def _insert(words: Words, jobs: Iterator[NewJob]) -> Steps:
+    ids: list[int] = []
+    yield from words.before_savepoint()
+    now = yield from words.moment(None)
+
+    def write(job: NewJob) -> Asking[int]:
+        return words.write_job(COLUMNS, _row(job, now))
+
+    while chunk := take(jobs, CHUNK, CHARACTERS):
+        yield from _declare_fair(words, chunk)
+        plain = [job for job in chunk if job.unique is None]
+        rows = [_row(job, now) for job in plain]
+        new = (yield from words.write_jobs(COLUMNS, rows)) if plain else []
+        if len(plain) == len(chunk):
+            ids += new
+        else:
+            yield from hold_keys(words, chunk)
+            at = from_micros(now)
+            ids += yield from placed(chunk, iter(new), lambda job: place(words, job, at, write))  # noqa: B023
+    return ids
+
+
+def _declare_fair(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
+    """Say which tasks' jobs take turns, for the trigger."""
+    fair = {(job.task, job.fair_by) for job in jobs if job.fair_by is not None}
+    for rule in sorted(fair):
+        sql = words.upsert("mutirao_fairness", ("task", "by"), ("task",))
+        yield Execute(sql, rule, answers=False)
+
+
+def _row(job: NewJob, now: int) -> Row:
+    due = now + round((job.delay or 0) * SECOND) if job.run_at is None else to_micros(job.run_at)
+    return (due, now, *facts(job))

@@ -1,0 +1,106 @@
+"""The general rules: lock, ask, write, over the words of a dialect."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from mutirao.model.job import Claim, Lane, LaneHead
+from mutirao.model.outcome import Settlement
+from mutirao.sql.drivers.steps import Asking
+from mutirao.sql.rules import claim, limits, rescue, settle
+from mutirao.sql.rules.base import Rules
+from mutirao.sql.rules.words import Words
+
+
+class LockAskWrite(Rules):
+    """Rules for any database, by its words.
+
+    Nobody is told of what was written: whoever waits sees it for itself, or looks now and then.
+    """
+
+    in_transaction = True
+
+    def __init__(self, words: Words) -> None:
+        self.words = words
+
+    def lanes(self, queues: Collection[str] | None, now: datetime | None) -> Asking[list[LaneHead]]:
+        """Read the heads of all lanes."""
+        return claim.lanes(self.words, queues, now)
+
+    def claim(
+        self,
+        worker: int,
+        lanes: Sequence[Lane],
+        limit: int,
+        without: Collection[str],
+        now: datetime | None,
+    ) -> Asking[list[Claim]]:
+        """Take due jobs."""
+        return claim.claim(self.words, worker, lanes, limit, without, now)
+
+    def finish(
+        self,
+        settlements: Sequence[Settlement],
+        now: datetime | None,
+        held: Sequence[int] = (),
+        *,
+        patient: bool = False,
+    ) -> Asking[set[int]]:
+        """Write final outcomes."""
+        if held:
+            yield from self.hold(held)
+        return (yield from settle.finish(self.words, settlements, now))
+
+    def resume(
+        self, worker: int, settlements: Sequence[Settlement], now: datetime | None
+    ) -> Asking[set[int]]:
+        """Write outcomes after which the jobs wait again."""
+        return settle.resume(self.words, settlements, now)
+
+    def release(self, jobs: Sequence[tuple[int, int]]) -> Asking[set[int]]:
+        """Give back jobs that were never started."""
+        return settle.release(self.words, jobs)
+
+    def lose(self, jobs: Sequence[tuple[int, int]], now: datetime | None) -> Asking[set[int]]:
+        """Write down that runs were lost, and let those jobs wait again."""
+        return rescue.lose(self.words, jobs, now)
+
+    def is_anyone_gone(self, now: datetime | None) -> Asking[bool]:
+        """Return whether `rescue` has anything to do; a reader keeps no writer waiting."""
+        return rescue.is_anyone_gone(self.words, now)
+
+    def rescue(self, orphans: bool, now: datetime | None) -> Asking[list[tuple[int, int]]]:
+        """Give back the jobs of expired workers and remove those workers; orphans cost nothing."""
+        return rescue.rescue(self.words, now)
+
+    def wake(self) -> Asking[None]:
+        """Say nothing."""
+        yield from ()
+
+    def tell_ended(self, jobs: Sequence[int]) -> Asking[None]:
+        """Say nothing."""
+        yield from ()
+
+    def hold(self, jobs: Sequence[int]) -> Asking[None]:
+        """Lock what the end of these jobs will touch, where rows are locked."""
+        return settle.hold(self.words, jobs)
+
+    def let_go(self, jobs: Sequence[int], now: datetime | None) -> Asking[None]:
+        """Give back what jobs hold that do not run any more."""
+        yield from limits.give_back(self.words, jobs, now)
+
+    def open_limit(self, name: str, now: datetime | None) -> Asking[None]:
+        """Count what a new limit covers and runs already."""
+        moment = yield from self.words.moment(now)
+        found = yield from limits.rules()
+        rule = next(rule for rule in found if rule.name == name)
+        yield from limits.count_running(self.words, rule, moment)
+
+    def close_limit(self, name: str, now: datetime | None) -> Asking[None]:
+        """Forget what a limit counted, and let go what waited for it."""
+        return limits.forget(self.words, name)
+
+    def mend_limits(self, now: datetime | None) -> Asking[None]:
+        """Call whoever there is room for."""
+        if (yield from limits.in_use()):
+            moment = yield from self.words.moment(now)
+            yield from limits.mend(self.words, moment)

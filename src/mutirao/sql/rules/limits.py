@@ -1,0 +1,335 @@
+"""Limits: what runs is counted, who would be one too many is parked, and called when there is room.
+
+Decided by `mutirao.model.limits`; here is what that rests on, and what comes of it. Times are in
+microseconds. Live rows are locked before counters, or without waiting.
+"""
+
+from collections import Counter as Tally
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from mutirao.model.job import Wake
+from mutirao.model.limits import (
+    COUNTER_KEPT_FOR,
+    Candidate,
+    CounterName,
+    Rule,
+    admit,
+    candidate,
+    filled,
+    next_look,
+)
+from mutirao.model.uniqueness import PARKED
+from mutirao.sql.drivers.steps import Asking, Execute, each
+from mutirao.sql.rules.words import ALL, Condition, Words
+from mutirao.sql.schema.instant import SECOND, from_micros, to_micros
+
+NEVER = to_micros(PARKED)
+
+_TERMS = ("name", "queue", "task", "by", "key", "most", "per", "burst")
+_RULES = f"SELECT {', '.join(f'm.{term}' for term in _TERMS)} FROM mutirao_limit m ORDER BY m.name"
+_ASKED = """
+SELECT l.id, j.queue, j.task, j.args, l.priority, l.run_at
+FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
+WHERE """
+_COUNTER = """
+SELECT c.id, c.name, c.key, c.running, c.tokens, c.touched_at, c.probe_at FROM mutirao_counter c
+WHERE """
+_COUNT = "UPDATE mutirao_counter SET running = ?, tokens = ?, touched_at = ? WHERE id = ?"
+_MOVE = "UPDATE mutirao_live SET run_at = ? WHERE id = ? AND worker IS NULL"
+_NEXT = """
+SELECT p.job, p.run_at, l.queue, l.priority, l.id
+FROM mutirao_parked p LEFT JOIN mutirao_live l ON l.id = p.job AND l.worker IS NULL
+WHERE p.counter = ? ORDER BY p.priority, p.run_at, p.job LIMIT ?
+"""
+_IDLE = """
+SELECT s.job FROM mutirao_slot s LEFT JOIN mutirao_live l ON l.id = s.job
+WHERE l.worker IS NULL
+"""
+_FREE = """
+SELECT s.job, s.counter FROM mutirao_slot s LEFT JOIN mutirao_live l ON l.id = s.job
+WHERE l.worker IS NULL AND """
+# Whoever was sent ahead may have been cancelled, and have been the last.
+_AWAITED = (
+    "(c.probe_at IS NOT NULL OR EXISTS (SELECT 1 FROM mutirao_parked p WHERE p.counter = c.id))"
+)
+# A rate that is slower than that would begin anew: those are kept.
+_QUIET = """
+DELETE FROM mutirao_counter
+WHERE running = 0 AND touched_at < ? AND id NOT IN (SELECT counter FROM mutirao_parked)
+  AND id NOT IN (SELECT counter FROM mutirao_slot)
+  AND name NOT IN (SELECT name FROM mutirao_limit WHERE burst * per / most > ?)
+"""
+
+
+@dataclass(slots=True)
+class Counter:
+    """A row of `mutirao_counter`."""
+
+    id: int
+    name: str
+    key: str
+    running: int
+    tokens: float
+    touched_at: int
+    probe_at: int | None
+
+    def room(self, rule: Rule, moment: int) -> int:
+        """Return how many more may start at a moment."""
+        if rule.per is None:
+            return max(0, rule.most - self.running)
+        return int(self.filled(rule, moment))
+
+    def filled(self, rule: Rule, moment: int) -> float:
+        """Return the tokens of a rate at a moment."""
+        return filled(rule, self.tokens, from_micros(self.touched_at), from_micros(moment))
+
+
+class _Due(NamedTuple):
+    """A job that asks to be let in."""
+
+    id: int
+    queue: str
+    task: str
+    args: str
+    priority: int
+    run_at: int
+
+
+def rules() -> Asking[list[Rule]]:
+    """Return the limits there are."""
+    rows = yield Execute(_RULES)
+    return [Rule(**dict(zip(_TERMS, row, strict=True))) for row in rows]
+
+
+def let_in(
+    words: Words, rules: Sequence[Rule], ids: Sequence[int], most: int, moment: int
+) -> Asking[tuple[list[int], int, bool]]:
+    """Return up to `most` of these due jobs that may run, counted, and how many were parked.
+
+    The last says whether others came back to their lanes, because a job that one limit had room
+    for is parked behind another.
+    """
+    rows = yield from _due(words, ids)
+    asked = (rows[id] for id in ids)
+    candidates = [candidate(row.id, row.queue, row.task, row.args, rules) for row in asked]
+    by_name = {rule.name: rule for rule in rules}
+    names = {name for job in candidates for name in job.counters}
+    counters = yield from _counters(words, names, by_name, moment)
+    room = {name: one.room(by_name[name.limit], moment) for name, one in counters.items()}
+    admission = admit(candidates, room, most)
+    taken = [job.id for job in admission.taken]
+    yield from _count_in(words, admission.taken, counters, by_name, moment)
+    for id, name in admission.parked.items():
+        yield from _park(words, rows[id], counters[name])
+    for name in sorted(set(admission.parked.values())):
+        if by_name[name.limit].per is not None and counters[name].probe_at is None:
+            yield from _send_ahead(counters[name], by_name[name.limit], moment)
+    spare = {
+        counters[name].id: counters[name]
+        for job in candidates
+        if job.id in admission.parked
+        for name in job.counters
+        if by_name[name.limit].per is None and counters[name].room(by_name[name.limit], moment)
+    }
+    called = (yield from call(words, spare.values(), moment)) if spare else ()
+    return taken, len(admission.parked), bool(called)
+
+
+def let_go(words: Words, jobs: Collection[int], moment: int) -> Asking[tuple[Wake, ...]]:
+    """Give back what those of these jobs hold that do not run any more; call others."""
+    which, values = words.among("s.job", jobs)
+    free = yield Execute(_FREE + which, values)
+    if not free:
+        return ()
+    given = sorted({counter for _, counter in free})
+    if words.locks:
+        yield from _read(words, words.among("c.id", given), hold=True)
+    yield each("DELETE FROM mutirao_slot WHERE job = ? AND counter = ?", free)
+    ended = Tally(counter for _, counter in free)
+    less = [(ended[id], id) for id in given]
+    yield each("UPDATE mutirao_counter SET running = running - ? WHERE id = ?", less)
+    counters = yield from _read(words, words.among("c.id", given))
+    return (yield from call(words, counters, moment))
+
+
+def give_back(
+    words: Words, jobs: Collection[int], now: datetime | None
+) -> Asking[tuple[Wake, ...]]:
+    """As `let_go`, where anything is counted at all."""
+    if not jobs or not (yield from in_use()):
+        return ()
+    moment = yield from words.moment(now)
+    return (yield from let_go(words, jobs, moment))
+
+
+def pace(words: Words, moment: int) -> Asking[tuple[Wake, ...]]:
+    """Call the jobs that rates have tokens for now, where some were waited for."""
+    due = yield from _read(words, Condition("c.probe_at <= ?", (moment,)), hold=True)
+    return (yield from call(words, due, moment)) if due else ()
+
+
+def call(words: Words, counters: Iterable[Counter], moment: int) -> Asking[tuple[Wake, ...]]:
+    """Bring parked jobs back to their lanes, as many as there is room. Counters are locked."""
+    by_name = {rule.name: rule for rule in (yield from rules())}
+    woken: dict[tuple[str, int], int] = {}
+    for counter in counters:
+        rule = by_name[counter.name]
+        back = yield from _call(words, counter, counter.room(rule, moment))
+        for queue, priority, run_at in back:
+            woken[queue, priority] = min(run_at, woken.get((queue, priority), run_at))
+        if rule.per is not None:
+            yield from _send_ahead(counter, rule, moment)
+    return tuple(Wake(*lane, from_micros(run_at)) for lane, run_at in woken.items())
+
+
+def count_running(words: Words, rule: Rule, moment: int) -> Asking[None]:
+    """Count what a new limit covers and runs already."""
+    if rule.per is not None or rule.most == 0:
+        return
+    running = yield Execute("SELECT id FROM mutirao_live WHERE worker IS NOT NULL")
+    ids = yield from words.hold_jobs([row[0] for row in running])
+    rows = yield from _due(words, ids)
+    found = [candidate(row.id, row.queue, row.task, row.args, [rule]) for row in rows.values()]
+    names = {name for job in found for name in job.counters}
+    by_name = {rule.name: rule}
+    counters = yield from _counters(words, names, by_name, moment)
+    yield from _count_in(words, found, counters, by_name, moment)
+
+
+def forget(words: Words, name: str) -> Asking[None]:
+    """Forget what a limit counted; what waited for it goes back to its lanes."""
+    counters = yield from _read(words, Condition("c.name = ?", (name,)), hold=True)
+    for counter in counters:
+        yield from _call(words, counter, ALL)
+        for table, column in (("mutirao_slot", "counter"), ("mutirao_counter", "id")):
+            sql = f"DELETE FROM {table} WHERE {column} = ?"
+            yield Execute(sql, (counter.id,), answers=False)
+
+
+def mend(words: Words, moment: int) -> Asking[tuple[Wake, ...]]:
+    """Call whoever there is room for, wherever; forget counters of which nothing was heard."""
+    idle = yield Execute(_IDLE)
+    woken = yield from let_go(words, [row[0] for row in idle], moment)
+    awaited = yield from _read(words, Condition(_AWAITED, ()), hold=True)
+    woken += yield from call(words, awaited, moment)
+    quiet = (moment - int(COUNTER_KEPT_FOR * SECOND), COUNTER_KEPT_FOR)
+    yield Execute(_QUIET, quiet, answers=False)
+    return woken
+
+
+def exist() -> Asking[bool]:
+    """Return whether there are limits."""
+    [(found,)] = yield Execute("SELECT EXISTS (SELECT 1 FROM mutirao_limit)")
+    return bool(found)
+
+
+def in_use() -> Asking[bool]:
+    """Return whether anything is counted."""
+    [(found,)] = yield Execute("SELECT EXISTS (SELECT 1 FROM mutirao_counter)")
+    return bool(found)
+
+
+def _due(words: Words, ids: Collection[int]) -> Asking[dict[int, _Due]]:
+    which, values = words.among("l.id", ids)
+    rows = yield Execute(_ASKED + which, values)
+    return {row[0]: _Due._make(row) for row in rows}
+
+
+def _read(words: Words, where: Condition, *, hold: bool = False) -> Asking[list[Counter]]:
+    """Return counters, by id; `hold` locks them."""
+    end = words.hold if hold else ""
+    rows = yield Execute(f"{_COUNTER}{where.sql} ORDER BY c.id{end}", where.values)
+    return [Counter(*row) for row in rows]
+
+
+def _counters(
+    words: Words, names: Collection[CounterName], by_name: dict[str, Rule], moment: int
+) -> Asking[dict[CounterName, Counter]]:
+    """Return counters, locked; make those that are not there."""
+    found: dict[CounterName, Counter] = {}
+    for name in sorted(names):
+        found[name] = yield from _counter(words, name, by_name[name.limit], moment)
+    if words.locks and found:
+        ids = [counter.id for counter in found.values()]
+        held = yield from _read(words, words.among("c.id", ids), hold=True)
+        found = {CounterName(each.name, each.key): each for each in held}
+    return found
+
+
+def _counter(words: Words, name: CounterName, rule: Rule, moment: int) -> Asking[Counter]:
+    where = Condition("c.name = ? AND c.key = ?", name)
+    found = yield from _read(words, where)
+    if not found:
+        columns = ("name", "key", "running", "tokens", "touched_at")
+        sql = words.upsert("mutirao_counter", columns, ("name", "key"))
+        yield Execute(sql, (*name, 0, rule.burst or 0, moment), answers=False)
+        found = yield from _read(words, where)
+    return found[0]
+
+
+def _count_in(
+    words: Words,
+    jobs: Sequence[Candidate],
+    counters: dict[CounterName, Counter],
+    by_name: dict[str, Rule],
+    moment: int,
+) -> Asking[None]:
+    """Count jobs that run, and write what was counted."""
+    slots = [
+        (job.id, counters[name].id)
+        for job in jobs
+        for name in job.counters
+        if _count(counters[name], by_name[name.limit], moment)
+    ]
+    if slots:
+        yield each(words.insert("mutirao_slot", ("job", "counter")), slots)
+    if rows := [(one.running, one.tokens, one.touched_at, one.id) for one in counters.values()]:
+        yield each(_COUNT, rows)
+
+
+def _count(counter: Counter, rule: Rule, moment: int) -> bool:
+    """Count a job; return whether it holds a slot."""
+    if rule.per is None:
+        counter.running += 1
+    else:
+        counter.tokens = counter.filled(rule, moment) - 1
+    counter.touched_at = max(counter.touched_at, moment)
+    return rule.per is None
+
+
+def _park(words: Words, job: _Due, counter: Counter) -> Asking[None]:
+    columns = ("job", "counter", "priority", "run_at")
+    sql = words.upsert("mutirao_parked", columns, ("job",), ("counter",))
+    yield Execute(sql, (job.id, counter.id, job.priority, job.run_at), answers=False)
+    yield Execute(_MOVE, (NEVER, job.id), answers=False)
+
+
+def _call(words: Words, counter: Counter, most: int) -> Asking[list[tuple[str, int, int]]]:
+    """Bring back up to `most` jobs; return their places. Forget those that are gone."""
+    back: list[tuple[str, int, int]] = []
+    while len(back) < most:
+        rows = yield Execute(_NEXT, (counter.id, most - len(back)))
+        there = yield from words.hold_jobs([row[0] for row in rows if row[4]], free=True)
+        rows = [row for row in rows if row[4] is None or row[0] in there]
+        if not rows:
+            break
+        yield each("DELETE FROM mutirao_parked WHERE job = ?", [(row[0],) for row in rows])
+        waiting = [row for row in rows if row[4] is not None]
+        if waiting:
+            yield each(_MOVE, [(run_at, job) for job, run_at, *_ in waiting])
+        back += [(queue, priority, run_at) for _, run_at, queue, priority, _ in waiting]
+    return back
+
+
+def _send_ahead(counter: Counter, rule: Rule, moment: int) -> Asking[None]:
+    """Have the first parked job come back when there will be a token."""
+    first = yield Execute(_NEXT, (counter.id, 1))
+    at = None
+    if first and rule.most > 0:
+        at = moment + int(next_look(rule, counter.filled(rule, moment)) * SECOND) + 1
+        yield Execute(_MOVE, (at, first[0][0]), answers=False)
+    sql = "UPDATE mutirao_counter SET probe_at = ? WHERE id = ?"
+    yield Execute(sql, (at, counter.id), answers=False)

@@ -1,0 +1,153 @@
+"""What ended: its attempt is written, and the job leaves or waits again."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from mutirao.model.limits import Settled
+from mutirao.model.outcome import Settlement
+from mutirao.sql.drivers.steps import Asking, Execute, Row, each
+from mutirao.sql.rules import limits
+from mutirao.sql.rules.base import by_id, given_back
+from mutirao.sql.rules.words import Words
+from mutirao.sql.schema.instant import SECOND, to_micros
+
+_ATTEMPT = (
+    "job", "run", "attempt", "worker", "outcome", "started_at", "finished_at", "error_type",
+    "error",
+)  # fmt: skip
+_HELD = """
+SELECT id, run, attempt, worker, claimed_at, cancel, EXISTS (SELECT 1 FROM mutirao_counter)
+FROM mutirao_live
+WHERE claimed_at IS NOT NULL AND """
+_WAIT = """
+UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, attempt = attempt - ?, run_at = ?,
+    lost = lost * ? + ?, cut_off = cut_off * ? + ?
+WHERE id = ?
+"""
+_GIVE_BACK = """
+UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, attempt = attempt - 1 WHERE """
+
+
+class Held(NamedTuple):
+    """A live row that a run holds, and whether anything is counted by limits."""
+
+    id: int
+    run: int
+    attempt: int
+    worker: int | None
+    claimed_at: int
+    cancel: int
+    counted: int
+
+
+def held(words: Words, jobs: Collection[int], *, free: bool = False) -> Asking[dict[int, Held]]:
+    """Lock the live rows of those of these jobs that run, and return them.
+
+    `free`: but those that somebody else has.
+    """
+    which, values = words.among("id", jobs)
+    order = f" ORDER BY id{words.hold_free if free else words.hold}" if words.locks else ""
+    rows = yield Execute(f"{_HELD}{which}{order}", values)
+    return {row[0]: Held._make(row) for row in rows}
+
+
+def hold(words: Words, jobs: Collection[int]) -> Asking[None]:
+    """Lock the live rows of these jobs, of those that wait for them, and that they wait for."""
+    if not words.locks or not jobs:
+        return
+    found = set(jobs)
+    for table in ("mutirao_key", "mutirao_supersede_wait"):
+        for column in ("job", "after"):
+            which, values = words.among(column, jobs)
+            rows = yield Execute(f"SELECT job, after FROM {table} WHERE {which}", values)
+            found |= {id for row in rows for id in row if id}
+    yield from words.hold_jobs(found)
+
+
+def finish(
+    words: Words, settlements: Sequence[Settlement], now: datetime | None
+) -> Asking[set[int]]:
+    """Write final outcomes."""
+    moment = yield from words.moment(now)
+    ended = yield from _tell(words, settlements, moment)
+    if ended:
+        yield from drop(words, ended)
+    return (yield from _counted_down(words, ended, moment))
+
+
+def drop(words: Words, jobs: Collection[int]) -> Asking[None]:
+    """Remove the live rows of these jobs."""
+    which, values = words.among("id", jobs)
+    yield Execute(f"DELETE FROM mutirao_live WHERE {which}", values, answers=False)
+
+
+def resume(
+    words: Words, settlements: Sequence[Settlement], now: datetime | None
+) -> Asking[set[int]]:
+    """Write outcomes after which the jobs wait again."""
+    moment = yield from words.moment(now)
+    ended = yield from _tell(words, settlements, moment)
+    rows = [_waiting(s, ended[s.id], moment) for s in settlements if s.id in ended]
+    if rows:
+        yield each(_WAIT, rows)
+    return (yield from _counted_down(words, ended, moment))
+
+
+def release(words: Words, jobs: Sequence[tuple[int, int]]) -> Asking[set[int]]:
+    """Give back jobs that were never started."""
+    found = yield from held(words, [id for id, _ in jobs])
+    given = {id for id, run in jobs if id in found and found[id].run == run}
+    if given:
+        which, values = words.among("id", given)
+        yield Execute(_GIVE_BACK + which, values, answers=False)
+        yield from limits.give_back(words, given, None)
+    return given
+
+
+def write_attempts(words: Words, rows: Sequence[Row]) -> Asking[None]:
+    """Append attempt rows."""
+    yield each(words.insert("mutirao_attempt", _ATTEMPT), rows)
+
+
+def _tell(words: Words, settlements: Sequence[Settlement], moment: int) -> Asking[dict[int, Held]]:
+    """Append the attempt rows of the settlements that are not stale; return those jobs' rows."""
+    found = yield from held(words, [s.id for s in settlements])
+    current = {s.id: s for s in by_id(settlements) if s.id in found and found[s.id].run == s.run}
+    if current:
+        rows = [_attempt_row(s, found[id], moment) for id, s in current.items()]
+        yield from write_attempts(words, rows)
+    return {id: found[id] for id in current}
+
+
+def _counted_down(words: Words, ended: dict[int, Held], moment: int) -> Asking[set[int]]:
+    """Give back what these held whose runs ended; tell where others came back in their place."""
+    if not any(row.counted for row in ended.values()):
+        return set(ended)
+    settled = Settled(ended)
+    settled.woken = yield from limits.let_go(words, ended, moment)
+    return settled
+
+
+def _attempt_row(s: Settlement, row: Held, moment: int) -> Row:
+    started = moment - round(s.started_ago * SECOND)
+    finished = moment - round(s.finished_ago * SECOND)
+    outcome = s.outcome
+    return (
+        *(s.id, s.run, row.attempt, row.worker, str(outcome.kind)),
+        *(started, finished, outcome.error_type, outcome.error),
+    )
+
+
+def _waiting(s: Settlement, row: Held, moment: int) -> Row:
+    """Return the values of `_WAIT`."""
+    back = given_back(s.outcome)
+    goes_on = int(back >= 2)
+    at = moment if row.cancel else _run_at(s, moment)
+    return (int(back > 0), at, goes_on, int(back == 4), goes_on, int(back == 3), s.id)
+
+
+def _run_at(s: Settlement, moment: int) -> int:
+    if s.outcome.at is not None:
+        return to_micros(s.outcome.at)
+    return moment + round((s.outcome.after or 0) * SECOND)

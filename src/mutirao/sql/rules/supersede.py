@@ -1,0 +1,110 @@
+"""Jobs of a key in their order: the newer one is placed as the rule says, at once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from mutirao.model.job import NewJob, OutcomeKind
+from mutirao.model.supersede import (
+    SUPERSEDED,
+    Decision,
+    Older,
+    Supersede,
+    cancelled_because,
+    decide,
+    dropped_because,
+)
+from mutirao.model.uniqueness import PARKED, Placed, Unique
+from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.rules.words import Words
+from mutirao.sql.schema.instant import from_micros, to_micros
+
+Write = Callable[[NewJob], Asking[int]]  # writes a job, and returns its id
+
+NAME = ("scope", "task", "queue", "key")
+IS_NAMED = "k.scope = ? AND k.task = ? AND k.queue = ? AND k.key = ?"
+# The last live job of a key: the last one of all, or the one that it waited for.
+_LAST = f"""
+SELECT l.id, j.task, j.args, l.worker IS NULL AND l.attempt = 0,
+    CASE WHEN j.run_at < l.run_at THEN j.run_at ELSE l.run_at END, t.after
+FROM mutirao_supersede_last k
+LEFT JOIN mutirao_supersede_wait w ON w.job = k.last
+JOIN mutirao_live l ON l.id IN (k.last, w.after)
+JOIN mutirao_job j ON j.id = l.id
+LEFT JOIN mutirao_supersede_wait t ON t.job = l.id
+WHERE {IS_NAMED}
+ORDER BY l.id = k.last DESC LIMIT 1
+"""
+_AT_STAKE = f"""
+SELECT k.last, w.after
+FROM mutirao_supersede_last k LEFT JOIN mutirao_supersede_wait w ON w.job = k.last
+WHERE {IS_NAMED}
+"""
+TELL = """
+INSERT INTO mutirao_attempt
+    (job, run, attempt, outcome, started_at, finished_at, error_type, error)
+SELECT id, run % 2147483647 + 1, attempt, ?, ?, ?, ?, ? FROM mutirao_live
+WHERE worker IS NULL AND """
+_MOVE = "UPDATE mutirao_live SET run_at = ? WHERE id = ?"
+
+
+def join(
+    words: Words, job: NewJob, unique: Unique, rule: Supersede, now: datetime, write: Write
+) -> Asking[int]:
+    """Write a job by `write` as the last of its key, as the rule says; return its id."""
+    name = unique.name(job.task, job.queue, job.key or "")
+    if words.locks:
+        [row] = yield Execute(_AT_STAKE, name)
+        yield from words.hold_jobs([id for id in row if id])
+    found = yield Execute(_LAST, name)
+    older = Older(*found[0][:4]) if found else None
+    decision = decide(rule, job.task, job.args, older)
+    id = yield from write(_merged(job, decision.args, found[0][4]) if decision.args else job)
+    sql = words.upsert("mutirao_supersede_last", (*NAME, "last"), NAME, ("last",))
+    yield Execute(sql, (*name, id), answers=False)
+    if older is not None:
+        yield from _take_place(words, id, older.id, found[0][5], decision, now)
+    return Placed(id, decision.how)
+
+
+def cancel(
+    words: Words, jobs: tuple[int, ...], kind: str, error: str, now: datetime
+) -> Asking[None]:
+    """End those of these jobs that wait."""
+    moment = to_micros(now)
+    which, values = words.among("id", jobs)
+    told = (str(OutcomeKind.CANCELLED), moment, moment, kind, error)
+    yield Execute(TELL + which, (*told, *values), answers=False)
+    sql = f"DELETE FROM mutirao_live WHERE worker IS NULL AND {which}"
+    yield Execute(sql, values, answers=False)
+    which, values = words.among("job", jobs)
+    sql = f"DELETE FROM mutirao_parked WHERE {which} AND job NOT IN (SELECT id FROM mutirao_live)"
+    yield Execute(sql, values, answers=False)
+
+
+def park(id: int) -> Execute:
+    """Return the statement that lets a job wait for another one's end."""
+    return Execute(_MOVE, (to_micros(PARKED), id), answers=False)
+
+
+def _merged(job: NewJob, args: str, run_at: int) -> NewJob:
+    """Return a job at an older one's time, which is not equal to what was asked."""
+    return replace(job, args=args, run_at=from_micros(run_at), delay=None, fingerprint=None)
+
+
+def _take_place(
+    words: Words, id: int, older: int, before: int | None, decision: Decision, now: datetime
+) -> Asking[None]:
+    """Cancel what is redundant; let the new job wait for the nearest one ahead, if there is."""
+    how = decision.how
+    ahead = older if how == "follows" else before
+    if how != "follows":
+        yield from cancel(words, (older,), SUPERSEDED, cancelled_because(how, id), now)
+        yield Execute("DELETE FROM mutirao_supersede_wait WHERE job = ?", (older,), answers=False)
+    if how == "superseded":
+        yield from cancel(words, (id,), SUPERSEDED, dropped_because(older), now)
+    if ahead is not None:
+        yield park(id)
+        yield Execute(
+            words.insert("mutirao_supersede_wait", ("job", "after")), (id, ahead), answers=False
+        )

@@ -1,0 +1,96 @@
+"""What the rules ask, in a database's words: `?` stands for a value, moments are microseconds."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import ClassVar, NamedTuple
+
+from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Row
+
+ALL = 2_147_483_647  # as a LIMIT
+
+
+class Condition(NamedTuple):
+    """Something to stand in WHERE, and its values."""
+
+    sql: str
+    values: Row
+
+
+class Words(ABC):
+    """One database's words.
+
+    `locks`: whether rows have to be locked before they are looked at. Else a transaction keeps all
+    other writers out, from its beginning on.
+    `hold`, `hold_free`: end a SELECT whose rows nobody else may change until the transaction ends;
+    the second passes over those that somebody else has.
+    """
+
+    locks: ClassVar[bool] = False
+    hold: ClassVar[str] = ""
+    hold_free: ClassVar[str] = ""
+    quote: ClassVar[str] = '"'
+    transaction: ClassVar[Bracket]
+
+    @abstractmethod
+    def moment(self, now: datetime | None) -> Asking[int]:
+        """Return `now`, or what time it is by the clock of the database."""
+
+    @abstractmethod
+    def among(self, column: str, values: Collection[int] | Collection[str]) -> Condition:
+        """Return the condition that a column is one of `values`, of which there may be many."""
+
+    @abstractmethod
+    def by_index(self, name: str) -> str:
+        """Return what stands after a table that is to be read by an index."""
+
+    @abstractmethod
+    def on_conflict(self, key: Sequence[str], changed: Sequence[str]) -> str:
+        """Return what ends an INSERT that changes these columns of a row whose key is there.
+
+        Without columns, it leaves that row alone, but for a lock.
+        """
+
+    @abstractmethod
+    def write_job(self, columns: Sequence[str], row: Row) -> Asking[int]:
+        """Write a row of `mutirao_job` and return its id."""
+
+    @abstractmethod
+    def write_jobs(self, columns: Sequence[str], rows: Sequence[Row]) -> Asking[list[int]]:
+        """Write many, and return their ids in order."""
+
+    def before_savepoint(self) -> Asking[None]:
+        """Do what has to be done before a savepoint in a transaction that others began."""
+        yield from ()
+
+    def keep_limits(self) -> Asking[None]:
+        """Wait until nobody changes limits, and let nobody until the transaction ends."""
+        yield from ()
+
+    def insert(self, table: str, columns: Iterable[str]) -> str:
+        """Return the INSERT of one row."""
+        quoted = [f"{self.quote}{column}{self.quote}" for column in columns]
+        marks = ", ".join("?" for _ in quoted)
+        return f"INSERT INTO {table} ({', '.join(quoted)}) VALUES ({marks})"
+
+    def upsert(
+        self, table: str, columns: Sequence[str], key: Sequence[str], changed: Sequence[str] = ()
+    ) -> str:
+        """Return the INSERT of one row that changes some columns where the key is there."""
+        return f"{self.insert(table, columns)} {self.on_conflict(key, changed)}"
+
+    def hold_jobs(self, jobs: Collection[int], *, free: bool = False) -> Asking[set[int]]:
+        """Lock the live rows of these jobs in order; return which there are.
+
+        `free`: but those that somebody else has, and those that run.
+        """
+        if not self.locks or not jobs:
+            return set(jobs)
+        which, values = self.among("id", jobs)
+        waiting = " AND worker IS NULL" if free else ""
+        rows = yield Execute(
+            f"SELECT id FROM mutirao_live WHERE {which}{waiting} ORDER BY id"
+            f"{self.hold_free if free else self.hold}",
+            values,
+        )
+        return {row[0] for row in rows}

@@ -1,0 +1,1 @@
+"""The tables and views for SQLAlchemy Core, and the version of them that a database has."""

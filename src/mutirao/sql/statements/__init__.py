@@ -1,0 +1,1 @@
+"""Statements that are written once for all databases."""

@@ -1,0 +1,37 @@
+"""The cancelling of waiting jobs, by the same statements on every database."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, delete, insert, literal, null, select
+
+from mutirao.model.job import OutcomeKind
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema.tables import attempt, live, next_run
+
+_TOLD = (
+    "job", "run", "attempt", "worker", "outcome", "started_at", "finished_at", "error_type",
+    "error", "came_late",
+)  # fmt: skip
+
+
+def cancel_waiting(
+    conn: Connection, dialect: Dialect, jobs: Sequence[int], now: datetime | None
+) -> None:
+    """Finish waiting jobs as cancelled; their live rows must be locked."""
+    which, moment = dialect_of(conn.dialect).among(live.c.id, jobs), dialect.moment(now)
+    told = select(
+        live.c.id,
+        next_run(),  # the current run may be in history already
+        live.c.attempt,
+        null(),
+        literal(str(OutcomeKind.CANCELLED)),
+        moment,
+        moment,
+        null(),
+        null(),
+        dialect.came_late(moment),
+    ).where(which)
+    conn.execute(insert(attempt).from_select(list(_TOLD), told))
+    conn.execute(delete(live).where(which))

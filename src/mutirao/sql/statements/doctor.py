@@ -1,0 +1,247 @@
+"""The examination of a database: problems with the tables, the jobs in them and the workers.
+
+Reads only. The parts that differ between databases are in their `admin`.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection, func, select
+
+from mutirao.errors import SchemaError
+from mutirao.model.findings import Finding, Level
+from mutirao.model.job import JobState
+from mutirao.model.records import WorkerRecord
+from mutirao.model.schedule import ScheduleRecord, ScheduleStatus
+from mutirao.sql.connections.engines import Engines
+from mutirao.sql.connections.runner import Runner
+from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema import version, views
+from mutirao.sql.statements import leftovers, limits, records, schedules
+
+SKEW = timedelta(seconds=1)  # workers use the database's clock; people compare it with theirs
+OVERDUE = timedelta(minutes=1)  # schedulers read the agenda every few seconds
+SHOWN = 5  # names listed before "and 3 more"
+
+
+async def examine(engines: Engines, known: Collection[str]) -> list[Finding]:
+    """Examine a database for an application that has the tasks `known`; return the findings.
+
+    Raises:
+        StoreUnavailable: it cannot be reached.
+    """
+    runner = Runner(engines)
+    try:
+        return await runner.alone(findings, known)
+    finally:
+        await runner.close()
+
+
+def findings(conn: Connection, known: Collection[str]) -> list[Finding]:
+    """Examine everything, or only the schema if that does not fit."""
+    try:
+        version.check(conn)
+    except SchemaError as error:
+        return [Finding(Level.PROBLEM, "schema", str(error), "run `mutirao migrate`")]
+    return [
+        Finding(Level.OK, "schema", f"revision {version.head()}, as this version needs"),
+        *_clock(conn),
+        *dialect_of(conn.dialect).admin.health_checks(conn),
+        *_queues(conn),
+        *_tasks(conn, known),
+        *_schedules(conn, known),
+        *_limits(conn),
+        *_leftovers(conn),
+        *_workers(conn),
+    ]
+
+
+def _clock(conn: Connection) -> Iterator[Finding]:
+    before = datetime.now(UTC)
+    theirs = dialect_of(conn.dialect).admin.clock(conn)
+    after = datetime.now(UTC)
+    skew = max(theirs - after, before - theirs, timedelta())
+    if skew <= SKEW:
+        yield Finding(Level.OK, "clock", "this machine and the database agree within a second")
+        return
+    ahead = "ahead of" if theirs > after else "behind"
+    yield Finding(
+        Level.WARNING,
+        "clock",
+        f"the database's clock is {skew.total_seconds():.1f} s {ahead} this machine's",
+        "jobs are due by the database's clock; synchronise both machines (NTP)",
+    )
+
+
+def _queues(conn: Connection) -> Iterator[Finding]:
+    alive = [worker for worker in records.workers(conn) if worker.alive]
+    waiting = _waiting(conn)
+    served = {queue for worker in alive for queue in worker.queues or ()}
+    all_served = any(worker.queues is None for worker in alive)
+    orphans = {} if all_served else {q: n for q, n in waiting.items() if q not in served}
+    if not orphans:
+        yield Finding(Level.OK, "queues", "every queue with waiting jobs has a worker")
+        return
+    yield Finding(
+        Level.WARNING,
+        "queues",
+        f"no live worker serves {_listed(orphans)}",
+        "start a worker with these queues (`mutirao worker module:app -q …`), or without -q",
+    )
+
+
+def _waiting(conn: Connection) -> Mapping[str, int]:
+    view = views.queues.c
+    waiting = view.state.in_([JobState.SCHEDULED, JobState.READY, JobState.BLOCKED])
+    rows = conn.execute(select(view.queue, func.sum(view.jobs)).where(waiting).group_by(view.queue))
+    return {row[0]: int(row[1]) for row in rows}
+
+
+def _tasks(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
+    unknown = records.unserved_tasks(conn, known)
+    if not unknown:
+        yield Finding(Level.OK, "tasks", "this application knows the task of every waiting job")
+        return
+    yield Finding(
+        Level.WARNING,
+        "tasks",
+        f"this application has no task {_listed(unknown)}",
+        "the jobs wait for a worker that knows them: deploy the version that does, or"
+        " `mutirao cancel --task …`",
+    )
+
+
+def _limits(conn: Connection) -> Iterator[Finding]:
+    found = {each.name: each for each in limits.listed(conn)}
+    lost = [name for name, each in found.items() if each.in_code is False]
+    if lost:
+        yield Finding(
+            Level.WARNING,
+            "limits",
+            f"{_quoted(lost)} were declared in code and are in no live worker's",
+            "they are still in force: put them back, or `mutirao limits remove`",
+        )
+    paused = [name.removeprefix("pause ") for name, each in found.items() if each.paused]
+    if paused:
+        yield Finding(
+            Level.WARNING,
+            "limits",
+            f"paused: {_quoted(paused)}",
+            "jobs wait until `mutirao resume`; `mutirao limits list` shows them",
+        )
+    if not lost and not paused:
+        yield Finding(Level.OK, "limits", f"{len(found)} in force, nothing is paused")
+
+
+def _leftovers(conn: Connection) -> Iterator[Finding]:
+    found = leftovers.count(conn)
+    for what, number in found.items():
+        yield Finding(
+            Level.WARNING, "leftovers", f"{number} {what}", "a worker mends them within ten minutes"
+        )
+    if not found:
+        yield Finding(Level.OK, "leftovers", "nothing was left behind")
+
+
+def _schedules(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
+    """Examine the schedules, except finished ones, which make no jobs."""
+    going = [s for s in schedules.listed(conn) if s.status is not ScheduleStatus.FINISHED]
+    late = dialect_of(conn.dialect).admin.clock(conn) - OVERDUE
+    unknown = [s for s in going if s.task not in known]
+    lost = [s for s in going if s.in_code is False]
+    stuck = [s for s in going if s.status is ScheduleStatus.ACTIVE and (s.next_at or late) < late]
+    for found, level, what, advice in (
+        (
+            stuck,
+            Level.PROBLEM,
+            "should have ticked a minute ago, and did not",
+            "start a worker; where some run, their logs say why",
+        ),
+        (
+            unknown,
+            Level.WARNING,
+            "make jobs of tasks that this application does not have",
+            "deploy the version that has them, or `mutirao schedules remove`",
+        ),
+        (
+            lost,
+            Level.WARNING,
+            "were declared in code and are in no live worker's",
+            "they still tick: put them back, or `mutirao schedules remove` (or pause)",
+        ),
+    ):
+        if found:
+            yield Finding(level, "schedules", f"{_names(found)} {what}", advice)
+    if not (unknown or lost or stuck):
+        yield Finding(Level.OK, "schedules", f"{len(going)} that tick, on time")
+
+
+def _names(found: Collection[ScheduleRecord]) -> str:
+    return _quoted([schedule.name for schedule in found])
+
+
+def _quoted(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:SHOWN])
+    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
+
+
+def _workers(conn: Connection) -> Iterator[Finding]:
+    workers = records.workers(conn)
+    alive = [worker for worker in workers if worker.alive]
+    for worker in workers:
+        if not worker.alive:
+            yield _expired(worker, bool(alive))
+        elif worker.stuck:
+            yield _stuck(worker)
+        if worker.alive and worker.late > _lifetime(worker) / 2:
+            yield _late(worker)
+    if alive:
+        yield Finding(Level.OK, "workers", f"{len(alive)} alive")
+    elif not workers:
+        level = Level.PROBLEM if _waiting(conn) else Level.OK
+        advice = "start one: `mutirao worker module:app`" if level is Level.PROBLEM else None
+        yield Finding(level, "workers", "none is registered", advice)
+
+
+def _expired(worker: WorkerRecord, others: bool) -> Finding:
+    return Finding(
+        Level.WARNING if others else Level.PROBLEM,
+        "workers",
+        f"worker {worker.id} ({worker.name}) has not beaten since"
+        f" {worker.beat_at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ} and holds {worker.running} jobs",
+        "the live workers will take them over within seconds"
+        if others
+        else "start a worker: it takes the jobs over",
+    )
+
+
+def _lifetime(worker: WorkerRecord) -> float:
+    return (worker.expires_at - worker.beat_at).total_seconds()
+
+
+def _late(worker: WorkerRecord) -> Finding:
+    return Finding(
+        Level.WARNING,
+        "workers",
+        f"a heartbeat of worker {worker.id} ({worker.name}) came {worker.late:.1f} s late; beyond"
+        f" {_lifetime(worker):.1f} s its jobs run elsewhere as well",
+        "look for a handler that keeps the interpreter to itself (a regular expression, a C"
+        " extension) and give it process=True; or for a machine that has too much to do",
+    )
+
+
+def _stuck(worker: WorkerRecord) -> Finding:
+    return Finding(
+        Level.PROBLEM if worker.stuck >= worker.concurrency else Level.WARNING,
+        "workers",
+        f"worker {worker.id} ({worker.name}) has lost {worker.stuck} of {worker.concurrency} slots"
+        " to threads that ran into their timeout",
+        "restart it; make those tasks coroutines, or give them process=True, so that they can be"
+        " stopped",
+    )
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    named = [f"{name!r} ({count} jobs)" for name, count in list(counts.items())[:SHOWN]]
+    more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
+    return ", ".join(named) + more

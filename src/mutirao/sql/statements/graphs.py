@@ -1,0 +1,310 @@
+"""Graphs in the tables: the work for them in settling, cancelling, redriving and pruning.
+
+Synchronous functions of a SQLAlchemy `Connection` in a transaction, the same on every database. A
+graph's row is its lock: `hold` it before any live row is locked, and no other transaction changes
+the states of its steps. So steps that end at the same moment, in two transactions, are counted one
+after the other.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    Connection,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
+
+from mutirao.model.graph import OnDead
+from mutirao.model.graph_flags import TAKES, flags_of
+from mutirao.model.graph_plan import filled, steps_in
+from mutirao.model.job import Claim, NewJob, OutcomeKind
+from mutirao.model.uniqueness import PARKED
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.drivers.kinds import through
+from mutirao.sql.enqueue.graphs import from_text
+from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema.tables import edge, gate, graph, job, live, result, step
+from mutirao.sql.statements import limits
+from mutirao.sql.statements.cancelling import cancel_waiting
+
+Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
+SUCCEEDED, CANCELLED = str(OutcomeKind.SUCCEEDED), str(OutcomeKind.CANCELLED)
+
+
+def hold(conn: Connection, jobs: Sequence[int]) -> bool:
+    """Lock the graphs of these jobs until the transaction ends; return whether there are any."""
+    theirs = select(step.c.graph).where(dialect_of(conn.dialect).among(step.c.job, jobs))
+    locked = select(graph.c.id).where(graph.c.id.in_(theirs)).order_by(graph.c.id)
+    return bool(conn.execute(locked.with_for_update()).all())
+
+
+def lock_compensated(
+    conn: Connection, dialect: Dialect, failed: Sequence[int], settled: Sequence[int]
+) -> None:
+    """Lock the waiting steps that a compensation of the failed steps' graphs will cancel.
+
+    To be called before anything is settled, because live rows are locked before counters of limits,
+    both in order: a claim may hold the one and want the other. `settled` are all jobs of the batch.
+    """
+    among = dialect_of(conn.dialect).among
+    asks = step.c.on_dead == str(OnDead.COMPENSATE)
+    undone = select(step.c.graph).where(among(step.c.job, failed), asks)
+    waiting = [row.job for row in conn.execute(_waiting(step.c.graph.in_(undone)))]
+    if waiting:
+        through(conn, dialect.rules.hold(settled))
+        limits.hold(conn)
+
+
+def ended(
+    conn: Connection,
+    dialect: Dialect,
+    enqueue: Enqueue,
+    jobs: Mapping[int, OutcomeKind],
+    now: datetime | None,
+) -> None:
+    """Write the outcomes of jobs that are steps, and release the steps that waited for them.
+
+    Their graphs must be locked. `enqueue` writes the compensating jobs.
+    """
+    among = dialect_of(conn.dialect).among
+    found = select(step).where(among(step.c.job, list(jobs)), step.c.outcome.is_(None))
+    rows = conn.execute(found).all()
+    if not rows:
+        return
+    by_kind: dict[str, list[Any]] = {}
+    for row in rows:
+        by_kind.setdefault(str(jobs[row.job]), []).append(row)
+    for kind, each in by_kind.items():
+        _close(conn, kind, each)
+    good = by_kind.pop(SUCCEEDED, [])
+    bad = [row for each in by_kind.values() for row in each]
+    if undone := {row.graph for row in bad if row.on_dead == OnDead.COMPENSATE}:
+        _give_up(conn, dialect, sorted(undone), now)
+    skipped = [row.id for row in bad if row.on_dead == OnDead.CONTINUE]
+    passed = [row.id for row in good] + _unblocked(conn, skipped)
+    while passed:
+        passed = _open_gates(conn, dialect, passed)
+    _undo(conn, enqueue, sorted({row.graph for row in rows}))
+
+
+def redriven(conn: Connection, again: Mapping[int, int]) -> None:
+    """Replace dead steps by the jobs that repeat them. Their graphs must be locked.
+
+    Steps of a graph that continued without the dead step, or was compensated, are not replaced.
+    """
+    rows = conn.execute(
+        select(step).where(
+            dialect_of(conn.dialect).among(step.c.job, list(again)),
+            step.c.outcome == str(OutcomeKind.DEAD),
+            step.c.on_dead == str(OnDead.STOP),
+        )
+    ).all()
+    for row in rows:
+        conn.execute(
+            update(step).where(step.c.id == row.id).values(job=again[row.job], outcome=None)
+        )
+    _count(conn, Counter(row.graph for row in rows), +1)
+
+
+def with_results(conn: Connection, claims: Sequence[Claim]) -> list[Claim]:
+    """Fill in the arguments that are results of other steps; null where there is no result."""
+    takers = [claim.id for claim in claims if TAKES in flags_of(claim.metadata)]
+    among = dialect_of(conn.dialect).among
+    wanted = select(step.c.job, step.c.needs).where(among(step.c.job, takers))
+    needs = {row.job: msgspec.json.decode(row.needs or "{}") for row in conn.execute(wanted)}
+    others = sorted({id for each in needs.values() for id in steps_in([*each.values()])})
+    kept = (
+        select(step.c.id, result.c.value)
+        .join(result, result.c.job == step.c.job)
+        .where(among(step.c.id, others))
+    )
+    results = {row.id: msgspec.Raw(row.value.encode()) for row in conn.execute(kept)}
+    return [_with_results(claim, needs.get(claim.id, {}), results) for claim in claims]
+
+
+def unprunable(conn: Connection, jobs: Sequence[int]) -> set[int]:
+    """Lock the graphs of these jobs; return the jobs whose graph is unfinished or locked."""
+    theirs = select(step.c.job, step.c.graph).where(
+        dialect_of(conn.dialect).among(step.c.job, jobs)
+    )
+    of = {row.job: row.graph for row in conn.execute(theirs)}
+    if not of:
+        return set()
+    over = (
+        select(graph.c.id)
+        .where(dialect_of(conn.dialect).among(graph.c.id, sorted(set(of.values()))))
+        .where(graph.c.unfinished == 0)
+        .with_for_update(skip_locked=True)
+    )
+    held = set(conn.scalars(over))
+    return {job for job, its in of.items() if its not in held}
+
+
+def is_unfinished(of: Any) -> Any:
+    """Return the condition that a job is a step of an unfinished graph."""
+    return exists().where(step.c.job == of, graph.c.id == step.c.graph, graph.c.unfinished > 0)
+
+
+def forget(conn: Connection, pruned: Sequence[int]) -> None:
+    """Delete the steps whose jobs were pruned, and graphs without steps."""
+    among = dialect_of(conn.dialect).among
+    rows = conn.execute(select(step.c.id, step.c.graph).where(among(step.c.job, pruned))).all()
+    if not rows:
+        return
+    ids, graphs = [row.id for row in rows], sorted({row.graph for row in rows})
+    conn.execute(delete(edge).where(among(edge.c.step, ids)))
+    conn.execute(delete(gate).where(among(gate.c.id, ids)))
+    conn.execute(delete(step).where(among(step.c.id, ids)))
+    empty = ~exists().where(step.c.graph == graph.c.id)
+    conn.execute(delete(graph).where(among(graph.c.id, graphs), empty))
+
+
+def _close(conn: Connection, outcome: str, rows: Sequence[Any]) -> None:
+    """Write the outcome of steps."""
+    which = dialect_of(conn.dialect).among(step.c.id, [row.id for row in rows])
+    conn.execute(update(step).where(which).values(outcome=outcome))
+    _count(conn, Counter(row.graph for row in rows), -1)
+
+
+def _count(conn: Connection, graphs: Mapping[int, int], sign: int) -> None:
+    for id, number in graphs.items():
+        left = graph.c.unfinished + sign * number
+        conn.execute(update(graph).where(graph.c.id == id).values(unfinished=left))
+
+
+def _unblocked(conn: Connection, steps: Sequence[int]) -> list[int]:
+    """Return those of these steps that were not blocked.
+
+    The blocked ones count as ended later: what comes after a skipped step must not run before what
+    comes before it.
+    """
+    if not steps:
+        return []
+    open_gate = or_(step.c.gate.is_(None), gate.c.unfinished == 0)
+    turn = select(step.c.id).outerjoin(gate, gate.c.id == step.c.gate).where(open_gate)
+    return list(conn.scalars(turn.where(dialect_of(conn.dialect).among(step.c.id, steps))))
+
+
+def _open_gates(conn: Connection, dialect: Dialect, passed: Sequence[int]) -> list[int]:
+    """Count ended steps at the gates behind them, and release the steps at gates that open.
+
+    Returns the steps there that were skipped while they were blocked: they count as ended now.
+    """
+    among = dialect_of(conn.dialect).among
+    reached = conn.execute(
+        select(edge.c.gate, func.count().label("number"))
+        .where(among(edge.c.step, passed))
+        .group_by(edge.c.gate)
+    ).all()
+    if not reached:
+        return []
+    counted = update(gate).where(gate.c.id == bindparam("its_id"))
+    conn.execute(
+        counted.values(unfinished=gate.c.unfinished - bindparam("number")),
+        [{"its_id": row.gate, "number": row.number} for row in reached],
+    )
+    behind = conn.execute(
+        select(step)
+        .join(gate, gate.c.id == step.c.gate)
+        .where(among(step.c.gate, [row.gate for row in reached]), gate.c.unfinished == 0)
+    ).all()
+    if waiting := [row.job for row in behind if row.outcome is None]:
+        own = select(job.c.run_at).where(job.c.id == live.c.id).scalar_subquery()
+        released = update(live).where(among(live.c.id, waiting), live.c.run_at == PARKED)
+        conn.execute(released.values(run_at=own))
+        through(conn, dialect.rules.wake())
+    return [row.id for row in behind if row.outcome and row.on_dead == OnDead.CONTINUE]
+
+
+def _give_up(
+    conn: Connection, dialect: Dialect, graphs: Sequence[int], now: datetime | None
+) -> None:
+    """Cancel the waiting steps of graphs that are to be compensated."""
+    among = dialect_of(conn.dialect).among
+    conn.execute(update(graph).where(among(graph.c.id, graphs)).values(undoing=true()))
+    waiting = conn.execute(_waiting(among(step.c.graph, graphs))).all()
+    if waiting:
+        jobs = [row.job for row in waiting]
+        cancel_waiting(conn, dialect, jobs, now)
+        limits.cancelled(conn, dialect, jobs, now)
+        through(conn, dialect.rules.tell_ended(jobs))
+        _close(conn, CANCELLED, waiting)
+
+
+def _waiting(which: Any) -> Any:
+    """Return a query for the waiting steps that locks their live rows."""
+    return (
+        select(step)
+        .join(live, live.c.id == step.c.job)
+        .where(which, live.c.worker.is_(None))
+        .order_by(live.c.id)
+        .with_for_update(of=live)
+    )
+
+
+def _undo(conn: Connection, enqueue: Enqueue, graphs: Sequence[int]) -> None:
+    """Enqueue the compensating jobs of the compensated graphs that have no unfinished step."""
+    idle = select(graph.c.id).where(
+        dialect_of(conn.dialect).among(graph.c.id, graphs),
+        graph.c.undoing,
+        graph.c.unfinished == 0,
+    )
+    for id in conn.scalars(idle).all():
+        rows = conn.execute(
+            select(step)
+            .where(step.c.graph == id, step.c.outcome == SUCCEEDED, step.c.compensate.is_not(None))
+            .order_by(step.c.depth.desc(), step.c.id.desc())
+        ).all()
+        if rows:
+            undone = dialect_of(conn.dialect).among(step.c.id, [row.id for row in rows])
+            conn.execute(update(step).where(undone).values(compensate=None))
+            _enqueue_compensation(conn, enqueue, rows)
+
+
+def _enqueue_compensation(conn: Connection, enqueue: Enqueue, rows: Sequence[Any]) -> None:
+    """Enqueue the compensating jobs of these steps, as steps that run one after the other."""
+    undoing = [from_text(row.compensate) for row in rows]
+    ids = enqueue([new for new, _ in undoing], conn)
+    whole = select(func.max(step.c.depth)).where(step.c.graph == rows[0].graph)
+    deepest = conn.scalars(whole).one()
+    conn.execute(
+        insert(step),
+        [
+            {
+                "id": id,
+                "job": id,
+                "graph": row.graph,
+                "depth": deepest + n,
+                "stage": f"undo {row.stage}",
+                "on_dead": str(OnDead.STOP),
+                "gate": id if n > 1 else None,
+                "needs": msgspec.json.encode(needs).decode() if needs else None,
+            }
+            for n, (id, row, (_, needs)) in enumerate(zip(ids, rows, undoing, strict=True), 1)
+        ],
+    )
+    if later := ids[1:]:
+        conn.execute(insert(gate), [{"id": id, "unfinished": 1} for id in later])
+        pairs = zip(ids[:-1], later, strict=True)
+        conn.execute(insert(edge), [{"step": before, "gate": id} for before, id in pairs])
+        parked = dialect_of(conn.dialect).among(live.c.id, later)
+        conn.execute(update(live).where(parked).values(run_at=PARKED))
+    _count(conn, {rows[0].graph: len(ids)}, +1)
+
+
+def _with_results(claim: Claim, needs: dict[str, Any], results: Mapping[int, msgspec.Raw]) -> Claim:
+    if not needs:
+        return claim
+    args = msgspec.json.decode(claim.args, type=dict[str, msgspec.Raw])
+    return claim._replace(args=msgspec.json.encode(filled(args, needs, results)).decode())

@@ -1,0 +1,181 @@
+"""The administration of jobs: cancel, run now, redrive, prune; the same on every database.
+
+Synchronous functions of a SQLAlchemy `Connection` that is in a transaction; their contracts are
+those of the methods of the same name in `mutirao.ports.Store`. Live rows are locked in the order of
+their ids, as every other statement does, so that there is no deadlock.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    case,
+    cast,
+    delete,
+    exists,
+    select,
+    true,
+    update,
+)
+
+from mutirao.model.job import JobState, NewJob, OutcomeKind
+from mutirao.model.records import JobFilter
+from mutirao.model.uniqueness import PARKED
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.drivers.kinds import through
+from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema import tables, views
+from mutirao.sql.schema.tables import attempt, live
+from mutirao.sql.statements import fairness, graphs, limits, results, supersede, uniqueness
+from mutirao.sql.statements.cancelling import cancel_waiting
+from mutirao.sql.statements.records import matching
+
+Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
+Moment = ColumnElement[datetime]
+
+# JSON is copied as text: a number may have more digits than Python's numbers.
+_ASKED = [
+    cast(column, Text).label(column.name) if column.name in ("args", "tags", "metadata") else column
+    for column in tables.job.c
+    if column.name not in ("run_at", "enqueued_at", "redrive_of")
+]
+
+
+def cancel(
+    conn: Connection, dialect: Dialect, enqueue: Enqueue, which: JobFilter, now: datetime | None
+) -> list[int]:
+    """Finish waiting jobs as cancelled, and flag running ones; return the ids of both.
+
+    `enqueue` writes the compensating jobs of graphs.
+    """
+    ids = _matching(conn, which)
+    if ids and graphs.hold(conn, ids):
+        graphs.lock_compensated(conn, dialect, ids, ids)
+    through(conn, dialect.rules.hold(ids))
+    held = _locked(conn, ids)
+    among = dialect_of(conn.dialect).among
+    waiting = [row.id for row in held if row.worker is None]
+    running = [row.id for row in held if row.worker is not None]
+    if waiting:
+        cancel_waiting(conn, dialect, waiting, now)
+        uniqueness.let_go(conn, dialect, waiting)
+        through(conn, dialect.rules.tell_ended(waiting))
+        told = dict.fromkeys(waiting, OutcomeKind.CANCELLED)
+        graphs.ended(conn, dialect, enqueue, told, now)
+        limits.cancelled(conn, dialect, waiting, now)
+    if running:
+        conn.execute(update(live).where(among(live.c.id, running)).values(cancel=true()))
+    return [row.id for row in held]
+
+
+def run_now(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
+    """Make waiting jobs due now; return their ids. A job that is due already keeps its position.
+
+    A job that waits for other jobs, or for a limit, continues to wait.
+    """
+    ids = _matching(conn, which)
+    graphs.hold(conn, ids)
+    found = [row.id for row in _locked(conn, ids) if row.worker is None and row.run_at != PARKED]
+    behind = uniqueness.behind(conn, found) | limits.blocked(conn, found) if found else set()
+    waiting = [id for id in found if id not in behind]
+    if waiting:
+        conn.execute(
+            update(live)
+            .where(dialect_of(conn.dialect).among(live.c.id, waiting))
+            .values(run_at=case((live.c.run_at > now, now), else_=live.c.run_at))
+        )
+    return waiting
+
+
+def redrive(conn: Connection, which: JobFilter, enqueue: Enqueue) -> list[int]:
+    """Enqueue dead jobs again, oldest first; return the new ids.
+
+    `enqueue` writes them through the connection, and wakes workers.
+    """
+    # A concurrent redrive must see the new jobs, and skip their dead ones.
+    dialect_of(conn.dialect).admin.one_at_a_time(conn, "redrive")
+    dead = _dead(conn, which)
+    graphs.hold(conn, dead)
+    rows = conn.execute(
+        select(*_ASKED)
+        .where(dialect_of(conn.dialect).among(tables.job.c.id, dead))
+        .order_by(tables.job.c.id)
+    )
+    again = fairness.known(conn, map(_again, rows))
+    ids = enqueue(again, conn) if again else []
+    graphs.redriven(conn, {new.redrive_of or 0: id for new, id in zip(again, ids, strict=False)})
+    return ids
+
+
+def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) -> int:
+    """Delete the oldest jobs that ended with `outcome` before a moment; return how many."""
+    if not outcome.final:
+        return 0  # no job ends with this outcome
+    found = conn.scalars(
+        select(attempt.c.job)
+        .where(attempt.c.outcome == str(outcome), attempt.c.finished_at < before)
+        .where(~graphs.is_unfinished(attempt.c.job))
+        .order_by(attempt.c.finished_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True, of=attempt)
+    ).all()
+    still_wanted = graphs.unprunable(conn, found) if found else set[int]()
+    oldest = [id for id in found if id not in still_wanted]
+    if oldest:
+        forget(conn, oldest)
+    return len(oldest)
+
+
+def forget(conn: Connection, jobs: Sequence[int]) -> None:
+    """Delete jobs that are not live, with all that is known of them."""
+    among = dialect_of(conn.dialect).among
+    conn.execute(delete(attempt).where(among(attempt.c.job, jobs)))
+    conn.execute(delete(tables.job).where(among(tables.job.c.id, jobs)))
+    uniqueness.forget(conn, jobs)
+    supersede.forget(conn, jobs)
+    graphs.forget(conn, jobs)
+    results.forget(conn, jobs)
+
+
+def _matching(conn: Connection, which: JobFilter) -> Sequence[int]:
+    """Return the ids of the oldest live jobs that match."""
+    found = select(views.jobs.c.id).join(live, live.c.id == views.jobs.c.id)
+    return _oldest(conn, found, which)
+
+
+def _locked(conn: Connection, ids: Sequence[int]) -> Sequence[Any]:
+    """Lock the rows of live jobs, and return them as they are now."""
+    return conn.execute(
+        select(live.c.id, live.c.worker, live.c.run_at)
+        .where(dialect_of(conn.dialect).among(live.c.id, ids))
+        .order_by(live.c.id)
+        .with_for_update()
+    ).all()
+
+
+def _dead(conn: Connection, which: JobFilter) -> Sequence[int]:
+    """Return the ids of the oldest dead jobs that match and, without ids, were not redriven."""
+    found = select(views.jobs.c.id).where(views.jobs.c.state == str(JobState.DEAD))
+    if which.ids is None:
+        again = tables.job.alias("again")
+        found = found.where(~exists().where(again.c.redrive_of == views.jobs.c.id))
+    return _oldest(conn, found, which)
+
+
+def _oldest(conn: Connection, found: Select[int], which: JobFilter) -> Sequence[int]:
+    wanted = found.where(matching(conn, which)).order_by(views.jobs.c.id).limit(which.limit)
+    return conn.scalars(wanted).all()
+
+
+def _again(row: Any) -> NewJob:
+    values = row._asdict()
+    id = values.pop("id")
+    values["tags"] = tuple(json.loads(values["tags"] or "[]"))
+    values["metadata"] = json.loads(values["metadata"] or "{}")
+    return NewJob(**values, redrive_of=id)

@@ -1,0 +1,183 @@
+"""Leftovers in the tables, of changes by hand or of old defects: find, count and repair them.
+
+Each kind is a condition that no commit of ours leaves true. Housekeeping repairs rows that no other
+transaction has locked, a few at a time; `doctor` counts them. The same on every database.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
+
+from mutirao.model.uniqueness import PARKED
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.drivers.kinds import through
+from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema.tables import (
+    gate,
+    job,
+    key,
+    live,
+    parked,
+    step,
+    supersede_last,
+    supersede_wait,
+)
+
+AT_ONCE = 1_000  # rows repaired by one statement
+
+_later = supersede_wait.alias("later")
+
+
+class Leftover(NamedTuple):
+    """A kind of leftover.
+
+    Parameters:
+        what: its name, in the plural.
+        table, id: the table of its rows, and the column that identifies them.
+        where: the condition under which a row is a leftover.
+        mend: repairs the rows with these ids.
+    """
+
+    what: str
+    table: Table
+    id: ColumnElement[int]
+    where: ColumnElement[bool]
+    mend: Callable[[Connection, list[int]], Any]
+
+    def found(self) -> Select[Any]:
+        """Return a query for the ids of such rows."""
+        return select(self.id).select_from(self.table).where(self.where)
+
+
+def count(conn: Connection) -> dict[str, int]:
+    """Count the leftovers of each kind; kinds without any are left out."""
+    numbers = {
+        each.what: conn.scalars(select(func.count()).select_from(each.found().subquery())).one()
+        for each in LEFTOVERS
+    }
+    return {what: number for what, number in numbers.items() if number}
+
+
+def mend(conn: Connection, dialect: Dialect, now: datetime | None) -> dict[str, int]:
+    """Repair some unlocked leftovers of each kind; return how many, by kind."""
+    mended: dict[str, int] = {}
+    for each in LEFTOVERS:
+        held = each.found().limit(AT_ONCE).with_for_update(skip_locked=True, of=each.table)
+        if ids := list(conn.scalars(held)):
+            each.mend(conn, ids)
+            mended[each.what] = len(ids)
+    if mended:
+        through(conn, dialect.rules.mend_limits(now))
+        through(conn, dialect.rules.wake())
+    return mended
+
+
+def _is_live(id: ColumnElement[Any]) -> ColumnElement[bool]:
+    return exists().where(live.c.id == id).correlate_except(live)
+
+
+def _is_known(id: ColumnElement[Any]) -> ColumnElement[bool]:
+    return exists().where(job.c.id == id).correlate_except(job)
+
+
+def _removed(table: Table, id: ColumnElement[int]) -> Callable[[Connection, list[int]], Any]:
+    return lambda conn, ids: conn.execute(delete(table).where(_among(conn, id, ids)))
+
+
+def _let_go(conn: Connection, ids: list[int]) -> None:
+    """Make blocked jobs due at their own `run_at`."""
+    own = select(job.c.run_at).where(job.c.id == live.c.id).scalar_subquery()
+    conn.execute(update(live).where(_among(conn, live.c.id, ids)).values(run_at=own))
+    conn.execute(delete(supersede_wait).where(_among(conn, supersede_wait.c.job, ids)))
+
+
+def _among(conn: Connection, id: ColumnElement[int], ids: list[int]) -> ColumnElement[bool]:
+    return dialect_of(conn.dialect).among(id, ids)
+
+
+# A job may be blocked by an earlier job of its key, with or without supersede; by a limit; or by a
+# gate of its graph.
+_waits_for_a_key = exists().where(key.c.job == live.c.id, _is_live(key.c.after))
+_waits_for_a_turn = exists().where(
+    supersede_wait.c.job == live.c.id,
+    or_(
+        _is_live(supersede_wait.c.after),
+        exists().where(_later.c.job == supersede_wait.c.after).correlate_except(_later),
+    ),
+)
+_waits_for_a_limit = exists().where(parked.c.job == live.c.id)
+_waits_for_a_gate = exists().where(
+    step.c.job == live.c.id,
+    step.c.outcome.is_(None),
+    step.c.gate == gate.c.id,
+    gate.c.unfinished > 0,
+)
+
+LEFTOVERS = (
+    Leftover(
+        "live rows of jobs that are no more",
+        *(live, live.c.id),
+        ~_is_known(live.c.id),
+        _removed(live, live.c.id),
+    ),
+    Leftover(
+        "jobs that are blocked by nothing",
+        *(live, live.c.id),
+        and_(
+            live.c.run_at == PARKED,
+            live.c.worker.is_(None),
+            _is_known(live.c.id),
+            ~_waits_for_a_key.correlate(live),
+            ~_waits_for_a_turn.correlate(live),
+            ~_waits_for_a_limit.correlate(live),
+            ~_waits_for_a_gate.correlate(live),
+        ),
+        _let_go,
+    ),
+    Leftover(
+        "places behind limits of jobs that have ended",
+        *(parked, parked.c.job),
+        ~_is_live(parked.c.job),
+        _removed(parked, parked.c.job),
+    ),
+    Leftover(
+        "keys of jobs that are no more",
+        *(key, key.c.job),
+        and_(~_is_known(key.c.job), ~_is_live(key.c.job), ~_is_live(key.c.after)),
+        _removed(key, key.c.job),
+    ),
+    Leftover(
+        "jobs that have ended and that others wait for by a supersede rule",
+        *(supersede_wait, supersede_wait.c.job),
+        and_(
+            ~_is_live(supersede_wait.c.job),
+            ~exists().where(_later.c.after == supersede_wait.c.job).correlate_except(_later),
+        ),
+        _removed(supersede_wait, supersede_wait.c.job),
+    ),
+    Leftover(
+        "supersede rows of jobs that do not exist any more",
+        *(supersede_last, supersede_last.c.last),
+        and_(
+            ~_is_known(supersede_last.c.last),
+            ~exists()
+            .where(supersede_wait.c.job == supersede_last.c.last)
+            .correlate_except(supersede_wait),
+        ),
+        _removed(supersede_last, supersede_last.c.last),
+    ),
+)

@@ -1,0 +1,120 @@
+"""Limits in the tables: create, change, remove and list them; the same on every database.
+
+Synchronous functions of a SQLAlchemy `Connection` in a transaction; the contracts are those of the
+methods of `mutirao.ports.Store`. The work of claims and of ended runs is in `rules/limits`, and on
+PostgreSQL in functions. Locks are taken in one order: the lock that stops claims, live jobs,
+counters.
+"""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, or_, select, update
+
+from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
+from mutirao.model.uniqueness import PARKED
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.drivers.kinds import through
+from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema import views
+from mutirao.sql.schema.tables import counter, limit, live, parked
+
+_TERMS = ("queue", "task", "by", "key", "most", "per", "burst")
+
+
+def put(
+    conn: Connection,
+    dialect: Dialect,
+    rule: Rule,
+    origin: LimitOrigin,
+    worker: str | None,
+    now: datetime | None,
+) -> None:
+    """Create a limit, or change the one of that name."""
+    _lock_claims(conn)
+    row = conn.execute(select(limit).where(limit.c.name == rule.name)).first()
+    moment = dialect.moment(now)
+    values: dict[str, Any] = {name: getattr(rule, name) for name in _TERMS}
+    values |= {"changed_at": moment}
+    if origin is LimitOrigin.CODE:
+        declared = {"declared": rule.fingerprint, "declared_at": moment, "declared_by": worker}
+        if row is not None and row.declared == rule.fingerprint:
+            values = {}  # changes made at run time stay
+        values |= declared | {"origin": str(origin)}
+    if row is None:
+        given = {"origin": str(origin), "created_at": moment, "name": rule.name}
+        conn.execute(insert(limit).values(**values | given))
+        through(conn, dialect.rules.open_limit(rule.name, now))
+    elif "most" in values:
+        _change(conn, dialect, _to_rule(row), rule, values, now)
+    else:
+        conn.execute(update(limit).where(limit.c.name == rule.name).values(**values))
+
+
+def remove(conn: Connection, dialect: Dialect, name: str, now: datetime | None) -> bool:
+    """Remove a limit; return whether it existed."""
+    _lock_claims(conn)
+    if conn.execute(select(limit.c.name).where(limit.c.name == name)).first() is None:
+        return False
+    through(conn, dialect.rules.close_limit(name, now))
+    conn.execute(delete(limit).where(limit.c.name == name))
+    through(conn, dialect.rules.wake())
+    return True
+
+
+def listed(conn: Connection) -> list[LimitRecord]:
+    """List the limits and their counters, by name and key. A single statement."""
+    view = views.limits
+    rows = conn.execute(select(view).order_by(view.c.name, view.c.key))
+    return [LimitRecord(**row._asdict() | {"origin": LimitOrigin(row.origin)}) for row in rows]
+
+
+def cancelled(
+    conn: Connection, dialect: Dialect, jobs: Collection[int], now: datetime | None
+) -> None:
+    """Delete the parked rows of cancelled jobs; other jobs may be admitted instead."""
+    conn.execute(delete(parked).where(dialect_of(conn.dialect).among(parked.c.job, list(jobs))))
+    through(conn, dialect.rules.mend_limits(now))
+
+
+def hold(conn: Connection) -> None:
+    """Lock all counters, for a transaction that would otherwise lock some and then others."""
+    conn.execute(select(counter.c.id).order_by(counter.c.id).with_for_update())
+
+
+def blocked(conn: Connection, jobs: Collection[int]) -> set[int]:
+    """Return those of these jobs that are parked behind a limit."""
+    among = dialect_of(conn.dialect).among(parked.c.job, list(jobs))
+    return set(conn.scalars(select(parked.c.job).where(among)))
+
+
+def _change(
+    conn: Connection,
+    dialect: Dialect,
+    before: Rule,
+    after: Rule,
+    values: dict[str, Any],
+    now: datetime | None,
+) -> None:
+    same_counters = before.covers == after.covers
+    if not same_counters:
+        touched = or_(live.c.worker.is_not(None), live.c.run_at == PARKED)
+        held = select(live.c.id).where(touched).order_by(live.c.id)
+        conn.execute(held.with_for_update()).all()
+        through(conn, dialect.rules.close_limit(after.name, now))
+    conn.execute(update(limit).where(limit.c.name == after.name).values(**values))
+    if same_counters:
+        through(conn, dialect.rules.mend_limits(now))
+    else:
+        through(conn, dialect.rules.open_limit(after.name, now))
+        through(conn, dialect.rules.wake())
+
+
+def _lock_claims(conn: Connection) -> None:
+    """Wait until no claim is running, and block further ones until this transaction ends."""
+    dialect_of(conn.dialect).admin.one_at_a_time(conn, "limits")
+
+
+def _to_rule(row: Any) -> Rule:
+    return Rule(name=row.name, **{name: getattr(row, name) for name in _TERMS})

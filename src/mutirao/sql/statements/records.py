@@ -1,0 +1,231 @@
+"""The queries of people and dashboards, on the views; the same on every database.
+
+Synchronous functions of a SQLAlchemy `Connection`; their contracts are those of the methods of the
+same name in `mutirao.ports.Store`. None of them writes.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from sqlalchemy import Column, ColumnElement, Connection, Select, and_, select
+
+from mutirao.errors import UnknownGraph, UnknownJob
+from mutirao.model.job import JobState, Lane, OutcomeKind
+from mutirao.model.records import (
+    AttemptRecord,
+    GraphRecord,
+    GraphState,
+    JobFilter,
+    JobRecord,
+    QueueCount,
+    StepRecord,
+    WorkerRecord,
+)
+from mutirao.model.uniqueness import PARKED
+from mutirao.sql.drivers import kinds
+from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema import tables, views
+
+_JOB = [
+    column for column in views.jobs.c if column.name not in ("duration", "run")
+]  # the columns of a JobRecord
+_ATTEMPT = [
+    column for column in tables.attempt.c if column.name not in ("job", "came_late")
+]  # of an AttemptRecord
+IN_FRONT = 250  # jobs of each lane whose tasks are looked at
+_ITS = "its_"  # prefix of the columns of the joined table
+
+
+def jobs(conn: Connection, which: JobFilter) -> list[JobRecord]:
+    """List jobs, newest first, without their attempts. A single statement."""
+    rows = conn.execute(
+        select(*_JOB)
+        .where(matching(conn, which))
+        .order_by(views.jobs.c.id.desc())
+        .limit(which.limit)
+    )
+    return [_to_record(row) for row in rows]
+
+
+def job(conn: Connection, id: int) -> JobRecord:
+    """Return one job with all its attempts; raise UnknownJob. A single statement."""
+    attempt = tables.attempt
+    rows = conn.execute(
+        select(*_JOB, *(column.label(_ITS + column.name) for column in _ATTEMPT))
+        .outerjoin(attempt, attempt.c.job == views.jobs.c.id)
+        .where(views.jobs.c.id == id)
+        .order_by(attempt.c.run)
+    ).all()
+    if not rows:
+        raise UnknownJob(
+            f"There is no job {id}. It was never committed, or it was pruned from history since;"
+            " `mutirao list` shows the jobs there are."
+        )
+    attempts = tuple(_to_attempt(row) for row in rows if row.its_run is not None)
+    return _to_record(rows[0], attempts)
+
+
+def counts(conn: Connection) -> list[QueueCount]:
+    """Count the jobs of every queue by state. A single statement."""
+    view = views.queues.c
+    columns = (view.queue, view.state, view.jobs, view.oldest_age)
+    rows = conn.execute(select(*columns).order_by(view.queue, view.state))
+    return [QueueCount(queue=row[0], state=JobState(row[1]), jobs=row[2], oldest_age=row[3])
+            for row in rows]  # fmt: skip
+
+
+def workers(conn: Connection) -> list[WorkerRecord]:
+    """List the registered workers, alive or not. A single statement."""
+    columns = [column for column in views.workers.c if column.name != "jobs"]
+    rows = conn.execute(select(*columns).order_by(views.workers.c.id))
+    return [_to_worker(row) for row in rows]
+
+
+def unserved_tasks(conn: Connection, known: Collection[str]) -> dict[str, int]:
+    """Count waiting jobs by task, for tasks not in `known`. A statement for each lane.
+
+    Of each lane the first ones: what no worker runs comes to the front, and to look at a million
+    took 3 s.
+    """
+    found = Counter[str]()
+    heads = kinds.through(conn, dialect_of(conn.dialect).rules.lanes(None, None))
+    for head in heads:
+        found.update(conn.scalars(_in_front(head.lane)))
+    return {task: found[task] for task in sorted(found.keys() - set(known))}
+
+
+def _in_front(lane: Lane) -> Select[str]:
+    """Select the tasks of the first waiting jobs of a lane."""
+    live, asked = tables.live, tables.job
+    first = (
+        select(live.c.id)
+        .where(live.c.queue == lane.queue, live.c.priority == lane.priority)
+        .where(live.c.worker.is_(None), live.c.run_at <= PARKED)
+        .order_by(live.c.run_at, live.c.id)
+        .limit(IN_FRONT)
+        .subquery()
+    )
+    return select(asked.c.task).join(first, first.c.id == asked.c.id)
+
+
+def graphs(conn: Connection, state: GraphState | None, limit: int | None) -> list[GraphRecord]:
+    """List graphs, newest first, without their steps. A single statement."""
+    view = views.graphs
+    wanted = select(view).order_by(view.c.id.desc()).limit(limit)
+    if state is not None:
+        wanted = wanted.where(view.c.state == str(state))
+    return [_to_graph(row) for row in conn.execute(wanted)]
+
+
+def graph(conn: Connection, id: int) -> GraphRecord:
+    """Return a graph with its steps; raise UnknownGraph.
+
+    A single statement reads what changes; the order of the steps never does.
+    """
+    step, its = tables.step, views.jobs.c
+    rows = conn.execute(
+        select(
+            views.graphs,
+            *(step.c.id.label("step"), its.id.label("job"), its.task),
+            *(step.c.stage.label("its_stage"), its.state.label("its_state")),
+        )
+        .join(step, step.c.graph == views.graphs.c.id)
+        .join(views.jobs, its.id == step.c.job)
+        .where(views.graphs.c.id == id)
+        .order_by(step.c.depth, step.c.id)
+    ).all()
+    if not rows:
+        raise UnknownGraph(
+            f"There is no graph {id}. It was never committed, or it was pruned with the history of"
+            " its jobs; `mutirao graphs list` shows those there are."
+        )
+    after = _before_each(conn, id)
+    return _to_graph(rows[0], tuple(_to_step(row, after) for row in rows))
+
+
+def _before_each(conn: Connection, graph: int) -> dict[int, list[int]]:
+    """Return, by step, the jobs of the steps that come before it."""
+    step, edge = tables.step, tables.edge
+    first = step.alias("first")
+    leading = (
+        select(step.c.id, first.c.job)
+        .join(edge, edge.c.gate == step.c.gate)
+        .join(first, first.c.id == edge.c.step)
+        .where(step.c.graph == graph)
+        .order_by(first.c.id)
+    )
+    after: dict[int, list[int]] = {}
+    for id, job in conn.execute(leading):
+        after.setdefault(id, []).append(job)
+    return after
+
+
+def _to_step(row: Any, after: dict[int, list[int]]) -> StepRecord:
+    return StepRecord(
+        job=row.job,
+        task=row.task,
+        stage=row.its_stage,
+        state=JobState(row.its_state),
+        after=tuple(after.get(row.step, ())),
+    )
+
+
+def _to_graph(row: Any, steps: tuple[StepRecord, ...] = ()) -> GraphRecord:
+    values = _of(row, views.graphs.c)
+    return GraphRecord(**values | {"state": GraphState(values["state"])}, steps=steps)
+
+
+def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
+    """Return the condition of a filter on the view of jobs, without its limit."""
+    view, admin = views.jobs.c, dialect_of(conn.dialect)
+    conditions: list[ColumnElement[bool]] = [
+        column == value
+        for column, value in (
+            (view.state, which.state),
+            (view.queue, which.queue),
+            (view.task, which.task),
+            (view.error_type, which.error_type),
+        )
+        if value is not None
+    ]
+    if which.ids is not None:
+        conditions.append(admin.among(view.id, which.ids))
+    if which.tag is not None:
+        conditions.append(admin.has_tag(view.tags, which.tag))
+    if which.graph is not None:
+        steps = select(tables.step.c.job).where(tables.step.c.graph == which.graph)
+        conditions.append(view.id.in_(steps))
+    if which.fingerprint is not None:
+        asked = tables.job.c
+        equal = select(asked.id).where(asked.fingerprint == which.fingerprint)
+        conditions.append(view.id.in_(equal))
+    if which.before is not None:
+        conditions.append(view.enqueued_at < which.before)
+    if which.after is not None:
+        conditions.append(view.enqueued_at >= which.after)
+    return and_(True, *conditions)
+
+
+def _of(row: Any, columns: Iterable[Column[Any]], prefix: str = "") -> dict[str, Any]:
+    return {column.name: getattr(row, prefix + column.name) for column in columns}
+
+
+def _to_attempt(row: Any) -> AttemptRecord:
+    values = _of(row, _ATTEMPT, _ITS)
+    return AttemptRecord(**values | {"outcome": OutcomeKind(values["outcome"])})
+
+
+def _to_record(row: Any, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
+    values = _of(row, _JOB)
+    values["state"] = JobState(values["state"])
+    values["tags"] = tuple(values["tags"] or ())
+    values["metadata"] = values["metadata"] or {}
+    return JobRecord(**values, attempts=attempts)
+
+
+def _to_worker(row: Any) -> WorkerRecord:
+    values = row._asdict()
+    queues = values["queues"]
+    values["queues"] = None if queues is None else tuple(queues)
+    return WorkerRecord(**values)

@@ -1,0 +1,66 @@
+"""Unique keys in the tables: their part in settling, cancelling and pruning.
+
+Synchronous functions of a SQLAlchemy `Connection` in a transaction, the same on every database. How
+a key is taken is in `rules/uniqueness`, and for PostgreSQL in its dialect's `enqueue`; jobs with a
+supersede rule are in `supersede`.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, delete, exists, literal, select, union_all, update
+
+from mutirao.model.uniqueness import PARKED
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.drivers.kinds import through
+from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema.tables import job, key, live, supersede_wait
+from mutirao.sql.statements import supersede
+
+
+def let_go(conn: Connection, dialect: Dialect, ended: Sequence[int]) -> None:
+    """Make the jobs that waited for the end of these due at their own `run_at`."""
+    among = dialect_of(conn.dialect).among
+    rows = conn.execute(
+        union_all(
+            select(key.c.job, key.c.after, literal(False).label("superseding")).where(
+                among(key.c.after, ended)
+            ),
+            select(supersede_wait.c.job, supersede_wait.c.after, literal(True)).where(
+                among(supersede_wait.c.after, ended)
+            ),
+        )
+    ).all()
+    waiting = [row.job for row in rows if not row.superseding]
+    if behind := [(row.job, row.after) for row in rows if row.superseding]:
+        waiting += supersede.wait_for_previous(conn, behind)
+    if not waiting:
+        return
+    own = select(job.c.run_at).where(job.c.id == live.c.id).scalar_subquery()
+    conn.execute(
+        update(live)
+        .where(among(live.c.id, waiting), live.c.run_at == PARKED, live.c.worker.is_(None))
+        .values(run_at=own)
+    )
+    through(conn, dialect.rules.wake())
+
+
+def behind(conn: Connection, jobs: Sequence[int]) -> set[int]:
+    """Return those of these live jobs that wait for the end of another job."""
+    among = dialect_of(conn.dialect).among
+    waits = select(key.c.job).join(live, live.c.id == key.c.after).where(among(key.c.job, jobs))
+    return set(
+        conn.scalars(
+            union_all(waits, select(supersede_wait.c.job).where(among(supersede_wait.c.job, jobs)))
+        )
+    )
+
+
+def forget(conn: Connection, pruned: Sequence[int]) -> None:
+    """Delete the keys that these jobs held last, but not those that are being taken now."""
+    held = (
+        select(key.c.job)
+        .where(dialect_of(conn.dialect).among(key.c.job, pruned))
+        .where(~exists().where(live.c.id == key.c.after))
+        .with_for_update(skip_locked=True)
+    )
+    conn.execute(delete(key).where(key.c.job.in_(held)))

@@ -1,0 +1,160 @@
+"""Workers, their heartbeats and the leases of their duties; the same on every database."""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlalchemy import Connection, Table, and_, delete, insert, or_, select, update
+
+from mutirao.model.job import Beat, NewWorker
+from mutirao.model.schedule import ScheduleOrigin
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.drivers.kinds import through
+from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema.tables import duty, live, next_run, worker
+
+
+def register(
+    conn: Connection, dialect: Dialect, new: NewWorker, expiry: float, now: datetime | None
+) -> int:
+    """Register a worker; return its id. A single statement."""
+    started = dialect.moment(now)
+    row = conn.execute(
+        insert(worker)
+        .values(
+            name=new.name,
+            host=new.host,
+            pid=new.pid,
+            queues=None if new.queues is None else list(new.queues),
+            concurrency=new.concurrency,
+            version=new.version,
+            started_at=started,
+            beat_at=started,
+            expires_at=dialect.moment(now, expiry),
+            listening=True,
+            stuck=0,
+            late=0.0,
+        )
+        .returning(worker.c.id)
+    )
+    return int(row.scalar_one())
+
+
+def beat(
+    conn: Connection,
+    dialect: Dialect,
+    id: int,
+    expiry: float,
+    stuck: int,
+    late: float,
+    now: datetime | None,
+) -> Beat:
+    """Extend a worker's life; read which of its jobs to cancel.
+
+    Needs no transaction, and must not have one: a machine paused in it would keep the row locked.
+    One statement, unless there is something to cancel.
+    """
+    moment, expires = dialect.moment(now), dialect.moment(now, expiry)
+    beaten = (
+        update(worker)
+        .where(worker.c.id == id)
+        .values(beat_at=moment, expires_at=expires, stuck=stuck, late=late)
+    )
+    alive = dialect.tell_updated(conn, beaten, dialect.has_to_cancel(id))
+    if not alive:  # None: there is no such worker; False: there is nothing to cancel
+        return Beat(alive is not None, ())
+    cancelled = conn.execute(select(live.c.id, live.c.run).where(dialect.to_cancel_by(id)))
+    return Beat(True, tuple((row[0], row[1]) for row in cancelled))
+
+
+def listen(conn: Connection, id: int, listening: bool) -> None:
+    """Record whether a worker wants notifications. A single statement."""
+    conn.execute(update(worker).where(worker.c.id == id).values(listening=listening))
+
+
+def retire(conn: Connection, dialect: Dialect, id: int) -> None:
+    """Release what a worker holds and remove it. The new run fences off a late settlement.
+
+    Its own row is locked first: a rescue skips that row, and waits for counters of limits.
+    """
+    conn.execute(delete(worker).where(worker.c.id == id))
+    held = select(live.c.id).where(dialect.held_by(id)).order_by(live.c.id).with_for_update()
+    if given := conn.scalars(held).all():
+        conn.execute(
+            update(live)
+            .where(dialect.among(live.c.id, given))
+            .values(worker=None, claimed_at=None, attempt=live.c.attempt - 1, run=next_run())
+        )
+        through(conn, dialect.rules.let_go(given, None))
+
+
+def held(conn: Connection, dialect: Dialect, id: int) -> list[tuple[int, int]]:
+    """Return (id, run) of the jobs that a worker holds. A single statement."""
+    rows = conn.execute(select(live.c.id, live.c.run).where(dialect.held_by(id)))
+    return [(row[0], row[1]) for row in rows]
+
+
+def unlocked(conn: Connection, jobs: Collection[int]) -> set[int]:
+    """Return those of these live jobs that no other transaction has locked. A single statement."""
+    which = dialect_of(conn.dialect).among(live.c.id, list(jobs))
+    rows = conn.scalars(select(live.c.id).where(which).with_for_update(skip_locked=True))
+    return set(rows)
+
+
+def lease(
+    conn: Connection,
+    dialect: Dialect,
+    name: str,
+    id: int,
+    ttl: float,
+    every: float,
+    now: datetime | None,
+) -> bool:
+    """Try to take a duty whose lease has ended and which is due; return whether that succeeded.
+
+    Needs no transaction, and must not have one: a machine paused in it would keep the duty locked,
+    for longer than any lease.
+    """
+    moment, expires = dialect.moment(now), dialect.moment(now, ttl)
+    free = or_(duty.c.expires_at <= moment, duty.c.worker == id)
+    taken = conn.execute(
+        update(duty)
+        .where(and_(duty.c.name == name, free, duty.c.taken_at <= dialect.moment(now, -every)))
+        .values(worker=id, taken_at=moment, expires_at=expires)
+    )
+    if taken.rowcount == 1:
+        return True
+    first = dialect.insert_unless_exists(duty).values(
+        name=name, worker=id, taken_at=moment, expires_at=expires
+    )
+    # Check the returned row: not every driver reports the row count of an INSERT.
+    return conn.execute(first.returning(duty.c.name)).first() is not None
+
+
+def confirm_declared(
+    conn: Connection,
+    declared: Table,
+    dialect: Dialect,
+    names: Collection[str],
+    worker: str,
+    every: float,
+    now: datetime | None,
+) -> None:
+    """Record which schedules or limits (`declared`) are in a worker's code. A single statement.
+
+    Waits for no lock: a machine paused in a transaction may hold one for long.
+    """
+    old = (
+        select(declared.c.name)
+        .where(
+            declared.c.name.in_(names),
+            declared.c.origin == str(ScheduleOrigin.CODE),
+            declared.c.declared_at < dialect.moment(now, -every),
+        )
+        .order_by(declared.c.name)
+        .with_for_update(skip_locked=True)
+    )
+    conn.execute(
+        update(declared)
+        .where(declared.c.name.in_(old))
+        .values(declared_at=dialect.moment(now), declared_by=worker)
+    )

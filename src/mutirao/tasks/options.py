@@ -1,0 +1,247 @@
+"""The options of a task and of one call of it; each is defined only here.
+
+`TaskTerms` are the parameters of `@app.task(…)`, `CallTerms` those of `task.using(…)`;
+`TaskOptions` and `template_of` hold the result. A new option of a task is added to `TaskTerms`, to
+`TaskOptions` and where it is used; one of a call also to `NewJob`. `Task.on_dead` says which of a
+task's options its `on_dead` handler does not inherit.
+"""
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal, Self, TypedDict
+
+from mutirao.errors import InvalidJob, InvalidLimit, InvalidTask
+from mutirao.model.job import DEFAULT_QUEUE, NewJob
+from mutirao.model.limits import Limit
+from mutirao.model.retry import Retry, RetryPolicy, policy_of, seconds
+from mutirao.model.supersede import Supersede
+from mutirao.model.uniqueness import OnConflict, Unique
+from mutirao.tasks.results import keeping
+
+Conflict = OnConflict | Literal["keep", "replace", "rerun", "error"]
+Duration = float | timedelta
+
+
+class KeyTerms(TypedDict, total=False):
+    """The options of a job's key.
+
+    Parameters:
+        on_conflict: what happens if another job has the key: "keep" that job (the default),
+            "replace" it if it waits, "rerun" after it if it runs, or raise an "error".
+        unique_for: seconds (or a `timedelta`) for which it holds the key after it has finished.
+        scope: a name; all jobs with this scope share keys, instead of the task's jobs in the queue.
+        debounce_limit: maximum seconds (or a `timedelta`) by which replacing may delay the first
+            job.
+    """
+
+    on_conflict: Conflict | None
+    unique_for: Duration | None
+    scope: str | None
+    debounce_limit: Duration | None
+
+
+class TaskTerms(KeyTerms, total=False):
+    """The parameters of `@app.task(…)`.
+
+    Parameters:
+        name: the name under which jobs are stored; the function's name unless given.
+        queue, priority: the lane of the jobs; smaller priorities run first.
+        retry, max_attempts: when a failed job runs again, and how often; ten attempts by default.
+        timeout: maximum seconds (or a `timedelta`) of an attempt; None: no limit.
+        process: run the handler in a child process, which a timeout can kill.
+        tags: given to every job of this task.
+        supersede: the rule by which a newer job of a key makes an older one redundant; replaces the
+            other options of a key.
+        findable: store a fingerprint of the arguments, for `find`.
+        limit: how many jobs run at once, or start in a period.
+        fair_by: the argument by whose values the jobs are claimed fairly.
+        keep_result: store the result: True as long as the history, or for so many seconds.
+    """
+
+    name: str | None
+    queue: str
+    priority: int
+    retry: RetryPolicy | None
+    max_attempts: int | None
+    timeout: Duration | None
+    process: bool
+    tags: Iterable[str]
+    supersede: Supersede | None
+    findable: bool
+    limit: Limit | Iterable[Limit]
+    keep_result: bool | Duration
+    fair_by: str | None
+
+
+class CallTerms(KeyTerms, total=False):
+    """The parameters of `task.using(…)`, besides `conn`.
+
+    Parameters:
+        queue: replaces the task's queue.
+        priority: smaller priorities run first; -32768 to 32767.
+        run_at: the job is due at this aware datetime.
+        delay: the job is due so many seconds (or a `timedelta`) from now; instead of `run_at`.
+        max_attempts: the number of executions in all; replaces the retry policy's.
+        timeout: maximum seconds (or a `timedelta`) of an attempt.
+        key: a unique key of 1 to 200 characters, which one job holds until it has finished.
+        tags: added to the task's tags.
+        metadata: any JSON object; the handler finds it in `job.metadata`.
+        traceparent: the W3C trace context of the caller.
+    """
+
+    queue: str | None
+    priority: int | None
+    run_at: datetime | None
+    delay: Duration | None
+    max_attempts: int | None
+    timeout: Duration | None
+    key: str | None
+    tags: tuple[str, ...] | list[str]
+    metadata: Mapping[str, Any] | None
+    traceparent: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """The options of a task, which apply unless a call replaces them. `timeout` is in seconds."""
+
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    retry: RetryPolicy = field(default_factory=Retry.exponential)
+    timeout: float | None = None
+    process: bool = False
+    tags: tuple[str, ...] = ()
+    unique: Unique = field(default_factory=Unique)
+    findable: bool = False
+    keep_result: float | None = None  # seconds; inf: as long as the job's history
+    limits: tuple[Limit, ...] = ()
+    fair_by: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.retry, RetryPolicy):
+            raise InvalidTask(f"retry is {self.retry!r}; give a policy, as in Retry.exponential(5)")
+
+    @classmethod
+    def of(cls, terms: TaskTerms) -> Self:
+        """Return the options for the given terms.
+
+        Raises:
+            InvalidTask, InvalidJob, InvalidLimit: an option is out of range.
+            TypeError: an option is unknown.
+        """
+        refuse_unknown("@app.task", terms, TaskTerms)
+        usual = Unique(supersede=terms.get("supersede"))
+        return cls(
+            queue=terms.get("queue", DEFAULT_QUEUE),
+            priority=terms.get("priority", 0),
+            retry=policy_of(terms.get("retry"), terms.get("max_attempts")),
+            timeout=length_of_time("timeout", terms.get("timeout")),
+            process=terms.get("process", False),
+            tags=several_tags(terms.get("tags", ())),
+            unique=uniqueness(usual, terms),
+            findable=terms.get("findable", False),
+            limits=several_limits(terms.get("limit", ())),
+            keep_result=keeping(terms.get("keep_result", False)),
+            fair_by=terms.get("fair_by"),
+        )
+
+
+def template_of(task: str, options: TaskOptions, terms: CallTerms) -> NewJob:
+    """Return a job without arguments: the task's options, with those of the call replaced.
+
+    Raises:
+        InvalidJob: an option is out of range.
+        TypeError: an option is unknown.
+    """
+    refuse_unknown("task.using", terms, CallTerms)
+    queue, priority = terms.get("queue"), terms.get("priority")
+    metadata = terms.get("metadata")
+    return NewJob(
+        task=task,
+        queue=options.queue if queue is None else queue,
+        priority=options.priority if priority is None else priority,
+        run_at=terms.get("run_at"),
+        delay=length_of_time("delay", terms.get("delay")),
+        max_attempts=terms.get("max_attempts"),
+        timeout=length_of_time("timeout", terms.get("timeout")),
+        key=terms.get("key"),
+        tags=(*options.tags, *several_tags(terms.get("tags", ()))),
+        metadata={} if metadata is None else copy(metadata),
+        traceparent=terms.get("traceparent"),
+        unique=_unique(options, terms),
+        fair_by=options.fair_by,
+    )
+
+
+def refuse_unknown(what: str, given: Mapping[str, Any], terms: type) -> None:
+    """Raise TypeError if an option is not among the terms, as Python does for parameters."""
+    known = terms.__annotations__.keys()
+    if unknown := sorted(given.keys() - known):
+        raise TypeError(
+            f"{what} has no option {', '.join(map(repr, unknown))}; there are"
+            f" {', '.join(sorted(known))}"
+        )
+
+
+def length_of_time(what: str, value: Duration | None) -> float | None:
+    """Return seconds, given as a number or a `timedelta`; raise InvalidJob for anything else."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
+        raise InvalidJob(f"{what} is {value!r}; give seconds as a number, or a timedelta")
+    return seconds(value)
+
+
+def uniqueness(usual: Unique, terms: KeyTerms) -> Unique:
+    """Return the usual options of a key, with the given ones replaced.
+
+    Raises:
+        InvalidJob: an option is invalid, or contradicts a supersede rule.
+    """
+    on_conflict, known = terms.get("on_conflict"), list(OnConflict)
+    if on_conflict is not None and on_conflict not in known:
+        raise InvalidJob(f"on_conflict is {on_conflict!r}; give one of {', '.join(known)}")
+    given: dict[str, Any] = {
+        "on_conflict": on_conflict and OnConflict(on_conflict),
+        "unique_for": length_of_time("unique_for", terms.get("unique_for")),
+        "scope": terms.get("scope"),
+        "debounce_limit": length_of_time("debounce_limit", terms.get("debounce_limit")),
+    }
+    apart = (given["on_conflict"], given["unique_for"], given["debounce_limit"])
+    if usual.supersede is not None and apart != (None, None, None):
+        raise InvalidJob(
+            "the task has a supersede rule, which says what a key means; leave on_conflict,"
+            " unique_for and debounce_limit out"
+        )
+    return replace(usual, **{name: value for name, value in given.items() if value is not None})
+
+
+def several_limits(limit: Limit | Iterable[Limit]) -> tuple[Limit, ...]:
+    """Return a limit, or several, as a tuple; raise InvalidLimit for anything else."""
+    limits = (limit,) if isinstance(limit, Limit) or not isinstance(limit, Iterable) else limit
+    chosen = tuple(limits)
+    for each in chosen:
+        if not isinstance(each, Limit):
+            raise InvalidLimit(f"limit is {each!r}; give a Limit, such as Limit(10), or several")
+    return chosen
+
+
+def several_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return tags as a tuple; raise InvalidJob for a single text, whose letters are not tags."""
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        raise InvalidJob(f"tags are {tags!r}; give a list, such as [{tags!r}]")
+    return tuple(tags)
+
+
+def _unique(options: TaskOptions, terms: CallTerms) -> Unique | None:
+    if terms.get("key") is not None:
+        return uniqueness(options.unique, terms)
+    given: Mapping[str, Any] = terms
+    if any(given.get(name) is not None for name in KeyTerms.__annotations__):
+        raise InvalidJob(
+            "on_conflict, unique_for, scope and debounce_limit say what a key means, and no"
+            " key is given; give one: key=…"
+        )
+    return None

@@ -1,0 +1,291 @@
+"""The conversion of a call to JSON and back, checked against the handler's signature.
+
+A call is encoded and decoded again when it is enqueued, so that an error appears at the caller
+instead of at run time. msgspec converts by annotation (dataclasses, datetimes, UUIDs, Decimals,
+enums, Structs); pydantic models convert themselves. A parameter without an annotation receives the
+decoded JSON.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import cached_property
+from hashlib import blake2b
+from inspect import Parameter
+from typing import Any, get_type_hints
+
+import msgspec
+
+from mutirao.errors import InvalidArguments, InvalidResult, InvalidTask
+from mutirao.model.job import Job
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+# Raised by conversion to and from JSON; a value that contains itself is a RecursionError.
+UNFIT = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError)
+
+
+class Signature:
+    """The parameters of a handler, without the injected `Job`.
+
+    `unannotated` is the type of parameters that have no annotation.
+    """
+
+    def __init__(self, function: Callable[..., Any], task: str, unannotated: Any = Any) -> None:
+        self._function = function
+        self._task = task
+        self._unannotated = unannotated
+
+    @cached_property
+    def wants_job(self) -> bool:
+        """True if the first parameter is annotated `Job`; raises InvalidTask if a later one is."""
+        names = [name for name, kind in self._hints.items() if kind is Job and name != "return"]
+        if not names:
+            return False
+        first = next(iter(self._all.values()))
+        by_place = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        if names != [first.name] or first.kind not in by_place:
+            raise InvalidTask(
+                f"task {self._task!r}: `Job` annotates {', '.join(names)}; it is injected into"
+                " the first positional parameter, so make that the one and only `Job`"
+            )
+        return True
+
+    def check(self, *, with_result: bool = False) -> None:
+        """Raise InvalidTask if an annotation cannot be resolved or converted to JSON."""
+        _ = self._decoder
+        if with_result:
+            _ = self._result_decoder
+
+    def takes(self, name: str) -> bool:
+        """Return whether a call may have an argument of this name."""
+        given = [*self._all.values()][1 if self.wants_job else 0 :]
+        named = (p.name for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+        return name in named or any(p.kind is p.VAR_KEYWORD for p in given)
+
+    def require(self, parameter: str, why: str) -> None:
+        """Raise InvalidTask unless each call names this parameter; `why` completes the message."""
+        found = self._all.get(parameter)
+        by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        if found is None or found.kind not in by_name or found.default is not Parameter.empty:
+            known = ", ".join(self._all) or "none"
+            raise InvalidTask(
+                f"{parameter!r} is {why}, but task {self._task!r} has no such parameter without a"
+                f" default; its parameters are {known}"
+            )
+
+    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Return a call's arguments as a JSON object by parameter name.
+
+        Raises:
+            InvalidArguments: they do not fit the signature or its types, or are not JSON.
+        """
+        decoder = self._decoder  # raises errors of the task itself, which no caller has caused
+        if (named := self._named(args, kwargs)) is not None:
+            try:
+                payload = _ENCODER.encode(named)
+                decoder.decode(payload)
+                return payload.decode()
+            except UNFIT:  # reported below, with the signature
+                pass
+        return self._encoded(self._bound(args, kwargs), decoder)
+
+    def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the arguments by name, if that is simple: decoding finds missing ones.
+
+        A call by position took 3.4 µs with `Signature.bind`, and takes 2.2 without it.
+        """
+        if self._needs_spreading or len(args) > len(self._places):
+            return None
+        if not args:
+            return kwargs
+        named = dict(zip(self._places, args, strict=False)) | kwargs
+        return named if len(named) == len(args) + len(kwargs) else None
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self._signature.bind(*args, **kwargs).arguments
+        except TypeError as mismatch:
+            raise InvalidArguments(
+                f"task {self._task!r} was called with arguments that do not fit it: {mismatch};"
+                f" its signature is {self._task}{self._signature}"
+            ) from None
+
+    def _encoded(self, arguments: dict[str, Any], decoder: msgspec.json.Decoder[Any]) -> str:
+        try:
+            payload = _ENCODER.encode(arguments)
+            decoder.decode(payload)
+        except UNFIT as unfit:
+            raise InvalidArguments(
+                f"task {self._task!r} cannot take these arguments: {unfit}; its signature is"
+                f" {self._task}{self._signature}"
+            ) from None
+        return payload.decode()
+
+    def encode_around(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        stands_for: Callable[[object], Any],
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the encoded arguments without the placeholders, and the placeholders by name.
+
+        `stands_for` returns what an argument is a placeholder for; `...` if it is an ordinary
+        value.
+
+        Raises:
+            InvalidArguments: the others do not fit the signature or its types, or are not JSON.
+        """
+        given = self._bound(args, kwargs)
+        aside = {name: stands_for(value) for name, value in given.items()}
+        aside = {name: what for name, what in aside.items() if what is not ...}
+        plain = {name: value for name, value in given.items() if name not in aside}
+        return self._encoded(plain, self._partial_decoder), aside
+
+    def decode_result(self, payload: str) -> Any:
+        """Return a result, converted to the return type of the handler.
+
+        Raises:
+            InvalidResult: it does not fit that type (any more).
+        """
+        decoder = self._result_decoder
+        try:
+            return decoder.decode(payload)
+        except UNFIT as unfit:
+            raise InvalidResult(
+                f"the stored result does not fit what task {self._task!r} says it returns: {unfit}"
+            ) from None
+
+    def decode(self, payload: str) -> Arguments:
+        """Return the arguments to call the handler with, converted to its types.
+
+        Raises:
+            InvalidArguments: the payload does not fit the signature (any more).
+        """
+        decoder = self._decoder
+        try:
+            values = msgspec.structs.asdict(decoder.decode(payload))
+        except UNFIT as unfit:
+            raise InvalidArguments(
+                f"the stored arguments do not fit {self._task}{self._signature}: {unfit}"
+            ) from None
+        return self._spread(values) if self._needs_spreading else ((), values)
+
+    def fingerprint(self, payload: str) -> str:
+        """Return 32 characters that are equal for encoded calls with equal arguments.
+
+        Defaults are filled in; the order of names and the spelling of JSON do not matter.
+        """
+        plain = _SORTED.encode(self._decoder.decode(payload))
+        return blake2b(plain, digest_size=16).hexdigest()
+
+    @cached_property
+    def _all(self) -> dict[str, Parameter]:
+        return dict(inspect.signature(self._function).parameters)
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        try:
+            return get_type_hints(self._function, include_extras=True)
+        except (NameError, AttributeError) as unknown:
+            raise InvalidTask(
+                f"task {self._task!r} has an annotation that cannot be resolved: {unknown};"
+                " import the type at run time, not only under TYPE_CHECKING"
+            ) from unknown
+        except TypeError as unreadable:
+            raise InvalidTask(
+                f"the annotations of task {self._task!r} cannot be read ({unreadable}); register"
+                " a function that was defined with def"
+            ) from unreadable
+
+    @cached_property
+    def _signature(self) -> inspect.Signature:
+        parameters = list(self._all.values())
+        return inspect.Signature(parameters[1:] if self.wants_job else parameters)
+
+    @cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Any]:
+        return self._decoder_of(
+            [self._field(parameter) for parameter in self._signature.parameters.values()]
+        )
+
+    @cached_property
+    def _result_decoder(self) -> msgspec.json.Decoder[Any]:
+        try:
+            return msgspec.json.Decoder(self._hints.get("return", Any), dec_hook=_from_json)
+        except TypeError as unsupported:
+            raise InvalidTask(
+                f"the result of task {self._task!r} is kept, and JSON cannot carry its type:"
+                f" {unsupported}"
+            ) from unsupported
+
+    @cached_property
+    def _partial_decoder(self) -> msgspec.json.Decoder[Any]:
+        """A decoder for which any argument may be missing."""
+        fields = map(self._field, self._signature.parameters.values())
+        return self._decoder_of(
+            [(name, kind, msgspec.field(default=None)) for name, kind, _ in fields]
+        )
+
+    def _decoder_of(self, fields: list[tuple[str, Any, Any]]) -> msgspec.json.Decoder[Any]:
+        try:
+            struct = msgspec.defstruct(
+                f"{self._task}_arguments", fields, forbid_unknown_fields=True, kw_only=True
+            )
+            return msgspec.json.Decoder(struct, dec_hook=_from_json)
+        except TypeError as unsupported:
+            raise InvalidTask(
+                f"task {self._task!r} has an annotation that JSON cannot carry: {unsupported}"
+            ) from unsupported
+
+    def _field(self, parameter: Parameter) -> tuple[str, Any, Any]:
+        kind = self._hints.get(parameter.name, self._unannotated)
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            return parameter.name, list.__class_getitem__(kind), msgspec.field(default_factory=list)
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            return (
+                parameter.name,
+                dict.__class_getitem__((str, kind)),
+                msgspec.field(default_factory=dict),
+            )
+        if parameter.default is Parameter.empty:
+            return parameter.name, kind, msgspec.field()
+        return parameter.name, kind, msgspec.field(default_factory=lambda: parameter.default)
+
+    @cached_property
+    def _needs_spreading(self) -> bool:
+        by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        return any(p.kind not in by_name for p in self._signature.parameters.values())
+
+    @cached_property
+    def _places(self) -> list[str]:
+        """The names of the parameters that may be given by position."""
+        keyword_only = Parameter.KEYWORD_ONLY
+        return [p.name for p in self._signature.parameters.values() if p.kind is not keyword_only]
+
+    def _spread(self, values: dict[str, Any]) -> Arguments:
+        bound = inspect.BoundArguments(self._signature, values)
+        return bound.args, bound.kwargs
+
+
+def to_json(value: Any) -> str:
+    """Return any value that msgspec or pydantic can convert, as JSON text."""
+    return _ENCODER.encode(value).decode()
+
+
+def _into_json(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(
+            f"{type(value).__name__} has no form in JSON, so pass plain data, such as an id"
+        )
+    return dump(mode="json")
+
+
+def _from_json(kind: type, value: Any) -> Any:
+    validate = getattr(kind, "model_validate", None)
+    if validate is None:
+        raise TypeError(f"JSON has no form for the type {kind.__name__}")
+    return validate(value)
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_into_json)
+_SORTED = msgspec.json.Encoder(enc_hook=_into_json, order="sorted")

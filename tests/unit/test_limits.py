@@ -1,0 +1,76 @@
+"""The rule of limits: who is let in, what a value is, and when there will be a token."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from mutirao.model.limits import (
+    Candidate,
+    CounterName,
+    Limit,
+    Rule,
+    admit,
+    candidate,
+    filled,
+    next_look,
+    pause_of,
+    value_of,
+)
+
+A, B = CounterName("a", ""), CounterName("b", "x")
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def test_nobody_is_let_in_by_half() -> None:
+    """A job that one limit blocks leaves the room in the other to those behind it."""
+    jobs = [Candidate(1, (A, B)), Candidate(2, (A, B)), Candidate(3, (A,)), Candidate(4, ())]
+    taken, parked = admit(jobs, {A: 2, B: 1}, 9)
+    assert [job.id for job in taken] == [1, 3, 4]
+    assert parked == {2: B}
+
+
+def test_no_more_than_asked() -> None:
+    """Those beyond are left where they are, unless a limit is full."""
+    jobs = [Candidate(n, (A,)) for n in range(4)]
+    taken, parked = admit(jobs, {A: 2}, 1)
+    assert ([job.id for job in taken], parked) == ([0], {})
+    taken, parked = admit(jobs, {A: 1}, 1)
+    assert ([job.id for job in taken], parked) == ([0], {1: A, 2: A, 3: A})
+
+
+@pytest.mark.parametrize(
+    ("args", "value"),
+    [
+        ('{"t": "a"}', "a"), ('{"t": 7}', "7"), ('{"t": null}', ""), ("{}", ""),
+        ('{"t": true}', "true"), ('{"t": {"x":[1]}}', '{"x":[1]}'), ('{"t": "é"}', "é"),
+        ('{"t": "' + "x" * 300 + '"}', "x" * 200),
+    ],
+)  # fmt: skip
+def test_values(args: str, value: str) -> None:
+    """Text as JSON shows it."""
+    assert value_of(args, "t") == value
+
+
+def test_what_covers_a_job() -> None:
+    """By queue, by task, by value; a pause of a value only those that have it."""
+    rules = [
+        Limit(1).on(queue="q"), Limit(1, by="t").on(task="f"), Limit(1).on(task="g"),
+        pause_of(None, "f", "t", "a"), pause_of(None, "f", "t", "b"),
+    ]  # fmt: skip
+    found = candidate(1, "q", "f", '{"t": "a"}', rules).counters
+    assert found == (("queue q", ""), ("task f by t", "a"), ("pause task f t=a", ""))
+
+
+def test_tokens() -> None:
+    """They come evenly, up to the burst; a clock that goes back brings none."""
+    rule = Limit(60, per=timedelta(minutes=1), burst=5).on(queue="q")
+    assert (rule.per, rule.burst, rule.name) == (60, 5, "queue q rate")
+    assert filled(rule, 1, NOW, NOW + timedelta(seconds=2.5)) == 3.5
+    assert filled(rule, 1, NOW, NOW + timedelta(hours=1)) == 5
+    assert filled(rule, 1, NOW, NOW - timedelta(hours=1)) == 1
+    assert next_look(rule, 0.25) == 0.75
+    fast = Rule(name="n", queue="q", most=1_000, per=1.0, burst=10)
+    assert next_look(fast, 0.0) == 0.005
+    assert next_look(Rule(name="n", queue="q", most=1_000, per=1.0, burst=100), 0.0) == 0.02
