@@ -20,12 +20,15 @@ _DEADLINE = 60.0
 
 
 @contextlib.contextmanager
-def pgbouncer(url: str) -> Iterator[URL]:
-    """Run a pooler in transaction mode in front of the database at `url`; give its URL."""
+def pgbouncer(url: str, servers: int = 3) -> Iterator[URL]:
+    """Run a pooler in transaction mode in front of the database at `url`; give its URL.
+
+    `servers`: the number of connections to the database that it shares among its clients.
+    """
     behind = make_url(url)
     with tempfile.TemporaryDirectory(prefix="mutirao-pgbouncer-") as name:
         front = behind.set(port=free_port())
-        _configure(Path(name), behind, front)
+        _configure(Path(name), behind, front, servers)
         process = subprocess.Popen(
             [find_pgbouncer(), Path(name) / "pgbouncer.ini"],
             stdin=subprocess.DEVNULL,
@@ -41,7 +44,7 @@ def pgbouncer(url: str) -> Iterator[URL]:
             process.wait()
 
 
-def _configure(directory: Path, behind: URL, front: URL) -> None:
+def _configure(directory: Path, behind: URL, front: URL, servers: int) -> None:
     (directory / "users").write_text(f'"{behind.username}" "{behind.password}"\n')
     (directory / "pgbouncer.ini").write_text(
         f"""[databases]
@@ -54,7 +57,7 @@ auth_type = plain
 auth_file = {directory}/users
 logfile = {directory}/log
 pool_mode = transaction
-default_pool_size = 3
+default_pool_size = {servers}
 """
     )
     if run_as := unprivileged():

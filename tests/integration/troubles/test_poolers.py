@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator, Iterator
 
 import pytest
+from sqlalchemy import text
 
 from mutirao import Mutirao
+from mutirao.sql.connections.engines import Engines
+from mutirao.sql.connections.runner import Runner
+from mutirao.sql.drivers.steps import Execute, Request, Rows
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.troubles.conftest import DRIVERS
 from tests.integration.worker.kit import working
@@ -38,3 +43,33 @@ async def test_jobs_run(
     forgotten = caplog.text.count("a prepared statement is not as it was left")
     assert forgotten == 0 if driver == "psycopg2" else 0 < forgotten < MOST_FORGOTTEN
     assert tables.outcomes() == {"succeeded"}
+
+
+@pytest.fixture(params=["psycopg", "asyncpg"])
+def programs(request: pytest.FixtureRequest, pg_url: str) -> Iterator[list[Engines]]:
+    """Two programs that share one of the server's connections."""
+    with pgbouncer(pg_url, servers=1) as front:
+        url = front.set(drivername=f"postgresql+{request.param}")
+        yield [Engines(url), Engines(url)]
+
+
+async def test_a_name_means_one_statement(
+    programs: list[Engines], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither runs what the other has prepared, by itself or by SQLAlchemy."""
+    for n in range(3):
+        for program, sign in zip(programs, (1, -1), strict=True):
+            monkeypatch.setattr("asyncpg.connection._uid", n)  # as in a process of its own
+            answer = await Runner(program).alone(asking(f"SELECT %s::int + {sign}", n))
+            assert answer == [(n + sign,)]
+            async with program.asynchronous(alone=True).connect() as connection:
+                for _ in range(7):  # psycopg prepares what is asked for more than five times
+                    found = await connection.execute(text(f"SELECT {sign}"))
+                    assert found.scalar_one() == sign
+    for program in programs:
+        await program.close()
+
+
+def asking(sql: str, value: int) -> Generator[Request, Rows, Rows]:
+    """One statement, as steps."""
+    return (yield Execute(sql, (value,)))

@@ -1,6 +1,8 @@
 """The adapter for asyncpg: its own connections and those lent by a pool."""
 
 from collections.abc import AsyncIterator
+from secrets import token_hex
+from typing import Any
 
 from asyncpg import Connection, Record
 from asyncpg.pool import PoolConnectionProxy
@@ -8,6 +10,22 @@ from asyncpg.pool import PoolConnectionProxy
 from mutirao.sql.drivers import copy
 from mutirao.sql.drivers.placeholders import numbered
 from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows
+
+
+class OwnConnection(Connection):  # type: ignore[misc]
+    """A connection of ours, whose prepared statements have names that no other connection gives.
+
+    asyncpg counts them in each process; `sql.drivers.prepared` says what comes of that.
+    """
+
+    __slots__ = ("_apart",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._apart = token_hex(6)
+
+    def _get_unique_id(self, prefix: str) -> str:
+        return f"{super()._get_unique_id(prefix)}{self._apart}"
 
 
 class AsyncpgDriver:

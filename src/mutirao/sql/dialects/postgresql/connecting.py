@@ -64,11 +64,13 @@ def _prepare(engine: Engine) -> None:
     """
     if engine.driver == "asyncpg":
         event.listen(engine, "connect", _limit)
+        event.listen(engine, "do_connect", _name_apart)
         dialect: Any = engine.dialect
         dialect.do_close = lambda connection: connection.driver_connection.terminate()
 
     if engine.driver == "psycopg":
         event.listen(engine, "connect", _iso_dates)
+        event.listen(engine, "connect", _number_apart)
 
 
 def _iso_dates(connection: Any, record: object) -> None:
@@ -79,6 +81,18 @@ def _iso_dates(connection: Any, record: object) -> None:
         cursor.execute("SET DateStyle TO ISO")
         cursor.close()
         connection.commit()
+
+
+def _number_apart(connection: Any, record: object) -> None:
+    from mutirao.sql.drivers.prepared import number_apart
+
+    number_apart(getattr(connection, "driver_connection", connection))
+
+
+def _name_apart(dialect: object, record: object, args: object, parameters: dict[str, Any]) -> None:
+    from mutirao.sql.drivers.asyncpg import OwnConnection
+
+    parameters["connection_class"] = OwnConnection
 
 
 def _limit(connection: AdaptedConnection, record: object) -> None:
