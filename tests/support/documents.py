@@ -40,7 +40,7 @@ ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 INERT = {"text", "ini", "sh by-hand", "console by-hand"}
 
 _FENCE = re.compile(r"^```(?P<kind>[a-z -]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILE = re.compile(r"# (?P<name>\w+\.py)(?:, (?P<how>continued|changed))?$")
+_FILE = re.compile(r"# (?P<name>[\w/]+\.py)(?:, (?P<how>continued|changed))?$")
 _VARIABLE = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z"), "<moment>"),
     (re.compile(r"\b\d+\.\d{3}\b"), "<seconds>"),

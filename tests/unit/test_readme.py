@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FOLLOWED = [
     "README.md",
+    "docs/database.md",
     "docs/guarantees.md",
     "docs/limits.md",
     "docs/graphs.md",

@@ -6,7 +6,7 @@ Reads only. The parts that differ between databases are in their `admin`.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, inspect, select
 
 from mutirao.errors import SchemaError
 from mutirao.model.findings import Finding, Level
@@ -21,6 +21,7 @@ from mutirao.sql.statements import leftovers, limits, records, schedules
 
 SKEW = timedelta(seconds=1)  # workers use the database's clock; people compare it with theirs
 OVERDUE = timedelta(minutes=1)  # schedulers read the agenda every few seconds
+ALEMBIC = "alembic_version"  # the table of the application's own Alembic, if it has one
 SHOWN = 5  # names listed before "and 3 more"
 
 
@@ -45,6 +46,7 @@ def findings(conn: Connection, known: Collection[str]) -> list[Finding]:
         return [Finding(Level.PROBLEM, "schema", str(error), "run `mutirao migrate`")]
     return [
         Finding(Level.OK, "schema", f"revision {version.head()}, as this version needs"),
+        *_migrations(conn),
         *_clock(conn),
         *dialect_of(conn.dialect).admin.health_checks(conn),
         *_queues(conn),
@@ -54,6 +56,17 @@ def findings(conn: Connection, known: Collection[str]) -> list[Finding]:
         *_leftovers(conn),
         *_workers(conn),
     ]
+
+
+def _migrations(conn: Connection) -> Iterator[Finding]:
+    """Tell whoever has an Alembic of their own what it must know, which no database shows."""
+    if inspect(conn).has_table(ALEMBIC):
+        yield Finding(
+            Level.OK,
+            "migrations",
+            "the application has Alembic migrations of its own in this database: with the hooks of"
+            " mutirao.integrations.alembic in its env.py they leave these tables alone",
+        )
 
 
 def _clock(conn: Connection) -> Iterator[Finding]:
