@@ -30,7 +30,19 @@ def stats(target: str, as_json: bool) -> None:
     print_table(("queue", *JobState, "oldest ready, s"), _by_queue(counts), empty="no jobs")
     click.echo()
     print_table(
-        ("worker", "name", "host", "pid", "queues", "running", "of", "stuck", "beat", "life"),
+        (
+            "worker",
+            "name",
+            "host",
+            "pid",
+            "queues",
+            "tasks",
+            "running",
+            "of",
+            "stuck",
+            "beat",
+            "life",
+        ),
         [_worker(worker) for worker in workers],
         empty="no workers",
     )
@@ -53,7 +65,14 @@ def _by_queue(counts: list[QueueCount]) -> list[tuple[Any, ...]]:
 def _worker(worker: WorkerRecord) -> tuple[Any, ...]:
     return (
         *(worker.id, worker.name, worker.host, worker.pid),
-        "all" if worker.queues is None else worker.queues,
+        *(_queues(worker), "all" if worker.tasks is None else worker.tasks),
         *(worker.running, worker.concurrency, worker.stuck, worker.beat_at),
         "alive" if worker.alive else "expired",
     )
+
+
+def _queues(worker: WorkerRecord) -> Any:
+    if worker.queues is not None:
+        return worker.queues
+    but = ", ".join(worker.exclude_queues)
+    return f"all but {but}" if but else "all"

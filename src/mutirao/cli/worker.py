@@ -20,6 +20,12 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @option(
     "-q", "--queues", type=names, help="Queues to serve, such as mail,default; all if left out."
 )
+@option("--exclude-queues", type=names, help="Queues not to serve, in place of -q.")
+@option(
+    "--tasks",
+    type=names,
+    help="Tasks to serve, such as thumbnail,report; all of the application if left out.",
+)
 @option("-c", "--concurrency", type=click.IntRange(min=1), default=20, help="Jobs at once.")
 @option("--processes", type=click.IntRange(min=1), default=1, help="Workers, each a process.")
 @option(

@@ -15,6 +15,8 @@ def identity(settings: WorkerSettings, version: str) -> NewWorker:
         host=host,
         pid=pid,
         queues=settings.queues,
+        exclude_queues=settings.exclude_queues or (),
+        tasks=settings.tasks,
         concurrency=settings.concurrency,
         version=version,
     )

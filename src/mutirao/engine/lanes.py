@@ -45,8 +45,9 @@ class _Entry:
 class LaneBook:
     """The lanes by (queue, priority). `now` is always the loop's monotonic clock, in seconds."""
 
-    def __init__(self, queues: frozenset[str] | None) -> None:
-        self._queues = queues
+    def __init__(self, queues: frozenset[str] | None, but: frozenset[str] = frozenset()) -> None:
+        """Set the queues to serve, None for all, and those not to serve."""
+        self._queues, self._but = queues, but
         self._entries: dict[Key, _Entry] = {}
         self._turn = 0
         # What arrived during a query of the store; None if there is no query.
@@ -66,6 +67,8 @@ class LaneBook:
             if entry.expected
         }
         for lane, due_in in heads:
+            if not self._serves(lane.queue):
+                continue
             key = (lane.queue, lane.priority)
             expected = known[key].expected if key in known else []
             self._entries[key] = _Entry(lane, head_at=now + due_in, expected=expected)
@@ -75,7 +78,7 @@ class LaneBook:
         """Record that a job appeared, due in `ahead` seconds; return False if no lane is named."""
         if wake.queue is None or wake.run_at is None:
             return False
-        if self._queues is None or wake.queue in self._queues:
+        if self._serves(wake.queue):
             at = now + max(0.0, ahead)
             lane = Lane(wake.queue, wake.priority, wake.run_at, 0)
             if self._meanwhile is not None and len(self._meanwhile) < MOST_EXPECTED:
@@ -120,6 +123,9 @@ class LaneBook:
         """Record that a job known to this worker will be due in a lane; the bound stays."""
         lane = Lane(queue, priority, BEGINNING, 0)
         self._entries.setdefault((queue, priority), _Entry(lane)).expect(due_at)
+
+    def _serves(self, queue: str) -> bool:
+        return (self._queues is None or queue in self._queues) and queue not in self._but
 
     def _appeared(self, lane: Lane, at: float) -> None:
         entry = self._entries.setdefault((lane.queue, lane.priority), _Entry(lane))

@@ -6,7 +6,7 @@ up, and a busy worker avoids that.
 """
 
 import asyncio
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from math import inf
@@ -43,17 +43,21 @@ class Producer:
         store: Store,
         notifier: Notifier | None,
         settings: WorkerSettings,
-        known: Container[str],
+        tasks: Collection[str],
         worker: Callable[[], int],
         dispatcher: Dispatcher,
         pulse: Pulse,
     ) -> None:
         self._store, self._notifier, self._settings = store, notifier, settings
-        self._known, self._worker, self._dispatcher = known, worker, dispatcher
+        self._worker, self._dispatcher = worker, dispatcher
         self._pulse = pulse
         queues = settings.queues
-        self._lanes = LaneBook(None if queues is None else frozenset(lanes_of(queues)))
-        self._unknown: set[str] = set()
+        self._lanes = LaneBook(
+            None if queues is None else frozenset(lanes_of(queues)),
+            but=frozenset(lanes_of(settings.exclude_queues or ())),
+        )
+        self._served = frozenset(tasks if settings.tasks is None else settings.tasks)
+        self._left_to_others = set(tasks) - self._served
         self._woken = asyncio.Event()
         self._refresh_at = 0.0  # monotonic
         self._may_refresh_at = 0.0  # monotonic
@@ -175,7 +179,9 @@ class Producer:
         worker, started = self._worker(), monotonic()
         self._lanes.asking()
         with self._holdings.unsure_unless_answered():
-            claims = await self._store.claim(worker, lanes, wanted, without=tuple(self._unknown))
+            claims = await self._store.claim(
+                worker, lanes, wanted, without=tuple(self._left_to_others)
+            )
             if worker != self._worker():  # that worker id is gone by now: they would be rescued
                 await self._store.release([(claim.id, claim.run) for claim in claims])
                 return []
@@ -196,17 +202,17 @@ class Producer:
 
     async def _release_unfit(self, claims: list[Claim]) -> list[Claim]:
         """Release the jobs that this worker cannot run, or not now; return the others."""
-        foreign = [claim for claim in claims if claim.task not in self._known]
+        foreign = [claim for claim in claims if claim.task not in self._served]
         if foreign:
             await self._give_back_foreign(foreign)
-            claims = [claim for claim in claims if claim.task in self._known]
+            claims = [claim for claim in claims if claim.task in self._served]
         suspects = [claim for claim in claims if claim.lost >= SUSPECT]
         return await self._keep_one_suspect(claims, suspects) if suspects else claims
 
     async def _give_back_foreign(self, foreign: list[Claim]) -> None:
         """Release jobs of tasks that this worker does not have; other workers may have them."""
-        new = {claim.task for claim in foreign} - self._unknown
-        self._unknown |= new
+        new = {claim.task for claim in foreign} - self._left_to_others
+        self._left_to_others |= new
         log.warning("no such task here: %s; left to other workers", ", ".join(sorted(new)))
         with self._holdings.unsure_unless_answered():
             await self._store.release([(claim.id, claim.run) for claim in foreign])

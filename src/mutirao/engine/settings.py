@@ -27,6 +27,8 @@ class WorkerTerms(TypedDict, total=False):
     """The fields of `WorkerSettings` as keyword arguments."""
 
     queues: Iterable[str] | None
+    exclude_queues: Iterable[str] | None
+    tasks: Iterable[str] | None
     concurrency: int
     grace: float
     poll: float
@@ -49,6 +51,9 @@ class WorkerSettings:
 
     Parameters:
         queues: the queues to serve; None means all of them.
+        exclude_queues: queues not to serve, instead of `queues`; None means none.
+        tasks: the names of the tasks to serve; None means all that the application has. Jobs of
+            others are left to other workers: they are not claimed, and no attempt is counted.
         concurrency: the number of handlers that run at once.
         grace: how long running handlers may continue after a stop was requested.
         poll: the longest sleep of an idle worker; wake-ups shorten it.
@@ -72,6 +77,8 @@ class WorkerSettings:
     """
 
     queues: tuple[str, ...] | None = None
+    exclude_queues: tuple[str, ...] | None = None
+    tasks: tuple[str, ...] | None = None
     concurrency: int = 20
     grace: float = 30.0
     poll: float = 2.0
@@ -94,10 +101,9 @@ class WorkerSettings:
             ConfigurationError: a setting is out of range.
             TypeError: a setting is unknown.
         """
-        queues = terms.get("queues")
-        if isinstance(queues, str):
-            raise ConfigurationError(f"queues are {queues!r}; give a list, such as [{queues!r}]")
-        given: dict[str, Any] = {**terms, "queues": None if queues is None else tuple(queues)}
+        given: dict[str, Any] = {**terms}
+        for name in ("queues", "exclude_queues", "tasks"):
+            given[name] = None if given.get(name) is None else _names(name, given[name])
         return cls(**given)
 
     @property
@@ -159,8 +165,7 @@ class WorkerSettings:
                 f"expiry is {self.expiry} s with a heartbeat every {self.heartbeat} s; give at"
                 " least twice the heartbeat, or one late beat makes a worker's jobs run twice"
             )
-        if self.queues is not None:
-            _check_queues(self.queues)
+        self._check_served()
         if not isinstance(self.keep_hours, timedelta | None):
             raise ConfigurationError(
                 f"keep_hours is {self.keep_hours!r}; give a timedelta, or None for ever"
@@ -168,12 +173,31 @@ class WorkerSettings:
         for outcome, age in self.retention.items():
             _check_retention(outcome, age)
 
+    def _check_served(self) -> None:
+        if self.queues is not None:
+            _check_names("queue", self.queues)
+        if self.exclude_queues is not None:
+            _check_names("queue", self.exclude_queues)
+        if self.queues is not None and self.exclude_queues is not None:
+            raise ConfigurationError(
+                f"queues {', '.join(self.queues)} are to be served, and"
+                f" {', '.join(self.exclude_queues)} are not: give one of these settings"
+            )
+        if self.tasks is not None:
+            _check_names("task", self.tasks)
 
-def _check_queues(queues: tuple[str, ...]) -> None:
-    if not queues:
-        raise ConfigurationError("no queue is given; name some, or leave them out to serve all")
-    if not all(queues):
-        raise ConfigurationError("an empty queue name is given; name queues or leave them out")
+
+def _names(setting: str, names: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise ConfigurationError(f"{setting} are {names!r}; give a list, such as [{names!r}]")
+    return tuple(names)
+
+
+def _check_names(what: str, names: tuple[str, ...]) -> None:
+    if not names:
+        raise ConfigurationError(f"no {what} is given; name some, or leave them out to serve all")
+    if not all(names):
+        raise ConfigurationError(f"an empty {what} name is given; name {what}s or leave them out")
 
 
 def _check_retention(outcome: object, age: object) -> None:

@@ -379,6 +379,12 @@ class Worker:
                 "the application has no tasks; decorate functions with @app.task in a module"
                 " that is imported before the worker starts"
             )
+        strange = [name for name in self.settings.tasks or () if name not in self._tasks]
+        if strange:
+            raise ConfigurationError(
+                f"the application has no task {', '.join(map(repr, strange))}; of its tasks a"
+                f" worker may serve some: {', '.join(sorted(self._tasks))}"
+            )
         for task in self._tasks.values():
             task.check()
             if task.options.process:

@@ -349,7 +349,11 @@ def _finite(name: str, value: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewWorker:
-    """A worker's description of itself when it registers. `queues` None: it serves all queues."""
+    """A worker's description of itself when it registers.
+
+    `queues` None: it serves all queues, but `exclude_queues`. `tasks` None: it serves all tasks of
+    its application.
+    """
 
     name: str
     host: str
@@ -357,6 +361,8 @@ class NewWorker:
     queues: tuple[str, ...] | None
     concurrency: int
     version: str
+    exclude_queues: tuple[str, ...] = ()
+    tasks: tuple[str, ...] | None = None
 
 
 class Beat(NamedTuple):

@@ -158,13 +158,18 @@ class QueueCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRecord:
-    """A registered worker and how many jobs it holds."""
+    """A registered worker, what it serves, and how many jobs it holds.
+
+    `queues` None: all but `exclude_queues`; `tasks` None: all of its application.
+    """
 
     id: int
     name: str
     host: str
     pid: int
     queues: tuple[str, ...] | None
+    exclude_queues: tuple[str, ...]
+    tasks: tuple[str, ...] | None
     concurrency: int
     version: str
     started_at: datetime
@@ -175,6 +180,12 @@ class WorkerRecord:
     stuck: int
     late: float  # seconds; the longest delay of recent beats
     running: int
+
+    def serves(self, queue: str, task: str | None = None) -> bool:
+        """Return whether it takes jobs of a queue, and of that task in it."""
+        of_queue = queue in self.queues if self.queues is not None else True
+        of_task = task is None or self.tasks is None or task in self.tasks
+        return of_queue and queue not in self.exclude_queues and of_task
 
 
 class GraphState(StrEnum):

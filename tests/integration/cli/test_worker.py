@@ -127,6 +127,22 @@ def test_serves_the_queues_it_was_given(sqlite_shell: Shell) -> None:
     assert sqlite_shell.store(lambda store: store.job(1)).state is JobState.READY
 
 
+def test_serves_what_it_was_given(sqlite_shell: Shell) -> None:
+    """Some tasks, all queues but some; with several processes too, and as `stats` tells."""
+    options = ("--tasks", "send", "--exclude-queues", "slow,none", "--poll", "0.2")
+    sqlite_shell.ok("enqueue", "shop:app", "send", "--queue", "slow")
+    sqlite_shell.ok("enqueue", "shop:app", "send")
+    with working(sqlite_shell, *options, "--processes", "2") as worker:
+        assert worker.wait_for(lambda record: record.get("outcome"))["job"] == 2
+        [one, _] = sqlite_shell.json("stats", "shop:app")["workers"]
+        assert (one["tasks"], one["exclude_queues"]) == (["send"], ["slow", "none"])
+        assert "all but slow, none" in sqlite_shell.ok("stats", "shop:app")
+        assert worker.end() == 0
+    assert sqlite_shell.store(lambda store: store.job(1)).state is JobState.READY
+    said = sqlite_shell.refused(2, "worker", "shop:app", "--tasks", "sned")
+    assert "the application has no task 'sned'" in said
+
+
 def test_several_processes(sqlite_shell: Shell) -> None:
     """Each is a worker; one that is killed is started again; SIGTERM ends them all."""
     with working(sqlite_shell, "--processes", "2") as worker:

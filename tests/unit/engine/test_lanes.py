@@ -55,6 +55,15 @@ def test_heads_say_what_is_due() -> None:
     assert lanes.due(NOW + 30) == [lane("b")]
 
 
+def test_lanes_that_are_left_out() -> None:
+    """Neither heads nor wake-ups of theirs count."""
+    lanes = LaneBook(None, but=frozenset({"a"}))
+    lanes.asking()
+    lanes.refresh([LaneHead(lane("a"), 0), LaneHead(lane("b"), 30)], NOW)
+    assert lanes.wake(Wake("a", 0, MOMENT), NOW, 0)
+    assert (lanes.due(NOW), lanes.next_due()) == ([], NOW + 30)
+
+
 def test_a_due_lane_is_due_until_it_is_exhausted() -> None:
     """It may have more jobs than one claim takes."""
     lanes = book((lane(), 0))

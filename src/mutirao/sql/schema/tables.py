@@ -178,6 +178,8 @@ worker = Table(
     Column("host", Text, nullable=False),
     Column("pid", Integer, nullable=False),
     Column("queues", Json),
+    Column("exclude_queues", Json),
+    Column("tasks", Json),
     Column("concurrency", Integer, nullable=False),
     Column("version", Text, nullable=False),
     Column("started_at", Instant, nullable=False),

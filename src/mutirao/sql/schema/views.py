@@ -98,6 +98,8 @@ workers = Table(
     Column("host", Text),
     Column("pid", Integer),
     Column("queues", JSON),
+    Column("exclude_queues", JSON),
+    Column("tasks", JSON),
     Column("concurrency", Integer),
     Column("version", Text),
     Column("started_at", Moment),

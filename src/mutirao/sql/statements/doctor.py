@@ -3,6 +3,7 @@
 Reads only. The parts that differ between databases are in their `admin`.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -89,9 +90,8 @@ def _clock(conn: Connection) -> Iterator[Finding]:
 def _queues(conn: Connection) -> Iterator[Finding]:
     alive = [worker for worker in records.workers(conn) if worker.alive]
     waiting = _waiting(conn)
-    served = {queue for worker in alive for queue in worker.queues or ()}
-    all_served = any(worker.queues is None for worker in alive)
-    orphans = {} if all_served else {q: n for q, n in waiting.items() if q not in served}
+    served = {queue for queue in waiting if any(worker.serves(queue) for worker in alive)}
+    orphans = {queue: jobs for queue, jobs in waiting.items() if queue not in served}
     if not orphans:
         yield Finding(Level.OK, "queues", "every queue with waiting jobs has a worker")
         return
@@ -99,7 +99,8 @@ def _queues(conn: Connection) -> Iterator[Finding]:
         Level.WARNING,
         "queues",
         f"no live worker serves {_listed(orphans)}",
-        "start a worker with these queues (`mutirao worker module:app -q …`), or without -q",
+        "start a worker with these queues (`mutirao worker module:app -q …`), or without -q and"
+        " --exclude-queues",
     )
 
 
@@ -112,16 +113,38 @@ def _waiting(conn: Connection) -> Mapping[str, int]:
 
 def _tasks(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
     unknown = records.unserved_tasks(conn, known)
-    if not unknown:
+    left = _left_to_nobody(conn, known)
+    if unknown:
+        yield Finding(
+            Level.WARNING,
+            "tasks",
+            f"this application has no task {_listed(unknown)}",
+            "the jobs wait for a worker that knows them: deploy the version that does, or"
+            " `mutirao cancel --task …`",
+        )
+    if left:
+        yield Finding(
+            Level.WARNING,
+            "tasks",
+            f"no live worker of its queue serves task {_listed(left)}",
+            "start a worker with these tasks (`mutirao worker module:app --tasks …`), or without"
+            " --tasks",
+        )
+    if not unknown and not left:
         yield Finding(Level.OK, "tasks", "this application knows the task of every waiting job")
-        return
-    yield Finding(
-        Level.WARNING,
-        "tasks",
-        f"this application has no task {_listed(unknown)}",
-        "the jobs wait for a worker that knows them: deploy the version that does, or"
-        " `mutirao cancel --task …`",
-    )
+
+
+def _left_to_nobody(conn: Connection, known: Collection[str]) -> Mapping[str, int]:
+    """Count the waiting jobs of known tasks by task, where their queue has workers, for others."""
+    alive = [worker for worker in records.workers(conn) if worker.alive]
+    if all(worker.tasks is None for worker in alive):
+        return {}
+    found = Counter[str]()
+    for (queue, task), jobs in records.waiting(conn).items():
+        of_queue = [worker for worker in alive if worker.serves(queue)]
+        if of_queue and task in known and not any(w.serves(queue, task) for w in of_queue):
+            found[task] += jobs
+    return found
 
 
 def _limits(conn: Connection) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Connection, Select, and_, select
 
 from mutirao.errors import UnknownGraph, UnknownJob
+from mutirao.model.fairness import queue_of
 from mutirao.model.job import JobState, Lane, OutcomeKind
 from mutirao.model.records import (
     AttemptRecord,
@@ -83,16 +84,24 @@ def workers(conn: Connection) -> list[WorkerRecord]:
 
 
 def unserved_tasks(conn: Connection, known: Collection[str]) -> dict[str, int]:
-    """Count waiting jobs by task, for tasks not in `known`. A statement for each lane.
+    """Count waiting jobs by task, for tasks not in `known`; see `waiting`."""
+    found = Counter[str]()
+    for (_, task), jobs in waiting(conn).items():
+        found[task] += jobs
+    return {task: found[task] for task in sorted(found.keys() - set(known))}
+
+
+def waiting(conn: Connection) -> Counter[tuple[str, str]]:
+    """Count waiting jobs by (queue, task). A statement for each lane.
 
     Of each lane the first ones: what no worker runs comes to the front, and to look at a million
     took 3 s.
     """
-    found = Counter[str]()
-    heads = kinds.through(conn, dialect_of(conn.dialect).rules.lanes(None, None))
-    for head in heads:
-        found.update(conn.scalars(_in_front(head.lane)))
-    return {task: found[task] for task in sorted(found.keys() - set(known))}
+    found = Counter[tuple[str, str]]()
+    for head in kinds.through(conn, dialect_of(conn.dialect).rules.lanes(None, None)):
+        queue = queue_of(head.lane.queue)
+        found.update((queue, task) for task in conn.scalars(_in_front(head.lane)))
+    return found
 
 
 def _in_front(lane: Lane) -> Select[str]:
@@ -226,6 +235,7 @@ def _to_record(row: Any, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
 
 def _to_worker(row: Any) -> WorkerRecord:
     values = row._asdict()
-    queues = values["queues"]
-    values["queues"] = None if queues is None else tuple(queues)
+    for name in ("queues", "tasks"):
+        values[name] = None if values[name] is None else tuple(values[name])
+    values["exclude_queues"] = tuple(values["exclude_queues"] or ())
     return WorkerRecord(**values)

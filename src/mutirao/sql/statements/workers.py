@@ -25,6 +25,8 @@ def register(
             host=new.host,
             pid=new.pid,
             queues=None if new.queues is None else list(new.queues),
+            exclude_queues=list(new.exclude_queues) or None,
+            tasks=None if new.tasks is None else list(new.tasks),
             concurrency=new.concurrency,
             version=new.version,
             started_at=started,

@@ -45,6 +45,14 @@ class WorkersContract:
         assert record.queues == queues
         assert (record.started_at, record.beat_at, record.expires_at) == (NOW, NOW, at(15))
         assert (record.listening, record.stuck, record.running) == (True, 0, 0)
+        assert (record.exclude_queues, record.tasks) == ((), None)
+
+    async def test_what_it_leaves_to_others(self, store: Store) -> None:
+        """Kept as it was said: the queues it does not serve, and the tasks it does."""
+        tasks, but = ("send", 'a "b", [c]'), ("fila é", "slow")
+        await store.register(newcomer(exclude_queues=but, tasks=tasks), expiry=15, now=NOW)
+        [record] = await store.workers()
+        assert (record.queues, record.exclude_queues, record.tasks) == (None, but, tasks)
 
     async def test_alive_or_not(self, store: Store) -> None:
         """Told by the database's clock; the dead are listed until they are rescued from."""

@@ -125,7 +125,9 @@ CREATE TABLE mutirao_worker (
     name text NOT NULL,
     host text NOT NULL,
     pid integer NOT NULL,
-    queues json,
+    queues json, -- NULL: all, but these:
+    exclude_queues json,
+    tasks json, -- NULL: all of its application
     concurrency integer NOT NULL,
     version text NOT NULL,
     started_at timestamptz NOT NULL DEFAULT statement_timestamp(),

@@ -123,7 +123,9 @@ CREATE TABLE mutirao_worker (
     name text NOT NULL,
     host text NOT NULL,
     pid integer NOT NULL,
-    queues text,
+    queues text, -- NULL: all, but these:
+    exclude_queues text,
+    tasks text, -- NULL: all of its application
     concurrency integer NOT NULL,
     version text NOT NULL,
     started_at integer NOT NULL,

@@ -338,7 +338,7 @@ FROM (
 --;
 CREATE VIEW mutirao_workers AS
 SELECT
-    w.id, w.name, w.host, w.pid, w.queues, w.concurrency, w.version,
+    w.id, w.name, w.host, w.pid, w.queues, w.exclude_queues, w.tasks, w.concurrency, w.version,
     strftime('%Y-%m-%dT%H:%M:%S', w.started_at / 1000000, 'unixepoch') || printf('.%06dZ', w.started_at % 1000000) AS started_at,
     strftime('%Y-%m-%dT%H:%M:%S', w.beat_at / 1000000, 'unixepoch') || printf('.%06dZ', w.beat_at % 1000000) AS beat_at,
     strftime('%Y-%m-%dT%H:%M:%S', w.expires_at / 1000000, 'unixepoch') || printf('.%06dZ', w.expires_at % 1000000) AS expires_at,
