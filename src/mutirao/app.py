@@ -30,10 +30,12 @@ from mutirao.sql.statements.doctor import examine
 from mutirao.sql.store import SqlStore
 from mutirao.tasks.middleware import AttemptMiddleware, EnqueueMiddleware
 from mutirao.tasks.registry import TaskRegistry
+from mutirao.tasks.surroundings import AsyncHook, Hook, Surroundings
 from mutirao.tasks.task import Task
 
 AroundEnqueue = TypeVar("AroundEnqueue", bound=EnqueueMiddleware)
 AroundAttempt = TypeVar("AroundAttempt", bound=Callable[[Job], Any])
+AroundHandler = TypeVar("AroundHandler", bound=Hook | AsyncHook)
 
 DEFAULT_URL = "sqlite:///mutirao.db"
 EXIT_WHEN_STUCK = 30.0  # seconds; for a worker that is the whole process
@@ -74,6 +76,7 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         self._tasks: dict[str, Task[..., Any]] = {}
         self._around_enqueue: list[EnqueueMiddleware] = []
         self._around_attempt: list[AttemptMiddleware] = []
+        self._surroundings = Surroundings()
         self._portal = Portal()
         self._endings = Endings(lambda: self.store, ends)
         self.schedules = Schedules(self, self.task, self._portal, max_payload)
@@ -94,6 +97,21 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         """Register a middleware that wraps every attempt; see `mutirao.tasks.middleware`."""
         self._around_attempt.append(middleware)
         return middleware
+
+    def around_handler(self, hook: AroundHandler) -> AroundHandler:
+        """Register a hook around handlers, which runs where the handler runs.
+
+        A hook takes the `Job` and yields once. A plain generator function stands around plain
+        functions, in their own thread or child process; an asynchronous one around coroutines, in
+        their event loop. A handler's error is raised at the yield. A hook may raise another one
+        instead, but cannot swallow it. What a hook raises fails the attempt. The first one added is
+        the outermost. It counts for the attempts that begin from now on.
+
+        Raises:
+            ConfigurationError: the hook is not a generator function.
+        """
+        self._surroundings.add_hook(hook)
+        return hook
 
     # Workers
 

@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
-from importlib import import_module
+from functools import partial
 from inspect import isawaitable
 from multiprocessing.connection import wait
 from time import monotonic
@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from mutirao.engine import outcomes
+from mutirao.engine.finding import find_surroundings, find_task
 from mutirao.engine.messages import (
     BEGUN,
     CHUNK,
@@ -35,30 +36,14 @@ from mutirao.engine.messages import (
     packed,
 )
 from mutirao.engine.progress import PACE, to_tell
-from mutirao.errors import ConfigurationError, InvalidArguments, WrongState
+from mutirao.errors import InvalidArguments, WrongState
 from mutirao.model.job import Claim, Job, Report
 from mutirao.model.outcome import Outcome
+from mutirao.tasks.surroundings import Surroundings
 from mutirao.tasks.task import Task
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 POLL = 0.5  # seconds between two checks of a process, if the system offers nothing better
-
-
-def find_task(module: str, qualname: str) -> Task[..., Any]:
-    """Return the task that a child process finds under that name.
-
-    Raises:
-        ConfigurationError: there is no task of that name.
-    """
-    found: Any = sys.modules.get(module) or import_module(module)
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
-    if not isinstance(found, Task):
-        raise ConfigurationError(
-            f"a process=True task must be found as {module}.{qualname} by another process, which"
-            f" finds {found!r}; define it at module level and keep the decorated name"
-        )
-    return found
 
 
 def end_of(pid: int) -> int | None:
@@ -95,9 +80,10 @@ def _receive(theirs: socket.socket, inbox: Inbox) -> Message | None:
 def _answer(message: Message, voice: "_Sender") -> tuple[bytes, bytes]:
     try:
         order = msgspec.json.decode(message.body, type=Order)
-        task = find_task(order.module, order.qualname)
+        task, around = find_task(order.task), find_surroundings(order.hooks)
         voice.say(BEGUN, message.number)
-        outcome = _run_handler(task, order.claim, _ProgressSender(voice, message.number))
+        report = _ProgressSender(voice, message.number)
+        outcome = _run_handler(task, around, order.claim, report)
         return ENDED, msgspec.json.encode(outcome)
     except BaseException as error:  # importing a module may raise anything, even SystemExit
         reason = traceback.format_exception_only(error)[-1] + "\n" + traceback.format_exc()
@@ -148,7 +134,9 @@ class _ProgressSender:
             self._voice.say(TOLD, self._number, msgspec.json.encode(told))
 
 
-def _run_handler(task: Task[..., Any], claim: Claim, report: Report) -> Outcome:
+def _run_handler(
+    task: Task[..., Any], around: Surroundings, claim: Claim, report: Report
+) -> Outcome:
     policy = task.options.retry
     limit = claim.max_attempts or policy.max_attempts
     try:
@@ -156,10 +144,12 @@ def _run_handler(task: Task[..., Any], claim: Claim, report: Report) -> Outcome:
     except InvalidArguments as unfit:
         return outcomes.dead("InvalidArguments", str(unfit))
     timeout = task.options.timeout if claim.timeout is None else claim.timeout
+    job = Job(claim, limit, timeout, _no_transaction, report)
     if task.signature.wants_job:
-        args = (Job(claim, limit, timeout, _no_transaction, report), *args)
+        args = (job, *args)
     try:
-        return outcomes.success(_call(task, *args, **kwargs), task.keeper(claim.metadata))
+        value = around.call(job, partial(_call, task, *args, **kwargs))
+        return outcomes.success(value, task.keeper(claim.metadata))
     except BaseException as error:
         return outcomes.of_error(error, claim.attempt, claim.max_attempts, policy)
 

@@ -134,7 +134,10 @@ class Executor:
         try:
             if task.signature.wants_job:
                 args = (job or self._job(task, running), *args)
-            if task.is_coroutine:
+            if not task.surroundings.empty:
+                call = partial(task.function, *args, **kwargs)
+                value = await self._inside(task, job or self._job(task, running), call)
+            elif task.is_coroutine:
                 value = await task.function(*args, **kwargs)
             else:
                 value = await self._in_thread(partial(task.function, *args, **kwargs))
@@ -143,6 +146,12 @@ class Executor:
             return outcomes.success(value, task.keeper(claim.metadata))
         except BaseException as error:
             return self._raised(running, error)
+
+    async def _inside(self, task: Task[..., Any], job: Job, call: Callable[[], Any]) -> Any:
+        """Call a handler with what stands around it."""
+        if task.is_coroutine:
+            return await task.surroundings.acall(job, call)
+        return await self._threads.run(partial(task.surroundings.call, job, call))
 
     def _job(self, task: Task[..., Any], running: Running) -> Job:
         """Return the `Job` for a handler or a middleware; most handlers never read it."""

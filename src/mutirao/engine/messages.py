@@ -29,12 +29,15 @@ class InvalidMessage(Exception):
     """Bytes that are not a message, or a message that is not expected now."""
 
 
-class Order(msgspec.Struct):
-    """An order for a child: to run the handler of this task for this claim."""
+Place = tuple[str, str]  # the module and the qualified name of what a child finds there
 
-    module: str
-    qualname: str
+
+class Order(msgspec.Struct):
+    """An order for a child: to run the handler of this task for this claim, inside these hooks."""
+
+    task: Place
     claim: Claim
+    hooks: tuple[Place, ...] = ()
 
 
 class Message(NamedTuple):

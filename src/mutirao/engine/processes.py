@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mutirao.engine.child import POLL, end_of, serve
-from mutirao.engine.child import find_task as find_task
+from mutirao.engine.finding import hooks_of, place_of
 from mutirao.engine.messages import (
     BEGUN,
     CHUNK,
@@ -80,7 +80,7 @@ class Processes:
         Raises:
             ProcessDied, ProcessFailed: the child is gone, and the handler with it.
         """
-        order = msgspec.json.encode(Order(task.__module__, task.__qualname__, claim))
+        order = msgspec.json.encode(Order(place_of(task), claim, hooks_of(task)))
         loop = asyncio.get_running_loop()
         begun = partial(loop.call_soon_threadsafe, running.begin_now)
         told = partial(_pass_on, report, claim)

@@ -13,13 +13,14 @@ from mutirao.engine import outcomes
 from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import Executor
+from mutirao.engine.finding import check_places
 from mutirao.engine.heartbeat import Body, Heartbeat
 from mutirao.engine.identity import identity
 from mutirao.engine.job_log import JobLog
 from mutirao.engine.limiter import Limiter
 from mutirao.engine.logs import log
 from mutirao.engine.maintenance import Housekeeping, keep
-from mutirao.engine.processes import Processes, find_task
+from mutirao.engine.processes import Processes
 from mutirao.engine.producer import Producer
 from mutirao.engine.progress import ProgressWriter
 from mutirao.engine.pulse import Health, Pulse
@@ -388,7 +389,7 @@ class Worker:
         for task in self._tasks.values():
             task.check()
             if task.options.process:
-                find_task(task.__module__, task.__qualname__)
+                check_places(task)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, method: Any, *values: Any) -> None:

@@ -24,6 +24,7 @@ from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import CallTerms, TaskOptions, template_of
 from mutirao.tasks.results import kept_result
 from mutirao.tasks.signature import Signature
+from mutirao.tasks.surroundings import Surroundings
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -32,6 +33,8 @@ DeadHandler = TypeVar("DeadHandler", bound=Callable[..., Any])
 
 class TaskApp(Protocol):
     """The application, as tasks see it: it receives their jobs."""
+
+    _surroundings: Surroundings
 
     def submit(self, job: NewJob, conn: object | None) -> Handle[Any]:
         """Check a job and write it, through `conn` or in a transaction of its own."""
@@ -63,6 +66,7 @@ class Task(Generic[P, R]):
         self.function = function
         self.name = name
         self.options = options
+        self.surroundings = app._surroundings
         self.signature = Signature(function, name, unannotated)
         rule = options.unique.supersede
         if rule is not None:

@@ -202,9 +202,10 @@ async def _perform(task: Task[..., Any], job: Job, claim: Claim, call: Call) -> 
     args, kwargs = task.signature.decode(claim.args)
     if task.signature.wants_job:
         args = (job, *args)
+    around, handler = task.surroundings, partial(task.function, *args, **kwargs)
     if task.is_coroutine:
-        return await task.function(*args, **kwargs)
-    return await call(partial(task.function, *args, **kwargs))
+        return await around.acall(job, handler)
+    return await call(partial(around.call, job, handler))
 
 
 async def _here(function: Callable[[], object]) -> object:

@@ -159,6 +159,7 @@ async def test_defaults_are_those_of_the_code_that_runs(app: Mutirao) -> None:
 
 
 GOOD = """
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from mutirao import DeadJob, Job, Mutirao, NewJob, OutcomeKind, Retry, Task
@@ -207,6 +208,14 @@ async def ameasure(job: Job) -> AsyncAttemptSteps:
     outcome = yield
     kind: OutcomeKind = outcome.kind
 
+@app.around_handler
+def hook(job: Job) -> Iterator[None]:
+    yield
+
+@app.around_handler
+async def ahook(job: Job) -> AsyncIterator[None]:
+    yield
+
 async def good() -> None:
     send.enqueue(7)
     send.enqueue(order_id=7, note="x")
@@ -253,6 +262,7 @@ BAD = {
     "resize(7)": "arg-type",
     "app.around_enqueue(measure)": "type-var",
     "app.around_attempt(trace)": "type-var",
+    "app.around_handler(tell)": "type-var",
     "app.task(queue=7)": "call-overload|arg-type",
     "app.task(retry=3)": "call-overload|arg-type",
 }
