@@ -30,6 +30,7 @@ _STATUSES: tuple[tuple[type[MutiraoError], int], ...] = (
 # The location of each command: a module of this package, and its name in it.
 _COMMANDS = {
     "cancel": ("jobs", "cancel"),
+    "change": ("jobs", "change"),
     "doctor": ("care", "doctor"),
     "enqueue": ("enqueue", "enqueue"),
     "graphs": ("graphs", "graphs"),

@@ -1,19 +1,31 @@
-"""`list`, `show`, `retry`, `cancel` and `redrive`: inspect jobs and act on them."""
+"""`list`, `show`, `retry`, `cancel`, `change` and `redrive`: inspect jobs and act on them."""
 
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
 from mutirao.app import Mutirao
-from mutirao.cli.options import as_json, ask, chosen, filters, ids, option, target
+from mutirao.cli.options import (
+    as_json,
+    ask,
+    chosen,
+    duration,
+    filters,
+    ids,
+    moment,
+    option,
+    target,
+)
 from mutirao.cli.output import first_line, print_fields, print_json, print_table, print_text
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.job import JobState
 from mutirao.model.records import JobRecord
 from mutirao.model.uniqueness import PARKED
+from mutirao.tasks.change import ChangeTerms, change_of
 
 yes = option("--yes", "-y", is_flag=True, help="Do not ask, where no ids are given.")
 
@@ -105,6 +117,50 @@ def retry(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given: 
 def cancel(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given: Any) -> None:
     """Cancel jobs, by id or by filter; running ones learn of it with the next heartbeat."""
     _order(CANCEL, target, ids, yes, as_json, given)
+
+
+@click.command(cls=AppCommand)
+@target
+@ids
+@filters(limit=None)
+@option("--priority", type=int, help="Their new priority; smaller runs first.")
+@option("--to-queue", help="Their new queue.")
+@option("--run-at", type=moment, help="Not before this moment.")
+@option("--delay", type=duration, help="Not before so long from now (90, 15m, 2h).")
+@option("--max-attempts", type=int, help="How often they run in all.")
+@yes
+@as_json
+def change(
+    target: str,
+    ids: tuple[int, ...],
+    yes: bool,
+    as_json: bool,
+    priority: int | None,
+    to_queue: str | None,
+    run_at: datetime | None,
+    delay: timedelta | None,
+    max_attempts: int | None,
+    **given: Any,
+) -> None:
+    """Give waiting jobs new values, by id or by filter: a priority, a queue, a time.
+
+    \b
+    mutirao change shop:app 7 --priority -5
+    mutirao change shop:app --queue mail --to-queue bulk --delay 15m --yes
+    """
+    new: ChangeTerms = {
+        "priority": priority,
+        "queue": to_queue,
+        "run_at": run_at,
+        "delay": delay,
+        "max_attempts": max_attempts,
+    }
+    change_of(new)  # before anything is asked
+
+    def give(app: Mutirao, **which: Any) -> Awaitable[list[int]]:
+        return app.achange(where=which, **new)  # type: ignore[arg-type]
+
+    _order(Order("change", give, "changed"), target, ids, yes, as_json, given)
 
 
 @click.command(cls=AppCommand)

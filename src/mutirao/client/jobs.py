@@ -1,4 +1,4 @@
-"""The administration of an application's jobs: list, find, cancel, retry, redrive, prune.
+"""The administration of an application's jobs: list, find, cancel, retry, change, redrive, prune.
 
 Each operation has an asynchronous and a synchronous face.
 """
@@ -19,6 +19,7 @@ from mutirao.model.records import (
     checked_id,
 )
 from mutirao.ports import Store
+from mutirao.tasks.change import ChangeTerms, change_of
 from mutirao.tasks.options import refuse_unknown
 from mutirao.tasks.task import Task
 
@@ -72,6 +73,27 @@ class JobAdmin:
     async def aretry(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
         """Make waiting jobs due now; return their ids. Parameters and errors as in `acancel`."""
         return await self.store.run_now(_which(job_ids, which))
+
+    async def achange(
+        self, *job_ids: int, where: Which | None = None, **new: Unpack[ChangeTerms]
+    ) -> list[int]:
+        """Give waiting jobs new values, effective at once; return their ids.
+
+        Running and finished jobs are left alone. A job that is blocked has the new values when it
+        is released; it keeps its key and the attempts it has had.
+
+        Parameters:
+            job_ids: the jobs' ids.
+            where: the fields of `Which`, to choose jobs by what they are: {"queue": "mail"}.
+            new: the new values: priority, queue, run_at or delay, max_attempts.
+
+        Raises:
+            InvalidFilter: neither ids nor `where` is given, or it has an invalid value.
+            InvalidJob: no new value is given, or one is out of range.
+            TypeError: a field or value is unknown.
+        """
+        change = change_of(new)
+        return await self.store.change(_which(job_ids, _checked(where)), change)
 
     async def aredrive(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
         """Enqueue dead jobs again, linked to the old ones; return the new ids.
@@ -145,6 +167,12 @@ class JobAdmin:
         """Make waiting jobs due now; see `aretry`."""
         return self._portal.call(partial(self.aretry, *job_ids, **which))
 
+    def change(
+        self, *job_ids: int, where: Which | None = None, **new: Unpack[ChangeTerms]
+    ) -> list[int]:
+        """Give waiting jobs new values, effective at once; see `achange`."""
+        return self._portal.call(partial(self.achange, *job_ids, where=where, **new))
+
     def redrive(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
         """Enqueue dead jobs again; see `aredrive`."""
         return self._portal.call(partial(self.aredrive, *job_ids, **which))
@@ -172,6 +200,12 @@ def _which(ids: tuple[int, ...], which: Which) -> JobFilter:
             " queue, task, tag, error_type, before or after"
         )
     return chosen
+
+
+def _checked(where: Which | None) -> Which:
+    if where is not None and not isinstance(where, dict):
+        raise InvalidFilter(f"where is {where!r}; give a dict, such as {{'queue': 'mail'}}")
+    return where or {}
 
 
 def _ended_as(outcome: str) -> OutcomeKind:

@@ -1,4 +1,4 @@
-"""The part of a store beside jobs and workers, as a protocol: schedules, limits, graphs, results.
+"""The part of a store beside jobs and workers, as a protocol: changes, schedules, limits, graphs.
 
 The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 """
@@ -7,13 +7,30 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Protocol
 
+from mutirao.model.change import Change
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
-from mutirao.model.records import Ending, GraphRecord, GraphState, Progress
+from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord
 
 
 class RecordsApi(Protocol):
     """The schedules, limits, graphs, results and progress of a store; part of `Store`."""
+
+    # Jobs that wait
+
+    async def change(
+        self, which: JobFilter, new: Change, *, now: datetime | None = None
+    ) -> list[int]:
+        """Give waiting jobs new values, effective at once; return their ids.
+
+        Running and finished jobs are left alone. Attempts that have been still count. A job that is
+        blocked by another one stays blocked, and has the new values when it is released. So does
+        one that is blocked by a limit, with the place among those that wait for it that the new
+        values give it; but if its queue changes, or it is due later, it is released, and judged
+        anew when it is claimed. A job keeps the unique key that it was enqueued with, in the queue
+        in which it was. Fair jobs take turns in their new queue. All workers are woken.
+        """
+        ...
 
     # Schedules. The functions of `mutirao.model.schedule_rules` decide how one changes.
 

@@ -1,4 +1,4 @@
-"""The part of the SQL store for schedules, limits, graphs, results and progress.
+"""The part of the SQL store for changes, schedules, limits, graphs, results and progress.
 
 It calls the modules of the same names; it is one class because each part is only a few lines.
 """
@@ -6,14 +6,15 @@ It calls the modules of the same names; it is one class because each part is onl
 from collections.abc import Collection
 from datetime import datetime
 
+from mutirao.model.change import Change
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
-from mutirao.model.records import Ending, GraphRecord, GraphState, Progress
+from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.schema import tables
-from mutirao.sql.statements import limits, records, results, schedules, workers
+from mutirao.sql.statements import change, limits, records, results, schedules, workers
 
 
 class SqlRecords:
@@ -23,6 +24,14 @@ class SqlRecords:
     _intake: SqlIntake
     _runner: Runner
     _insistent: Runner
+
+    # Jobs that wait
+
+    async def change(
+        self, which: JobFilter, new: Change, *, now: datetime | None = None
+    ) -> list[int]:
+        """Give waiting jobs new values."""
+        return await self._insistent.run(change.change, self._dialect, which, new, now)
 
     # Schedules
 

@@ -47,12 +47,11 @@ def check_job(job: NewJob, max_payload: int) -> None:
 
 def _check_options(job: NewJob, max_payload: int) -> None:
     check_text("task name", job.task, MAX_TASK_NAME)
-    check_text("queue name", job.queue, MAX_QUEUE_NAME)
-    if job.queue.startswith(FAIR):
-        raise InvalidJob(f"the queue name is {job.queue!r}; begin it with a character that shows")
+    check_queue(job.queue)
     check_priority(job.priority)
-    _check_when(job.run_at, job.delay)
-    _check_limits(job.max_attempts, job.timeout)
+    check_when(job.run_at, job.delay)
+    check_attempts(job.max_attempts)
+    _check_timeout(job.timeout)
     if job.key is not None:
         check_text("key", job.key, MAX_KEY)
     if job.unique is not None:
@@ -121,6 +120,13 @@ def check_payload(what: str, payload: str, longest: int) -> None:
         raise InvalidJob(f"{what} contain a NUL character, which SQL cannot hold; leave it out")
 
 
+def check_queue(queue: str) -> None:
+    """Raise InvalidJob unless `queue` can be a queue's name."""
+    check_text("queue name", queue, MAX_QUEUE_NAME)
+    if queue.startswith(FAIR):
+        raise InvalidJob(f"the queue name is {queue!r}; begin it with a character that shows")
+
+
 def check_priority(priority: object) -> None:
     """Raise InvalidJob unless `priority` is a 16-bit integer."""
     fits = isinstance(priority, int) and MIN_PRIORITY <= priority <= MAX_PRIORITY
@@ -131,7 +137,8 @@ def check_priority(priority: object) -> None:
         )
 
 
-def _check_when(run_at: object, delay: object) -> None:
+def check_when(run_at: object, delay: object) -> None:
+    """Raise InvalidJob unless at most one of them is given, and can be kept by every database."""
     if run_at is not None and delay is not None:
         raise InvalidJob("both run_at and delay are given; give one of them")
     if run_at is not None:
@@ -153,10 +160,14 @@ def _check_moment(run_at: object) -> None:
         raise InvalidJob(f"run_at is {run_at}; give a year from {FIRST_YEAR} to {LAST_YEAR}")
 
 
-def _check_limits(max_attempts: object, timeout: object) -> None:
+def check_attempts(max_attempts: object) -> None:
+    """Raise InvalidJob unless `max_attempts` is None or a number of attempts."""
     whole = isinstance(max_attempts, int) and not isinstance(max_attempts, bool)
     if max_attempts is not None and not (whole and 1 <= max_attempts < 2**31):  # type: ignore[operator]
         raise InvalidJob(f"max_attempts is {max_attempts!r}; give 1 (never retry) or more")
+
+
+def _check_timeout(timeout: object) -> None:
     if timeout is not None and not (_is_number(timeout) and 0 < timeout < LONGEST_WAIT):
         raise InvalidJob(f"timeout is {timeout!r}; give more than 0 seconds, or None for no limit")
 

@@ -1,4 +1,4 @@
-"""What people and their programs order: cancel, retry, redrive, limits, prune, rescue."""
+"""What people and their programs order: cancel, retry, change, redrive, limits, prune, rescue."""
 
 from __future__ import annotations
 
@@ -57,6 +57,29 @@ async def run_now_by_filter(hand: Hand) -> None:
 async def run_now_by_ids(hand: Hand) -> None:
     """Make jobs due now that were named in any order."""
     await hand.commander.aretry(*hand.some_jobs(MOST))
+
+
+def _new_values(hand: Hand) -> Any:
+    dice = hand.dice
+    return dice.choice(
+        (
+            {"priority": dice.randint(-2, 2)},
+            {"queue": dice.choice(app.QUEUES)},
+            {"delay": dice.choice((0, 0.5))},
+            {"queue": dice.choice(app.QUEUES), "priority": 0, "delay": 0},
+        )
+    )
+
+
+async def change_by_filter(hand: Hand) -> None:
+    """Give the oldest of a queue, a task, a state or a tag new values."""
+    where: Any = _filter(hand)
+    await hand.commander.achange(where=where, **_new_values(hand))
+
+
+async def change_by_ids(hand: Hand) -> None:
+    """Give jobs new values that were named in any order."""
+    await hand.commander.achange(*hand.some_jobs(MOST), **_new_values(hand))
 
 
 async def redrive_by_filter(hand: Hand) -> None:
@@ -147,6 +170,8 @@ COMMANDING = (
     Operation(COMMAND, cancel_graph, 2),
     Operation(COMMAND, run_now_by_filter, 3),
     Operation(COMMAND, run_now_by_ids, 3),
+    Operation(COMMAND, change_by_filter, 3),
+    Operation(COMMAND, change_by_ids, 3),
     Operation(COMMAND, redrive_by_filter, 2, grows=True),
     Operation(COMMAND, redrive_by_ids, 2, grows=True),
     Operation(COMMAND, change_limit, 3),

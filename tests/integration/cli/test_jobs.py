@@ -1,4 +1,4 @@
-"""`list`, `show`, `retry`, `cancel`, `redrive`, `prune` and `stats`."""
+"""`list`, `show`, `retry`, `cancel`, `change`, `redrive`, `prune` and `stats`."""
 
 from __future__ import annotations
 
@@ -153,12 +153,57 @@ def test_cancel_by_filter(shell: Shell) -> None:
     assert shell.ok("cancel", "shop:app", "--queue", "other", "--yes") == "no such jobs\n"
 
 
-@pytest.mark.parametrize("command", ["cancel", "redrive", "retry"])
+def test_change(shell: Shell) -> None:
+    """Waiting jobs have the new values; what cannot be changed is named, with its state."""
+    made = shell.history()
+    new = ("--priority", -5, "--to-queue", "bulk", "--delay", "2h", "--max-attempts", 3)
+    result = shell.run("change", "shop:app", made.ready, made.running, made.dead, 99, *new)
+    assert result.exit_code == 1
+    assert result.stdout == f"changed: {made.ready}\n"
+    dead, running, unknown = sorted(result.stderr.splitlines())
+    assert dead == f"mutirao: job {made.dead} is dead: there is nothing to change"
+    assert running == f"mutirao: job {made.running} is running: there is nothing to change"
+    assert unknown == "mutirao: there is no job 99"
+    job = shell.store(lambda store: store.job(made.ready))
+    assert (job.priority, job.queue, job.max_attempts) == (-5, "bulk", 3)
+    assert job.state is JobState.SCHEDULED
+
+
+def test_change_by_filter(shell: Shell) -> None:
+    """Every job of the filter that waits, and no other."""
+    made = shell.history()
+    at = ("--run-at", "2020-01-01T00:00:00Z")
+    changed = shell.json("change", "shop:app", "--state", "scheduled", *at, "--yes")
+    assert changed == {"ids": [made.retried, made.scheduled], "refused": []}
+    assert shell.store(lambda store: store.job(made.retried)).state is JobState.READY
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ([], "no new value is given; give priority, queue, run_at, delay or max_attempts"),
+        (["--priority", "99999"], "priority is 99999; give a whole number from -32768 to 32767"),
+        (["--to-queue", "x" * 101], "the queue name has 101 characters; give 1 to 100"),
+        (["--max-attempts", "0"], "max_attempts is 0; give 1 (never retry) or more"),
+        (["--delay", "1m", "--run-at", "2030-01-01T00:00:00Z"], "both run_at and delay are given"),
+    ],
+)
+def test_change_to_what_cannot_be(sqlite_shell: Shell, options: list[str], why: str) -> None:
+    """It is refused in one line, before anything is changed."""
+    made = sqlite_shell.history()
+    said = sqlite_shell.refused(1, "change", "shop:app", made.ready, *options)
+    assert said.startswith(f"mutirao: {why}")
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["cancel", "change", "redrive", "retry"])
 def test_a_filter_must_be_meant(sqlite_shell: Shell, command: str) -> None:
     """Without ids a filter is needed, and a yes; nothing is done without."""
     sqlite_shell.history()
-    assert "ids, or a filter" in sqlite_shell.refused(2, command, "shop:app")
-    said = sqlite_shell.refused(2, command, "shop:app", "--queue", "mail", "--state", "dead")
+    new = ("--priority", 1) if command == "change" else ()
+    assert "ids, or a filter" in sqlite_shell.refused(2, command, "shop:app", *new)
+    given = ("--queue", "mail", "--state", "dead", *new)
+    said = sqlite_shell.refused(2, command, "shop:app", *given)
     assert f"To {command} all jobs of queue mail, state dead, add --yes." in said
     assert len(sqlite_shell.json("list", "shop:app")) == 7
 

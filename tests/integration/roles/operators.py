@@ -9,6 +9,7 @@ from functools import partial
 from sqlalchemy import Connection, text
 
 from mutirao.model import schedule_rules
+from mutirao.model.change import Change
 from mutirao.model.graph import chain, step
 from mutirao.model.job import OutcomeKind
 from mutirao.model.limits import Limit, pause_of
@@ -107,6 +108,17 @@ async def hurries(mine: SqlStore, others: SqlStore) -> None:
     """What is scheduled, and does not wait for others."""
     ids = await put(others, due(run_at=FAR_AHEAD), keyed(run_at=FAR_AHEAD))
     assert await mine.run_now(JobFilter(), now=NOW) == ids
+
+
+@duty("operator", "job", "parked")
+async def changes(mine: SqlStore, others: SqlStore) -> None:
+    """What waits, for its time or for a limit."""
+    await others.put_limit(Limit(1).on(task="greet"), now=NOW)
+    ids = await put(others, due(), due(), due(), due("other", run_at=FAR_AHEAD))
+    await take(others, await join(others))
+    new = Change(priority=-1, run_at=NOW, max_attempts=2)
+    assert await mine.change(JobFilter(), new, now=NOW) == ids[1:]
+    assert await mine.change(JobFilter(), Change(queue="q"), now=NOW) == ids[1:]
 
 
 @duty("operator", "job", "fair", "job_id_seq")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from mutirao.model.change import Change
 from mutirao.model.job import NewJob, OutcomeKind
 from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.model.records import JobFilter
@@ -74,6 +75,7 @@ ACTS_ON_ALL: dict[str, Act] = {
     "settle mixed": lambda s: s.store.settle(s.worker, s.settlements(keyed=True, retried=4)),
     "cancel": lambda s: s.store.cancel(JobFilter()),
     "run_now": lambda s: s.store.run_now(JobFilter()),
+    "change": lambda s: s.store.change(JobFilter(), Change(priority=5, queue="q")),
     "commit": lambda s: asyncio.to_thread(s.commit_of_a_caller),
 }
 

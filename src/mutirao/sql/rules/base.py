@@ -80,6 +80,10 @@ class Rules(ABC):
         """Wake idle workers that listen, when this transaction commits."""
 
     @abstractmethod
+    def wake_all(self) -> Asking[None]:
+        """Let all workers look again when this transaction commits, also those that are busy."""
+
+    @abstractmethod
     def tell_ended(self, jobs: Sequence[int]) -> Asking[None]:
         """Tell those who wait for the end of these jobs, when this transaction commits."""
 

@@ -76,6 +76,10 @@ class LockAskWrite(Rules):
         """Say nothing."""
         yield from ()
 
+    def wake_all(self) -> Asking[None]:
+        """Say nothing."""
+        yield from ()
+
     def tell_ended(self, jobs: Sequence[int]) -> Asking[None]:
         """Say nothing."""
         yield from ()

@@ -54,11 +54,11 @@ def cancel(
 
     `enqueue` writes the compensating jobs of graphs.
     """
-    ids = _matching(conn, which)
+    ids = matching_live(conn, which)
     if ids and graphs.hold(conn, ids):
         graphs.lock_compensated(conn, dialect, ids, ids)
     through(conn, dialect.rules.hold(ids))
-    held = _locked(conn, ids)
+    held = locked(conn, ids)
     among = dialect_of(conn.dialect).among
     waiting = [row.id for row in held if row.worker is None]
     running = [row.id for row in held if row.worker is not None]
@@ -79,9 +79,9 @@ def run_now(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
 
     A job that waits for other jobs, or for a limit, continues to wait.
     """
-    ids = _matching(conn, which)
+    ids = matching_live(conn, which)
     graphs.hold(conn, ids)
-    found = [row.id for row in _locked(conn, ids) if row.worker is None and row.run_at != PARKED]
+    found = [row.id for row in locked(conn, ids) if row.worker is None and row.run_at != PARKED]
     behind = uniqueness.behind(conn, found) | limits.blocked(conn, found) if found else set()
     waiting = [id for id in found if id not in behind]
     if waiting:
@@ -143,13 +143,13 @@ def forget(conn: Connection, jobs: Sequence[int]) -> None:
     results.forget(conn, jobs)
 
 
-def _matching(conn: Connection, which: JobFilter) -> Sequence[int]:
+def matching_live(conn: Connection, which: JobFilter) -> Sequence[int]:
     """Return the ids of the oldest live jobs that match."""
     found = select(views.jobs.c.id).join(live, live.c.id == views.jobs.c.id)
     return _oldest(conn, found, which)
 
 
-def _locked(conn: Connection, ids: Sequence[int]) -> Sequence[Any]:
+def locked(conn: Connection, ids: Sequence[int]) -> Sequence[Any]:
     """Lock the rows of live jobs, and return them as they are now."""
     return conn.execute(
         select(live.c.id, live.c.worker, live.c.run_at)

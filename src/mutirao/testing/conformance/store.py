@@ -6,6 +6,7 @@ import pytest
 import pytest_asyncio
 
 from mutirao.ports import Store
+from mutirao.testing.conformance.changing import ChangeContract
 from mutirao.testing.conformance.changing_limits import ChangingLimitsContract
 from mutirao.testing.conformance.claiming import ClaimingContract
 from mutirao.testing.conformance.commands import CancelContract, HurryContract
@@ -82,6 +83,7 @@ class StoreContract(
     RescueContract,
     PruningContract,
     HurryContract,
+    ChangeContract,
     RedriveContract,
     UniquenessContract,
     ChangingLimitsContract,

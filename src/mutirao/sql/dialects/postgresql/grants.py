@@ -287,12 +287,14 @@ ROLES: Mapping[str, Role] = {
         },
     ),
     "operator": Role(
-        "the command line and dashboards: look, cancel, retry, redrive, prune, limit, pause, change"
-        " schedules, `doctor`",
+        "the command line and dashboards: look, cancel, retry, change, redrive, prune, limit,"
+        " pause, change schedules, `doctor`",
         "mutirao_operator",
         {
             "mutirao_version": "SELECT",
-            "mutirao_job": "SELECT, INSERT, DELETE",
+            "mutirao_job": (
+                "SELECT, INSERT, DELETE, UPDATE (max_attempts, priority, queue, run_at)"
+            ),
             "mutirao_live": _ALL,
             "mutirao_attempt": _ALL,
             "mutirao_worker": "SELECT (expires_at, id, listening)",
@@ -304,7 +306,7 @@ ROLES: Mapping[str, Role] = {
             **_each("SELECT, DELETE", "mutirao_result", "mutirao_progress", "mutirao_waiter"),
             **_each(_ALL, "mutirao_limit", "mutirao_counter"),
             "mutirao_slot": "SELECT, INSERT, DELETE",
-            "mutirao_parked": "SELECT, DELETE",
+            "mutirao_parked": "SELECT, DELETE, UPDATE (priority, run_at)",
             "mutirao_schedule": _ALL,
             "mutirao_tick": "SELECT, INSERT, DELETE",
             **_each("SELECT", "mutirao_jobs", "mutirao_queues", "mutirao_workers"),
@@ -315,6 +317,8 @@ ROLES: Mapping[str, Role] = {
             _CLOSING: "USAGE",
         },
         why={
+            "mutirao_job": "what people change of jobs that wait",
+            "mutirao_parked": "likewise, of those that wait for a limit",
             "mutirao_attempt": "old rows are locked (FOR UPDATE) before they are pruned",
             "mutirao_supersede_last": "likewise",
             "mutirao_key": "likewise",

@@ -101,6 +101,10 @@ class PostgresqlRules(Rules):
         """Wake idle workers that listen, when this transaction commits."""
         yield Execute(statements.WAKE)
 
+    def wake_all(self) -> Asking[None]:
+        """Wake all, whether they asked for it or not: people change jobs seldom."""
+        yield Execute(statements.WAKE_ALL)
+
     def tell_ended(self, jobs: Sequence[int]) -> Asking[None]:
         """Notify, if somebody asked for one of them."""
         yield Execute(statements.TELL_ENDED, (array(jobs),))

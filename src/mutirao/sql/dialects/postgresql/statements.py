@@ -58,6 +58,7 @@ SELECT mutirao_lose_runs(
 RESCUE = "SELECT * FROM mutirao_rescue(%s, %s::timestamptz)"
 
 WAKE = "SELECT mutirao_wake()"
+WAKE_ALL = "SELECT pg_notify('mutirao', '')"
 
 TELL_ENDED = "SELECT mutirao_tell_waiters(%s::text::bigint[])"
 

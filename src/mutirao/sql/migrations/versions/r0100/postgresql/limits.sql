@@ -347,6 +347,7 @@ END
 $$
 --;
 -- Parks jobs, each behind a counter that is full, but for those that others take; tells whether any was.
+-- Who has only looked at a job, and not locked it, may find it in another queue than it was judged for.
 CREATE FUNCTION mutirao_park(_jobs bigint[], _counters bigint[])
 RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -361,10 +362,14 @@ BEGIN
         SELECT l.id, u.counter, l.priority, l.run_at
         FROM unnest(_jobs, _counters) AS u (job, counter)
         CROSS JOIN LATERAL (
-            SELECT id, priority, run_at FROM mutirao_live
+            SELECT id, queue, priority, run_at FROM mutirao_live
             WHERE id = u.job AND worker IS NULL AND run_at < never
             FOR UPDATE SKIP LOCKED
         ) l
+        WHERE EXISTS (
+            SELECT FROM mutirao_counter c JOIN mutirao_limit m ON m.name = c.name
+            WHERE c.id = u.counter AND (m.queue IS NULL OR m.queue = ltrim(l.queue, E'\x1f'))
+        )
         ON CONFLICT (job) DO UPDATE SET counter = excluded.counter
         RETURNING p.job
     )
