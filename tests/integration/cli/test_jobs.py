@@ -242,8 +242,8 @@ def test_stats(shell: Shell) -> None:
         "h",
         "1",
         "mail",
+        "all",
         "1",
-        "9",
     ]
     told = shell.json("stats", "shop:app")
     assert sum(count["jobs"] for count in told["queues"]) == 7
