@@ -1,4 +1,4 @@
-"""A short hammer on each database, and the proof that what it reads and looks for is seen."""
+"""A short hammer on each database and driver, and the proof that what it reads and looks for is seen."""
 
 from __future__ import annotations
 
@@ -21,10 +21,14 @@ from tests.acceptance.hammer.run import run
 from tests.acceptance.hammer.stage import CALLER, COMMAND
 from tests.acceptance.hammer.tally import BUSY, DEADLOCK, OTHER, Tally, state_of
 
-BACKENDS = [Plan(driver="psycopg", seconds=8), Plan(database="sqlite", seconds=8)]
+BACKENDS = {
+    "psycopg": Plan(driver="psycopg", seconds=5),
+    "asyncpg": Plan(driver="asyncpg", seconds=5),
+    "sqlite": Plan(database="sqlite", seconds=5),
+}
 
 
-@pytest.fixture(scope="module", params=BACKENDS, ids=lambda plan: plan.database)
+@pytest.fixture(scope="module", params=BACKENDS.values(), ids=BACKENDS)
 def report(request: pytest.FixtureRequest) -> Report:
     """What came of a short run."""
     found = run(request.param, print)

@@ -203,10 +203,14 @@ async def test_deadlocks(migrated_postgresql_url: str) -> None:
 
 @pytest.mark.parametrize(
     "setting",
-    ["default_transaction_isolation=serializable", "session_replication_role=replica"],
+    [
+        "default_transaction_isolation=serializable",
+        "session_replication_role=replica",
+        "mutirao.notify=off",
+    ],
 )
 async def test_settings_of_roles(migrated_postgresql_url: str, setting: str) -> None:
-    """Those that are in the way are told, with whose sessions they are."""
+    """Those that are in the way are told, with whose sessions they are, and how to change them."""
     async with opened(migrated_postgresql_url) as store:
         assert (await find(store, "sessions")).level is OK
         database = make_url(migrated_postgresql_url).database
@@ -214,6 +218,29 @@ async def test_settings_of_roles(migrated_postgresql_url: str, setting: str) -> 
         found = [each for each in await examine(store) if each.about == "sessions"]
         assert {each.level for each in found} == {WARNING}
         assert any(f"this database: {setting} " in each.found for each in found)
+        assert all(setting.partition("=")[0] in str(each.advice) for each in found)
+
+
+async def test_a_forgotten_prepared_transaction(
+    migrated_postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps dead rows from being removed, like an open one; the advice says how to end it."""
+    url = migrated_postgresql_url.replace("+psycopg", "")
+    async with opened(migrated_postgresql_url) as store:
+        with psycopg.connect(url) as holder:
+            holder.execute("SELECT pg_current_xact_id()")
+            holder.execute("PREPARE TRANSACTION 'order 7'")
+        try:
+            assert (await find(store, "horizon")).level is OK
+            monkeypatch.setattr(of_postgresql, "LONG", 0)
+            found = await find(store, "horizon")
+        finally:
+            with psycopg.connect(url, autocommit=True) as holder:
+                holder.execute("ROLLBACK PREPARED 'order 7'")
+        assert found.level is WARNING
+        assert "prepared transaction order 7 of postgres has had" in found.found
+        assert found.advice == "COMMIT PREPARED 'order 7' or ROLLBACK PREPARED 'order 7'"
+        assert (await find(store, "horizon")).level is OK
 
 
 async def test_a_file_that_is_not_in_wal_mode(migrated_sqlite_url: str) -> None:
