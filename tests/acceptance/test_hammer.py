@@ -1,4 +1,4 @@
-"""A short hammer on each database and driver, and the proof that what it reads and looks for is seen."""
+"""A short hammer on each database and driver, and the proof that what it looks for is seen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BACKENDS = {
 }
 
 
-@pytest.fixture(scope="module", params=BACKENDS.values(), ids=BACKENDS)
+@pytest.fixture(scope="module", params=[*BACKENDS.values()], ids=[*BACKENDS])
 def report(request: pytest.FixtureRequest) -> Report:
     """What came of a short run."""
     found = run(request.param, print)

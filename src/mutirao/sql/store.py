@@ -244,8 +244,8 @@ class SqlStore(SqlRecords):
             if not await self._runner.alone(self._rules.is_anyone_gone(now)):
                 return []
             return await self._patient.run(_through, self._rules.rescue, orphans, now)
-        runner = self._patient if orphans else self._runner
-        return await runner.alone(self._rules.rescue(orphans, now))
+        runner = self._patient if orphans else self._insistent
+        return await runner.insist(lambda: runner.alone(self._rules.rescue(orphans, now)))
 
     async def prune(
         self, outcome: OutcomeKind, before: float, limit: int, *, now: datetime | None = None
@@ -328,7 +328,7 @@ class SqlStore(SqlRecords):
         """Apply a rule, in a transaction if the rules need one."""
         if self._rules.in_transaction:
             return await self._insistent.run(_through, rule, *args, **kwargs)
-        return await self._runner.alone(rule(*args, **kwargs))
+        return await self._insistent.insist(lambda: self._runner.alone(rule(*args, **kwargs)))
 
     def _settle(
         self,

@@ -181,7 +181,7 @@ async def test_deadlocks(migrated_postgresql_url: str) -> None:
     """Those of anybody in the database are counted, by the server."""
     url = make_url(migrated_postgresql_url).set(drivername="postgresql")
     async with opened(migrated_postgresql_url) as store:
-        assert (await find(store, "deadlocks")).found.startswith("0 in this database since")
+        assert "counts 0 deadlocks of anybody since" in (await find(store, "deadlocks")).found
         with (
             psycopg.connect(url.render_as_string(hide_password=False)) as one,
             psycopg.connect(url.render_as_string(hide_password=False)) as other,
@@ -196,9 +196,24 @@ async def test_deadlocks(migrated_postgresql_url: str) -> None:
         assert [type(end) for end in ends].count(psycopg.errors.DeadlockDetected) == 1
 
         async def counted() -> bool:
-            return (await find(store, "deadlocks")).found.startswith("1 in this database since")
+            return "counts 1 deadlocks of anybody since" in (await find(store, "deadlocks")).found
 
         await until(counted)
+
+
+@pytest.mark.parametrize(
+    ("retries", "jobs", "level"), [(10, 1, OK), (11, 11_000, OK), (11, 10_999, WARNING)]
+)
+async def test_our_own_deadlocks(
+    migrated_postgresql_url: str, retries: int, jobs: int, level: Level
+) -> None:
+    """A few may happen, also one in a thousand jobs; more are told, with what to do."""
+    async with opened(migrated_postgresql_url) as store:
+        await do(store, f"SELECT setval('mutirao_retries', {retries})")
+        await do(store, f"SELECT setval('mutirao_job_id_seq', {jobs})")
+        found = await find(store, "deadlocks")
+    assert f"tried {retries} transactions again, for {jobs} jobs" in found.found
+    assert (found.level, found.advice is not None) == (level, level is WARNING)
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,12 @@ async def prunes(mine: SqlStore, others: SqlStore) -> None:
     assert await mine.prune(OutcomeKind.SUCCEEDED, 0, 100, now=FAR_AHEAD) == 5
 
 
+@duty("operator", "retries")
+async def tries_again(mine: SqlStore, others: SqlStore) -> None:
+    """What the database gave up for others, and counts it."""
+    await mine._runner.alone(mine.engines.dialect.count_retry)
+
+
 @duty("reader")
 async def reads(mine: SqlStore, others: SqlStore) -> None:
     """Each view."""

@@ -225,3 +225,9 @@ async def _until(mine: SqlStore, others: SqlStore, moment: datetime) -> None:
         until = await others._runner.alone(lambda conn: conn.scalar(rolled))
         if until == moment - timedelta(minutes=1):
             return
+
+
+@duty("worker", "retries")
+async def tries_again(mine: SqlStore, others: SqlStore) -> None:
+    """What the database gave up for others, and counts it."""
+    await mine._runner.alone(mine.engines.dialect.count_retry)

@@ -1,26 +1,92 @@
-"""A command that somebody else's locks brought into a circle is tried again."""
+"""What somebody else's locks brought into a circle is tried again, and counted for the doctor."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 
-from mutirao import Mutirao
-from mutirao.model.job import NewJob
+import pytest
+
+from mutirao.errors import StoreBusy
 from mutirao.model.records import JobFilter
+from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.kit import due, ended, join, put, take
 from tests.integration.transactions.kit import Others
+from tests.support.history import opened
 from tests.support.waiting import soon
 
 LOCK = "SELECT FROM mutirao_live WHERE id = %s FOR UPDATE"
+RETRIES = "SELECT coalesce(pg_sequence_last_value('mutirao_retries'), 0)"
 
 
-async def test_cancelling(pg_app: Mutirao, others: Others) -> None:
-    """It waits for the second job, whose holder waits for the first: the server ends its try."""
-    first, second = await pg_app.store.aenqueue([NewJob(task="a"), NewJob(task="a")])
+@pytest.fixture
+async def store(pg_url: str, others: Others) -> AsyncIterator[SqlStore]:
+    """A store over an empty database, whose server looks for deadlocks before a lock times out."""
+    with others.by_default("deadlock_timeout", "100ms"):
+        async with opened(pg_url) as store:
+            yield store
+
+
+async def in_a_circle(
+    others: Others, ids: list[int], act: Callable[[], Awaitable[object]]
+) -> object:
+    """Act, and wait for the second job, whose holder waits for the first: the server ends our try.
+
+    Return what came of the act.
+    """
+    first, second = ids
     with others.session() as other:
         other.execute("SET deadlock_timeout = '100s'")  # so that it is not the one to give up
         other.execute(LOCK, [second])
-        cancelling = asyncio.create_task(pg_app.store.cancel(JobFilter()))
+        acting = asyncio.ensure_future(act())
         await others.until_someone_waits()
         await asyncio.to_thread(other.execute, LOCK, [first])
         other.commit()
-    assert await soon(cancelling) == [first, second]
+    return await soon(acting)
+
+
+async def test_cancelling(store: SqlStore, others: Others) -> None:
+    """A command of several statements."""
+    ids = await put(store, due(), due())
+    assert await in_a_circle(others, ids, lambda: store.cancel(JobFilter())) == ids
+    assert others.rows(RETRIES) == [(1,)]
+
+
+async def test_settling(store: SqlStore, others: Others) -> None:
+    """A worker's single statement."""
+    ids = await put(store, due(), due())
+    worker = await join(store)
+    ends = [ended(claim) for claim in await take(store, worker)]
+    assert await in_a_circle(others, ids, lambda: store.settle(worker, ends)) == {*ids}
+    assert others.rows(RETRIES) == [(1,)]
+
+
+async def test_enqueueing(store: SqlStore, others: Others) -> None:
+    """A caller's call is never made again, and is no deadlock of ours."""
+    ids = await put(store, due(), due())
+
+    def lock_both() -> None:
+        with store.engines.sync().begin() as caller:
+            caller.exec_driver_sql(LOCK, (ids[0],))
+            caller.exec_driver_sql(LOCK, (ids[1],))
+            store.enqueue([due()], caller)
+
+    with pytest.raises(Exception, match="deadlock"):
+        await in_a_circle(others, ids, lambda: asyncio.to_thread(lock_both))
+    assert others.rows(RETRIES) == [(0,)]
+
+
+async def test_giving_up(store: SqlStore, others: Others) -> None:
+    """After five tries, of which four were again, the error is the caller's."""
+    others.rows(
+        "CREATE OR REPLACE FUNCTION again() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE SQLSTATE '40P01'; END $$"
+    )
+    ids = await put(store, due())
+    others.rows("CREATE TRIGGER again BEFORE DELETE ON mutirao_live EXECUTE FUNCTION again()")
+    try:
+        with pytest.raises(StoreBusy):
+            await store.cancel(JobFilter(ids=tuple(ids)))
+    finally:
+        others.rows("DROP FUNCTION again CASCADE")
+    assert others.rows(RETRIES) == [(4,)]

@@ -9,7 +9,7 @@ call may have a time limit, as `deadlines` defines.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextvars import copy_context
 from copy import copy
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
@@ -72,7 +72,8 @@ class Runner:
 
         Parameters:
             seconds: the maximum duration of each call, if calls are limited at all.
-            again: whether `run` retries a transaction that the database aborted for another one.
+            again: whether `run` and `insist` retry what the database aborted for another
+                transaction.
         """
         other = copy(self)
         if seconds is not None and self._calls.seconds is not None:
@@ -81,19 +82,28 @@ class Runner:
         return other
 
     async def run(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a body in one transaction and commit it; see `having` for retries.
+        """Run a body in one transaction and commit it; see `having` for retries."""
+        return await self.insist(lambda: self._run(body, *args, **kwargs))
 
-        Retries should not be needed, because all transactions lock rows in one order.
+    async def insist(self, call: Callable[[], Awaitable[R]]) -> R:
+        """Make a call, and make it again if the database aborted it for another transaction.
+
+        Retries should not be needed, because all transactions lock rows in one order. The database
+        counts them.
+
+        Parameters:
+            call: a call of a runner, in one transaction or of one statement.
         """
         for n in range(self._tries - 1):
             try:
-                return await self._run(body, *args, **kwargs)
+                return await call()
             except StoreBusy as error:
                 if not was_given_up(error):
                     raise
                 log.warning("trying again: %s", error)
+            await self.alone(self._engines.dialect.count_retry)
             await asyncio.sleep(random.uniform(0.5, 1.5) * PAUSE * 2**n)
-        return await self._run(body, *args, **kwargs)
+        return await call()
 
     def run_sync(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a body in one transaction and commit it, for synchronous callers."""

@@ -99,5 +99,12 @@ class Dialect(ABC):
         """Count live jobs, if there are more than `most`, for those who ask within minutes."""
 
     @abstractmethod
+    def count_retry(self, conn: Connection) -> None:
+        """Count that a transaction of ours is retried, which the database aborted for another one.
+
+        Outside a transaction.
+        """
+
+    @abstractmethod
     def refresh_statistics(self, conn: Connection) -> None:
         """Update the planner's statistics. Outside a transaction."""

@@ -44,6 +44,7 @@ SELECT mutirao_roll_up(
 _COUNT_BACKLOG = text("""
 SELECT mutirao_count_backlog(CAST(:most AS bigint), CAST(:now AS timestamptz))
 """)
+_COUNT_RETRY = text("SELECT nextval('mutirao_retries')")
 
 
 class PostgreSQL(Dialect):
@@ -124,6 +125,10 @@ class PostgreSQL(Dialect):
     def count_backlog(self, conn: Connection, most: int, now: datetime | None) -> None:
         """Call the function."""
         conn.execute(_COUNT_BACKLOG, {"most": most, "now": now})
+
+    def count_retry(self, conn: Connection) -> None:
+        """Draw a number: a sequence makes nobody wait."""
+        conn.execute(_COUNT_RETRY)
 
     def refresh_statistics(self, conn: Connection) -> None:
         """Analyse the tables whose size changes with the load."""

@@ -23,7 +23,7 @@ _PRIVILEGE = re.compile(r"([A-Z]+)(?: \(([\w, ]+)\))?")
 _ALL = "SELECT, INSERT, UPDATE, DELETE"
 _SUPERSEDE = ("mutirao_supersede_last", "mutirao_supersede_wait")
 _SCHEMA, _SEQUENCE = "SCHEMA public", "SEQUENCE mutirao_job_id_seq"
-_CLOSING = "SEQUENCE mutirao_closing"
+_CLOSING, _RETRIES = "SEQUENCE mutirao_closing", "SEQUENCE mutirao_retries"
 
 # What everybody may do with a schema and functions, unless somebody has taken it from PUBLIC.
 _USUAL = {
@@ -271,6 +271,7 @@ ROLES: Mapping[str, Role] = {
             **_each("SELECT", "mutirao_limits", "mutirao_schedules", "mutirao_queues"),
             _SEQUENCE: "USAGE",
             _CLOSING: "USAGE, UPDATE",
+            _RETRIES: "USAGE",
         },
         why={
             "mutirao_attempt": "old rows are locked (FOR UPDATE) before they are pruned",
@@ -278,6 +279,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_key": "likewise",
             "mutirao_queues": "live jobs are counted now and then, where they are many",
             _CLOSING: "where hours that are added up end",
+            _RETRIES: "how often a deadlock was tried again, for `doctor`",
             "mutirao_supersede_wait": "likewise, before what is left behind is mended",
         },
         also={
@@ -315,6 +317,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_kept": "INSERT",
             _SEQUENCE: "USAGE",
             _CLOSING: "USAGE",
+            _RETRIES: "USAGE",
         },
         why={
             "mutirao_job": "what people change of jobs that wait",
@@ -325,6 +328,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_rolled": "nothing is added up while somebody prunes",
             "mutirao_kept": "what was pruned is taken from the number of jobs",
             _CLOSING: "whether the hour of jobs that were cancelled has been added up",
+            _RETRIES: "how often a deadlock was tried again, for `doctor`",
         },
         also={
             "So that doctor sees the transactions of other roles": (

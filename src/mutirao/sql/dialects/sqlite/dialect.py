@@ -105,6 +105,9 @@ class SQLite(Dialect):
         """Count them if they are many, in the caller's transaction."""
         hours.count_backlog(conn, most, to_micros(now or datetime.now(UTC)))
 
+    def count_retry(self, conn: Connection) -> None:
+        """Count nothing: one transaction writes at a time, and none is aborted for another one."""
+
     def refresh_statistics(self, conn: Connection) -> None:
         """Let SQLite decide which tables need to be analysed again."""
         conn.exec_driver_sql("PRAGMA optimize")

@@ -138,6 +138,10 @@ CREATE TABLE mutirao_worker (
     late double precision NOT NULL DEFAULT 0 -- seconds that a beat came late lately, at most
 ) WITH (fillfactor = 50)
 --;
+-- How often workers and commands tried a transaction again that the database gave up for another one. A
+-- sequence: counting waits for nobody, and holds whatever becomes of the transaction.
+CREATE SEQUENCE mutirao_retries AS bigint
+--;
 CREATE TABLE mutirao_duty (
     name text PRIMARY KEY,
     worker bigint NOT NULL,
