@@ -9,11 +9,14 @@ from typing import Any, TypeVar
 import click
 
 from benchmarks.backlog import SIZES, backlog
+from benchmarks.command import command
 from benchmarks.drain import drain
 from benchmarks.enqueue import PRODUCERS, enqueue
 from benchmarks.fair import fair
 from benchmarks.fanout import fanout
 from benchmarks.figures import Figures, Result
+from benchmarks.fleet import WORKERS as FLEETS
+from benchmarks.fleet import fleet
 from benchmarks.idle import idle
 from benchmarks.latency import latency
 from benchmarks.limits import limits
@@ -22,7 +25,9 @@ from benchmarks.machine import Machine, machine
 from benchmarks.memory import memory
 from benchmarks.pinned import pinned
 from benchmarks.plot import check, plot_backlog, plot_pinned
+from benchmarks.schedules import DUE, WORKERS, schedules
 from benchmarks.sustained import sustained
+from benchmarks.transactions import transactions
 from mutirao.cli.group import Refusing
 from mutirao.cli.options import as_json, names, option
 from mutirao.cli.output import print_json, print_table
@@ -62,6 +67,15 @@ _plot = option(
 _concurrency = option(
     "-c", "--concurrency", type=_AT_LEAST_1, default=20, help="Handlers at once in a worker."
 )
+
+_settling = option(
+    "--settling", type=click.FloatRange(min=0), default=5.0, help="Seconds before, not counted."
+)
+_watched = option("--seconds", type=_POSITIVE, default=30.0, help="How long idle ones are watched.")
+
+
+def _listed(values: Sequence[int]) -> str:
+    return ",".join(map(str, values))
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -103,7 +117,7 @@ def _work(name: str, *options: Callable[[Any], Any]) -> Callable[[Command], clic
     option(
         "--producers",
         type=numbers,
-        default=",".join(map(str, PRODUCERS)),
+        default=_listed(PRODUCERS),
         help="How many enqueue one by one at the same time; each number is measured.",
     ),
     _producer,
@@ -173,7 +187,7 @@ def _pinned(plot: Path | None, **given: Any) -> None:
     option(
         "--sizes",
         type=numbers,
-        default=",".join(map(str, SIZES)),
+        default=_listed(SIZES),
         help="How many jobs wait behind those that are drained, such as 1000,5000000.",
     ),
     option("--jobs", type=_AT_LEAST_1, default=20_000, help="Drained at each size."),
@@ -234,9 +248,7 @@ def _fair(**given: Any) -> None:
 @_work(
     "idle",
     option("--seconds", type=_POSITIVE, default=60.0, help="For how long."),
-    option(
-        "--settling", type=click.FloatRange(min=0), default=5.0, help="Seconds before, not counted."
-    ),
+    _settling,
 )
 def _idle(**given: Any) -> None:
     """Watch a worker that has nothing to do."""
@@ -247,6 +259,48 @@ def _idle(**given: Any) -> None:
 def _memory(**given: Any) -> None:
     """Tell whether a worker grows with the jobs it does."""
     _run(memory, **given)
+
+
+@_work(
+    "transactions",
+    option("--jobs", type=_AT_LEAST_1, default=5_000, help="How many, each time."),
+    _concurrency,
+)
+def _transactions(**given: Any) -> None:
+    """Drain jobs that insert a row in job.transaction(); have the driver commit the same."""
+    _run(transactions, **given)
+
+
+@_work("command", _jobs)
+def _command(**given: Any) -> None:
+    """Drain jobs by `mutirao worker` as users start it, and by an embedded worker."""
+    _run(command, **given)
+
+
+@_work(
+    "schedules",
+    option("--due", type=numbers, default=_listed(DUE), help="Due at once; each is measured."),
+    option("--workers", type=numbers, default=_listed(WORKERS), help="Each number is measured."),
+    option("--resting", type=_AT_LEAST_1, default=100_000, help="Due tomorrow, beside a worker."),
+    _watched,
+    _settling,
+)
+def _schedules(**given: Any) -> None:
+    """Let many schedules tick that are due at once; watch a worker beside many at rest."""
+    _run(schedules, **given)
+
+
+@_work(
+    "fleet",
+    option("--workers", type=numbers, default=_listed(FLEETS), help="Each number is measured."),
+    option("--jobs", type=_AT_LEAST_1, default=200, help="How many, one at a time."),
+    option("--pause", type=click.FloatRange(min=0), default=0.05, help="Seconds between two jobs."),
+    _watched,
+    _settling,
+)
+def _fleet(**given: Any) -> None:
+    """Count what idle workers do about a job that comes alone."""
+    _run(fleet, **given)
 
 
 def _run_and_plot(

@@ -28,6 +28,7 @@ class Crew:
         processes: how many.
         settings: of each worker, as in `Mutirao.worker`.
         numbers: how many jobs are numbered, for `Board`.
+        each: how many workers each process runs.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Crew:
         processes: int = 1,
         settings: Mapping[str, Any] | None = None,
         numbers: int = 0,
+        each: int = 1,
     ) -> None:
         self.board = Board(processes, numbers)
         context = get_context("spawn")
@@ -45,7 +47,7 @@ class Crew:
         self.processes = [
             context.Process(
                 target=work,
-                args=(url, dict(settings or {}), self.board, slot, theirs),
+                args=(url, dict(settings or {}), self.board, slot, theirs, each),
                 daemon=True,
             )
             for slot, theirs in enumerate(self._theirs)
@@ -129,6 +131,7 @@ class Crew:
             sum(share.cpu for share in shares),
             sum(share.statements for share in shares),
             sum(memory) if memory else None,
+            sum(share.claims for share in shares),
         )
 
     def _answer(self, pipe: "Connection[Order, Share]") -> Share:

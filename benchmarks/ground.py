@@ -97,6 +97,10 @@ class Ground:
         """Return what a function reads from the database."""
         return await self._runner.alone(question)
 
+    async def change(self, body: Callable[[Connection], None]) -> None:
+        """Let a function write, in a transaction."""
+        await self._runner.run(body)
+
     async def close(self) -> None:
         """Close the connections."""
         await self._runner.close()

@@ -57,12 +57,12 @@ async def latency(
         MutiraoError: the database is not ours to use, or some jobs were not done once.
     """
     load, total = Load(url), jobs + UNCOUNTED
-    submit = partial(_acalled if producer == "asyncio" else _in_thread, load)
+    submit = partial(called if producer == "asyncio" else _in_thread, load)
     async with ground(url) as place, Crew(url, numbers=total) as crew:
         await place.fill(())
         with measured(url) as spent:
             await crew.start()
-            moments = [await _one(crew, submit, number, pause) for number in range(total)]
+            moments = await one_by_one(crew, submit, range(total), pause)
             share = await crew.stop()
             await load.app.aclose()
         await place.expect(total)
@@ -79,6 +79,13 @@ async def latency(
     )
 
 
+async def one_by_one(
+    crew: Crew, submit: Callable[[int], Awaitable[Moments]], numbers: range, pause: float
+) -> list[Moments]:
+    """Submit numbered jobs, each when the one before has run; return each call's two moments."""
+    return [await _one(crew, submit, number, pause) for number in numbers]
+
+
 async def _one(
     crew: Crew, submit: Callable[[int], Awaitable[Moments]], number: int, pause: float
 ) -> Moments:
@@ -89,10 +96,11 @@ async def _one(
     return moments
 
 
-async def _acalled(load: Load, number: int) -> Moments:
-    called = perf_counter()
+async def called(load: Load, number: int) -> Moments:
+    """Enqueue a numbered job; return when the call began and when it returned."""
+    began = perf_counter()
     await load.numbered.aenqueue(number=number)
-    return called, perf_counter()
+    return began, perf_counter()
 
 
 async def _in_thread(load: Load, number: int) -> Moments:
@@ -100,6 +108,6 @@ async def _in_thread(load: Load, number: int) -> Moments:
 
 
 def _called(load: Load, number: int) -> Moments:
-    called = perf_counter()
+    began = perf_counter()
     load.numbered.enqueue(number=number)
-    return called, perf_counter()
+    return began, perf_counter()

@@ -6,12 +6,17 @@ from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 from typing import Any
 
+from sqlalchemy import text
+
+from benchmarks import effects
 from mutirao.app import Mutirao
 from mutirao.model.job import DEFAULT_QUEUE, Job, NewJob
 from mutirao.tasks.task import Task
 
 PREFIX = "mutirao.bench."  # of the names of all tasks here: it tells our jobs from others'
+SERVED = "MUTIRAO_BENCH_SERVED"  # the variable that tells `serving` its database
 PAYLOAD = 60  # bytes
+_EFFECT = text(effects.INSERT)
 _FRAME = len('{"payload":""}')
 
 
@@ -36,6 +41,9 @@ class Load:
         self.keyed = self._task(self._keyed)
         self.fair = self._task(self._fair, fair_by="tenant")
         self.branch = self._task(self._branch)
+        self.effect = self._task(self._effect)
+        self.effect_plainly = self._task(self._effect_plainly)
+        self.called = self._task(self._called)
 
     def jobs(self, count: int, payload: int = PAYLOAD, *, plain: bool = False) -> Iterator[NewJob]:
         """Yield so many jobs that do nothing, with `payload` bytes of arguments each."""
@@ -77,6 +85,21 @@ class Load:
         """Enqueue children and be done, in one commit."""
         async with job.transaction() as session:
             await self.app.aenqueue_many(self.jobs(children), conn=session)
+        self._done(None)
+
+    async def _effect(self, job: Job) -> None:
+        """Write a row and be done, in one commit."""
+        async with job.transaction() as session:
+            await session.execute(_EFFECT)
+        self._done(None)
+
+    def _effect_plainly(self, job: Job) -> None:
+        with job.transaction() as session:
+            session.execute(_EFFECT)
+        self._done(None)
+
+    async def _called(self, order: int, email: str, total: float, paid: bool) -> None:
+        """Take four arguments, as jobs of people do."""
         self._done(None)
 
     def _task(self, function: Callable[..., Any], fair_by: str | None = None) -> Task[..., Any]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.board import Board
 from benchmarks.load import Load
-from benchmarks.spent import Spent, counted
+from benchmarks.spent import Spent, counted, counted_claims
 
 _OWN_MEMORY = Path("/proc/self/statm")
 
@@ -29,37 +29,49 @@ class Order(Enum):
 class Share(NamedTuple):
     """What a member spent since it started its worker, in seconds and statements.
 
-    `memory` is what it holds now, in bytes; None where the system does not tell.
+    `memory` is what it holds now, in bytes; None where the system does not tell. `claims` are calls
+    of the store, whatever they found.
     """
 
     cpu: float = 0.0
     statements: int = 0
     memory: int | None = None
+    claims: int = 0
 
 
 def work(
-    url: str, settings: Mapping[str, Any], board: Board, slot: int, pipe: "Connection[Share, Order]"
+    url: str,
+    settings: Mapping[str, Any],
+    board: Board,
+    slot: int,
+    pipe: "Connection[Share, Order]",
+    each: int = 1,
 ) -> None:
     """Be a member: the process's whole life. Says a first word when everything is imported."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the benchmark, which ends us
     load = Load(url, board.writer(slot))
     pipe.send(Share())
-    asyncio.run(_obey(load, settings, pipe))
+    asyncio.run(_obey(load, settings, pipe, each))
 
 
-async def _obey(load: Load, settings: Mapping[str, Any], pipe: "Connection[Share, Order]") -> None:
-    spent = Spent()
-    async with AsyncExitStack() as stack:
-        stack.enter_context(counted(spent))
-        cpu, worker = process_time(), load.app.worker(**settings)
-        while (order := await asyncio.to_thread(pipe.recv)) is not Order.STOP:
-            if order is Order.START:
-                cpu = process_time()
-                await stack.enter_async_context(worker)
-            pipe.send(Share(process_time() - cpu, spent.statements, _memory()))
-        await worker.__aexit__(None, None, None)
+async def _obey(
+    load: Load, settings: Mapping[str, Any], pipe: "Connection[Share, Order]", each: int
+) -> None:
+    spent, cpu = Spent(), process_time()
+
+    def share() -> Share:
+        return Share(process_time() - cpu, spent.statements, _memory(), spent.claims)
+
+    with counted(spent), counted_claims(spent):
+        async with AsyncExitStack() as workers:
+            while (order := await asyncio.to_thread(pipe.recv)) is not Order.STOP:
+                if order is Order.START:
+                    cpu = process_time()
+                    for _ in range(each):
+                        await workers.enter_async_context(load.app.worker(**settings))
+                pipe.send(share())
         await load.app.aclose()
-        pipe.send(Share(process_time() - cpu, spent.statements, _memory()))
+        pipe.send(share())
 
 
 def _memory() -> int | None:

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from time import monotonic, perf_counter, process_time, sleep
 from typing import Any
+from unittest.mock import patch
 
 from sqlalchemy import URL, Engine, event
 
 from mutirao.client.portal import Portal
+from mutirao.model.job import Claim
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.dialects.gauges import Gauges, Instruments
 from mutirao.sql.drivers import own
+from mutirao.sql.store import SqlStore
 
 PATIENCE = 2.0  # seconds that sessions may take to end, and with it to report what they did
 
@@ -28,6 +31,7 @@ class Spent:
         client_cpu: seconds of processor time of this process, and of children that ended.
         statements: how many this process sent through connections of the store's own; COPY, BEGIN
             and COMMIT not counted.
+        claims: how often workers of this process claimed, in `counted_claims`.
         server_cpu: seconds of processor time of the database's server; None if it runs elsewhere,
             or inside the client as SQLite does.
         wal_bytes, commits, dead_tuples: as in `Gauges`.
@@ -36,6 +40,7 @@ class Spent:
     seconds: float = 0.0
     client_cpu: float = 0.0
     statements: int = 0
+    claims: int = 0
     server_cpu: float | None = None
     wal_bytes: int | None = None
     commits: int | None = None
@@ -80,6 +85,19 @@ def counted(spent: Spent) -> Iterator[None]:
             yield
     finally:
         event.remove(Engine, "before_cursor_execute", count)
+
+
+@contextmanager
+def counted_claims(spent: Spent) -> Iterator[None]:
+    """Count the claims of this process's workers meanwhile."""
+    claim = SqlStore.claim
+
+    async def counting(self: SqlStore, *args: Any, **kwargs: Any) -> list[Claim]:
+        spent.claims += 1
+        return await claim(self, *args, **kwargs)
+
+    with patch.object(SqlStore, "claim", counting):
+        yield
 
 
 def client_cpu() -> float:

@@ -10,7 +10,7 @@ from benchmarks.peers.records import Record, Results, a_job, plain, rate
 OURS, LIMIT, PYTHON, NODE = "mutirao", "raw", "pgqueuer", "graphile-worker"
 ELSEWHERE = (
     "sustained load; 16 producers beside a busy worker; jobs over many lanes and scheduled ones;"
-    " the idle worker; memory"
+    " the idle worker, and fleets of them; schedules; transactional jobs; memory"
 )
 
 
@@ -72,6 +72,8 @@ def _draining(results: Results) -> Iterator[Target]:
     yield Target("drain, two processes", "× one process", 1.3, _ratio(of(OURS, works.TWO), ours))
     threads = _ratio(of(OURS, works.THREADS), ours)
     yield Target("drain, plain function in threads", "× coroutine", 0.4, threads)
+    command = _ratio(of(OURS, works.COMMAND), ours)
+    yield Target("drain, `mutirao worker` with its defaults", "× embedded", 0.85, command)
     for size in ("1 kB", "8 kB"):
         share = _ratio(of(OURS, size), of(LIMIT, size))
         yield Target(f"drain, payload {size}", "× raw SQL", 0.7, share)

@@ -9,7 +9,7 @@ from benchmarks.peers.records import Record
 
 MANY, ONE, DRAIN, LATENCY = "enqueue many", "enqueue one", "drain", "latency"
 PAYLOADS = {"60 B": 60, "1 kB": 1_000, "8 kB": 8_000}
-TWO, THREADS = "60 B, 2 processes", "60 B, threads"
+TWO, THREADS, COMMAND = "60 B, 2 processes", "60 B, threads", "60 B, its command"
 _ONE_RATE = 6_000.0  # commits a second that the fastest come to; the disk sets it
 _SHARES = {60: 1.0, 1_000: 0.7, 8_000: 0.25}  # of the jobs, because the large ones take longer
 # As many for the limit as for ourselves: a start weighs more in a shorter run.
@@ -25,19 +25,31 @@ class Case:
     run: Callable[[Bench, Peer, int], Iterator[Record]]
 
 
-def drain(variant: str, payload: int = 60, processes: int = 1, *, sync: bool = False) -> Case:
-    """Preload, which is "enqueue many", and drain."""
+def drain(
+    variant: str,
+    payload: int = 60,
+    processes: int = 1,
+    *,
+    sync: bool = False,
+    command: bool = False,
+) -> Case:
+    """Preload, which is "enqueue many", and drain; by the peer's own `command` if so."""
 
     def run(bench: Bench, peer: Peer, number: int) -> Iterator[Record]:
         if sync and not peer.about["threads"]:
             yield Record(peer=peer.name, work=DRAIN, variant=variant, failed="has no threads")
+            return
+        if command and not peer.about["command"]:
+            why = "the worker is one in its adapter's program, not its command"
+            yield Record(peer=peer.name, work=DRAIN, variant=variant, failed=why)
             return
         jobs = _OURS[payload] if peer.name in OURS else bench.jobs(peer, _SHARES[payload])
         with bench.database(peer) as database:
             enqueued = peer.call("enqueue", database, jobs=jobs, payload=payload)
             if variant in PAYLOADS:
                 yield record(peer, MANY, variant, number, enqueued | {"jobs": jobs})
-            answer = peer.call("drain", database, jobs=jobs, processes=processes, sync=sync)
+            how = {"processes": processes, "sync": sync, "command": command}
+            answer = peer.call("drain", database, jobs=jobs, **how)
         yield record(peer, DRAIN, variant, number, answer)
 
     return Case(DRAIN, variant, run)
@@ -70,10 +82,12 @@ def latency(jobs: int) -> Case:
 def cases(quick: bool) -> list[Case]:
     """Return all of them, or fewer for a look."""
     small, medium, large = (drain(variant, payload) for variant, payload in PAYLOADS.items())
+    by_command = drain(COMMAND, command=True)
     if quick:
-        return [small, large, one(1), latency(50)]
+        return [small, by_command, large, one(1), latency(50)]
     return [
         small,
+        by_command,
         drain(TWO, processes=2),  # next to what it is compared with: hosts change by the minute
         medium,
         large,

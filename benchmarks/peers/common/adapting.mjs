@@ -182,8 +182,8 @@ function versions(peer) {
   const at = new URL(`../${name}/node_modules/${name}/package.json`, import.meta.url);
   const { version } = JSON.parse(readFileSync(at, "utf8"));
   const runtime = `Node ${process.version}`;
-  const threads = false;
-  return { name, version, history, retries, tuned_by, connections, threads, runtime };
+  const [threads, command] = [false, false];
+  return { name, version, history, retries, tuned_by, connections, threads, command, runtime };
 }
 
 export async function main(peer) {

@@ -75,6 +75,8 @@ class Peer:
     settled: ClassVar[str | None] = None
     # Whether one process runs handlers in other processes of its own, which then count too.
     processes_within: ClassVar[int] = 0
+    # Whether `command` is there. Else its worker is one that the adapter's program holds.
+    has_command: ClassVar[bool] = False
 
     def setup(self, url: str) -> None:
         """Create the schema."""
@@ -86,6 +88,10 @@ class Peer:
 
     def work(self, url: str, count: Callable[[], None], *, sync: bool) -> None:
         """Work for ever; each handler calls `count` first."""
+        raise NotImplementedError
+
+    def command(self, url: str, count: Callable[[], None]) -> None:
+        """As `work`, by the command that users start, with its defaults; its log is in a file."""
         raise NotImplementedError
 
     def producer(self, url: str, data: str) -> AbstractContextManager[EnqueueOne]:
@@ -124,6 +130,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--producers", type=int, default=1)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--sync", action="store_true")
+    parser.add_argument("--command", action="store_true", help="the worker is its own command")
     parser.add_argument("--until-started", action="store_true", help="the last handler has")
     return parser.parse_args()
 
@@ -142,6 +149,7 @@ def _versions(peer: Peer, options: argparse.Namespace) -> dict[str, Any]:
         "tuned_by": peer.tuned_by,
         "connections": peer.connections,
         "threads": peer.threads,
+        "command": peer.has_command,
         "runtime": f"Python {sys.version.partition(' ')[0]}",
     }
 
@@ -350,7 +358,10 @@ def _work(
     tally = Tally(memory, slot, threads=options.sync)
     ready.wait()
     with suppress(KeyboardInterrupt):
-        peer.work(options.url, tally.stamp if stamp else tally.add, sync=options.sync)
+        if options.command:
+            peer.command(options.url, tally.add)
+        else:
+            peer.work(options.url, tally.stamp if stamp else tally.add, sync=options.sync)
 
 
 def _end(children: list[Any]) -> None:

@@ -1,11 +1,15 @@
 """Mutirão, as a program of a user would hold it."""
 
 import asyncio
+import logging
+import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "common"))
 
@@ -14,6 +18,7 @@ from adapting import EnqueueOne, main
 from ours import OnOurTables
 
 from mutirao import Mutirao, Task
+from mutirao.cli import main as mutirao
 
 DAY = 86_400.0
 
@@ -41,6 +46,7 @@ class Ours(OnOurTables):
     retries, threads = True, True
     tuned_by = "its defaults: concurrency 20, batches of 500, prefetch by measured duration"
     connections = "at most 6 while handlers need none"
+    has_command = True
 
     def enqueue(self, url: str, jobs: int, data: str) -> float:
         app, task = _application(url, lambda: None)
@@ -64,6 +70,17 @@ class Ours(OnOurTables):
                 await asyncio.Event().wait()
 
         asyncio.run(run())
+
+    def command(self, url: str, count: Callable[[], None]) -> None:
+        """Be `mutirao worker served:app > file`, forked so that the handlers can be counted."""
+        served = sys.modules["served"] = ModuleType("served")
+        served.app, _ = _application(url, count)
+        logging.getLogger().handlers.clear()  # the adapter's own
+        with tempfile.TemporaryFile() as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        sys.argv = ["mutirao", "worker", "served:app"]
+        mutirao()
 
     @contextmanager
     def producer(self, url: str, data: str) -> Iterator[EnqueueOne]:

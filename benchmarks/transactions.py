@@ -1,0 +1,122 @@
+"""`transactions`: jobs that commit a row of their own with their completion, and raw commits."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from benchmarks import effects
+from benchmarks.drain import drained
+from benchmarks.figures import Cost, Figures
+from benchmarks.ground import Ground, ground
+from benchmarks.load import Load
+from benchmarks.spent import measured
+from mutirao.errors import MutiraoError
+from mutirao.model.job import NewJob
+from mutirao.sql.schema import tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """What jobs took that ended in `job.transaction()` with one INSERT, by the kind of handler.
+
+    `raw` is what the same commits took in a driver's own loop, by the kind of its connections, with
+    one of them and with as many as there are handlers at once.
+    """
+
+    concurrency: int
+    handlers: dict[str, Cost]
+    raw: dict[str, Cost]
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The fastest raw loop on one connection, and on as many as handlers."""
+        ones = [cost.rate for name, cost in self.raw.items() if name.endswith(", 1")]
+        return max(ones), max(cost.rate for cost in self.raw.values())
+
+    def figures(self) -> Figures:
+        """Return the rates, and what they are of the two limits."""
+        one, most = self.limits
+        found: Figures = {}
+        for name, cost in self.raw.items():
+            found[f"raw, {name}, commits/s"] = cost.rate
+            found[f"raw, {name}, client CPU, µs/commit"] = cost.client_cpu
+        for name, cost in self.handlers.items():
+            found |= {
+                f"{name}, jobs/s": cost.rate,
+                f"{name}, of raw on one connection": cost.rate / one,
+                f"{name}, of the fastest raw": cost.rate / most,
+                f"{name}, client CPU, µs/job": cost.client_cpu,
+                f"{name}, server CPU, µs/job": cost.server_cpu,
+            }
+        return found
+
+
+async def transactions(url: str, *, jobs: int = 5_000, concurrency: int = 20) -> Committed:
+    """Drain jobs whose handlers insert a row in `job.transaction()`; commit the same by the driver.
+
+    Parameters:
+        url: a database that a benchmark may use, see `Ground.prepare`.
+        jobs: how many, for each kind of handler and each raw loop.
+        concurrency: handlers at once in the worker, and connections of a raw loop.
+
+    Raises:
+        MutiraoError: the database is not ours to use, or some jobs were not done once.
+    """
+    handlers, loops = dict[str, Cost](), dict[str, Cost]()
+    async with ground(url) as place:
+        try:
+            for name, task in _tasks(place):
+                await _prepared(place)
+                made = (task() for _ in range(jobs))
+                settings = {"concurrency": concurrency}
+                handlers[name] = await drained(place, made, jobs, 1, settings)
+                await _expect(place, jobs)
+            for kind in ("plain", "coroutine"):
+                for connections in sorted({1, concurrency}):
+                    await _prepared(place)
+                    cost = await _raw(place, kind, jobs, connections)
+                    if cost is not None:
+                        loops[f"{_RAW[kind]}, {connections}"] = cost
+        finally:
+            await place.change(effects.remove)
+            await place.prepare()
+    return Committed(concurrency=concurrency, handlers=handlers, raw=loops)
+
+
+_RAW = {"plain": "threads", "coroutine": "coroutines"}
+
+
+def _tasks(place: Ground) -> Iterator[tuple[str, Callable[[], NewJob]]]:
+    """Yield the kinds of handler that the driver can serve, with what makes their jobs."""
+    load = Load(place.url)
+    named: dict[str, Any] = {"coroutine": load.effect, "thread": load.effect_plainly}
+    for name, task in named.items():
+        if name == "coroutine" or place.store.engines.has_sync:
+            yield name, task.job
+
+
+async def _prepared(place: Ground) -> None:
+    await place.prepare()
+    await place.change(effects.make)
+
+
+async def _raw(place: Ground, kind: str, jobs: int, connections: int) -> Cost | None:
+    loop = effects.loop(place.url, kind)
+    if loop is None:
+        return None
+    await place.fill(Load(place.url).jobs(jobs))
+    ids = await place.ask(lambda conn: list(conn.execute(select(tables.live.c.id)).scalars()))
+    with measured(place.url) as spent:
+        await asyncio.to_thread(loop, ids, connections)
+    await place.expect(jobs)
+    await _expect(place, jobs)
+    return Cost.of(jobs, spent)
+
+
+async def _expect(place: Ground, jobs: int) -> None:
+    found = await place.ask(effects.count)
+    if found != jobs:
+        raise MutiraoError(f"{jobs} jobs should have written a row each, but there are {found}")

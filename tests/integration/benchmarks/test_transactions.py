@@ -1,0 +1,28 @@
+"""`bench transactions`: the same rows are committed by handlers and by the driver's own loop."""
+
+from __future__ import annotations
+
+from tests.integration.benchmarks.conftest import Bench
+
+JOBS = 60
+RAW = {
+    "sqlite": {"threads, 1", "threads, 2"},
+    "postgresql": {"threads, 1", "threads, 2", "coroutines, 1", "coroutines, 2"},
+}
+
+
+def test_handlers_and_raw_loops(bench: Bench) -> None:
+    """Both kinds of handler; the driver's loop on one connection and on as many; no table stays."""
+    found = bench.one("transactions", "--jobs", JOBS, "-c", 2)
+    assert set(found["handlers"]) == {"coroutine", "thread"}
+    assert set(found["raw"]) == RAW[bench.url.partition("+")[0].partition(":")[0]]
+    for cost in (*found["handlers"].values(), *found["raw"].values()):
+        bench.check_cost(cost, JOBS)
+    assert bench.ask("SELECT count(*) FROM mutirao_job") == 0
+
+
+def test_ratios_for_people(sqlite_bench: Bench) -> None:
+    """Of what the driver alone commits."""
+    told = sqlite_bench.ok("transactions", "--jobs", 20, "-c", 2)
+    assert "thread, of raw on one connection" in told
+    assert "coroutine, of the fastest raw" in told
