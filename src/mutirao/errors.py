@@ -66,6 +66,10 @@ class UnknownJob(MutiraoError, LookupError):
     """No job has that id."""
 
 
+class NothingToRedrive(MutiraoError, LookupError):
+    """None of the jobs that were named can be enqueued again; the message says why for each."""
+
+
 class UnknownGraph(MutiraoError, LookupError):
     """No graph has that id."""
 

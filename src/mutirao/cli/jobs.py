@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,6 +23,8 @@ from mutirao.cli.options import (
 )
 from mutirao.cli.output import first_line, print_fields, print_json, print_table, print_text
 from mutirao.cli.target import AppCommand, load_app
+from mutirao.client.jobs import why_not_redriven
+from mutirao.errors import NothingToRedrive
 from mutirao.model.job import JobState
 from mutirao.model.records import JobRecord
 from mutirao.model.uniqueness import PARKED
@@ -37,11 +40,23 @@ class Order:
     verb: str
     give: Callable[..., Awaitable[list[int]]]  # takes the application, and which jobs
     done: str
+    nothing: str = "no such jobs"
+
+
+async def _redrive(app: Mutirao, **which: Any) -> list[int]:
+    with suppress(NothingToRedrive):  # each reason is printed on a line of its own
+        return await app.aredrive(**which)
+    return []
 
 
 RETRY = Order("retry", Mutirao.aretry, "due now")
 CANCEL = Order("cancel", Mutirao.acancel, "cancelled")
-REDRIVE = Order("redrive", Mutirao.aredrive, "enqueued as new jobs")
+REDRIVE = Order(
+    "redrive",
+    _redrive,
+    "enqueued as new jobs",
+    "no such jobs, but for live ones and those that were enqueued again before",
+)
 
 
 @click.command("list", cls=AppCommand)
@@ -170,9 +185,9 @@ def change(
 @yes
 @as_json
 def redrive(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given: Any) -> None:
-    """Enqueue dead jobs again, by id or by filter; the new ones are linked to them.
+    """Enqueue finished jobs again, by id or by filter; the new ones are linked to them.
 
-    By filter, a job that was redriven before is skipped.
+    By filter only dead ones, unless --state says otherwise, and none that were redriven before.
     """
     _order(REDRIVE, target, ids, yes, as_json, given)
 
@@ -199,7 +214,7 @@ def _order(
     if as_json:
         print_json({"ids": reached, "refused": refused})
     elif reached or not refused:
-        click.echo(f"{order.done}: {', '.join(map(str, reached))}" if reached else "no such jobs")
+        click.echo(f"{order.done}: {', '.join(map(str, reached))}" if reached else order.nothing)
     for why in refused:
         click.echo(f"mutirao: {why}", err=True)
     if refused:
@@ -230,9 +245,11 @@ async def _named(app: Mutirao, ids: tuple[int, ...]) -> dict[int, JobRecord]:
 
 def _refusal(order: Order, id: int, job: JobRecord | None, reached: list[int]) -> str | None:
     """Return why an operation did not change a job that was named, or None if it did."""
+    if order is REDRIVE:
+        return why_not_redriven(id, job)
     if job is None:
         return f"there is no job {id}"
-    if id in reached or (order is REDRIVE and job.state is JobState.DEAD):
+    if id in reached:
         return None
     if order is RETRY and job.state is JobState.DEAD:
         return f"job {id} is dead; `mutirao redrive` enqueues it again as a new job"

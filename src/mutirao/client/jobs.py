@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Unpack
 
 from mutirao.client.portal import Portal
-from mutirao.errors import InvalidFilter, InvalidTask
-from mutirao.model.job import FINAL_OUTCOMES, JobState, OutcomeKind
+from mutirao.errors import InvalidFilter, InvalidTask, NothingToRedrive
+from mutirao.model.job import FINAL_OUTCOMES, FINAL_STATES, JobState, OutcomeKind
 from mutirao.model.records import (
     JobFilter,
     JobRecord,
@@ -22,6 +22,8 @@ from mutirao.ports import Store
 from mutirao.tasks.change import ChangeTerms, change_of
 from mutirao.tasks.options import refuse_unknown
 from mutirao.tasks.task import Task
+
+MOST_REASONS = 10  # why a job is not enqueued again: told for so many
 
 
 class JobAdmin:
@@ -96,12 +98,22 @@ class JobAdmin:
         return await self.store.change(_which(job_ids, _checked(where)), change)
 
     async def aredrive(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
-        """Enqueue dead jobs again, linked to the old ones; return the new ids.
+        """Enqueue finished jobs again, linked to the old ones; return the new ids.
 
-        A job that was redriven before is skipped, unless its id is given. Parameters and errors as
-        in `acancel`.
+        By id, jobs that are dead, succeeded or cancelled. By filter, dead ones, or those of the
+        state in the filter, but for jobs that were redriven before. Parameters as in `acancel`.
+
+        Raises:
+            InvalidFilter: neither ids nor a filter is given, or a value is invalid.
+            NothingToRedrive: none of the named jobs can be enqueued again; it says why.
+            TypeError: a field is unknown.
         """
-        return await self.store.redrive(_which(job_ids, which))
+        chosen = _which(job_ids, which)
+        again = await self.store.redrive(chosen)
+        if chosen.ids and not again:
+            found = await self.store.jobs(JobFilter(ids=chosen.ids, limit=None))
+            raise NothingToRedrive(_reasons(chosen.ids, {job.id: job for job in found}))
+        return again
 
     async def aprune(self, outcome: OutcomeKind, older_than: timedelta, limit: int = 1_000) -> int:
         """Delete finished jobs with their attempts; return how many.
@@ -174,7 +186,7 @@ class JobAdmin:
         return self._portal.call(partial(self.achange, *job_ids, where=where, **new))
 
     def redrive(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
-        """Enqueue dead jobs again; see `aredrive`."""
+        """Enqueue finished jobs again; see `aredrive`."""
         return self._portal.call(partial(self.aredrive, *job_ids, **which))
 
     def prune(self, outcome: OutcomeKind, older_than: timedelta, limit: int = 1_000) -> int:
@@ -184,6 +196,25 @@ class JobAdmin:
     def find(self, task: Task[..., Any], /, **arguments: Any) -> dict[JobState, list[JobRecord]]:
         """Return the jobs of a task with exactly these arguments; see `afind`."""
         return self._portal.call(self.afind, task, **arguments)
+
+
+def why_not_redriven(id: int, job: JobRecord | None) -> str | None:
+    """Return why a job cannot be enqueued again, or None if it can."""
+    if job is None:
+        return f"there is no job {id}: it was never committed, or it was pruned from history since"
+    if job.state not in FINAL_STATES:
+        return f"job {id} is {job.state}: it has not ended yet"
+    return None
+
+
+def _reasons(ids: tuple[int, ...], found: dict[int, JobRecord]) -> str:
+    """Return why none of these jobs was enqueued again."""
+    whys = (
+        why_not_redriven(id, found.get(id)) or f"job {id} has ended, but does not match the filter"
+        for id in ids[:MOST_REASONS]
+    )
+    more = f"; and {len(ids) - MOST_REASONS} more" if len(ids) > MOST_REASONS else ""
+    return f"nothing is enqueued again: {'; '.join(whys)}{more}"
 
 
 def _filter(ids: tuple[int, ...], which: Which) -> JobFilter:

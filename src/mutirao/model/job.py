@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, Type
 from mutirao.errors import InvalidProgress
 from mutirao.model.graph_flags import MARK
 from mutirao.model.states import FINAL_OUTCOMES as FINAL_OUTCOMES
+from mutirao.model.states import FINAL_STATES as FINAL_STATES
 from mutirao.model.states import UNCOUNTED_OUTCOMES as UNCOUNTED_OUTCOMES
 from mutirao.model.states import JobState as JobState
 from mutirao.model.states import OutcomeKind as OutcomeKind
@@ -277,7 +278,7 @@ class Job:
 
     @property
     def redrive_of(self) -> int | None:
-        """The id of the dead job that this one repeats."""
+        """The id of the job that this one repeats."""
         return self._claim.redrive_of
 
     @property

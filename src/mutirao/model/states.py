@@ -15,6 +15,9 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
 
 
+FINAL_STATES = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED})
+
+
 class OutcomeKind(StrEnum):
     """The kind of an outcome; the word stored in `mutirao_attempt.outcome`."""
 

@@ -54,11 +54,11 @@ class Intake(Protocol):
         settles or cancels the last of them; that transaction also wakes idle workers. Each step is
         released exactly once, however many workers settle at the same time. A step that dies or is
         cancelled counts as ended if its `on_dead` is "continue", but not before the steps that it
-        waits for. With "stop" it does not count as ended; if it is dead and redriven, the new job
-        replaces it in the graph. With "compensate", the waiting steps of the graph are cancelled
-        and the running ones continue; the transaction that ends the last running one enqueues the
-        compensating jobs of the steps that have succeeded, which run one after another, the last
-        step's first.
+        waits for. With "stop" it does not count as ended; if it is redriven, the new job replaces
+        it in the graph, and is blocked if it was. With "compensate", the waiting steps of the graph
+        are cancelled and the running ones continue; the transaction that ends the last running one
+        enqueues the compensating jobs of the steps that have succeeded, which run one after
+        another, the last step's first.
         """
         ...
 

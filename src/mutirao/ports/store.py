@@ -295,10 +295,12 @@ class Store(Intake, RecordsApi, Protocol):
         ...
 
     async def redrive(self, which: JobFilter) -> list[int]:
-        """Enqueue dead jobs again as new jobs with `redrive_of` set; return the new ids.
+        """Enqueue finished jobs again as new jobs with `redrive_of` set; return the new ids.
 
-        The dead jobs stay in history. A job that was redriven before is skipped, unless it is named
-        in `which.ids`.
+        Dead ones, or in whatever state they have ended if `which` has ids or a state. They stay in
+        history. A job that was redriven before is skipped, unless it is named in `which.ids`. See
+        `enqueue_graph` for steps; one that does not take its place again has the results it took
+        before as arguments.
         """
         ...
 

@@ -209,13 +209,30 @@ def test_a_filter_must_be_meant(sqlite_shell: Shell, command: str) -> None:
 
 
 def test_redrive(shell: Shell) -> None:
-    """A dead job is enqueued again; by filter each only once; what is not dead is refused."""
+    """A finished job is enqueued again; by filter dead ones are, each only once."""
     made = shell.history()
     (again,) = shell.json("redrive", "shop:app", made.dead)["ids"]
     assert shell.store(lambda store: store.job(again)).redrive_of == made.dead
-    assert shell.ok("redrive", "shop:app", "--task", "send", "-y") == "no such jobs\n"
-    said = shell.refused(1, "redrive", "shop:app", made.succeeded)
-    assert f"job {made.succeeded} is succeeded: there is nothing to redrive" in said
+    assert shell.ok("redrive", "shop:app", "--task", "send", "-y").startswith("no such jobs, but")
+    for finished in (made.succeeded, made.cancelled):
+        (again,) = shell.json("redrive", "shop:app", finished)["ids"]
+        assert shell.json("show", "shop:app", again)["redrive_of"] == finished
+
+
+def test_redrive_of_nothing(shell: Shell) -> None:
+    """It says why of each, and does what can be done."""
+    made = shell.history()
+    result = shell.run("redrive", "shop:app", made.running, 99, made.ready)
+    assert (result.exit_code, result.stdout) == (1, "")
+    running, unknown, ready = result.stderr.splitlines()
+    assert running == f"mutirao: job {made.running} is running: it has not ended yet"
+    assert unknown.startswith(
+        "mutirao: there is no job 99: it was never committed, or it was pruned"
+    )
+    assert ready == f"mutirao: job {made.ready} is ready: it has not ended yet"
+    result = shell.run("redrive", "shop:app", made.running, made.dead)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
+    assert result.stdout.startswith("enqueued as new jobs: ")
 
 
 def test_prune(shell: Shell) -> None:

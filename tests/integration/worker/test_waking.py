@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 
 from mutirao import Mutirao, NewJob
 from mutirao.engine import producer
-from mutirao.errors import StoreUnavailable
+from mutirao.errors import NothingToRedrive, StoreUnavailable
 from mutirao.model.job import LaneHead, Wake
 from mutirao.ports import Notifier
 from mutirao.sql.store import SqlStore
@@ -297,8 +297,12 @@ async def test_redriving_by_hand(app: Mutirao) -> None:
         await ended(app, id)
         broken = False
         await idle(app)
+        with pytest.raises(NothingToRedrive, match="there is no job 999: it was never"):
+            await app.aredrive(999)
         [again] = await app.aredrive(id)
         await soon(ended(app, again))
+        [once_more] = await app.aredrive(again)
+        assert (await soon(ended(app, once_more))).redrive_of == again
 
 
 async def test_polling_alone_is_enough(postgres: PostgresServer, pg_url: str) -> None:

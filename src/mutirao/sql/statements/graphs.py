@@ -14,11 +14,13 @@ from typing import Any
 import msgspec
 from sqlalchemy import (
     Connection,
+    and_,
     bindparam,
     delete,
     exists,
     func,
     insert,
+    not_,
     or_,
     select,
     true,
@@ -98,39 +100,57 @@ def ended(
     _undo(conn, enqueue, sorted({row.graph for row in rows}))
 
 
-def redriven(conn: Connection, again: Mapping[int, int]) -> None:
-    """Replace dead steps by the jobs that repeat them. Their graphs must be locked.
+def places(conn: Connection, jobs: Sequence[int]) -> Sequence[Any]:
+    """Return the steps of finished jobs that their graphs still wait for. Graphs must be locked.
 
-    Steps of a graph that continued without the dead step, or was compensated, are not replaced.
+    Not those of a graph that continued without them, or that is compensated.
     """
-    rows = conn.execute(
-        select(step).where(
-            dialect_of(conn.dialect).among(step.c.job, list(again)),
-            step.c.outcome == str(OutcomeKind.DEAD),
-            step.c.on_dead == str(OnDead.STOP),
-        )
+    waited_for = or_(
+        step.c.outcome == str(OutcomeKind.DEAD),
+        and_(step.c.outcome == CANCELLED, not_(graph.c.undoing)),
+    )
+    return conn.execute(
+        select(step, gate.c.unfinished)
+        .join(graph, graph.c.id == step.c.graph)
+        .outerjoin(gate, gate.c.id == step.c.gate)
+        .where(dialect_of(conn.dialect).among(step.c.job, jobs))
+        .where(waited_for, step.c.on_dead == str(OnDead.STOP))
     ).all()
+
+
+def redriven(conn: Connection, rows: Sequence[Any], again: Mapping[int, int]) -> None:
+    """Replace these steps by the jobs that repeat them, by job; blocked ones stay blocked."""
     for row in rows:
         conn.execute(
             update(step).where(step.c.id == row.id).values(job=again[row.job], outcome=None)
         )
+    if blocked := [again[row.job] for row in rows if row.unfinished]:
+        which = dialect_of(conn.dialect).among(live.c.id, blocked)
+        conn.execute(update(live).where(which).values(run_at=PARKED))
     _count(conn, Counter(row.graph for row in rows), +1)
+
+
+def own_args(conn: Connection, jobs: Sequence[NewJob]) -> list[NewJob]:
+    """Return jobs that repeat steps, with the results that those took as arguments."""
+    needs, results = _needed(conn, [job.redrive_of or 0 for job in jobs])
+    return [
+        job.with_args(_filled(job.args, its, results))
+        if (its := needs.get(job.redrive_of or 0))
+        else job
+        for job in jobs
+    ]
 
 
 def with_results(conn: Connection, claims: Sequence[Claim]) -> list[Claim]:
     """Fill in the arguments that are results of other steps; null where there is no result."""
     takers = [claim.id for claim in claims if TAKES in flags_of(claim.metadata)]
-    among = dialect_of(conn.dialect).among
-    wanted = select(step.c.job, step.c.needs).where(among(step.c.job, takers))
-    needs = {row.job: msgspec.json.decode(row.needs or "{}") for row in conn.execute(wanted)}
-    others = sorted({id for each in needs.values() for id in steps_in([*each.values()])})
-    kept = (
-        select(step.c.id, result.c.value)
-        .join(result, result.c.job == step.c.job)
-        .where(among(step.c.id, others))
-    )
-    results = {row.id: msgspec.Raw(row.value.encode()) for row in conn.execute(kept)}
-    return [_with_results(claim, needs.get(claim.id, {}), results) for claim in claims]
+    needs, results = _needed(conn, takers)
+    return [
+        claim._replace(args=_filled(claim.args, its, results))
+        if (its := needs.get(claim.id))
+        else claim
+        for claim in claims
+    ]
 
 
 def unprunable(conn: Connection, jobs: Sequence[int]) -> set[int]:
@@ -303,8 +323,22 @@ def _enqueue_compensation(conn: Connection, enqueue: Enqueue, rows: Sequence[Any
     _count(conn, {rows[0].graph: len(ids)}, +1)
 
 
-def _with_results(claim: Claim, needs: dict[str, Any], results: Mapping[int, msgspec.Raw]) -> Claim:
-    if not needs:
-        return claim
-    args = msgspec.json.decode(claim.args, type=dict[str, msgspec.Raw])
-    return claim._replace(args=msgspec.json.encode(filled(args, needs, results)).decode())
+def _needed(
+    conn: Connection, jobs: Sequence[int]
+) -> tuple[dict[int, dict[str, Any]], dict[int, msgspec.Raw]]:
+    """Return which results these jobs take as arguments, by job; and the results, by step."""
+    among = dialect_of(conn.dialect).among
+    wanted = select(step.c.job, step.c.needs).where(among(step.c.job, jobs))
+    needs = {row.job: msgspec.json.decode(row.needs or "{}") for row in conn.execute(wanted)}
+    others = sorted({id for each in needs.values() for id in steps_in([*each.values()])})
+    kept = (
+        select(step.c.id, result.c.value)
+        .join(result, result.c.job == step.c.job)
+        .where(among(step.c.id, others))
+    )
+    return needs, {row.id: msgspec.Raw(row.value.encode()) for row in conn.execute(kept)}
+
+
+def _filled(args: str, needs: dict[str, Any], results: Mapping[int, msgspec.Raw]) -> str:
+    given = msgspec.json.decode(args, type=dict[str, msgspec.Raw])
+    return msgspec.json.encode(filled(given, needs, results)).decode()

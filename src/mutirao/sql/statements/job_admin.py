@@ -24,7 +24,7 @@ from sqlalchemy import (
     update,
 )
 
-from mutirao.model.job import JobState, NewJob, OutcomeKind
+from mutirao.model.job import FINAL_STATES, JobState, NewJob, OutcomeKind
 from mutirao.model.records import JobFilter
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
@@ -94,22 +94,29 @@ def run_now(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
 
 
 def redrive(conn: Connection, which: JobFilter, enqueue: Enqueue) -> list[int]:
-    """Enqueue dead jobs again, oldest first; return the new ids.
+    """Enqueue finished jobs again, oldest first; return the new ids.
 
     `enqueue` writes them through the connection, and wakes workers.
     """
-    # A concurrent redrive must see the new jobs, and skip their dead ones.
+    # A concurrent redrive must see the new jobs, and skip those that they repeat.
     dialect_of(conn.dialect).admin.one_at_a_time(conn, "redrive")
-    dead = _dead(conn, which)
-    graphs.hold(conn, dead)
+    ended = _finished(conn, which)
+    graphs.hold(conn, ended)
     rows = conn.execute(
         select(*_ASKED)
-        .where(dialect_of(conn.dialect).among(tables.job.c.id, dead))
+        .where(dialect_of(conn.dialect).among(tables.job.c.id, ended))
         .order_by(tables.job.c.id)
     )
     again = fairness.known(conn, map(_again, rows))
-    ids = enqueue(again, conn) if again else []
-    graphs.redriven(conn, {new.redrive_of or 0: id for new, id in zip(again, ids, strict=False)})
+    if not again:
+        return []
+    places = graphs.places(conn, ended)
+    placed = {row.job for row in places}
+    alone = [new for new in again if new.redrive_of not in placed]
+    own = {new.redrive_of: new for new in graphs.own_args(conn, alone)}
+    ids = enqueue([own.get(new.redrive_of, new) for new in again], conn)
+    repeated = {new.redrive_of or 0: id for new, id in zip(again, ids, strict=False)}
+    graphs.redriven(conn, places, repeated)
     return ids
 
 
@@ -159,12 +166,21 @@ def locked(conn: Connection, ids: Sequence[int]) -> Sequence[Any]:
     ).all()
 
 
-def _dead(conn: Connection, which: JobFilter) -> Sequence[int]:
-    """Return the ids of the oldest dead jobs that match and, without ids, were not redriven."""
-    found = select(views.jobs.c.id).where(views.jobs.c.state == str(JobState.DEAD))
-    if which.ids is None:
+def _finished(conn: Connection, which: JobFilter) -> Sequence[int]:
+    """Return the ids of the oldest finished jobs that match and, without ids, were not redriven.
+
+    Dead ones, unless the filter says which: by ids or by state.
+    """
+    found = select(views.jobs.c.id)
+    if which.ids is not None:
+        found = found.where(views.jobs.c.state.in_(sorted(FINAL_STATES)))
+    else:
         again = tables.job.alias("again")
         found = found.where(~exists().where(again.c.redrive_of == views.jobs.c.id))
+        if which.state is None:
+            found = found.where(views.jobs.c.state == str(JobState.DEAD))
+        elif which.state not in FINAL_STATES:
+            return []
     return _oldest(conn, found, which)
 
 

@@ -1,19 +1,26 @@
-"""Dead jobs that get another life."""
+"""Finished jobs that get another life."""
 
 import json
 
+import pytest
+
+from mutirao.model.graph import chain, group
 from mutirao.model.job import JobState, OutcomeKind
-from mutirao.model.records import JobFilter
+from mutirao.model.records import GraphState, JobFilter
 from mutirao.ports import Store
+from mutirao.testing.conformance.graphs import a, returned, taking, write_graph
 from mutirao.testing.conformance.kit import (
+    FAR_AHEAD,
     NOW,
     SLACK,
     due,
     ended,
+    finish,
     ids_of,
     join,
     put,
     put_finished,
+    take,
     take_one,
 )
 
@@ -64,16 +71,30 @@ class RedriveContract:
         assert (before.state, before.error_type) == (JobState.DEAD, "ValueError")
         assert (await store.job(id)).attempts == ()
 
-    async def test_only_dead_ones(self, store: Store) -> None:
-        """Neither live jobs nor those that ended well or were cancelled, even when named."""
+    async def test_live_ones_are_not_redriven(self, store: Store) -> None:
+        """They have not ended, even when named, or asked for by state."""
         worker = await join(store)
-        ids = await put_finished(store, worker, due())
-        ids += await put_finished(store, worker, due(), kind=OutcomeKind.CANCELLED)
-        ids += await put(store, due())
+        ids = await put(store, due())
         await take_one(store, worker)
         ids += await put(store, due())
         assert await store.redrive(JobFilter()) == []
         assert await store.redrive(JobFilter(ids=tuple(ids))) == []
+        assert await store.redrive(JobFilter(state=JobState.READY)) == []
+        assert len(await store.jobs(JobFilter())) == 2
+
+    @pytest.mark.parametrize("kind", [OutcomeKind.SUCCEEDED, OutcomeKind.CANCELLED])
+    async def test_others_if_they_are_meant(self, store: Store, kind: OutcomeKind) -> None:
+        """What ended well, or was cancelled, is enqueued again by id or by state."""
+        worker = await join(store, now=None)
+        [first, other] = await put_finished(store, worker, due(key="k"), due(), kind=kind)
+        assert await store.redrive(JobFilter()) == []
+        assert await store.redrive(JobFilter(task="greet")) == []
+        [named] = await store.redrive(JobFilter(ids=(first,)))
+        assert (await store.job(named)).redrive_of == first
+        [second] = await store.redrive(JobFilter(state=JobState(kind.value)))
+        assert (await store.job(second)).redrive_of == other
+        assert await store.redrive(JobFilter(state=JobState(kind.value))) == []
+        assert (await store.job(first)).state.value == kind.value
 
     async def test_by_filter(self, store: Store) -> None:
         """Those that are meant; each gets one new job."""
@@ -133,3 +154,45 @@ class RedriveContract:
         assert not set(again) & set(dead)
         waiting = await store.jobs(JobFilter(state=JobState.READY, limit=None))
         assert sorted(ids_of(waiting)) == sorted(again)
+
+    async def test_a_cancelled_graph(self, store: Store) -> None:
+        """Its steps take their places again: those that waited for others do so as before."""
+        first, *_ = ids = await write_graph(store, chain(a(1), group(a(2), a(3)), taking()))
+        assert sorted(await store.cancel(JobFilter(graph=first), now=NOW)) == ids
+        again = await store.redrive(JobFilter(graph=first, state=JobState.CANCELLED))
+        assert len(again) == len(ids)
+        record = await store.graph(first)
+        assert (record.state, record.blocked, record.waiting) == (GraphState.RUNNING, 3, 1)
+        worker, came = await join(store, now=None), list[int]()
+        while claims := await take(store, worker, now=FAR_AHEAD):
+            came += ids_of(claims)
+            await store.settle(worker, [returned(claim, claim.id) for claim in claims])
+        assert came == again
+        assert (await store.graph(first)).state is GraphState.SUCCEEDED
+
+    async def test_a_cancelled_step_alone(self, store: Store) -> None:
+        """The graph goes on with the job in its place."""
+        first, second, third = await write_graph(store, chain(a(), a(), a()))
+        worker = await join(store)
+        await store.cancel(JobFilter(ids=(second,)), now=NOW)
+        await finish(store, worker, [await take_one(store, worker)])
+        assert (await store.graph(first)).state is GraphState.STOPPED
+        [again] = await store.redrive(JobFilter(ids=(second,)))
+        worker, came = await join(store, now=None), list[int]()
+        while claims := await take(store, worker, now=FAR_AHEAD):
+            came += ids_of(claims)
+            await store.settle(worker, [ended(claim) for claim in claims])
+        assert came == [again, third]
+
+    async def test_a_step_that_succeeded(self, store: Store) -> None:
+        """Its graph is over; the new job is on its own, with the results that it took before."""
+        first, second = await write_graph(store, chain(a(7), taking()))
+        worker = await join(store)
+        for value in ("one", "two"):
+            await store.settle(worker, [returned(await take_one(store, worker), value)], now=NOW)
+        [again] = await store.redrive(JobFilter(ids=(second,)))
+        claim = await take_one(store, await join(store, now=None), now=FAR_AHEAD)
+        assert (claim.id, json.loads(claim.args)) == (again, {"got": "one"})
+        await store.settle(worker, [ended(claim)])
+        record = await store.graph(first)
+        assert (record.state, record.succeeded, record.jobs) == (GraphState.SUCCEEDED, 2, 2)
