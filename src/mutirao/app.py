@@ -22,13 +22,16 @@ from mutirao.engine.worker import Worker
 from mutirao.errors import ConfigurationError
 from mutirao.model.findings import Finding
 from mutirao.model.job import MAX_PAYLOAD, Job
+from mutirao.model.retry import RetryPolicy
 from mutirao.ports import Notifier, Store
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.registry import dialect_named, dialect_with_roles
 from mutirao.sql.schema.version import head
 from mutirao.sql.statements.doctor import examine
 from mutirao.sql.store import SqlStore
+from mutirao.tasks.defaults import Defaults
 from mutirao.tasks.middleware import AttemptMiddleware, EnqueueMiddleware
+from mutirao.tasks.options import Duration, length_of_time
 from mutirao.tasks.registry import TaskRegistry
 from mutirao.tasks.surroundings import AsyncHook, Hook, Surroundings
 from mutirao.tasks.task import Task
@@ -52,6 +55,9 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
     Parameters:
         url: the database that holds the jobs: any SQLAlchemy URL of PostgreSQL or SQLite.
         max_payload: the maximum size of a job's arguments, in bytes of JSON.
+        retry: the retry policy of tasks without their own; `Retry.exponential()` unless given.
+        timeout: the maximum seconds (or a `timedelta`) of an attempt, for tasks without their own;
+            None: no limit.
         store: a store to use instead of the one at `url`; for tests.
         notifier: wakes the workers of the given `store`.
     """
@@ -61,9 +67,12 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         url: str | URL = DEFAULT_URL,
         *,
         max_payload: int = MAX_PAYLOAD,
+        retry: RetryPolicy | None = None,
+        timeout: Duration | None = None,
         store: Store | None = None,
         notifier: Notifier | None = None,
     ) -> None:
+        self.defaults = Defaults(retry=retry, timeout=length_of_time("timeout", timeout))
         ends: Notifier | None = None
         if store is None:
             store = SqlStore(url)

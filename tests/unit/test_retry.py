@@ -22,6 +22,7 @@ from mutirao.model.retry import (
     Snooze,
     seconds,
 )
+from mutirao.model.retry_words import policy_in_words
 
 attempts = st.integers(min_value=1, max_value=2**31 - 1)
 MOMENT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -226,3 +227,32 @@ class TestSignals:
     def test_reasons(self, signal: Signal) -> None:
         """Are the message, which history keeps."""
         assert str(signal) == "why"
+
+
+@pytest.mark.parametrize(
+    ("words", "attempts", "waits"),
+    [
+        ("exponential", 10, None),
+        ("exponential:0s", 10, [0, 0, 0]),
+        ("linear:1m", 10, [60, 120, 180]),
+        ("linear", 10, [60, 120, 180]),
+        (" fixed:30 ", 10, [30, 30, 30]),
+        ("delays:10s, 1m,1.5h", 4, [10, 60, 5_400]),
+        ("never", 1, None),
+    ],
+)
+def test_policies_in_words(words: str, attempts: int, waits: list[float] | None) -> None:
+    """Each names a policy, and the first wait or the waits."""
+    policy = policy_in_words(words)
+    assert policy.max_attempts == attempts
+    assert waits is None or [policy.delay(n) for n in (1, 2, 3)] == waits
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "sometimes", "never:5s", "delays", "fixed:1s,2s", "fixed:soon", "fixed:999999999d", ":5s"],
+)
+def test_words_that_are_no_policy(words: str) -> None:
+    """The error says what was found, and what to write."""
+    with pytest.raises(ValueError, match=r"write|give at most"):
+        policy_in_words(words)

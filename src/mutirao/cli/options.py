@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,8 +11,9 @@ import click
 
 from mutirao.app import Mutirao
 from mutirao.model.job import JobState
-from mutirao.model.retry import LONGEST_WAIT
+from mutirao.model.lengths import is_length, length
 
+FOREVER = "forever"
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -24,19 +24,13 @@ as_json = option(
     "--json", "as_json", is_flag=True, envvar="MUTIRAO_JSON", help="Print one JSON document."
 )
 
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_DURATION = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(_UNITS)}]?)")
-
 
 def duration(text: str) -> timedelta:
     """Return the duration in a text: 90, 90s, 15m, 2h, 7d or 1w."""
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise click.BadParameter(f"{text!r} is no length of time; write 90, 90s, 15m, 2h or 7d")
-    seconds = float(found[1]) * _UNITS[found[2] or "s"]
-    if seconds > LONGEST_WAIT:
-        raise click.BadParameter(f"{text!r} is too long; give at most {LONGEST_WAIT / 86_400:.0f}d")
-    return timedelta(seconds=seconds)
+    try:
+        return length(text)
+    except ValueError as unfit:
+        raise click.BadParameter(str(unfit)) from None
 
 
 def age(text: str) -> timedelta:
@@ -44,6 +38,11 @@ def age(text: str) -> timedelta:
     if text.replace(".", "", 1).isdigit():
         raise click.BadParameter(f"{text!r} has no unit; write {text}d for days, or s, m, h")
     return duration(text)
+
+
+def kept(text: str) -> timedelta | None:
+    """Return how long something is kept: an `age`, or None for "forever"."""
+    return None if text == FOREVER else age(text)
 
 
 def moment(text: str) -> datetime:
@@ -63,7 +62,7 @@ def moment(text: str) -> datetime:
 
 def past(text: str) -> datetime:
     """Return the moment in a text, or the one so long ago: 15m, 2h, 7d."""
-    return datetime.now(UTC) - duration(text) if _DURATION.fullmatch(text) else moment(text)
+    return datetime.now(UTC) - duration(text) if is_length(text) else moment(text)
 
 
 def names(text: str) -> tuple[str, ...]:

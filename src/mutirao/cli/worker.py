@@ -2,15 +2,35 @@
 
 import asyncio
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import click
 
 from mutirao.app import EXIT_WHEN_STUCK
 from mutirao.cli import logs
-from mutirao.cli.options import names, option, target
+from mutirao.cli.options import kept, names, option, target
 from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import AppCommand, load_app
+from mutirao.engine.settings import WorkerTerms
+from mutirao.model.job import OutcomeKind
+from mutirao.model.retry_words import FORMS, policy_in_words
+
+_KEPT = "How long jobs that {} are kept: 36h, 7d, 8w, or forever."
+
+
+def _text(read: Callable[[str], object]) -> Callable[[str], str]:
+    """Return a type of option that stays a text, for other processes, if it is readable."""
+
+    def checked(text: str) -> str:
+        try:
+            read(text)
+        except ValueError as unfit:
+            raise click.BadParameter(str(unfit)) from None
+        return text
+
+    return checked
+
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 
@@ -55,6 +75,32 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     help="Jobs that get a line in the log: all; successes only while few come in a second, then"
     " one line a second for the others; or no successes.",
 )
+@option(
+    "--retry",
+    type=_text(policy_in_words),
+    help=f"Retry policy of tasks without their own: {FORMS}; the application's if left out.",
+)
+@option("--max-attempts", type=click.IntRange(min=1), help="Executions of such jobs in all.")
+@option(
+    "--timeout",
+    type=_POSITIVE,
+    help="Seconds that an attempt may take, for tasks without a timeout of their own.",
+)
+@option("--keep-succeeded", type=_text(kept), default="7d", help=_KEPT.format("succeeded"))
+@option("--keep-cancelled", type=_text(kept), default="7d", help=_KEPT.format("cancelled"))
+@option("--keep-dead", type=_text(kept), default="90d", help=_KEPT.format("dead"))
+@option(
+    "--keep-hours",
+    type=_text(kept),
+    default="90d",
+    help="How long the figures of an hour are kept, and errors after they last occurred.",
+)
+@option(
+    "--prune-batch",
+    type=click.IntRange(min=1),
+    default=1_000,
+    help="Jobs deleted in one transaction.",
+)
 @option("--log-format", type=click.Choice(["text", "json"]), default="text")
 @option(
     "--log-level",
@@ -74,9 +120,27 @@ def worker(
         command = _command(target, log_format=log_format, log_level=log_level, **settings)
         status = asyncio.run(Supervisor(command, processes).run())
     else:
-        settings["exit_when_stuck"] = settings["exit_when_stuck"] or None
-        status = load_app(target).run_worker(**settings)
+        status = load_app(target).run_worker(**_settings(**settings))
     raise click.exceptions.Exit(status)
+
+
+def _settings(
+    keep_succeeded: str,
+    keep_cancelled: str,
+    keep_dead: str,
+    keep_hours: str,
+    exit_when_stuck: float,
+    **others: Any,
+) -> WorkerTerms:
+    """Return the options as settings of a worker."""
+    others["exit_when_stuck"] = exit_when_stuck or None
+    others["keep_hours"] = kept(keep_hours)
+    others["retention"] = {
+        OutcomeKind.SUCCEEDED: kept(keep_succeeded),
+        OutcomeKind.CANCELLED: kept(keep_cancelled),
+        OutcomeKind.DEAD: kept(keep_dead),
+    }
+    return cast(WorkerTerms, others)
 
 
 def _command(target: str, **options: Any) -> list[str]:

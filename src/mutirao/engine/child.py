@@ -83,7 +83,7 @@ def _answer(message: Message, voice: "_Sender") -> tuple[bytes, bytes]:
         task, around = find_task(order.task), find_surroundings(order.hooks)
         voice.say(BEGUN, message.number)
         report = _ProgressSender(voice, message.number)
-        outcome = _run_handler(task, around, order.claim, report)
+        outcome = _run_handler(task, around, order, report)
         return ENDED, msgspec.json.encode(outcome)
     except BaseException as error:  # importing a module may raise anything, even SystemExit
         reason = traceback.format_exception_only(error)[-1] + "\n" + traceback.format_exc()
@@ -135,15 +135,15 @@ class _ProgressSender:
 
 
 def _run_handler(
-    task: Task[..., Any], around: Surroundings, claim: Claim, report: Report
+    task: Task[..., Any], around: Surroundings, order: Order, report: Report
 ) -> Outcome:
-    policy = task.options.retry
+    claim, (policy, usual) = order.claim, task.terms(order.defaults.defaults())
     limit = claim.max_attempts or policy.max_attempts
     try:
         args, kwargs = task.signature.decode(claim.args)
     except InvalidArguments as unfit:
         return outcomes.dead("InvalidArguments", str(unfit))
-    timeout = task.options.timeout if claim.timeout is None else claim.timeout
+    timeout = usual if claim.timeout is None else claim.timeout
     job = Job(claim, limit, timeout, _no_transaction, report)
     if task.signature.wants_job:
         args = (job, *args)

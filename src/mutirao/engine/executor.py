@@ -20,6 +20,7 @@ from mutirao.errors import InvalidArguments, StoreUnavailable
 from mutirao.model.job import Claim, Job, NewJob, OutcomeKind, Report
 from mutirao.model.outcome import SUCCEEDED, Outcome
 from mutirao.model.records import DeadJob
+from mutirao.tasks.defaults import Defaults, Terms
 from mutirao.tasks.middleware import AttemptMiddleware, around_attempt
 from mutirao.tasks.task import Task
 
@@ -42,9 +43,14 @@ class Executor:
         processes: Processes,
         report: Report | None = None,
         attempts: JobLog | None = None,
+        defaults: Defaults | None = None,
     ) -> None:
-        """Set the parts; `report` receives progress; `attempts` is the log of attempts."""
+        """Set the parts; `report` receives progress; `attempts` is the log of attempts.
+
+        `defaults`: the worker's, for tasks without options of their own.
+        """
         self._tasks = tasks
+        self._terms = _TermsOfTasks(tasks, defaults)
         self._middleware = tuple(middleware)
         self._threads = threads
         self._processes = processes
@@ -55,7 +61,7 @@ class Executor:
         """Return the timeout of this attempt in seconds, or None."""
         if claim.timeout is not None:
             return claim.timeout
-        return self._tasks[claim.task].options.timeout
+        return self._terms[claim.task].timeout
 
     def lead(self, claim: Claim) -> float:
         """Return the seconds that may pass before this attempt's handler begins."""
@@ -63,7 +69,7 @@ class Executor:
 
     def judge(self, claim: Claim, error: BaseException) -> Outcome:
         """Return the outcome of an attempt that ended with an error."""
-        policy, limit = self._tasks[claim.task].options.retry, _number(claim.max_attempts)
+        policy, limit = self._terms[claim.task].retry, _number(claim.max_attempts)
         return outcomes.of_error(error, claim.attempt, limit, policy)
 
     def runs_in_thread(self, claim: Claim) -> bool:
@@ -199,7 +205,19 @@ class Executor:
         return result
 
     def _most_attempts(self, claim: Claim) -> int:
-        return _number(claim.max_attempts) or self._tasks[claim.task].most_attempts
+        return _number(claim.max_attempts) or self._terms[claim.task].retry.most_attempts
+
+
+class _TermsOfTasks(dict[str, Terms]):
+    """What applies to the attempts of each task, found out when it is first asked."""
+
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], defaults: Defaults | None) -> None:
+        super().__init__()
+        self._tasks, self._defaults = tasks, defaults
+
+    def __missing__(self, name: str) -> Terms:
+        terms = self[name] = self._tasks[name].terms(self._defaults)
+        return terms
 
 
 def _number(value: object) -> int | None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from mutirao.model.job import Claim
+from mutirao.tasks.defaults import NO_DEFAULTS, DefaultsInWords
 
 ORDER = b"o"  # from the worker: what to run
 BEGUN = b"b"  # the handler is about to be called
@@ -33,11 +34,15 @@ Place = tuple[str, str]  # the module and the qualified name of what a child fin
 
 
 class Order(msgspec.Struct):
-    """An order for a child: to run the handler of this task for this claim, inside these hooks."""
+    """An order for a child: to run the handler of this task for this claim, inside these hooks.
+
+    `defaults`: the worker's, for tasks without options of their own.
+    """
 
     task: Place
     claim: Claim
     hooks: tuple[Place, ...] = ()
+    defaults: DefaultsInWords = NO_DEFAULTS
 
 
 class Message(NamedTuple):

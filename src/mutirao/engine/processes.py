@@ -43,6 +43,7 @@ from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
 from mutirao.model.job import Claim, Report
 from mutirao.model.outcome import Outcome
+from mutirao.tasks.defaults import NO_DEFAULTS, DefaultsInWords
 from mutirao.tasks.task import Task
 
 STARTING = 120.0  # seconds within which a child must start and import the application
@@ -63,8 +64,9 @@ class ProcessFailed(Exception):
 class Processes:
     """Child processes, started when needed and kept for the next call."""
 
-    def __init__(self, threads: Threads) -> None:
-        self._threads = threads
+    def __init__(self, threads: Threads, defaults: DefaultsInWords = NO_DEFAULTS) -> None:
+        """Set the parts; `defaults`: the worker's, for tasks without options of their own."""
+        self._threads, self._defaults = threads, defaults
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
         self._burials: set[asyncio.Task[None]] = set()
@@ -80,7 +82,7 @@ class Processes:
         Raises:
             ProcessDied, ProcessFailed: the child is gone, and the handler with it.
         """
-        order = msgspec.json.encode(Order(place_of(task), claim, hooks_of(task)))
+        order = msgspec.json.encode(Order(place_of(task), claim, hooks_of(task), self._defaults))
         loop = asyncio.get_running_loop()
         begun = partial(loop.call_soon_threadsafe, running.begin_now)
         told = partial(_pass_on, report, claim)

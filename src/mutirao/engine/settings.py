@@ -9,6 +9,7 @@ from mutirao.engine.backoff import LONGEST
 from mutirao.engine.job_log import JobLogMode
 from mutirao.errors import ConfigurationError
 from mutirao.model.job import OutcomeKind
+from mutirao.tasks.defaults import DefaultsInWords
 
 DAY = timedelta(days=1)
 MOST_SLOTS = 100_000
@@ -42,6 +43,9 @@ class WorkerTerms(TypedDict, total=False):
     keep_hours: timedelta | None
     exit_when_stuck: float | None
     log_jobs: JobLogMode
+    retry: str | None
+    max_attempts: int | None
+    timeout: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,10 @@ class WorkerSettings:
             itself with WorkerStuck; None: forever.
         log_jobs: which attempts have a line in the log: "all"; "auto", successes only as long as
             few come in a second; or "failures".
+        retry: the retry policy of tasks without their own, in words, such as "fixed:30s"; it
+            replaces the application's default, as do the next two.
+        max_attempts: the number of executions of their jobs.
+        timeout: the maximum duration of their attempts.
 
     Raises:
         ConfigurationError: a setting is out of range.
@@ -92,6 +100,9 @@ class WorkerSettings:
     keep_hours: timedelta | None = timedelta(days=90)
     exit_when_stuck: float | None = None
     log_jobs: JobLogMode = "auto"
+    retry: str | None = None
+    max_attempts: int | None = None
+    timeout: float | None = None
 
     @classmethod
     def of(cls, terms: WorkerTerms) -> Self:
@@ -105,6 +116,11 @@ class WorkerSettings:
         for name in ("queues", "exclude_queues", "tasks"):
             given[name] = None if given.get(name) is None else _names(name, given[name])
         return cls(**given)
+
+    @property
+    def defaults(self) -> DefaultsInWords:
+        """The defaults for tasks without options of their own."""
+        return DefaultsInWords(self.retry, self.max_attempts, self.timeout)
 
     @property
     def longest_wait(self) -> float:
@@ -166,6 +182,7 @@ class WorkerSettings:
                 " least twice the heartbeat, or one late beat makes a worker's jobs run twice"
             )
         self._check_served()
+        self.defaults.defaults()  # raises if one is out of range
         if not isinstance(self.keep_hours, timedelta | None):
             raise ConfigurationError(
                 f"keep_hours is {self.keep_hours!r}; give a timedelta, or None for ever"

@@ -73,7 +73,7 @@ class Worker:
         self._identity = identity(settings, version)
         self._id = 0
         self._threads = Threads(self._on_slot_freed)
-        self._processes = Processes(self._threads)
+        self._processes = Processes(self._threads, settings.defaults)
         self._progress_writer = ProgressWriter(store)
         self._pulses: dict[str, Pulse] = {}
         self._job_log = JobLog(settings.log_jobs)
@@ -314,7 +314,8 @@ class Worker:
     def _make_executor(self, middleware: Sequence[AttemptMiddleware]) -> Executor:
         threads, processes = self._threads, self._processes
         report, attempts = self._progress_writer.tell, self._job_log
-        return Executor(self._tasks, middleware, threads, processes, report, attempts)
+        defaults = self.settings.defaults.defaults()
+        return Executor(self._tasks, middleware, threads, processes, report, attempts, defaults)
 
     def _make_scheduler(self) -> Scheduler:
         look = self.settings.heartbeat

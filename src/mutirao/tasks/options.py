@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any, Literal, Self, TypedDict
 
 from mutirao.errors import InvalidJob, InvalidLimit, InvalidTask
 from mutirao.model.job import DEFAULT_QUEUE, NewJob
 from mutirao.model.limits import Limit
-from mutirao.model.retry import Retry, RetryPolicy, policy_of, seconds
+from mutirao.model.retry import RetryPolicy, policy_of, seconds
 from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import OnConflict, Unique
 from mutirao.tasks.results import keeping
@@ -48,8 +49,10 @@ class TaskTerms(KeyTerms, total=False):
     Parameters:
         name: the name under which jobs are stored; the function's name unless given.
         queue, priority: the lane of the jobs; smaller priorities run first.
-        retry, max_attempts: when a failed job runs again, and how often; ten attempts by default.
-        timeout: maximum seconds (or a `timedelta`) of an attempt; None: no limit.
+        retry, max_attempts: when a failed job runs again, and how often; the application's default
+            unless given.
+        timeout: maximum seconds (or a `timedelta`) of an attempt; None: no limit; the application's
+            default unless given.
         process: run the handler in a child process, which a timeout can kill.
         tags: given to every job of this task.
         supersede: the rule by which a newer job of a key makes an older one redundant; replaces the
@@ -105,11 +108,16 @@ class CallTerms(KeyTerms, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """The options of a task, which apply unless a call replaces them. `timeout` is in seconds."""
+    """The options of a task, which apply unless a call replaces them.
+
+    `retry`, `max_attempts` and `timeout` (seconds; inf: no limit) are None where the defaults of
+    the application apply; see `Task.terms`.
+    """
 
     queue: str = DEFAULT_QUEUE
     priority: int = 0
-    retry: RetryPolicy = field(default_factory=Retry.exponential)
+    retry: RetryPolicy | None = None
+    max_attempts: int | None = None
     timeout: float | None = None
     process: bool = False
     tags: tuple[str, ...] = ()
@@ -120,8 +128,9 @@ class TaskOptions:
     fair_by: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.retry, RetryPolicy):
+        if not isinstance(self.retry, RetryPolicy | None):
             raise InvalidTask(f"retry is {self.retry!r}; give a policy, as in Retry.exponential(5)")
+        policy_of(self.retry, self.max_attempts)  # raises if the number is out of range
 
     @classmethod
     def of(cls, terms: TaskTerms) -> Self:
@@ -136,8 +145,9 @@ class TaskOptions:
         return cls(
             queue=terms.get("queue", DEFAULT_QUEUE),
             priority=terms.get("priority", 0),
-            retry=policy_of(terms.get("retry"), terms.get("max_attempts")),
-            timeout=length_of_time("timeout", terms.get("timeout")),
+            retry=terms.get("retry"),
+            max_attempts=terms.get("max_attempts"),
+            timeout=_timeout(terms),
             process=terms.get("process", False),
             tags=several_tags(terms.get("tags", ())),
             unique=uniqueness(usual, terms),
@@ -233,6 +243,12 @@ def several_tags(tags: Iterable[str]) -> tuple[str, ...]:
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise InvalidJob(f"tags are {tags!r}; give a list, such as [{tags!r}]")
     return tuple(tags)
+
+
+def _timeout(terms: TaskTerms) -> float | None:
+    """Return seconds; inf where a task says that it has no limit, None where it says nothing."""
+    given = length_of_time("timeout", terms.get("timeout"))
+    return inf if given is None and "timeout" in terms else given
 
 
 def _unique(options: TaskOptions, terms: CallTerms) -> Unique | None:

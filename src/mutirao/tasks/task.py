@@ -16,10 +16,10 @@ from mutirao.model.graph import Reference
 from mutirao.model.graph_flags import KEEPS, flags_of
 from mutirao.model.job import Keep, NewJob
 from mutirao.model.records import DeadJob
-from mutirao.model.retry import Retry
 from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import Unique
 from mutirao.tasks.connection import NOT_GIVEN, given
+from mutirao.tasks.defaults import Defaults, Terms
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import CallTerms, TaskOptions, template_of
 from mutirao.tasks.results import kept_result
@@ -32,7 +32,9 @@ DeadHandler = TypeVar("DeadHandler", bound=Callable[..., Any])
 
 
 class TaskApp(Protocol):
-    """The application, as tasks see it: it receives their jobs."""
+    """The application, as tasks see it: it receives their jobs, and has defaults for them."""
+
+    defaults: Defaults
 
     _surroundings: Surroundings
 
@@ -78,7 +80,6 @@ class Task(Generic[P, R]):
             if limit.by is not None:
                 _check_argument("a limit's by", limit.by, self.signature, name)
         self.is_coroutine = inspect.iscoroutinefunction(function)
-        self.most_attempts = options.retry.most_attempts
         self.keeps_results = options.keep_result is not None
         self.dead_handler: Task[..., Any] | None = None
         self.__doc__ = function.__doc__
@@ -142,8 +143,8 @@ class Task(Generic[P, R]):
     def on_dead(self, handler: DeadHandler) -> DeadHandler:
         """Register a function that runs, as a job of its own, when a job of this task dies.
 
-        It receives a `DeadJob` (after a `Job`, if one is annotated). It uses the task's queue and
-        its own retries; if its job dies, no further job is started.
+        It receives a `DeadJob` (after a `Job`, if one is annotated). It uses the task's queue, and
+        the application's default retries; if its job dies, no further job is started.
 
         Raises:
             InvalidTask: the task has a handler already, or the function cannot be a task.
@@ -151,7 +152,7 @@ class Task(Generic[P, R]):
         if self.dead_handler is not None:
             raise InvalidTask(f"task {self.name!r} has an on_dead handler already; give it one")
         options = replace(
-            self.options, process=False, retry=Retry.exponential(), unique=Unique(),
+            self.options, process=False, retry=None, max_attempts=None, unique=Unique(),
             findable=False, keep_result=None, limits=(), fair_by=None,
         )  # fmt: skip
         name = f"{self.name}.on_dead"
@@ -159,6 +160,14 @@ class Task(Generic[P, R]):
         self._app.register(task)
         self.dead_handler = task
         return handler
+
+    def terms(self, defaults: Defaults | None = None) -> Terms:
+        """Return the retry policy and timeout of its attempts.
+
+        `defaults`: those of a worker, which replace the application's.
+        """
+        usual = self._app.defaults
+        return (usual if defaults is None else defaults.over(usual)).of(self.options)
 
     def keeper(self, metadata: str | None) -> Keep | None:
         """Return the conversion of results for the store, if this task or a later step needs it.

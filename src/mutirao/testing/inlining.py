@@ -144,15 +144,16 @@ class InlineStore(MemoryStore):
 
     async def _attempt(self, claim: Claim, call: Call) -> None:
         task = self._known[claim.task]
-        limit = claim.max_attempts or task.options.retry.max_attempts
+        policy, usual = task.terms()
+        limit = claim.max_attempts or policy.max_attempts
         running = Running(claim, self._begin)
-        timeout, keep = claim.timeout or task.options.timeout, task.keeper(claim.metadata)
+        timeout, keep = claim.timeout or usual, task.keeper(claim.metadata)
         job = Job(claim, limit, timeout, running.begin, self._tell, keep)
         errors: list[BaseException] = []
 
         def judge(error: BaseException) -> Outcome:
             errors.append(error)
-            return outcomes.of_error(error, limit, limit, task.options.retry)
+            return outcomes.of_error(error, limit, limit, policy)
 
         async def perform() -> Outcome:
             try:

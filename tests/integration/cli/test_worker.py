@@ -17,6 +17,7 @@ import pytest
 
 from mutirao.model.job import JobState
 from tests.integration.cli.conftest import Shell
+from tests.support.waiting import wait_until
 
 DEADLINE = 60.0
 
@@ -141,6 +142,37 @@ def test_serves_what_it_was_given(sqlite_shell: Shell) -> None:
     assert sqlite_shell.store(lambda store: store.job(1)).state is JobState.READY
     said = sqlite_shell.refused(2, "worker", "shop:app", "--tasks", "sned")
     assert "the application has no task 'sned'" in said
+
+
+def test_defaults_by_option_and_variable(shell: Shell) -> None:
+    """Tasks without their own take the policy, attempts and timeout that the worker is given."""
+    shell.ok("enqueue", "shop:app", "send", '{"note": "fail"}')
+    with working(
+        shell, "--poll", "0.2", "--retry", "delays:0s,0s,0s", MUTIRAO_WORKER_MAX_ATTEMPTS="2"
+    ) as worker:
+        worker.wait_for(lambda record: record.get("outcome") == "dead")
+        assert worker.end() == 0
+    assert len(shell.store(lambda store: store.job(1)).attempts) == 2
+    said = shell.refused(2, "worker", "shop:app", "--retry", "sometimes")
+    assert "'sometimes' is no retry policy; write exponential" in said
+
+
+def test_retention_by_option_and_variable(sqlite_shell: Shell) -> None:
+    """What is old enough is deleted when a worker starts; several processes are told the same."""
+    sqlite_shell.history()
+    options = ("--queues", "none", "--keep-cancelled", "forever", "--keep-succeeded", "0s")
+    more = {"MUTIRAO_WORKER_KEEP_DEAD": "0s", "MUTIRAO_WORKER_PRUNE_BATCH": "1"}
+
+    def left() -> set[str]:
+        return {each["state"] for each in sqlite_shell.json("list", "shop:app")}
+
+    assert {"succeeded", "dead", "cancelled"} <= left()
+    with working(sqlite_shell, *options, "--processes", "2", **more) as worker:
+        wait_until(lambda: not {"succeeded", "dead"} & left())
+        assert worker.end() == 0
+    assert "cancelled" in left()
+    said = sqlite_shell.refused(2, "worker", "shop:app", "--keep-dead", "90")
+    assert "'90' has no unit; write 90d" in said
 
 
 def test_several_processes(sqlite_shell: Shell) -> None:

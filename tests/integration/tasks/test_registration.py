@@ -125,7 +125,7 @@ class TestDecorating:
         other = task.using(queue="q", priority=0, tags=["b"], timeout=1, max_attempts=1).job(7)
         assert (other.queue, other.priority, other.tags) == ("q", 0, ("a", "b"))
         assert (other.timeout, other.max_attempts) == (1.0, 1)
-        assert (task.options.timeout, task.options.retry.max_attempts) == (5.0, 2)
+        assert (task.terms().timeout, task.terms().retry.max_attempts) == (5.0, 2)
 
 
 class TestRefusing:
