@@ -11,9 +11,9 @@
 | sql sqlite, sql postgresql | executed on the page's database of that kind |
 | text, ini | only looked at |
 
-In expected output `…` stands for anything, and moments, lengths of time and names of workers for
-any others. A command followed by `^C` runs on: its lines are waited for, others may come between
-them, and then it is interrupted.
+In expected output `…` stands for anything, alone on a line for any lines; moments, lengths of time
+and names of workers stand for any others. A command followed by `^C` runs on: its lines are waited
+for, others may come between them, and then it is interrupted.
 """
 
 from __future__ import annotations
@@ -216,7 +216,11 @@ def _await(process: subprocess.Popen[str], expected: list[str], command: str) ->
 
 
 def _told(expected: list[str], said: list[str]) -> bool:
-    return len(expected) == len(said) and all(map(_fits, expected, said))
+    if not expected or not said:
+        return expected == ["…"] or expected == said
+    if expected[0] == "…":
+        return any(_told(expected[1:], said[n:]) for n in range(len(said) + 1))
+    return _fits(expected[0], said[0]) and _told(expected[1:], said[1:])
 
 
 def _fits(expected: str, said: str) -> bool:

@@ -288,7 +288,9 @@ class Dispatcher:
                 *(claim.id, claim.task),
                 extra={"job": claim.id, "task": claim.task, "run": claim.run},
             )
-        self._interrupt(running, self._executor.judge(claim, error))
+        outcome = self._executor.judge(claim, error)
+        running.note_death(outcome, error)
+        self._interrupt(running, outcome)
 
     def _interrupt(self, running: Running, outcome: Outcome) -> None:
         try:

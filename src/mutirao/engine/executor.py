@@ -30,6 +30,7 @@ MOST_CUT_OFF = 20
 # How many workers in a row may be lost while they hold a job, before it is not run any more. From
 # the second time on, it runs without other such jobs, so that these do not suffer from it.
 MOST_LOST, SUSPECT = 5, 2
+DEAD = OutcomeKind.DEAD
 
 
 class Executor:
@@ -115,7 +116,8 @@ class Executor:
             outcome = await perform(task, running)
         except BaseException as error:
             outcome = self._raised(running, error)
-        self._attempts.ended(claim, outcome, running.started)
+        died = running.take_death() if outcome.kind is DEAD else None
+        self._attempts.ended(claim, outcome, running.started, died)
         return outcome
 
     async def _around(self, task: Task[..., Any], running: Running) -> Outcome:
@@ -134,7 +136,9 @@ class Executor:
                 return await self._processes.run(task, claim, running, self._report)
             args, kwargs = task.signature.decode(claim.args)
         except InvalidArguments as unfit:
-            return outcomes.dead("InvalidArguments", str(unfit))
+            outcome = outcomes.dead("InvalidArguments", str(unfit))
+            running.note_death(outcome, unfit)
+            return outcome
         except BaseException as error:
             return self._raised(running, error)
         try:
@@ -196,7 +200,9 @@ class Executor:
             return running.interruption
         if isinstance(error, StoreUnavailable) and claim.cut_off < MOST_CUT_OFF:
             return outcomes.cut_off(error)
-        return self.judge(claim, error)
+        outcome = self.judge(claim, error)
+        running.note_death(outcome, error)
+        return outcome
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         result = await self._threads.run(call)

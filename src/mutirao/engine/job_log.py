@@ -40,17 +40,34 @@ def started(claim: Claim) -> None:
         log.debug("job %s (%s) starts", claim.id, claim.task, extra=_fields(claim))
 
 
-def ended(claim: Claim, outcome: Outcome, since: float) -> None:
-    """Log the outcome of an attempt that started at the monotonic time `since`."""
+class JobDied(Exception):
+    """What a job died of, in a log, where the exception is not at hand.
+
+    It was raised in a child process, and came as text, or the worker was lost.
+    """
+
+
+def ended(claim: Claim, outcome: Outcome, since: float, error: BaseException | None = None) -> None:
+    """Log the outcome of an attempt that started at the monotonic time `since`.
+
+    `error`: what a dead job died of. A death is logged with it and its traceback, by a template of
+    the task's own: what collects errors groups by one of both.
+    """
     level = _LEVELS[outcome.kind]
     if not log.heeds(level):
         return
     duration = monotonic() - since
+    extra = _fields(claim) | {"duration": duration, "outcome": str(outcome.kind)}
+    if outcome.kind is OutcomeKind.DEAD:
+        template = f"job %s ({claim.task.replace('%', '%%')}) dead in %.3f s%s"
+        died = error or JobDied(f"{outcome.error_type}: {outcome.error}")
+        log.error(template, claim.id, duration, _why(outcome), exc_info=died, extra=extra)
+        return
     log.say(
         level,
         "job %s (%s) %s in %.3f s%s",
         *(claim.id, claim.task, outcome.kind, duration, _why(outcome)),
-        extra=_fields(claim) | {"duration": duration, "outcome": str(outcome.kind)},
+        extra=extra,
     )
 
 
@@ -69,10 +86,15 @@ class JobLog:
         self._until = 0.0  # when more lines may be logged
         self._summary: dict[str, _Sum] = {}
 
-    def ended(self, claim: Claim, outcome: Outcome, since: float) -> None:
-        """Log the outcome of an attempt that started at monotonic `since`, or add it up."""
+    def ended(
+        self, claim: Claim, outcome: Outcome, since: float, error: BaseException | None = None
+    ) -> None:
+        """Log the outcome of an attempt that started at monotonic `since`, or add it up.
+
+        `error`: what a dead job died of.
+        """
         if outcome is not SUCCEEDED and outcome.kind is not OutcomeKind.SUCCEEDED:
-            ended(claim, outcome, since)
+            ended(claim, outcome, since, error)
         elif log.heeds(logging.INFO):
             now = monotonic()
             if self._has_line(now):

@@ -7,6 +7,7 @@ from typing import Any
 
 from mutirao.model.job import Claim, Job, Transaction, Wake
 from mutirao.model.outcome import Outcome
+from mutirao.model.states import OutcomeKind
 
 Begin = Callable[[Job, "Running", bool], Transaction[Any, Any]]
 
@@ -14,8 +15,8 @@ Begin = Callable[[Job, "Running", bool], Transaction[Any, Any]]
 class Running:
     """An attempt between its start and its end. Implements `ports.Attempt`."""
 
-    __slots__ = ("_begin", "arm", "claim", "interruption", "kill", "over", "settled", "started",
-                 "task", "timer", "woken")  # fmt: skip
+    __slots__ = ("_begin", "_death", "arm", "claim", "interruption", "kill", "over", "settled",
+                 "started", "task", "timer", "woken")  # fmt: skip
 
     def __init__(self, claim: Claim, begin: Begin) -> None:
         self._begin = begin
@@ -39,6 +40,18 @@ class Running:
         self.started = monotonic()
         if self.arm is not None and self.timer is not None and not self.timer.cancelled():
             self.arm()
+
+    def note_death(self, outcome: Outcome, error: BaseException) -> None:
+        """Keep the error, for the log, if the attempt's job dies of it."""
+        if outcome.kind is OutcomeKind.DEAD:
+            self._death = error
+
+    def take_death(self) -> BaseException | None:
+        """Return what the job died of, and forget it: its traceback leads to this attempt again."""
+        error = getattr(self, "_death", None)
+        if error is not None:
+            del self._death
+        return error
 
     def mark_settled(self, woken: Sequence[Wake] = ()) -> None:
         """Record that the job needs no settling any more. May be called from any thread."""

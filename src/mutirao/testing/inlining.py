@@ -164,7 +164,7 @@ class InlineStore(MemoryStore):
 
         job_log.started(claim)
         outcome = await around_attempt(self._middleware, job, perform, judge)
-        job_log.ended(claim, outcome, running.started)
+        job_log.ended(claim, outcome, running.started, errors[0] if errors else None)
         self._settle_one(running, outcome)
         if errors:
             raise errors[0]

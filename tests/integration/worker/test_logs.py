@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
 import pytest
 
 from mutirao import Mutirao, NewJob, Retry, Snooze
+from mutirao.cli.logs import JsonFormatter, TextFormatter
+from tests.integration.worker import children
 from tests.integration.worker.kit import ended, working
 
 FIELDS = ("job", "task", "queue", "attempt", "run", "outcome")
@@ -69,6 +72,51 @@ async def test_deaths(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
         await ended(app, send.enqueue(7).id)
         await ended(app, app.submit(NewJob(task="send")).id)
     assert [(line[0], line[-1]) for line in said(caplog)] == [("ERROR", "dead")] * 2
+
+
+async def test_a_death_is_worth_an_alert(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
+    """It has its exception with the traceback, and a template by which tasks are told apart."""
+
+    @app.task(max_attempts=2, retry=Retry.fixed(2, interval=0), name="send 100%s")
+    async def send() -> None:
+        raise ValueError("no such order\nsecond line")
+
+    @app.task(timeout=0.01, max_attempts=1)
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    @app.task
+    async def refuse(order_id: int) -> None:
+        raise AssertionError
+
+    children.register(app)
+    async with working(app):
+        for job in (send.job(), hang.job(), NewJob(task="refuse"), children.fail.job("error")):
+            await ended(app, app.submit(job).id)
+    retried = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert {record.exc_info for record in retried} == {None}
+    deaths = {record.task: record for record in caplog.records if record.levelname == "ERROR"}  # type: ignore[attr-defined]
+    assert [str(record.msg) for record in deaths.values()] == [
+        f"job %s ({task}) dead in %.3f s%s" for task in ("send 100%%s", "hang", "refuse", "fail")
+    ]
+    record = deaths["send 100%s"]
+    assert record.getMessage().startswith("job 1 (send 100%s) dead in 0.")
+    assert record.getMessage().endswith(" s: ValueError: no such order")
+    kinds = ["ValueError", "AttemptTimeout", "InvalidArguments", "JobDied"]
+    assert [_raised(record).__name__ for record in deaths.values()] == kinds
+    text, lines = (form.format(record) for form in (TextFormatter(), JsonFormatter()))
+    for said in (text, lines):
+        assert "Traceback (most recent call last)" in said
+        assert 'raise ValueError("no such order' in said.replace("\\", "")
+    of_child = TextFormatter().format(deaths["fail"])
+    assert "JobDied: ValueError: nul" in of_child
+    assert "Traceback (most recent call last)" in of_child
+
+
+def _raised(record: logging.LogRecord) -> type[BaseException]:
+    assert record.exc_info is not None
+    assert record.exc_info[0] is not None
+    return record.exc_info[0]
 
 
 async def test_payloads_stay_out(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
