@@ -135,7 +135,7 @@ def test_serves_what_it_was_given(sqlite_shell: Shell) -> None:
     sqlite_shell.ok("enqueue", "shop:app", "send")
     with working(sqlite_shell, *options, "--processes", "2") as worker:
         assert worker.wait_for(lambda record: record.get("outcome"))["job"] == 2
-        [one, _] = sqlite_shell.json("stats", "shop:app")["workers"]
+        one, *_ = sqlite_shell.json("stats", "shop:app")["workers"]
         assert (one["tasks"], one["exclude_queues"]) == (["send"], ["slow", "none"])
         assert "all but slow, none" in sqlite_shell.ok("stats", "shop:app")
         assert worker.end() == 0
