@@ -52,7 +52,7 @@ def test_grants(sqlite_shell: Shell) -> None:
     every = sqlite_shell.ok("schema", "--grants")
     assert [line.split(":")[0] for line in every.splitlines() if line.startswith("-- worker:")]
     some = sqlite_shell.ok("schema", "--grants", "enqueue, reader", "--to", "Shop's role")
-    assert "GRANT SELECT ON\n    mutirao_errors, " in some
+    assert "GRANT SELECT ON\n    mutirao_attempts, " in some
     assert set(re.findall("TO (.*);", some)) == {'"Shop\'s role"'}
     assert "there are enqueue, keys" in sqlite_shell.refused(2, "schema", "--grants", "boss")
     said = sqlite_shell.refused(2, "schema", "--grants", "worker", "--dialect", "sqlite")

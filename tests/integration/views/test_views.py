@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine, inspect, make_url, text
 
-from mutirao.model.job import NewJob, OutcomeKind
+from mutirao.model.job import KeptResult, NewJob, OutcomeKind
 from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
-from mutirao.model.records import JobFilter
+from mutirao.model.records import JobFilter, Progress
 from mutirao.sql.schema import views
 from tests.support.history import FAILED, claim, make_history, opened
 
@@ -21,6 +21,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "sql.md").read_text()
 DOCUMENT = PAGE[: PAGE.index("## Removing")]  # which the tests of migrations do
 VIEWS = [
     "mutirao_jobs",
+    "mutirao_attempts",
     "mutirao_queues",
     "mutirao_errors",
     "mutirao_throughput",
@@ -101,6 +102,48 @@ def test_plain_sql_enqueues(connection: Connection) -> None:
     assert _json(full["args"]) == {"order_id": 7}
     assert _json(full["tags"]) == ["receipt"]
     assert [row["key"] for row in keyed] == ["document-7"] * with_key
+
+
+async def test_attempts(migrated_url: str, connection: Connection) -> None:
+    """Each is shown once, with its job's facts, and its error, its note or its result."""
+    async with opened(migrated_url) as store:
+        made = await make_history(store)
+        kept, expired, told = await store.aenqueue([NewJob(task="t", queue="q")] * 3)
+        claims = {job.id: job for job in await claim(store, made.worker, 9)}
+        results = {kept: KeptResult('{"n": 1}'), expired: KeptResult("1", -60.0), told: None}
+        await store.report(
+            [Progress(told, 1, 1.0, None, "all sent"), Progress(kept, 0, 1.0, None, "long ago")]
+        )
+        done = [
+            claims[id]._replace(outcome=Outcome(OutcomeKind.SUCCEEDED, result=result), linked=True)
+            for id, result in results.items()
+        ]
+        await store.settle(made.worker, done)
+    found = {row["job"]: row for row in rows(connection, "SELECT * FROM mutirao_attempts")}
+    assert found.keys() == {
+        made.succeeded, made.dead, made.retried, made.cancelled, kept, expired, told,
+    }  # fmt: skip
+    dead = found[made.dead]
+    assert (dead["run"], dead["attempt"], dead["worker"]) == (1, 1, made.worker)
+    assert (dead["task"], dead["queue"], dead["outcome"]) == ("send", "mail", "dead")
+    assert (dead["error_type"], dead["error"]) == ("ValueError", FAILED)
+    assert dead["message"] == "ValueError: no such order"
+    assert dead["duration"] == pytest.approx(1.0)
+    assert found[made.retried]["outcome"] == "retried"
+    assert found[made.succeeded]["message"] is None
+    assert {id: _json(row["result"]) for id, row in found.items() if row["result"]} == {
+        kept: {"n": 1}
+    }
+    assert found[told]["message"] == "all sent"
+    assert found[kept]["message"] is None
+
+
+async def test_fingerprints(migrated_url: str, connection: Connection) -> None:
+    """Equal jobs of a findable task have the same."""
+    async with opened(migrated_url) as store:
+        await store.aenqueue([NewJob(task="t", fingerprint=f) for f in ("f", None)])
+    found = rows(connection, "SELECT fingerprint FROM mutirao_jobs ORDER BY id")
+    assert [row["fingerprint"] for row in found] == ["f", None]
 
 
 async def test_jobs_in_every_state(migrated_url: str, connection: Connection) -> None:

@@ -52,6 +52,26 @@ jobs = Table(
     Column("progress", Double),
     Column("progress_of", Double),
     Column("progress_note", Text),
+    Column("fingerprint", Text),
+)
+
+attempts = Table(
+    "mutirao_attempts",
+    metadata,
+    Column("job", BigInteger, primary_key=True),
+    Column("run", Integer, primary_key=True),
+    Column("attempt", Integer),
+    Column("task", Text),
+    Column("queue", Text),
+    Column("outcome", Text),
+    Column("started_at", Moment),
+    Column("finished_at", Moment),
+    Column("duration", Double),
+    Column("worker", BigInteger),
+    Column("error_type", Text),
+    Column("error", Text),
+    Column("message", Text),
+    Column("result", JSON),
 )
 
 queues = Table(

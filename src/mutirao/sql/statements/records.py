@@ -29,7 +29,7 @@ from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables, views
 
 _JOB = [
-    column for column in views.jobs.c if column.name not in ("duration", "run")
+    column for column in views.jobs.c if column.name not in ("duration", "run", "fingerprint")
 ]  # the columns of a JobRecord
 _ATTEMPT = [
     column for column in tables.attempt.c if column.name not in ("job", "came_late")

@@ -340,8 +340,9 @@ ROLES: Mapping[str, Role] = {
         "reports and BI tools: the views, and nothing else",
         "mutirao_reader",
         _each(
-            "SELECT", "mutirao_jobs", "mutirao_queues", "mutirao_errors", "mutirao_throughput",
-            "mutirao_workers", "mutirao_schedules", "mutirao_limits", "mutirao_graphs",
+            "SELECT", "mutirao_jobs", "mutirao_attempts", "mutirao_queues", "mutirao_errors",
+            "mutirao_throughput", "mutirao_workers", "mutirao_schedules", "mutirao_limits",
+            "mutirao_graphs",
         ),
     ),
     "migrator": Role(

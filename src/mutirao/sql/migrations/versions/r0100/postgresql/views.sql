@@ -26,7 +26,8 @@ SELECT
     (SELECT stage FROM mutirao_step WHERE job = j.id) AS stage,
     (SELECT done FROM mutirao_progress WHERE job = j.id) AS progress,
     (SELECT total FROM mutirao_progress WHERE job = j.id) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = j.id) AS progress_note
+    (SELECT note FROM mutirao_progress WHERE job = j.id) AS progress_note,
+    j.fingerprint
 FROM mutirao_job j
 JOIN (
     SELECT
@@ -67,6 +68,21 @@ JOIN (
     FROM mutirao_attempt
 ) s ON j.id = s.id + 0 AND s.id >= j.id AND s.id <= j.id
 WHERE s.counts AND s.state <> ALL(s.others)
+--;
+-- One row for each attempt that has ended. What a handler said last stays with the run that said it.
+CREATE VIEW mutirao_attempts AS
+SELECT
+    a.job, a.run, a.attempt, j.task, j.queue, a.outcome, a.started_at, a.finished_at,
+    extract(epoch FROM a.finished_at - a.started_at)::float8 AS duration,
+    a.worker, a.error_type, a.error,
+    CASE WHEN a.error IS NOT NULL THEN left(split_part(a.error, E'\n', 1), 200) ELSE (
+        SELECT p.note FROM mutirao_progress p WHERE p.job = a.job AND p.run = a.run
+    ) END AS message,
+    CASE WHEN a.outcome = 'succeeded' THEN (
+        SELECT r.value::json FROM mutirao_result r
+        WHERE r.job = a.job AND (r.expires_at IS NULL OR r.expires_at > statement_timestamp())
+    ) END AS result
+FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
 --;
 -- What is not added up yet is read by index: of attempts, what has finished since, and what came late. An
 -- upper bound and a limit let the planner expect few of what it knows no number of: a hundred, and not

@@ -28,7 +28,7 @@ SELECT
     (SELECT stage FROM mutirao_step WHERE job = l.id) AS stage,
     (SELECT done FROM mutirao_progress WHERE job = l.id) AS progress,
     (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note
+    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note, j.fingerprint
 FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
 WHERE l.worker IS NOT NULL
 UNION ALL
@@ -54,7 +54,7 @@ SELECT
     (SELECT stage FROM mutirao_step WHERE job = l.id) AS stage,
     (SELECT done FROM mutirao_progress WHERE job = l.id) AS progress,
     (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note
+    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note, j.fingerprint
 FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
 WHERE l.worker IS NULL AND +l.run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND ltrim(l.queue, char(31)) NOT IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)
 UNION ALL
@@ -80,7 +80,7 @@ SELECT
     (SELECT stage FROM mutirao_step WHERE job = l.id) AS stage,
     (SELECT done FROM mutirao_progress WHERE job = l.id) AS progress,
     (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note
+    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note, j.fingerprint
 FROM (SELECT 1 WHERE EXISTS (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)) CROSS JOIN mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
 WHERE l.worker IS NULL AND l.run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND ltrim(l.queue, char(31)) IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)
 UNION ALL
@@ -106,7 +106,7 @@ SELECT
     (SELECT stage FROM mutirao_step WHERE job = l.id) AS stage,
     (SELECT done FROM mutirao_progress WHERE job = l.id) AS progress,
     (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note
+    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note, j.fingerprint
 FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
 WHERE l.worker IS NULL AND +l.run_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND +l.run_at < ${parked}
 UNION ALL
@@ -132,7 +132,7 @@ SELECT
     (SELECT stage FROM mutirao_step WHERE job = l.id) AS stage,
     (SELECT done FROM mutirao_progress WHERE job = l.id) AS progress,
     (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note
+    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note, j.fingerprint
 FROM mutirao_live l INDEXED BY mutirao_live_blocked CROSS JOIN mutirao_job j ON j.id = l.id
 WHERE l.worker IS NULL AND l.run_at >= ${parked}
 UNION ALL
@@ -150,7 +150,7 @@ SELECT
     (SELECT stage FROM mutirao_step WHERE job = a.job) AS stage,
     (SELECT done FROM mutirao_progress WHERE job = a.job) AS progress,
     (SELECT total FROM mutirao_progress WHERE job = a.job) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = a.job) AS progress_note
+    (SELECT note FROM mutirao_progress WHERE job = a.job) AS progress_note, j.fingerprint
 FROM mutirao_attempt a CROSS JOIN mutirao_job j ON j.id = a.job
 WHERE +a.outcome = 'succeeded'
 UNION ALL
@@ -168,9 +168,30 @@ SELECT
     (SELECT stage FROM mutirao_step WHERE job = a.job) AS stage,
     (SELECT done FROM mutirao_progress WHERE job = a.job) AS progress,
     (SELECT total FROM mutirao_progress WHERE job = a.job) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = a.job) AS progress_note
+    (SELECT note FROM mutirao_progress WHERE job = a.job) AS progress_note, j.fingerprint
 FROM mutirao_attempt a CROSS JOIN mutirao_job j ON j.id = a.job
 WHERE a.outcome IN ('dead', 'cancelled')
+--;
+-- One row for each attempt that has ended. What a handler said last stays with the run that said it.
+CREATE VIEW mutirao_attempts AS
+SELECT
+    a.job, a.run, a.attempt, j.task, j.queue, a.outcome,
+    strftime('%Y-%m-%dT%H:%M:%S', a.started_at / 1000000, 'unixepoch') || printf('.%06dZ', a.started_at % 1000000) AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%S', a.finished_at / 1000000, 'unixepoch') || printf('.%06dZ', a.finished_at % 1000000) AS finished_at,
+    (a.finished_at - a.started_at) / 1e6 AS duration,
+    a.worker, a.error_type, a.error,
+    CASE WHEN a.error IS NOT NULL
+        THEN substr(substr(a.error, 1, instr(a.error || char(10), char(10)) - 1), 1, 200)
+        ELSE (SELECT p.note FROM mutirao_progress p WHERE p.job = a.job AND p.run = a.run)
+    END AS message,
+    CASE WHEN a.outcome = 'succeeded' THEN (
+        SELECT r.value FROM mutirao_result r
+        WHERE r.job = a.job AND (
+            r.expires_at IS NULL
+            OR r.expires_at > CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000
+        )
+    ) END AS result
+FROM mutirao_attempt a CROSS JOIN mutirao_job j ON j.id = a.job
 --;
 -- What is not added up yet is read by index: of attempts, what has finished since, and what came late.
 -- Live jobs are counted, unless they were too many and have been counted lately.
