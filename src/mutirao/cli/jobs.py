@@ -1,5 +1,6 @@
 """`list`, `show`, `retry`, `cancel`, `change` and `redrive`: inspect jobs and act on them."""
 
+import json
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -224,17 +225,27 @@ def _order(
 def _confirm(order: Order, ids: tuple[int, ...], yes: bool, given: dict[str, Any]) -> None:
     if ids:
         return
-    named = {name: value for name, value in given.items() if value is not None and name != "limit"}
+    named = {
+        name: value for name, value in given.items() if value not in (None, ()) and name != "limit"
+    }
     if not named:
         raise click.UsageError(
             f"Say which jobs to {order.verb}: ids, or a filter such as --queue mail."
         )
     if yes:
         return
-    described = ", ".join(f"{name.replace('_', ' ')} {named[name]}" for name in sorted(named))
+    described = ", ".join(_described(name, named[name]) for name in sorted(named))
     if not sys.stdin.isatty():
         raise click.UsageError(f"To {order.verb} all jobs of {described}, add --yes.")
     click.confirm(f"{order.verb.capitalize()} all jobs of {described}?", abort=True, err=True)
+
+
+def _described(name: str, value: Any) -> str:
+    if name == "states":
+        return f"state {' or '.join(value)}"
+    if name == "args":
+        return ", ".join(f"{argument} {json.dumps(its)}" for argument, its in value)
+    return f"{name.replace('_', ' ')} {value}"
 
 
 async def _named(app: Mutirao, ids: tuple[int, ...]) -> dict[int, JobRecord]:

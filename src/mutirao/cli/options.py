@@ -81,11 +81,36 @@ def json_object(text: str) -> dict[str, Any]:
     return found
 
 
+def argument(text: str) -> tuple[str, Any]:
+    """Return the name and value of an argument in a text: order_id=7, note=late, code='"7"'."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.BadParameter(f"{text!r} is no argument; write order_id=7")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
 _FILTERS = (
-    option("--state", type=click.Choice([str(state) for state in JobState])),
+    option(
+        "--state",
+        "states",
+        multiple=True,
+        type=click.Choice([str(state) for state in JobState]),
+        help="Jobs in this state; may be repeated.",
+    ),
     option("--queue", help="Jobs of this queue."),
     option("--task", help="Jobs of this task."),
     option("--tag", help="Jobs with this tag."),
+    option("--key", help="Jobs with this key."),
+    option(
+        "--arg",
+        "args",
+        multiple=True,
+        type=argument,
+        help="Jobs with an argument of this value (order_id=7); may be repeated.",
+    ),
     option("--graph", type=int, help="Jobs of this graph."),
     option("--error-type", help="Jobs whose last error is of this class, such as ValueError."),
     option("--before", type=past, help="Enqueued before a moment, or so long ago (2h)."),
@@ -107,7 +132,8 @@ def filters(limit: int | None) -> Callable[[Command], Command]:
 
 def chosen(ids: tuple[int, ...], given: dict[str, Any]) -> dict[str, Any]:
     """Return the filter of ids and the options of `filters`, as keyword arguments of `app.jobs`."""
-    return {"ids": ids or None, **given}
+    several = {"states": given["states"] or None, "args": dict(given["args"]) or None}
+    return {"ids": ids or None, **given, **several}
 
 
 def ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:

@@ -3,6 +3,8 @@
 Each operation has an asynchronous and a synchronous face.
 """
 
+import json
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any, Unpack
@@ -21,6 +23,7 @@ from mutirao.model.records import (
 from mutirao.ports import Store
 from mutirao.tasks.change import ChangeTerms, change_of
 from mutirao.tasks.options import refuse_unknown
+from mutirao.tasks.signature import UNFIT, to_json
 from mutirao.tasks.task import Task
 
 MOST_REASONS = 10  # why a job is not enqueued again: told for so many
@@ -41,7 +44,8 @@ class JobAdmin:
 
         Parameters:
             job_ids: the jobs to list; all jobs if no id is given.
-            which: the fields of `Which`: state, queue, task, tag, … `limit` is 100 unless given.
+            which: the fields of `Which`: state, queue, task, tag, key, args, … `limit` is 100
+                unless given. `args` has some of the arguments, with their values.
 
         Raises:
             InvalidFilter: a field has an invalid value.
@@ -220,7 +224,17 @@ def _reasons(ids: tuple[int, ...], found: dict[int, JobRecord]) -> str:
 def _filter(ids: tuple[int, ...], which: Which) -> JobFilter:
     refuse_unknown("a filter of jobs", which, Which)
     given: dict[str, Any] = {**which, **({"ids": ids} if ids else {})}
+    if isinstance(args := given.get("args"), Mapping):
+        given["args"] = {name: _as_in_json(value) for name, value in args.items()}
     return JobFilter(**given)
+
+
+def _as_in_json(value: Any) -> Any:
+    """Return a value as arguments of jobs have it: dates and UUIDs are texts, for example."""
+    try:
+        return json.loads(to_json(value))
+    except UNFIT as unfit:
+        raise InvalidFilter(f"args has {value!r}, which has no form in JSON: {unfit}") from None
 
 
 def _which(ids: tuple[int, ...], which: Which) -> JobFilter:
@@ -228,7 +242,7 @@ def _which(ids: tuple[int, ...], which: Which) -> JobFilter:
     if not chosen.narrows:
         raise InvalidFilter(
             "neither ids nor a filter is given, which would mean every job; name ids, or a state,"
-            " queue, task, tag, error_type, before or after"
+            " queue, task, tag, key, args, error_type, before or after"
         )
     return chosen
 

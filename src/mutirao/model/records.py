@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
+from math import isfinite
 from typing import Any, NamedTuple, TypedDict
 
 from mutirao.errors import InvalidFilter
 from mutirao.model.job import JobState, OutcomeKind
 
+Scalar = str | int | float | bool | None  # in JSON
 LARGEST = 2**63 - 1  # the largest integer that databases store
 
 
@@ -103,12 +105,15 @@ class JobFilter:
 
     ids: tuple[int, ...] | None = None
     state: JobState | None = None
+    states: tuple[JobState, ...] | None = None  # any of these; instead of `state`
     queue: str | None = None
     task: str | None = None
     tag: str | None = None
     error_type: str | None = None
     graph: int | None = None
-    fingerprint: str | None = None  # of the arguments, if the task is findable
+    key: str | None = None
+    args: Mapping[str, Scalar] | None = None  # some of the arguments, and their values
+    fingerprint: str | None = None  # of all arguments, if the task is findable
     before: datetime | None = None  # enqueued before
     after: datetime | None = None  # enqueued at or after
     limit: int | None = 100
@@ -116,11 +121,20 @@ class JobFilter:
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", _ids(self.ids))
         object.__setattr__(self, "state", _state(self.state))
+        object.__setattr__(self, "states", _states(self.state, self.states))
+        object.__setattr__(self, "args", _args(self.args))
         if self.graph is not None:
             checked_id(self.graph)
         checked_limit(self.limit)
         _check_moment("before", self.before)
         _check_moment("after", self.after)
+
+    @property
+    def any_state(self) -> frozenset[JobState] | None:
+        """The states that match; None: all."""
+        if self.state is not None:
+            return frozenset({self.state})
+        return None if self.states is None else frozenset(self.states)
 
     @property
     def narrows(self) -> bool:
@@ -131,15 +145,21 @@ class JobFilter:
 
 
 class Which(TypedDict, total=False):
-    """The fields of a `JobFilter` as keyword arguments; `state` may be text."""
+    """The fields of a `JobFilter` as keyword arguments; a state may be text.
+
+    A value of `args` may be anything that is a text, a number, true, false or null in JSON.
+    """
 
     ids: Iterable[int] | None
     state: JobState | str | None
+    states: Iterable[JobState | str] | None
     queue: str | None
     task: str | None
     tag: str | None
     error_type: str | None
     graph: int | None
+    key: str | None
+    args: Mapping[str, Any] | None
     fingerprint: str | None
     before: datetime | None
     after: datetime | None
@@ -264,6 +284,45 @@ def _state(state: str | None) -> JobState | None:
     except ValueError:
         known = ", ".join(JobState)
         raise InvalidFilter(f"no job is ever {state!r}; the states are {known}") from None
+
+
+def _states(state: JobState | None, states: Iterable[str] | None) -> tuple[JobState, ...] | None:
+    if states is None:
+        return None
+    if state is not None:
+        raise InvalidFilter("both state and states are given; give one of them")
+    if isinstance(states, str) or not isinstance(states, Iterable):
+        raise InvalidFilter(f"states is {states!r}; give a list, such as ['ready', 'dead']")
+    return tuple(found for each in states if (found := _state(each)) is not None)
+
+
+def _args(args: object) -> Mapping[str, Scalar] | None:
+    if args is None or args == {}:
+        return None
+    if not isinstance(args, Mapping):
+        raise InvalidFilter(f"args is {args!r}; give a dict, such as {{'order_id': 7}}")
+    for name, value in args.items():
+        if not isinstance(name, str):
+            raise InvalidFilter(f"args names {name!r}; give the argument's name as text")
+        if not _is_storable(name) or not _is_storable(value):
+            raise InvalidFilter(
+                f"args says {name!r} is {value!r}, with a NUL or half a character in it; no job has"
+                " such an argument"
+            )
+        if value is not None and not isinstance(value, str | int | float):
+            raise InvalidFilter(
+                f"args says {name} is {value!r}; give a text, a number, true, false or None"
+            )
+        if isinstance(value, float) and not isfinite(value):
+            raise InvalidFilter(f"args says {name} is {value!r}; give a finite number")
+    return args
+
+
+def _is_storable(value: object) -> bool:
+    """Return whether a value, if it is text, is one that every database can hold."""
+    if not isinstance(value, str):
+        return True
+    return "\x00" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def _check_moment(name: str, moment: object) -> None:

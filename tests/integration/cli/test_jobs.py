@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import create_engine
 
 from mutirao.model.job import JobState
 from mutirao.model.records import JobFilter
 from tests.integration.cli.conftest import Shell
 from tests.support.history import FAILED
+
+PLAIN = {
+    "postgresql": """
+        SELECT mutirao_enqueue(
+            'other', '{ "order_id" : 7.0, "note": "7" }', key => 'k', tags => '["x"]'
+        )""",
+    "sqlite": """
+        INSERT INTO mutirao_job (task, args, key, tags)
+        VALUES ('other', '{ "order_id" : 7.0, "note": "7" }', 'k', '["x"]')""",
+}
 
 
 def test_list_as_plain_columns(shell: Shell) -> None:
@@ -60,6 +71,33 @@ def test_list_filters(sqlite_shell: Shell, options: list[str], expected: set[str
     made = sqlite_shell.history()
     found = {job["id"] for job in sqlite_shell.json("list", "shop:app", *options)}
     assert found == {getattr(made, name) for name in expected}
+
+
+def test_list_by_what_was_enqueued(shell: Shell) -> None:
+    """By arguments, a key, and several states; jobs of plain SQL like others."""
+    shell.ok("enqueue", "shop:app", "send", '{"order_id": 7, "note": "late"}', "--key", "k")
+    shell.ok("enqueue", "shop:app", "send", '{"order_id": 8}')
+    engine = create_engine(shell.url)
+    with engine.begin() as conn:
+        conn.exec_driver_sql(PLAIN[conn.dialect.name])
+    engine.dispose()
+    for options, expected in (
+        (["--arg", "order_id=7"], [3, 1]),
+        (["--arg", "order_id=7", "--arg", "note=late"], [1]),
+        (["--arg", 'note="7"'], [3]),
+        (["--arg", "note=7"], []),
+        (["--key", "k"], [3, 1]),
+        (["--key", "k", "--tag", "x", "--state", "ready", "--state", "dead"], [3]),
+        (["--state", "dead", "--state", "running"], []),
+    ):
+        assert [job["id"] for job in shell.json("list", "shop:app", *options)] == expected
+    said = shell.refused(2, "cancel", "shop:app", "--arg", "order_id=7", "--state", "ready")
+    assert "To cancel all jobs of order_id 7, state ready, add --yes." in said
+    assert "'order_id' is no argument; write order_id=7" in shell.refused(
+        2, "list", "shop:app", "--arg", "order_id"
+    )
+    changed = shell.json("change", "shop:app", "--arg", "order_id=7", "--priority", 1, "--yes")
+    assert changed["ids"] == [1, 3]
 
 
 def test_list_by_id_and_limit(sqlite_shell: Shell) -> None:

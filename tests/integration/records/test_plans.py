@@ -11,26 +11,32 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event, literal, text
 
+from mutirao.model.change import Change
 from mutirao.model.job import JobState, OutcomeKind
 from mutirao.model.records import JobFilter
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_named
 from mutirao.sql.schema.instant import Instant
-from mutirao.sql.statements import job_admin, records
+from mutirao.sql.statements import change, job_admin, records
 from tests.conftest import DATABASES
 
 FINISHED = 200_000
 LIVE = {"postgresql": 200_000, "sqlite": 2_000}  # SQLite reads them all, to tell their states
 NOW = literal(datetime.now(UTC), Instant)
 DEAD = JobFilter(state=JobState.DEAD, limit=None)
+WAITING = (JobState.READY, JobState.SCHEDULED)
 HUNDRED = JobFilter(ids=tuple(range(1, 100)))
 
 # What PostgreSQL must not plan. All live jobs it may read where a state is asked for, or who runs
 # what.
 SCAN = re.compile(r"Seq Scan on mutirao_(job|attempt)\b")
 SCAN_OF_LIVE = re.compile(r"Seq Scan on mutirao_live\b")
-BY_STATE = {"dead jobs", "redrive", "redrive the dead", "workers"}
+BY_STATE = {
+    *("dead jobs", "redrive", "redrive the dead", "workers", "the newest dead or cancelled"),
+    *("dead jobs by an argument", "waiting jobs by an argument", "cancel by an argument"),
+    "change by an argument",
+}
 # SQLite says "SCAN" also of reading the newest few in order; there the steps of its virtual machine
 # are counted. Reading all of the history takes at least as many as it has rows.
 STEPS = FINISHED
@@ -86,6 +92,28 @@ ASKED: dict[str, Callable[[Connection], object]] = {
     "jobs by id": lambda conn: records.jobs(conn, HUNDRED),
     "the newest jobs": lambda conn: records.jobs(conn, JobFilter()),
     "the newest of a task": lambda conn: records.jobs(conn, JobFilter(task="t")),
+    "jobs of a key": lambda conn: records.jobs(conn, JobFilter(key="k")),
+    "jobs of a key and an argument": lambda conn: records.jobs(
+        conn, JobFilter(key="k", args={"n": 1}, states=(JobState.DEAD, JobState.READY))
+    ),
+    "the newest dead or cancelled": lambda conn: records.jobs(
+        conn, JobFilter(states=(JobState.DEAD, JobState.CANCELLED))
+    ),
+    "dead jobs by an argument": lambda conn: records.jobs(
+        conn, JobFilter(state=JobState.DEAD, args={"n": 1})
+    ),
+    "waiting jobs by an argument": lambda conn: records.jobs(
+        conn, JobFilter(states=WAITING, args={"n": 1})
+    ),
+    "cancel by an argument": lambda conn: job_admin.cancel(
+        conn, dialect(conn), nothing, JobFilter(args={"n": 1}), None
+    ),
+    "cancel by a key": lambda conn: job_admin.cancel(
+        conn, dialect(conn), nothing, JobFilter(key="k"), None
+    ),
+    "change by an argument": lambda conn: change.change(
+        conn, dialect(conn), JobFilter(args={"n": 1}), Change(priority=1), None
+    ),
     "dead jobs": lambda conn: records.jobs(conn, DEAD),
     "workers": records.workers,
     "cancel by id": lambda conn: job_admin.cancel(conn, dialect(conn), nothing, HUNDRED, None),

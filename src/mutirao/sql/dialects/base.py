@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from sqlalchemy import URL, ColumnElement, Connection, Insert, Table, Update, null
 from sqlalchemy.types import TypeEngine
 
+from mutirao.model.records import Scalar
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.connecting import Connecting
@@ -62,6 +63,12 @@ class Dialect(ABC):
     @abstractmethod
     def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
         """Return whether a JSON array of texts, or NULL, holds `tag`."""
+
+    @abstractmethod
+    def has_argument(
+        self, args: ColumnElement[Any], name: str, value: Scalar
+    ) -> ColumnElement[bool]:
+        """Return whether the JSON object of a job's arguments has one with this value."""
 
     @abstractmethod
     def held_by(self, worker: int) -> ColumnElement[bool]:

@@ -34,7 +34,7 @@ from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.tables import attempt, live
 from mutirao.sql.statements import fairness, graphs, limits, results, supersede, uniqueness
 from mutirao.sql.statements.cancelling import cancel_waiting
-from mutirao.sql.statements.records import matching
+from mutirao.sql.statements.records import is_one_of, matching
 
 Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
 Moment = ColumnElement[datetime]
@@ -177,10 +177,9 @@ def _finished(conn: Connection, which: JobFilter) -> Sequence[int]:
     else:
         again = tables.job.alias("again")
         found = found.where(~exists().where(again.c.redrive_of == views.jobs.c.id))
-        if which.state is None:
-            found = found.where(views.jobs.c.state == str(JobState.DEAD))
-        elif which.state not in FINAL_STATES:
-            return []
+        wanted = which.any_state
+        ended = [str(JobState.DEAD)] if wanted is None else sorted(wanted & FINAL_STATES)
+        found = found.where(is_one_of(views.jobs.c.state, ended))
     return _oldest(conn, found, which)
 
 

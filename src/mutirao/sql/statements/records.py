@@ -5,7 +5,7 @@ same name in `mutirao.ports.Store`. None of them writes.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Select, and_, select
@@ -191,13 +191,14 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
     conditions: list[ColumnElement[bool]] = [
         column == value
         for column, value in (
-            (view.state, which.state),
             (view.queue, which.queue),
             (view.task, which.task),
             (view.error_type, which.error_type),
         )
         if value is not None
     ]
+    if (states := which.any_state) is not None:
+        conditions.append(is_one_of(view.state, sorted(states)))
     if which.ids is not None:
         conditions.append(admin.among(view.id, which.ids))
     if which.tag is not None:
@@ -209,11 +210,21 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
         asked = tables.job.c
         equal = select(asked.id).where(asked.fingerprint == which.fingerprint)
         conditions.append(view.id.in_(equal))
+    if which.key is not None:
+        asked = tables.job.c
+        conditions.append(view.id.in_(select(asked.id).where(asked.key == which.key)))
+    for name, value in (which.args or {}).items():
+        conditions.append(admin.has_argument(view.args, name, value))
     if which.before is not None:
         conditions.append(view.enqueued_at < which.before)
     if which.after is not None:
         conditions.append(view.enqueued_at >= which.after)
     return and_(True, *conditions)
+
+
+def is_one_of(column: ColumnElement[str], values: Sequence[str]) -> ColumnElement[bool]:
+    """Return whether a column is one of a few values, in the planner's best words."""
+    return column == values[0] if len(values) == 1 else column.in_(values)
 
 
 def _of(row: Any, columns: Iterable[Column[Any]], prefix: str = "") -> dict[str, Any]:

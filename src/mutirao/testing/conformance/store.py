@@ -13,6 +13,7 @@ from mutirao.testing.conformance.commands import CancelContract, HurryContract
 from mutirao.testing.conformance.concurrency import ConcurrencyContract
 from mutirao.testing.conformance.enqueueing import EnqueueingContract
 from mutirao.testing.conformance.fairness import FairnessContract
+from mutirao.testing.conformance.finding import FindContract
 from mutirao.testing.conformance.graphs import GraphsContract
 from mutirao.testing.conformance.housekeeping import LeaseContract, UpkeepContract
 from mutirao.testing.conformance.lanes import LanesContract
@@ -41,6 +42,7 @@ class DriverContract(
     LosingContract,
     LeaseContract,
     RecordsContract,
+    FindContract,
     CountsContract,
     CancelContract,
     TransactionContract,

@@ -1,11 +1,13 @@
 """PostgreSQL as a `Dialect`."""
 
+import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
     ARRAY,
+    JSON,
     URL,
     BigInteger,
     ColumnElement,
@@ -13,6 +15,7 @@ from sqlalchemy import (
     Insert,
     Interval,
     Table,
+    Text,
     and_,
     cast,
     exists,
@@ -21,9 +24,11 @@ from sqlalchemy import (
     literal,
     select,
     text,
+    true,
 )
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 
+from mutirao.model.records import Scalar
 from mutirao.notifiers.postgresql import ENDS, PostgresqlNotifier
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
@@ -95,6 +100,13 @@ class PostgreSQL(Dialect):
         """Search the array."""
         each = func.json_array_elements_text(tags).table_valued("value")
         return exists(select(each).where(each.c.value == tag))
+
+    def has_argument(
+        self, args: ColumnElement[Any], name: str, value: Scalar
+    ) -> ColumnElement[bool]:
+        """Ask the function, which is planned as if its body stood here."""
+        wanted = cast(literal(json.dumps(value), Text), JSON)
+        return func.mutirao_has_argument(args, name, wanted).is_(true())
 
     def held_by(self, worker: int) -> ColumnElement[bool]:
         """Return the condition that a worker holds the job; no index tells."""

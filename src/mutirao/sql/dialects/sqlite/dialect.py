@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert
 
+from mutirao.model.records import Scalar
 from mutirao.model.uniqueness import PARKED
 from mutirao.notifiers.sqlite import SqliteNotifier
 from mutirao.ports import Notifier
@@ -79,6 +80,16 @@ class SQLite(Dialect):
         """Search the array."""
         each = func.json_each(tags).table_valued("value")
         return exists(select(each).where(each.c.value == tag))
+
+    def has_argument(
+        self, args: ColumnElement[Any], name: str, value: Scalar
+    ) -> ColumnElement[bool]:
+        """Search the object; numbers are equal as numbers are."""
+        each = func.json_each(args).table_valued("key", "type", "value")
+        known = {str: ("text",), bool: (str(value).lower(),), type(None): ("null",)}
+        kinds = known.get(type(value), ("integer", "real"))
+        same = true() if kinds[0] in ("null", "true", "false") else each.c.value == literal(value)
+        return exists(select(each.c.key).where(each.c.key == name, each.c.type.in_(kinds), same))
 
     def held_by(self, worker: int) -> ColumnElement[bool]:
         """Return the condition that a worker holds the job: an index tells."""

@@ -30,6 +30,8 @@ CREATE INDEX mutirao_job_on_dead_of ON mutirao_job (on_dead_of) WHERE on_dead_of
 --;
 CREATE INDEX mutirao_job_fingerprint ON mutirao_job (fingerprint, id) WHERE fingerprint IS NOT NULL
 --;
+CREATE INDEX mutirao_job_key ON mutirao_job (key, id) WHERE key IS NOT NULL
+--;
 -- What is pending. The only table that changes; a finished job leaves it. In each page room is left for
 -- all its rows as they are when claimed, which are 16 bytes longer: with half of it one in twelve went
 -- to another page, and into every index.

@@ -1,5 +1,22 @@
 -- For people and their tools: the columns stay as docs/sql.md says.
 
+-- Whether an argument has a value: a text, a number, true, false or null, as JSON. Other programs may write
+-- what is no text here (a NUL, half a character): such a job is not found by its arguments.
+CREATE FUNCTION mutirao_has_argument(_args json, _name text, _value json)
+RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN CASE
+    WHEN strpos(_args::text, '\u') > 0 AND regexp_replace(
+        replace(_args::text, '\\', ''),
+        '\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', '', 'g'
+    ) ~ '\\u(0000|[dD][89a-fA-F])' THEN false
+    WHEN json_typeof(_args -> _name) IS DISTINCT FROM json_typeof(_value) THEN false
+    WHEN json_typeof(_value) <> 'number'
+        THEN (_args ->> _name) IS NOT DISTINCT FROM (_value #>> '{}')
+    WHEN length(_args ->> _name) < 300 AND (_args ->> _name) ~ '^[-\d.]+([eE][-+]?\d{1,3})?$'
+        THEN (_args ->> _name)::numeric = (_value #>> '{}')::numeric
+    ELSE false
+END
+--;
 -- Each branch of a union is one plain table without conditions, which are a column (`counts`) that is
 -- asked for outside: only so does the planner look into each by index, for an id, for a state, and in the
 -- order asked for. Which states a branch has is among its conditions, so that a search for another one

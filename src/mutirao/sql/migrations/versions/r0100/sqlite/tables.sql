@@ -43,6 +43,8 @@ CREATE INDEX mutirao_job_on_dead_of ON mutirao_job (on_dead_of) WHERE on_dead_of
 --;
 CREATE INDEX mutirao_job_fingerprint ON mutirao_job (fingerprint, id) WHERE fingerprint IS NOT NULL
 --;
+CREATE INDEX mutirao_job_key ON mutirao_job (key, id) WHERE key IS NOT NULL
+--;
 -- What is pending. The only table that changes; a finished job leaves it.
 CREATE TABLE mutirao_live (
     id integer PRIMARY KEY,
