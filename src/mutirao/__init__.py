@@ -13,10 +13,12 @@ from mutirao.model.schedule import ScheduleRecord, ScheduleState
 from mutirao.model.supersede import Redundancy, Supersede
 from mutirao.model.uniqueness import OnConflict
 from mutirao.tasks.handle import Handle
+from mutirao.tasks.providing import PROVIDED
 from mutirao.tasks.task import Task
 
 __all__ = [
     "PREVIOUS",
+    "PROVIDED",
     "Cancel",
     "Dead",
     "DeadJob",

@@ -38,6 +38,7 @@ from mutirao.tasks.task import Task
 
 AroundEnqueue = TypeVar("AroundEnqueue", bound=EnqueueMiddleware)
 AroundAttempt = TypeVar("AroundAttempt", bound=Callable[[Job], Any])
+Provider = TypeVar("Provider", bound=Callable[..., Any])
 AroundHandler = TypeVar("AroundHandler", bound=Hook | AsyncHook)
 
 DEFAULT_URL = "sqlite:///mutirao.db"
@@ -121,6 +122,24 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         """
         self._surroundings.add_hook(hook)
         return hook
+
+    def provide(self, factory: Provider) -> Provider:
+        """Register a factory that provides the type of its return annotation to handlers.
+
+        A parameter of that type, or with the default `PROVIDED`, is no argument of a call. The
+        factory is called for each attempt, at most once, where the handler runs: in its own
+        thread, event loop or child process, inside the hooks. A generator function provides what
+        it yields, once, and tears it down after the handler, however that has ended; the
+        handler's error is raised at the yield, and cannot be swallowed. Parameters of a factory
+        are provided as well, or annotated `Job`. Asynchronous factories are for coroutines only.
+        What a factory raises fails the attempt.
+
+        Raises:
+            ConfigurationError: the annotations do not say what it provides and takes, another
+                factory provides that type, or a task takes it as an argument already.
+        """
+        self._surroundings.factories.add(factory)
+        return factory
 
     # Workers
 

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from mutirao.engine import outcomes
-from mutirao.engine.finding import find_surroundings, find_task
+from mutirao.engine.finding import find_task
 from mutirao.engine.messages import (
     BEGUN,
     CHUNK,
@@ -33,16 +33,17 @@ from mutirao.engine.messages import (
     Inbox,
     Message,
     Order,
+    Place,
     packed,
 )
 from mutirao.engine.progress import PACE, to_tell
 from mutirao.errors import InvalidArguments, WrongState
 from mutirao.model.job import Claim, Job, Report
 from mutirao.model.outcome import Outcome
-from mutirao.tasks.surroundings import Surroundings
 from mutirao.tasks.task import Task
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+Found = dict[tuple[Place, tuple[Place, ...], tuple[Place, ...]], Task[..., Any]]
 POLL = 0.5  # seconds between two checks of a process, if the system offers nothing better
 
 
@@ -63,10 +64,11 @@ def serve(theirs: socket.socket) -> None:
     _leave_signals_to_parent()
     threading.Thread(target=_die_with_parent, daemon=True).start()
     voice, inbox = _Sender(theirs), Inbox()
+    found: Found = {}
     with suppress(ConnectionError):  # the parent is gone, and did not read everything
         while (order := _receive(theirs, inbox)) is not None:
             voice.begin(order.number)
-            voice.conclude(*_answer(order, voice))
+            voice.conclude(*_answer(order, voice, found))
 
 
 def _receive(theirs: socket.socket, inbox: Inbox) -> Message | None:
@@ -77,17 +79,25 @@ def _receive(theirs: socket.socket, inbox: Inbox) -> Message | None:
     return message
 
 
-def _answer(message: Message, voice: "_Sender") -> tuple[bytes, bytes]:
+def _answer(message: Message, voice: "_Sender", found: Found) -> tuple[bytes, bytes]:
     try:
         order = msgspec.json.decode(message.body, type=Order)
-        task, around = find_task(order.task), find_surroundings(order.hooks)
+        task = _found(order, found)
         voice.say(BEGUN, message.number)
         report = _ProgressSender(voice, message.number)
-        outcome = _run_handler(task, around, order, report)
+        outcome = _run_handler(task, order, report)
         return ENDED, msgspec.json.encode(outcome)
     except BaseException as error:  # importing a module may raise anything, even SystemExit
         reason = traceback.format_exception_only(error)[-1] + "\n" + traceback.format_exc()
         return FAILED, outcomes.shortened(reason).encode()
+
+
+def _found(order: Order, found: Found) -> Task[..., Any]:
+    """Return the task of an order; what was found before is kept, with what is computed of it."""
+    wanted = (order.task, order.hooks, order.factories)
+    if (task := found.get(wanted)) is None:
+        task = found[wanted] = find_task(order)
+    return task
 
 
 class _Sender:
@@ -134,9 +144,7 @@ class _ProgressSender:
             self._voice.say(TOLD, self._number, msgspec.json.encode(told))
 
 
-def _run_handler(
-    task: Task[..., Any], around: Surroundings, order: Order, report: Report
-) -> Outcome:
+def _run_handler(task: Task[..., Any], order: Order, report: Report) -> Outcome:
     claim, (policy, usual) = order.claim, task.terms(order.defaults.defaults())
     limit = claim.max_attempts or policy.max_attempts
     try:
@@ -148,7 +156,7 @@ def _run_handler(
     if task.signature.wants_job:
         args = (job, *args)
     try:
-        value = around.call(job, partial(_call, task, *args, **kwargs))
+        value = task.inside.call(job, partial(_call, task, *args, **kwargs))
         return outcomes.success(value, task.keeper(claim.metadata))
     except BaseException as error:
         return outcomes.of_error(error, claim.attempt, claim.max_attempts, policy)

@@ -144,7 +144,7 @@ class Executor:
         try:
             if task.signature.wants_job:
                 args = (job or self._job(task, running), *args)
-            if not task.surroundings.empty:
+            if task.surroundings.hooked or task.signature.provided:
                 call = partial(task.function, *args, **kwargs)
                 value = await self._inside(task, job or self._job(task, running), call)
             elif task.is_coroutine:
@@ -160,8 +160,8 @@ class Executor:
     async def _inside(self, task: Task[..., Any], job: Job, call: Callable[[], Any]) -> Any:
         """Call a handler with what stands around it."""
         if task.is_coroutine:
-            return await task.surroundings.acall(job, call)
-        return await self._threads.run(partial(task.surroundings.call, job, call))
+            return await task.inside.acall(job, call)
+        return await self._threads.run(partial(task.inside.call, job, call))
 
     def _job(self, task: Task[..., Any], running: Running) -> Job:
         """Return the `Job` for a handler or a middleware; most handlers never read it."""

@@ -1,48 +1,64 @@
 """What a child process runs, as names: where it is found in another process.
 
-Only JSON crosses between processes, so a task, and the hooks around it, must stand at module level
-under their own names.
+Only JSON crosses between processes, so a task, and the hooks and factories around it, must stand at
+module level under their own names.
 """
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from mutirao.engine.messages import Place
+from mutirao.engine.messages import Order, Place
 from mutirao.errors import ConfigurationError
+from mutirao.model.job import Claim
+from mutirao.tasks.defaults import DefaultsInWords
 from mutirao.tasks.surroundings import Surroundings
 from mutirao.tasks.task import Task
 
 
-def place_of(thing: Any) -> Place:
-    """Return where a task or a hook is found."""
-    return thing.__module__, getattr(thing, "__qualname__", repr(thing))
-
-
-def hooks_of(task: Task[..., Any]) -> tuple[Place, ...]:
-    """Return where the hooks around a plain function are found."""
-    return tuple(map(place_of, task.surroundings.hooks))
+def order_for(task: Task[..., Any], claim: Claim, defaults: DefaultsInWords) -> Order:
+    """Return the order for a child to run a task's handler for a claim."""
+    hooks, factories = (tuple(map(_place, each)) for each in _around(task))
+    return Order(_place(task), claim, hooks, factories, defaults)
 
 
 def check_places(task: Task[..., Any]) -> None:
-    """Raise ConfigurationError if another process cannot find a task or a hook around it."""
-    find_task(place_of(task))
-    for hook in task.surroundings.hooks:
-        if find(place := place_of(hook)) is not hook:
+    """Raise ConfigurationError if another process cannot find a task, or what stands around it."""
+    _find_task(_place(task))
+    hooks, factories = _around(task)
+    for each in (*hooks, *factories):
+        if _find(place := _place(each)) is not each:
             raise ConfigurationError(
-                f"the hook {'.'.join(place)} stands around process=True tasks such as"
-                f" {task.name!r}, and another process does not find it under that name; define it"
-                " at module level"
+                f"{'.'.join(place)} stands around process=True tasks such as {task.name!r}, and"
+                " another process does not find it under that name; define it at module level"
             )
 
 
-def find_task(place: Place) -> Task[..., Any]:
-    """Return the task that a child process finds under that name.
+def find_task(order: Order) -> Task[..., Any]:
+    """Return the task of an order, in its surroundings.
 
     Raises:
         ConfigurationError: there is no task of that name.
     """
-    found = find(place)
+    surroundings = Surroundings()
+    for place in order.hooks:
+        surroundings.add_hook(_find(place))
+    for place in order.factories:
+        surroundings.factories.add(_find(place))
+    return _find_task(order.task).within(surroundings)
+
+
+def _around(task: Task[..., Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    return task.surroundings.hooks, [each.function for each in task.inside.plan]
+
+
+def _place(thing: Any) -> Place:
+    return thing.__module__, getattr(thing, "__qualname__", repr(thing))
+
+
+def _find_task(place: Place) -> Task[..., Any]:
+    found = _find(place)
     if not isinstance(found, Task):
         raise ConfigurationError(
             f"a process=True task must be found as {'.'.join(place)} by another process, which"
@@ -51,15 +67,7 @@ def find_task(place: Place) -> Task[..., Any]:
     return found
 
 
-def find_surroundings(hooks: tuple[Place, ...]) -> Surroundings:
-    """Return what stands around a handler in this process."""
-    surroundings = Surroundings()
-    for place in hooks:
-        surroundings.add_hook(find(place))
-    return surroundings
-
-
-def find(place: Place) -> Any:
+def _find(place: Place) -> Any:
     """Return what stands under that name, importing the module; None if nothing does."""
     module, qualname = place
     found: Any = sys.modules.get(module) or import_module(module)

@@ -34,14 +34,16 @@ Place = tuple[str, str]  # the module and the qualified name of what a child fin
 
 
 class Order(msgspec.Struct):
-    """An order for a child: to run the handler of this task for this claim, inside these hooks.
+    """An order for a child: to run the handler of this task for this claim.
 
-    `defaults`: the worker's, for tasks without options of their own.
+    The hooks and factories are all that it needs, whatever the child has imported. `defaults`: the
+    worker's, for tasks without options of their own.
     """
 
     task: Place
     claim: Claim
     hooks: tuple[Place, ...] = ()
+    factories: tuple[Place, ...] = ()
     defaults: DefaultsInWords = NO_DEFAULTS
 
 

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mutirao.engine.child import POLL, end_of, serve
-from mutirao.engine.finding import hooks_of, place_of
+from mutirao.engine.finding import order_for
 from mutirao.engine.messages import (
     BEGUN,
     CHUNK,
@@ -35,7 +35,6 @@ from mutirao.engine.messages import (
     TOLD,
     Inbox,
     InvalidMessage,
-    Order,
     packed,
 )
 from mutirao.engine.progress import Told
@@ -82,7 +81,7 @@ class Processes:
         Raises:
             ProcessDied, ProcessFailed: the child is gone, and the handler with it.
         """
-        order = msgspec.json.encode(Order(place_of(task), claim, hooks_of(task), self._defaults))
+        order = msgspec.json.encode(order_for(task, claim, self._defaults))
         loop = asyncio.get_running_loop()
         begun = partial(loop.call_soon_threadsafe, running.begin_now)
         told = partial(_pass_on, report, claim)

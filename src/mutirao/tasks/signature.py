@@ -17,6 +17,7 @@ import msgspec
 
 from mutirao.errors import InvalidArguments, InvalidResult, InvalidTask
 from mutirao.model.job import Job
+from mutirao.tasks.providing import PROVIDED, Factories
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 # Raised by conversion to and from JSON; a value that contains itself is a RecursionError.
@@ -24,15 +25,23 @@ UNFIT = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionEr
 
 
 class Signature:
-    """The parameters of a handler, without the injected `Job`.
+    """The parameters of a handler, without the injected `Job` and those that factories provide.
 
     `unannotated` is the type of parameters that have no annotation.
     """
 
-    def __init__(self, function: Callable[..., Any], task: str, unannotated: Any = Any) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        task: str,
+        factories: Factories,
+        unannotated: Any = Any,
+    ) -> None:
         self._function = function
         self._task = task
+        self._factories = factories
         self._unannotated = unannotated
+        self.told_apart_by: list[str] = []  # arguments
 
     @cached_property
     def wants_job(self) -> bool:
@@ -49,6 +58,62 @@ class Signature:
             )
         return True
 
+    @cached_property
+    def provided(self) -> dict[str, Any]:
+        """The types of the parameters that factories provide, by name.
+
+        Those are the parameters whose default is PROVIDED, and those of a type that a factory
+        provides by now. The others are arguments from now on.
+
+        Raises:
+            InvalidTask: such a parameter cannot be given by name, or jobs are told apart by it.
+        """
+        found = {}
+        for each in self._arguments:
+            kind = self._hints.get(each.name, self._unannotated)
+            if self._is_provided(each):
+                found[each.name] = kind
+            else:
+                self._factories.leave(kind, self._task)
+        for name in found:
+            self._check_provided(self._all[name])
+        return found
+
+    def left_out(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+        """Return the parameters to be provided that a direct call of the handler leaves out."""
+        marked = [each.name for each in self._all.values() if each.default is PROVIDED]
+        if not marked:
+            return []
+        given = inspect.signature(self._function).bind_partial(*args, **kwargs).arguments
+        return [name for name in marked if name not in given]
+
+    def given_by(self, factories: Factories) -> "Signature":
+        """Return the signature of the same handler with other factories."""
+        return type(self)(self._function, self._task, factories, self._unannotated)
+
+    def _is_provided(self, parameter: Parameter) -> bool:
+        kind = self._hints.get(parameter.name, self._unannotated)
+        return parameter.default is PROVIDED or self._factories.has(kind)
+
+    def _check_provided(self, parameter: Parameter) -> None:
+        name, place = parameter.name, parameter.kind
+        usable = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        if place not in usable or (place is not Parameter.KEYWORD_ONLY and self._needs_spreading):
+            raise InvalidTask(
+                f"task {self._task!r}: the parameter {name!r} is provided, which goes by name; put"
+                " it behind a `*`"
+            )
+        if any(each.kind is Parameter.VAR_KEYWORD for each in self._arguments):
+            raise InvalidTask(
+                f"task {self._task!r}: the parameter {name!r} is provided, and callers may give any"
+                " name; name the arguments instead of the `**`"
+            )
+        if name in self.told_apart_by:
+            raise InvalidTask(
+                f"task {self._task!r}: the parameter {name!r} is provided, so jobs cannot be told"
+                " apart by it; name an argument of the call"
+            )
+
     def check(self, *, with_result: bool = False) -> None:
         """Raise InvalidTask if an annotation cannot be resolved or converted to JSON."""
         _ = self._decoder
@@ -57,7 +122,7 @@ class Signature:
 
     def takes(self, name: str) -> bool:
         """Return whether a call may have an argument of this name."""
-        given = [*self._all.values()][1 if self.wants_job else 0 :]
+        given = [each for each in self._arguments if not self._is_provided(each)]
         named = (p.name for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
         return name in named or any(p.kind is p.VAR_KEYWORD for p in given)
 
@@ -196,10 +261,14 @@ class Signature:
                 " a function that was defined with def"
             ) from unreadable
 
+    @property
+    def _arguments(self) -> list[Parameter]:
+        """The parameters but for the injected `Job`."""
+        return [*self._all.values()][1 if self.wants_job else 0 :]
+
     @cached_property
     def _signature(self) -> inspect.Signature:
-        parameters = list(self._all.values())
-        return inspect.Signature(parameters[1:] if self.wants_job else parameters)
+        return inspect.Signature([p for p in self._arguments if p.name not in self.provided])
 
     @cached_property
     def _decoder(self) -> msgspec.json.Decoder[Any]:
@@ -253,7 +322,7 @@ class Signature:
     @cached_property
     def _needs_spreading(self) -> bool:
         by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-        return any(p.kind not in by_name for p in self._signature.parameters.values())
+        return any(p.kind not in by_name for p in self._arguments)
 
     @cached_property
     def _places(self) -> list[str]:

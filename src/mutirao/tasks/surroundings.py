@@ -1,4 +1,6 @@
-"""What stands around a handler, where the handler runs: hooks in its own thread, loop or process.
+"""What stands around a handler, where the handler runs: in its own thread, loop or process.
+
+Those are hooks and, inside of them, what it is given by factories (`mutirao.tasks.providing`).
 
 A hook is a generator function that yields once, like a context manager. A plain one stands around
 plain functions, in their thread or child process; an asynchronous one around coroutines, in their
@@ -14,29 +16,40 @@ loop of the worker, around refused attempts too.
             close_old_connections()
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+)
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     AsyncExitStack,
     ExitStack,
 )
+from dataclasses import dataclass
 from inspect import isasyncgenfunction, isawaitable, iscoroutine, isgeneratorfunction
 from types import TracebackType
 from typing import Any, cast
 
 from mutirao.errors import ConfigurationError
 from mutirao.model.job import Job
+from mutirao.tasks.providing import Factories, Factory, given_to
 
 Hook = Callable[[Job], Iterator[None]]
 AsyncHook = Callable[[Job], AsyncIterator[None]]
 
 
 class Surroundings:
-    """What stands around the handlers of an application, the first hook outermost."""
+    """What stands around the handlers of an application: hooks, the first outermost; factories."""
 
     def __init__(self) -> None:
-        self.empty = True
+        self.hooked = False
+        self.factories = Factories()
         self.hooks: tuple[Hook, ...] = ()  # around plain functions
         self.async_hooks: tuple[AsyncHook, ...] = ()  # around coroutines
 
@@ -55,30 +68,67 @@ class Surroundings:
                 f"the hook {hook!r} is not a generator function; define it with def or async def"
                 " (without @contextmanager), and let it yield once, where the handler runs"
             )
-        self.empty = False
+        self.hooked = True
 
-    def call(self, job: Job, function: Callable[[], Any]) -> Any:
-        """Call a plain function inside the hooks; return what it returns.
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The way to call one task's handler inside its surroundings.
+
+    Parameters:
+        wanted: the types that the handler is given, by parameter.
+        plan: the factories to call, each after those that it needs.
+    """
+
+    surroundings: Surroundings
+    wanted: Mapping[str, Any]
+    plan: tuple[Factory, ...]
+
+    def call(self, job: Job, function: Callable[..., Any]) -> Any:
+        """Call a plain function; return what it returns.
 
         Raises:
-            ConfigurationError: a hook does not yield exactly once.
+            ConfigurationError: a hook or a factory does not yield exactly once.
             TypeError: the function returns an awaitable, which nobody awaits.
         """
         with ExitStack() as stack:
-            for hook in self.hooks:
+            for hook in self.surroundings.hooks:
                 stack.enter_context(Opened(hook, hook(job)))
-            return _at_hand(function())
+            values: dict[Any, Any] = {Job: job}
+            for each in self.plan:
+                made = each.function(**given_to(each, values))
+                values[each.kind] = _entered(stack, each, made) if each.yields else made
+            return _at_hand(function(**self._given(values)))
 
-    async def acall(self, job: Job, function: Callable[[], Awaitable[Any]]) -> Any:
-        """Call a coroutine function inside the asynchronous hooks; return what it returns.
+    async def acall(self, job: Job, function: Callable[..., Awaitable[Any]]) -> Any:
+        """Call a coroutine function; return what it returns.
 
         Raises:
-            ConfigurationError: a hook does not yield exactly once.
+            ConfigurationError: a hook or a factory does not yield exactly once.
         """
         async with AsyncExitStack() as stack:
-            for hook in self.async_hooks:
+            for hook in self.surroundings.async_hooks:
                 await stack.enter_async_context(AsyncOpened(hook, hook(job)))
-            return await function()
+            values: dict[Any, Any] = {Job: job}
+            for each in self.plan:
+                values[each.kind] = await _made(stack, each, values)
+            return await function(**self._given(values))
+
+    def _given(self, values: Mapping[Any, Any]) -> dict[str, Any]:
+        return {name: values[kind] for name, kind in self.wanted.items()}
+
+
+def _entered(stack: ExitStack | AsyncExitStack, factory: Factory, made: Any) -> Any:
+    return stack.enter_context(Opened(factory.function, made))
+
+
+async def _made(stack: AsyncExitStack, factory: Factory, values: Mapping[Any, Any]) -> Any:
+    made = factory.function(**given_to(factory, values))
+    if not factory.yields:
+        return await made if factory.asynchronous else made
+    if factory.asynchronous:
+        return await stack.enter_async_context(AsyncOpened(factory.function, made))
+    return _entered(stack, factory, made)
 
 
 class Opened(AbstractContextManager[Any, None]):

@@ -6,6 +6,7 @@ where it is written; at run time `Signature` does the same before anything is st
 
 import inspect
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -24,7 +25,7 @@ from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import CallTerms, TaskOptions, template_of
 from mutirao.tasks.results import kept_result
 from mutirao.tasks.signature import Signature
-from mutirao.tasks.surroundings import Surroundings
+from mutirao.tasks.surroundings import Inside, Surroundings
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -69,11 +70,12 @@ class Task(Generic[P, R]):
         self.name = name
         self.options = options
         self.surroundings = app._surroundings
-        self.signature = Signature(function, name, unannotated)
+        self.signature = Signature(function, name, app._surroundings.factories, unannotated)
         rule = options.unique.supersede
         if rule is not None:
             _check_rule(rule, name)
             self.signature.require(rule.by, "supersede's by, which tells the kinds of jobs apart")
+            self.signature.told_apart_by.append(rule.by)
         if options.fair_by is not None:
             _check_argument("fair_by", options.fair_by, self.signature, name)
         for limit in options.limits:
@@ -96,11 +98,19 @@ class Task(Generic[P, R]):
         return f"<Task {self.name!r} of {self.__module__}.{self.__qualname__}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, without a job. If it takes a `Job`, use `.function` instead."""
+        """Call the function itself, without a job. If it takes a `Job`, use `.function` instead.
+
+        Nothing is provided: give it what factories would.
+        """
         if self.signature.wants_job:
             raise TypeError(
                 f"{self.name} takes the Job it runs as; call {self.name}.function(job, …) in a"
                 " test, or enqueue it"
+            )
+        if left_out := self.signature.left_out(args, kwargs):
+            raise TypeError(
+                f"{self.name} is provided with {', '.join(left_out)} where it runs as a job; in a"
+                " direct call, give it"
             )
         result: R = self.function(*args, **kwargs)
         return result
@@ -179,12 +189,32 @@ class Task(Generic[P, R]):
         keep_for = inf if KEEPS in flags_of(metadata) else self.options.keep_result
         return None if keep_for is None else lambda value: kept_result(self.name, value, keep_for)
 
+    @cached_property
+    def inside(self) -> Inside:
+        """The way to call the handler inside of its surroundings.
+
+        Raises:
+            InvalidTask: what the handler is to be given cannot be provided.
+        """
+        wanted, factories = self.signature.provided, self.surroundings.factories
+        plan = factories.plan(wanted, self.name, loop=self.is_coroutine)
+        return Inside(self.surroundings, wanted, plan)
+
+    def within(self, surroundings: Surroundings) -> "Task[P, R]":
+        """Return this task in other surroundings; for another process, which may not know all."""
+        task = copy(self)
+        task.__dict__.pop("inside", None)
+        task.surroundings = surroundings
+        task.signature = self.signature.given_by(surroundings.factories)
+        return task
+
     def check(self) -> None:
         """Raise InvalidTask if this task's jobs, or the job of its `on_dead`, could not run.
 
         This is checked late because annotations may name types that are defined further down.
         """
         self.signature.check(with_result=self.keeps_results)
+        _ = self.inside
         try:
             self.announce_death(DeadJob(0, self.name, self.options.queue, {}, 1, None, None))
         except InvalidArguments as unfit:
@@ -213,6 +243,7 @@ def _check_argument(what: str, by: object, signature: Signature, name: str) -> N
             f"{what} of task {name!r} is {by!r}, which is no argument of it; name the one whose"
             " values are told apart"
         )
+    signature.told_apart_by.append(by)
 
 
 def _check_function(function: object, name: str) -> None:

@@ -128,7 +128,7 @@ def _check_names(task: Task[..., Any], arguments: dict[str, Any]) -> None:
 def _received(task: Task[..., Any], job: JobRecord) -> dict[str, Any]:
     args, kwargs = task.signature.decode(json.dumps(job.args))
     before = (None,) if task.signature.wants_job else ()
-    return inspect.signature(task.function).bind(*before, *args, **kwargs).arguments
+    return inspect.signature(task.function).bind_partial(*before, *args, **kwargs).arguments
 
 
 def _has(received: dict[str, Any], arguments: dict[str, Any]) -> bool:

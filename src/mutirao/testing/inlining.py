@@ -203,10 +203,10 @@ async def _perform(task: Task[..., Any], job: Job, claim: Claim, call: Call) -> 
     args, kwargs = task.signature.decode(claim.args)
     if task.signature.wants_job:
         args = (job, *args)
-    around, handler = task.surroundings, partial(task.function, *args, **kwargs)
+    handler = partial(task.function, *args, **kwargs)
     if task.is_coroutine:
-        return await around.acall(job, handler)
-    return await call(partial(around.call, job, handler))
+        return await task.inside.acall(job, handler)
+    return await call(partial(task.inside.call, job, handler))
 
 
 async def _here(function: Callable[[], object]) -> object:

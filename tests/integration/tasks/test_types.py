@@ -162,7 +162,7 @@ GOOD = """
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from mutirao import DeadJob, Job, Mutirao, NewJob, OutcomeKind, Retry, Task
+from mutirao import PROVIDED, DeadJob, Job, Mutirao, NewJob, OutcomeKind, Retry, Task
 from mutirao.tasks.middleware import AsyncAttemptSteps, AttemptSteps, EnqueueSteps
 
 app = Mutirao()
@@ -216,7 +216,22 @@ def hook(job: Job) -> Iterator[None]:
 async def ahook(job: Job) -> AsyncIterator[None]:
     yield
 
+class Session: ...
+
+@app.provide
+def open_session() -> Iterator[Session]:
+    yield Session()
+
+@app.provide
+async def aopen_session(job: Job) -> Session:
+    return Session()
+
+@app.task
+def paid(order_id: int, *, session: Session = PROVIDED) -> None: ...
+
 async def good() -> None:
+    paid.enqueue(7)
+    paid(7, session=Session())
     send.enqueue(7)
     send.enqueue(order_id=7, note="x")
     resize.enqueue("a.png", width=80)
