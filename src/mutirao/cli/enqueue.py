@@ -5,7 +5,17 @@ from typing import Any
 
 import click
 
-from mutirao.cli.options import as_json, ask, duration, json_object, moment, option, target
+from mutirao.cli.options import (
+    as_json,
+    ask,
+    duration,
+    json_object,
+    moment,
+    number_or_moment,
+    option,
+    target,
+    window,
+)
 from mutirao.cli.output import fields_of, print_json
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.uniqueness import How, OnConflict
@@ -15,6 +25,7 @@ _SAID: dict[How, str] = {
     "replaced": "enqueued {} in place of the one that waited,",
     "rerun": "enqueued {} to run after the one that runs now,",
     "found": "nothing to do: {} has the key,",
+    "outdated": "nothing to do: {} is of a newer version,",
     "follows": "enqueued {} to run after the one before it,",
     "merged": "enqueued {}, merged with the one that waited,",
     "superseded": "nothing to do: {} and the one that waited make each other redundant,",
@@ -35,8 +46,18 @@ _SAID: dict[How, str] = {
 @option(
     "--on-conflict", type=click.Choice([*map(str, OnConflict)]), help="If another one has the key."
 )
-@option("--unique-for", type=duration, help="Hold the key so long after the job has finished.")
+@option(
+    "--unique-for",
+    type=window,
+    help="Hold the key so long after the job has finished, or: forever.",
+)
 @option("--scope", help="Who shares keys, instead of the task's jobs in the queue.")
+@option(
+    "--as-of",
+    "version",
+    type=number_or_moment,
+    help="The update's number or moment: nothing is enqueued if a newer one was.",
+)
 @option("--debounce-limit", type=duration, help="The longest that replacing may put a job off.")
 @option("--tag", "tags", multiple=True, help="Added to the task's; may be repeated.")
 @option("--metadata", type=json_object, help="A JSON object kept with the job.")

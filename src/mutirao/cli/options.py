@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -58,6 +59,19 @@ def moment(text: str) -> datetime:
             f"{text!r} has no time zone; add Z for UTC, or an offset such as -03:00"
         )
     return found
+
+
+def window(text: str) -> timedelta | str:
+    """Return the duration in a text, or the word "forever"."""
+    return text if text == "forever" else duration(text)
+
+
+def number_or_moment(text: str) -> float | datetime:
+    """Return the number in a text, a whole one exactly, or the aware datetime."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return moment(text)
 
 
 def past(text: str) -> datetime:

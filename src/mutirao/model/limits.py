@@ -200,6 +200,13 @@ def both(some: set[int], others: set[int]) -> set[int]:
     return together if woken else set(together)
 
 
+def anywhere() -> Settled:
+    """Return a settlement of nothing by which jobs of some lane became ready."""
+    settled = Settled()
+    settled.woken = (Wake(),)
+    return settled
+
+
 def admit(candidates: Iterable[Candidate], room: Mapping[CounterName, int], most: int) -> Admission:
     """Admit the jobs for which all limits have room, one after another, up to `most` jobs.
 

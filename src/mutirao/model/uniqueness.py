@@ -7,6 +7,7 @@ function of its own, which other languages call, too.
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from math import inf
 from typing import Literal, NamedTuple, Self
 
 from mutirao.errors import DuplicateJob
@@ -14,10 +15,13 @@ from mutirao.model.supersede import Supersede
 
 # The `run_at` of a job that waits for another one to end: it is never due in any lane.
 PARKED = datetime(9999, 5, 31, tzinfo=UTC)
-LONGEST_WINDOW = 7 * 86_400  # seconds; by default finished jobs are kept for this long
+FOREVER = inf  # as `unique_for`: until the finished job is pruned
 REPLACED = "Replaced"  # the error_type of a job that another one replaced
 
-How = Literal["inserted", "replaced", "rerun", "found", "follows", "merged", "superseded"]
+How = Literal[
+    "inserted", "replaced", "rerun", "found", "outdated", "follows", "merged", "superseded"
+]  # fmt: skip
+NOTHING_WRITTEN: tuple[How, ...] = ("found", "outdated")
 KeyName = tuple[str, str, str, str]  # scope, task, queue, key
 
 
@@ -43,9 +47,12 @@ class Unique:
         on_conflict: what happens if another job holds the key.
         scope: the name that jobs with shared keys have in common; None: the jobs of the task in the
             queue.
-        unique_for: seconds for which the job holds the key after it has finished.
+        unique_for: seconds for which the job holds the key after it has finished; `FOREVER`: until
+            it is pruned.
         debounce_limit: the maximum number of seconds by which replacing may delay the first
             request.
+        version: the number of the update that the job is about, if updates have numbers: one with a
+            smaller number than the last one of the key is outdated.
         supersede: the rule by which a newer job makes this one redundant, instead of `on_conflict`;
             jobs with such a rule share no keys with other jobs.
     """
@@ -54,6 +61,7 @@ class Unique:
     scope: str | None = None
     unique_for: float | None = None
     debounce_limit: float | None = None
+    version: float | None = None
     supersede: Supersede | None = None
 
     def name(self, task: str, queue: str, key: str) -> KeyName:
@@ -72,13 +80,19 @@ class Placed(int):
         placed.how = how
         return placed
 
+    @property
+    def written(self) -> bool:
+        """True if a job was written."""
+        return self.how not in NOTHING_WRITTEN
+
 
 class Holder(NamedTuple):
     """The job that holds a key, or held it last.
 
     `since` is when the first of the jobs that it replaced was enqueued, `due` its own time even
     while it waits for another job, `behind` whether an earlier job runs or `runs` itself, `until`
-    the end of its `unique_for` once it has finished.
+    the end of its `unique_for` once it has finished. `version` is that of the key's newest job,
+    also if that was cancelled and an earlier one runs.
     """
 
     job: int
@@ -88,6 +102,7 @@ class Holder(NamedTuple):
     behind: bool
     due: datetime | None
     until: datetime | None
+    version: float | None = None
 
 
 class Verdict(NamedTuple):
@@ -106,6 +121,8 @@ def judge(unique: Unique, due: datetime, holder: Holder | None, now: datetime) -
         if holder.live or (holder.until is not None and now < holder.until):
             kept = unique.on_conflict is OnConflict.KEEP
             return Verdict("found" if kept else None, due, holder.since)
+    elif holder is not None and _is_older(unique.version, holder.version):
+        return Verdict("outdated", due, holder.since)
     elif holder is not None and holder.live:
         how = "rerun" if holder.runs or holder.behind else "replaced"
         if not holder.runs:
@@ -115,6 +132,10 @@ def judge(unique: Unique, due: datetime, holder: Holder | None, now: datetime) -
     if unique.debounce_limit is not None:
         due = min(due, since + timedelta(seconds=unique.debounce_limit))
     return Verdict(how, due, since)
+
+
+def _is_older(version: float | None, than: float | None) -> bool:
+    return version is not None and than is not None and version < than
 
 
 def duplicate(task: str, key: str | None, standing: int) -> DuplicateJob:

@@ -27,13 +27,14 @@ class Intake(Protocol):
         For a job with `unique`, `mutirao.model.uniqueness.judge` compares it with the job that
         holds its key; the returned id is a `Placed`: the id of the job that holds the key
         afterwards. Of two transactions with the same key, the second waits until the first has
-        ended. A replaced job is cancelled when the transaction commits; if it runs by then, the new
-        job waits for it and is due once that job has left the live table. Jobs of others are not
-        locked until the commit, so nobody has to wait in order to settle one. With
-        `Unique.supersede`, `mutirao.model.supersede.decide` compares the job with the last live one
-        of its key and decides which of the two remain; a superseded job is cancelled at the commit
-        if no attempt of it has started by then. The remaining jobs of a key run one after another,
-        in the order in which they were enqueued.
+        ended. One whose `version` is less than that of the key's newest job is not written, however
+        that job ended, until it is pruned. A replaced job is cancelled when the transaction
+        commits; if it runs by then, the new job waits for it and is due once that job has left the
+        live table. Jobs of others are not locked until the commit, so nobody has to wait in order
+        to settle one. With `Unique.supersede`, `mutirao.model.supersede.decide` compares the job
+        with the last live one of its key and decides which of the two remain; a superseded job is
+        cancelled at the commit if no attempt of it has started by then. The remaining jobs of a key
+        run one after another, in the order in which they were enqueued.
 
         Raises:
             DuplicateJob: another job has the key, and this one was given `on_conflict="error"`.

@@ -136,10 +136,11 @@ class Store(Intake, RecordsApi, Protocol):
         as `Fault.WORKER` counts as lost, and one released for neither leaves both counts unchanged.
         A job with a request to cancel is due at once instead, and its next claim has
         `Claim.cancel`. When a `keyed` job ends, the job that waits for it becomes due at its own
-        time. When a `linked` job ends, its result is stored, if it has one, the steps behind it are
-        released (see `enqueue_graph`), and those who wait for its end are notified. All in one
-        transaction. The return value may be a `mutirao.model.limits.Settled`, which has the lanes
-        to which jobs returned that had waited for a limit.
+        time. So it does when a `keyed` job would wait again and a newer job of its unique key waits
+        for it: the older one is then cancelled as superseded. When a `linked` job ends, its result
+        is stored, if it has one, the steps behind it are released (see `enqueue_graph`), and those
+        who wait for its end are notified. All in one transaction. The return value may be a
+        `mutirao.model.limits.Settled`, which has the lanes in which other jobs became ready.
         """
         ...
 

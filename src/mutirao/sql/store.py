@@ -23,7 +23,6 @@ from mutirao.model.job import (
     OutcomeKind,
     Transaction,
 )
-from mutirao.model.limits import both
 from mutirao.model.outcome import Settlement
 from mutirao.model.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.ports import Attempt, Notifier
@@ -35,6 +34,7 @@ from mutirao.sql.drivers.steps import Asking
 from mutirao.sql.enqueue.intake import SqlIntake, is_one, own_errors
 from mutirao.sql.records_api import SqlRecords
 from mutirao.sql.schema import version
+from mutirao.sql.settling import Settling
 from mutirao.sql.statements import (
     fairness,
     graphs,
@@ -42,7 +42,6 @@ from mutirao.sql.statements import (
     leftovers,
     records,
     results,
-    uniqueness,
     workers,
 )
 
@@ -71,6 +70,7 @@ class SqlStore(SqlRecords):
         self._dialect = self.engines.dialect
         self._rules = self._dialect.rules
         self._intake = SqlIntake(self._dialect.intake)
+        self._settling = Settling(self._dialect, self._intake.enqueue)
         self._run_by(Runner(self.engines, within))
 
     def _run_by(self, runner: Runner) -> None:
@@ -202,11 +202,11 @@ class SqlStore(SqlRecords):
         done = [s for s in settlements if s.outcome.kind.final]
         waiting = [s for s in settlements if not s.outcome.kind.final]
         bound = [s for s in done if s.keyed or s.linked] or [s for s in settlements if s.follow_up]
-        if not ((done and waiting) or bound):
+        if not ((done and waiting) or bound or any(s.keyed for s in waiting)):
             if done:
                 return await self._apply(self._rules.finish, done, now)
             return await self._apply(self._rules.resume, worker, waiting, now)
-        return await self._insistent.run(self._settle, worker, done, waiting, now)
+        return await self._insistent.run(self._settling.settle, worker, done, waiting, now)
 
     async def release(self, jobs: Sequence[tuple[int, int]]) -> set[int]:
         """Release jobs that were never started."""
@@ -284,7 +284,8 @@ class SqlStore(SqlRecords):
 
     def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:
         """Open a transaction whose commit completes a job."""
-        return CompletingTransaction(self.engines, job, attempt, self._finish_one, session=session)
+        finish = self._settling.finish_one
+        return CompletingTransaction(self.engines, job, attempt, finish, session=session)
 
     async def jobs(self, which: JobFilter) -> list[JobRecord]:
         """List the jobs that match, newest first."""
@@ -329,57 +330,6 @@ class SqlStore(SqlRecords):
         if self._rules.in_transaction:
             return await self._insistent.run(_through, rule, *args, **kwargs)
         return await self._insistent.insist(lambda: self._runner.alone(rule(*args, **kwargs)))
-
-    def _settle(
-        self,
-        conn: Connection,
-        worker: int,
-        done: Sequence[Settlement],
-        waiting: Sequence[Settlement],
-        now: datetime | None,
-    ) -> set[int]:
-        settled = set[int]()
-        if done:
-            settled = self._finish(conn, done, now, [s.id for s in waiting])
-        if waiting:
-            settled = both(settled, through(conn, self._rules.resume(worker, waiting, now)))
-        # Of two runs of one job in a batch, the later one is current and the earlier one is stale.
-        latest = {s.id: s for s in sorted((*done, *waiting), key=lambda s: s.run)}
-        follow_ups = [s.follow_up for s in latest.values() if s.follow_up and s.id in settled]
-        if follow_ups:
-            self._intake.enqueue(follow_ups, conn)
-        return settled
-
-    def _finish(
-        self,
-        conn: Connection,
-        done: Sequence[Settlement],
-        now: datetime | None,
-        beside: Sequence[int] = (),
-        *,
-        patient: bool = False,
-    ) -> set[int]:
-        together = sorted([*beside, *(s.id for s in done)])
-        linked = {s.id: s for s in sorted(done, key=lambda s: s.run) if s.linked}
-        if linked:
-            graphs.hold(conn, list(linked))
-            succeeded = OutcomeKind.SUCCEEDED
-            if failed := [s.id for s in linked.values() if s.outcome.kind is not succeeded]:
-                graphs.lock_compensated(conn, self._dialect, failed, together)
-        awaited = beside or any(s.keyed for s in done)
-        held = together if awaited else ()
-        settled = through(conn, self._rules.finish(done, now, held, patient=patient))
-        if ended := [s for s in linked.values() if s.id in settled]:
-            results.keep(conn, self._dialect, ended, now)
-            kinds = {s.id: s.outcome.kind for s in ended}
-            graphs.ended(conn, self._dialect, self._intake.enqueue, kinds, now)
-            through(conn, self._rules.tell_ended(list(kinds)))
-        if keyed := [s.id for s in done if s.keyed and s.id in settled]:
-            uniqueness.let_go(conn, self._dialect, keyed)
-        return settled
-
-    def _finish_one(self, conn: Connection, settlement: Settlement) -> set[int]:
-        return self._finish(conn, [settlement], None, patient=True)
 
 
 def _through(

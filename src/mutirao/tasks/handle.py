@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from mutirao.errors import WrongState
-from mutirao.model.uniqueness import How
+from mutirao.model.uniqueness import NOTHING_WRITTEN, How
 
 R = TypeVar("R", covariant=True)
 V = TypeVar("V")
@@ -28,8 +28,9 @@ class Handle(Generic[R]):
     """The job that was enqueued, or the one that has its key.
 
     `how` says how the job was enqueued: "inserted"; with a unique key also "replaced" (it replaced
-    one that waited), "rerun" (it waits for one that runs) or "found" (another job has the key, and
-    nothing was written). With a supersede rule also "follows" (it runs after the previous job of
+    one that waited), "rerun" (it waits for one that runs), "found" (another job has the key, and
+    nothing was written) or "outdated" (a job with a newer version was enqueued before, and nothing
+    was written). With a supersede rule also "follows" (it runs after the previous job of
     the key), "merged" (with one that waited) or "superseded" (together with one that waited;
     neither runs).
     """
@@ -43,7 +44,7 @@ class Handle(Generic[R]):
     @property
     def created(self) -> bool:
         """True if a job was written."""
-        return self.how != "found"
+        return self.how not in NOTHING_WRITTEN
 
     # The result of a coroutine function is what its coroutine returns.
     @overload

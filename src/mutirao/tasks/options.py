@@ -18,11 +18,12 @@ from mutirao.model.job import DEFAULT_QUEUE, NewJob
 from mutirao.model.limits import Limit
 from mutirao.model.retry import RetryPolicy, policy_of, seconds
 from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import OnConflict, Unique
+from mutirao.model.uniqueness import FOREVER, OnConflict, Unique
 from mutirao.tasks.results import keeping
 
 Conflict = OnConflict | Literal["keep", "replace", "rerun", "error"]
 Duration = float | timedelta
+Version = float | datetime
 
 
 class KeyTerms(TypedDict, total=False):
@@ -31,14 +32,15 @@ class KeyTerms(TypedDict, total=False):
     Parameters:
         on_conflict: what happens if another job has the key: "keep" that job (the default),
             "replace" it if it waits, "rerun" after it if it runs, or raise an "error".
-        unique_for: seconds (or a `timedelta`) for which it holds the key after it has finished.
+        unique_for: seconds (or a `timedelta`) for which it holds the key after it has finished;
+            "forever": until it is pruned.
         scope: a name; all jobs with this scope share keys, instead of the task's jobs in the queue.
         debounce_limit: maximum seconds (or a `timedelta`) by which replacing may delay the first
             job.
     """
 
     on_conflict: Conflict | None
-    unique_for: Duration | None
+    unique_for: Duration | Literal["forever"] | None
     scope: str | None
     debounce_limit: Duration | None
 
@@ -89,6 +91,8 @@ class CallTerms(KeyTerms, total=False):
         max_attempts: the number of executions in all; replaces the retry policy's.
         timeout: maximum seconds (or a `timedelta`) of an attempt.
         key: a unique key of 1 to 200 characters, which one job holds until it has finished.
+        version: the number of the update that the job is about, or its moment (an aware datetime),
+            with "replace" or "rerun": nothing is written if a newer one was enqueued for the key.
         tags: added to the task's tags.
         metadata: any JSON object; the handler finds it in `job.metadata`.
         traceparent: the W3C trace context of the caller.
@@ -101,6 +105,7 @@ class CallTerms(KeyTerms, total=False):
     max_attempts: int | None
     timeout: Duration | None
     key: str | None
+    version: Version | None
     tags: tuple[str, ...] | list[str]
     metadata: Mapping[str, Any] | None
     traceparent: str | None
@@ -215,7 +220,7 @@ def uniqueness(usual: Unique, terms: KeyTerms) -> Unique:
         raise InvalidJob(f"on_conflict is {on_conflict!r}; give one of {', '.join(known)}")
     given: dict[str, Any] = {
         "on_conflict": on_conflict and OnConflict(on_conflict),
-        "unique_for": length_of_time("unique_for", terms.get("unique_for")),
+        "unique_for": _window(terms.get("unique_for")),
         "scope": terms.get("scope"),
         "debounce_limit": length_of_time("debounce_limit", terms.get("debounce_limit")),
     }
@@ -252,12 +257,36 @@ def _timeout(terms: TaskTerms) -> float | None:
 
 
 def _unique(options: TaskOptions, terms: CallTerms) -> Unique | None:
+    version = terms.get("version")
     if terms.get("key") is not None:
-        return uniqueness(options.unique, terms)
+        unique = uniqueness(options.unique, terms)
+        return unique if version is None else replace(unique, version=_number_of(version))
     given: Mapping[str, Any] = terms
-    if any(given.get(name) is not None for name in KeyTerms.__annotations__):
+    if any(given.get(name) is not None for name in (*KeyTerms.__annotations__, "version")):
         raise InvalidJob(
-            "on_conflict, unique_for, scope and debounce_limit say what a key means, and no"
-            " key is given; give one: key=…"
+            "on_conflict, unique_for, scope, debounce_limit and version say what a key means, and"
+            " no key is given; give one: key=…"
         )
     return None
+
+
+def _window(unique_for: Duration | str | None) -> float | None:
+    if unique_for == "forever":
+        return FOREVER
+    if isinstance(unique_for, str):
+        raise InvalidJob(
+            f"unique_for is {unique_for!r}; give seconds as a number, or a timedelta, or 'forever'"
+        )
+    return length_of_time("unique_for", unique_for)
+
+
+def _number_of(version: Version) -> float:
+    """Return a version as a number: seconds since 1970 for a moment.
+
+    A float tells microseconds apart until the year 2255.
+    """
+    if isinstance(version, datetime) and version.tzinfo is not None:
+        return version.timestamp()
+    if isinstance(version, bool) or not isinstance(version, int | float):
+        raise InvalidJob(f"version is {version!r}; give a number, or an aware datetime")
+    return version

@@ -22,7 +22,7 @@ from mutirao.model.job import (
     NewJob,
 )
 from mutirao.model.retry import FIRST_YEAR, LAST_YEAR, LONGEST_WAIT
-from mutirao.model.uniqueness import LONGEST_WINDOW, OnConflict, Unique
+from mutirao.model.uniqueness import FOREVER, OnConflict, Unique
 from mutirao.tasks.signature import UNFIT, to_json
 
 # An escaped NUL: \u0000 after an even number of backslashes.
@@ -56,6 +56,7 @@ def _check_options(job: NewJob, max_payload: int) -> None:
         check_text("key", job.key, MAX_KEY)
     if job.unique is not None:
         check_unique(job.unique)
+        check_version(job.unique)
     if job.refers:
         raise InvalidJob(
             f"{', '.join(job.refers)} of {job.task!r} stands for the result of another step; only"
@@ -74,10 +75,10 @@ def check_unique(unique: Unique) -> None:
     window, limit = unique.unique_for, unique.debounce_limit
     if unique.scope is not None:
         check_text("scope", unique.scope, MAX_KEY)
-    if window is not None and not 0 < window <= LONGEST_WINDOW:
+    if window is not None and not (0 < window <= LONGEST_WAIT or window == FOREVER):
         raise InvalidJob(
-            f"unique_for is {window:g} seconds; give more than 0 and at most {LONGEST_WINDOW} (7"
-            " days), after which finished jobs may be pruned and their keys with them"
+            f"unique_for is {window:g} seconds; give more than 0 and at most {LONGEST_WAIT:.0f}, or"
+            ' "forever"'
         )
     if window is not None and not unique.on_conflict.steady:
         raise InvalidJob(
@@ -91,6 +92,25 @@ def check_unique(unique: Unique) -> None:
         )
     if limit is not None and not 0 < limit <= LONGEST_WAIT:
         raise InvalidJob(f"debounce_limit is {limit:g}; give more than 0 seconds")
+
+
+def check_version(unique: Unique) -> None:
+    """Raise InvalidJob if a version is no number of 64 bits, or does not go with the rest."""
+    version = unique.version
+    if version is None:
+        return
+    # The comparison also refuses NaN.
+    if not -(2**63) <= version < 2**63:
+        raise InvalidJob(f"version is {version!r}; give a number from -2^63 to 2^63 - 1, or a time")
+    if unique.supersede is not None:
+        raise InvalidJob(
+            "the task has a supersede rule, which keeps the order of calls; leave version out"
+        )
+    if unique.on_conflict.steady:
+        raise InvalidJob(
+            f"version goes with replace or rerun, but on_conflict is {unique.on_conflict}, which"
+            " keeps the job that there is; give one of them"
+        )
 
 
 def check_text(what: str, value: object, longest: int) -> None:

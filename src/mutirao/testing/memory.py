@@ -173,7 +173,7 @@ class _Completion:
 
     def _complete(self) -> None:
         done = completion(self._job, self._attempt.started_ago())
-        settled = self._store._runner.run_sync(self._store._finish_one, done)
+        settled = self._store._runner.run_sync(self._store._settling.finish_one, done)
         if not settled:
             raise _stale(self._job)
         if isinstance(settled, Settled):
@@ -215,7 +215,7 @@ def _discard(first: sqlite3.Connection, engines: Engines) -> None:
 
 
 def _is_new(id: int) -> bool:
-    return not isinstance(id, Placed) or id.how != "found"
+    return not isinstance(id, Placed) or id.written
 
 
 def _is_held(conn: Connection, job: Job) -> bool:

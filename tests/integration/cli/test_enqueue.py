@@ -45,6 +45,16 @@ def test_unique_keys(shell: Shell) -> None:
     assert said == "enqueued job 2 (send) in place of the one that waited, in queue mail\n"
 
 
+def test_versions(shell: Shell) -> None:
+    """A number or a moment; an older one changes nothing."""
+    late = ("enqueue", "shop:app", "send", "--key", "k", "--on-conflict", "rerun", "--as-of")
+    shell.ok(*late, "2026-11-24T09:00:00Z")
+    said = shell.ok(*late, "17.5")
+    assert said == "nothing to do: job 1 (send) is of a newer version, in queue mail\n"
+    assert "is no moment" in shell.refused(2, *late, "soon")
+    assert "enqueued" in shell.ok(*late[:4], "l", "--unique-for", "forever")
+
+
 RULE = """
 
 from mutirao import Supersede

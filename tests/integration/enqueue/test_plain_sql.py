@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
+from mutirao.model.job import NewJob
+from mutirao.model.uniqueness import OnConflict, Placed, Unique
 from tests.integration.enqueue.holders import (
     Aiosqlite,
     AlchemyAsyncpg,
@@ -161,10 +163,65 @@ async def test_a_key_that_must_be_free(holder: Holder, observer: Observer) -> No
     assert len(observer.ids()) == 1
 
 
-@pytest.mark.parametrize("length", ["1e300", "'infinity'", "604801", "0"])
+ENDED = """
+WITH ended AS (DELETE FROM mutirao_live RETURNING id)
+INSERT INTO mutirao_attempt (job, run, attempt, outcome, started_at, finished_at)
+SELECT id, 1, 1, 'succeeded', now(), now() FROM ended"""
+VERSIONED = """
+SELECT mutirao_enqueue(
+    'shop.send', key => 'k', on_conflict => 'rerun',
+    version => extract(epoch FROM timestamptz '2026-11-24 09:00:00.00000{n}Z')
+)"""
+
+
+@kinds(Psycopg)
+async def test_versions(holder: Holder, observer: Observer) -> None:
+    """An older one leaves the newer one alone; a time is in seconds since 1970, as in Python."""
+    for n in (2, 1, 2, 3):
+        await holder.execute(VERSIONED.format(n=n))
+    moment = datetime(2026, 11, 24, 9, 0, 0, 2, tzinfo=UTC)
+    unique = Unique(on_conflict=OnConflict.RERUN, version=moment.timestamp())
+    [late] = await holder.enqueue([NewJob(task="shop.send", key="k", unique=unique)])
+    await holder.commit()
+    jobs = observer.jobs()
+    assert [row.live is not None for row in jobs] == [False, False, True]
+    assert isinstance(late, Placed)
+    assert (late.how, int(late)) == ("outdated", jobs[2].id)
+
+
+@pytest.mark.parametrize("others", ["", "key => 'k',", "key => 'k', on_conflict => 'keep',"])
+@kinds(Psycopg)
+async def test_a_version_that_does_not_fit(holder: Holder, others: str) -> None:
+    """It needs a key, and a rule by which the newer one takes the older one's place."""
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=r"on_conflict is (not|keep)"):
+        await holder.execute(f"SELECT mutirao_enqueue('shop.send', {others} version => 1)")
+
+
+@pytest.mark.parametrize("number", ["'NaN'", "'infinity'", "9223372036854775808"])
+@kinds(Psycopg)
+async def test_a_version_out_of_range(holder: Holder, number: str) -> None:
+    """Numbers of 64 bits are enough for everybody, and fit every database."""
+    options = f"key => 'k', on_conflict => 'rerun', version => {number}"
+    with pytest.raises(psycopg.errors.CheckViolation, match="mutirao_job_version_check"):
+        await holder.execute(f"SELECT mutirao_enqueue('shop.send', {options})")
+
+
+@pytest.mark.parametrize("length", ["'infinity'", "31 * 86400"])
+@kinds(Psycopg)
+async def test_a_key_held_for_long(holder: Holder, observer: Observer, length: str) -> None:
+    """For ever is infinity. The key is held although the job has ended."""
+    options = f"key => 'k', on_conflict => 'keep', unique_for => {length}"
+    for _ in range(2):
+        await holder.execute(f"SELECT mutirao_enqueue('shop.send', {options})")
+        await holder.execute(ENDED)
+    await holder.commit()
+    assert len(observer.jobs()) == 1
+
+
+@pytest.mark.parametrize("length", ["1e300", "'nan'", "1.1e10", "0"])
 @kinds(Psycopg)
 async def test_a_key_held_for_too_long(holder: Holder, observer: Observer, length: str) -> None:
-    """No longer than a week, which no arithmetic with times exceeds."""
+    """No longer than arithmetic with times can go."""
     options = f"key => 'k', on_conflict => 'keep', unique_for => {length}"
     with pytest.raises(psycopg.errors.CheckViolation, match="mutirao_key_unique_for_check"):
         await holder.execute(f"SELECT mutirao_enqueue('shop.send', {options})")

@@ -83,7 +83,7 @@ async def test_nothing_is_walked_through(url: str) -> None:
 
     def settle(claims: Any, kind: OutcomeKind) -> None:
         with engine.begin() as conn:
-            store._finish(conn, [ended(claim, kind) for claim in claims], NOW)
+            store._settling.finish(conn, [ended(claim, kind) for claim in claims], NOW)
 
     job = NewJob(task="t", queue="mine", run_at=NOW)
     first, *_ = await write_graph(store, chain(group(job, job), job))

@@ -18,6 +18,7 @@ from mutirao.testing.conformance.graphs import a, returned, write_graph
 from mutirao.testing.conformance.kit import NOW, due, join, put, take
 from mutirao.testing.conformance.supersede import activity
 from mutirao.testing.conformance.uniqueness import keyed, placed
+from mutirao.testing.conformance.versions import version
 from tests.integration.roles.duties import duty
 
 
@@ -47,6 +48,8 @@ async def enqueues_with_a_key(mine: SqlStore, others: SqlStore) -> None:
     [claim] = await take(others, worker)
     _, how = await placed(mine, keyed("rerun"))
     assert how == "rerun"
+    assert (await placed(mine, version(2, key="v")))[1] == "inserted"
+    assert (await placed(mine, version(1, key="v")))[1] == "outdated"
     await placed(mine, keyed(key="held", unique_for=3600.0))
     await put(mine, *(keyed(key=str(n)) for n in range(3)), due())
     assert claim.id

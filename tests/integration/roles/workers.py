@@ -151,8 +151,12 @@ async def lets_keys_go(mine: SqlStore, others: SqlStore) -> None:
     [claim] = await take(mine, worker)
     await put(others, keyed("rerun"))
     await finish(mine, worker, [claim])
+    [claim] = await take(mine, worker)
+    await put(others, keyed("rerun"))
+    await mine.settle(worker, [ended(claim, OutcomeKind.RETRIED, after=1e6)], now=NOW)
     await finish(mine, worker, await take(mine, worker))
-    await mine.prune(OutcomeKind.SUCCEEDED, 0, 100, now=FAR_AHEAD)
+    for kind in (OutcomeKind.SUCCEEDED, OutcomeKind.CANCELLED):
+        await mine.prune(kind, 0, 100, now=FAR_AHEAD)
     assert await others.jobs(JobFilter()) == []
 
 

@@ -23,9 +23,11 @@ RULE = Unique(supersede=Supersede(by="kind", rules={("a", "a"): "newer"}))
 REFUSED = "refused"
 
 
-def keyed(how: str) -> NewJob:
+def keyed(how: str, version: int | None = None) -> NewJob:
     """Return a job of the key, with this rule."""
-    unique = RULE if how == "series" else Unique(on_conflict=OnConflict(how))
+    if how == "older":
+        return keyed("rerun", 8 if version is None else version)
+    unique = RULE if how == "series" else Unique(on_conflict=OnConflict(how), version=version)
     return due(key="k", args='{"kind": "a"}', unique=unique)
 
 
@@ -70,6 +72,13 @@ CASES = [
     ("rerun", "begun", "nothing", "rerun", "rerun"),
     ("rerun", "begun", "finished", "inserted", REFUSED),
     ("rerun", "begun", "enqueued", "rerun", REFUSED),
+    ("older", "nothing", "enqueued", "outdated", REFUSED),
+    ("older", "enqueued", "nothing", "outdated", "outdated"),
+    ("older", "enqueued", "begun", "outdated", "outdated"),
+    ("older", "enqueued", "finished", "outdated", "outdated"),
+    ("older", "begun", "finished", "outdated", "outdated"),
+    ("older", "finished", "nothing", "outdated", "outdated"),
+    ("older", "begun", "enqueued", "outdated", REFUSED),
     ("series", "nothing", "enqueued", "replaced", REFUSED),
     ("series", "enqueued", "nothing", "replaced", "replaced"),
     ("series", "enqueued", "begun", "follows", REFUSED),
@@ -96,7 +105,7 @@ async def fare(
         caller.execute("SELECT FROM mutirao_job")
         await getattr(happens, since)()
         try:
-            [id] = store.enqueue([keyed(how)], caller)
+            [id] = store.enqueue([keyed(how, 7)], caller)
             caller.commit()
         except psycopg.errors.SerializationFailure:
             return REFUSED

@@ -11,6 +11,7 @@ import itertools
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from mutirao.errors import DuplicateJob
 from mutirao.model.job import Claim, JobState, NewJob, OutcomeKind
 from mutirao.model.records import JobFilter
-from mutirao.model.uniqueness import PARKED, OnConflict, Placed, Unique
+from mutirao.model.uniqueness import FOREVER, PARKED, OnConflict, Placed, Unique
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import at, ended, newcomer
 from tests.integration.conftest import OpenStores
@@ -40,15 +41,18 @@ class Waiting:
 
 @dataclass
 class Model:
-    """All live jobs of the key, and whether the last one still holds it."""
+    """All live jobs of the key, the version of the last one, and whether that still holds it."""
 
     live: dict[int, Waiting] = field(default_factory=dict)
     last: int = 0
-    window: bool = False  # the last one was asked with a window
+    version: float | None = None
+    window: float | None = None  # that of the last one
     held: bool = False  # and it ended so that the window began
 
-    def answer(self, mode: str) -> str:
+    def answer(self, mode: str, version: float | None = None) -> str:
         """Say what becomes of another job."""
+        if version is not None and self.version is not None and version < self.version:
+            return "outdated"
         steady = mode in ("keep", "error")
         if steady and (self.live or self.held):
             return "found" if mode == "keep" else "refused"
@@ -64,21 +68,29 @@ class Model:
         """Return the job that runs."""
         return next((id for id, job in self.live.items() if job.runs), None)
 
-    def write(self, id: int, mode: str, due: float, window: bool) -> None:
+    def write(
+        self,
+        id: int,
+        mode: str,
+        due: float,
+        window: float | None = None,
+        version: float | None = None,
+    ) -> None:
         """Write another job: whatever waits is gone, and it comes after what runs."""
         running = self.running()
         if mode == "rerun" and self.live and self.standing() != running:
             due = min(due, self.live[self.standing()].due)
         self.live = {id: job for id, job in self.live.items() if job.runs}
         self.live[id] = Waiting(due, after=running)
-        self.last, self.window, self.held = id, window, False
+        self.last, self.window, self.held, self.version = id, window, False, version
 
-    def end(self, id: int, holds: bool) -> None:
-        """Let a job leave, and what waited for it go."""
+    def end(self, id: int, ago: float = inf) -> None:
+        """Let a job leave, and what waited for it go. It is said how long ago that was."""
         del self.live[id]
         for job in self.live.values():
             job.after = None if job.after == id else job.after
-        self.held = self.held or (id == self.last and holds and self.window)
+        if id == self.last and self.window is not None:
+            self.held = self.held or ago < self.window
 
 
 class Played:
@@ -93,11 +105,16 @@ class Played:
         """Have a worker."""
         self.worker = await self.store.register(newcomer(), expiry=EXPIRY, now=at(self.now))
 
-    async def enqueue(self, mode: str, after: float) -> None:
+    async def enqueue(
+        self,
+        mode: str,
+        after: float,
+        version: float | None = None,
+        window: float | None = None,
+    ) -> None:
         """Enqueue another job, by whichever handle."""
-        window = mode in ("keep", "error") and after > 50
-        due, said = self.now + after, self.model.answer(mode)
-        unique = Unique(on_conflict=OnConflict(mode), unique_for=86_400.0 if window else None)
+        due, said = self.now + after, self.model.answer(mode, version)
+        unique = Unique(on_conflict=OnConflict(mode), unique_for=window, version=version)
         new = NewJob(task="t", queue=self.queue, key="k", run_at=at(due), unique=unique)
         with suppress(DuplicateJob):
             [id] = await next(self.stores).aenqueue([new])
@@ -105,13 +122,18 @@ class Played:
             assert id.how == said
             if said == "found":
                 assert id == self.model.standing()
+            elif said == "outdated":
+                assert id == self.model.last
             else:
-                self.model.write(id, mode, due, window)
+                self.model.write(id, mode, due, window, version)
             return
         assert said == "refused"
 
     async def keep(self, after: float) -> None:
         await self.enqueue("keep", after)
+
+    async def hold(self, after: float) -> None:
+        await self.enqueue("keep", 0, window=86_400.0 if after < 50 else FOREVER)
 
     async def error(self, after: float) -> None:
         await self.enqueue("error", after)
@@ -122,6 +144,12 @@ class Played:
     async def rerun(self, after: float) -> None:
         await self.enqueue("rerun", after)
 
+    async def update(self, number: float) -> None:
+        await self.enqueue("rerun", 0, number)
+
+    async def revise(self, number: float) -> None:
+        await self.enqueue("replace", 0, number)
+
     async def together(self, after: float) -> None:
         """Several enqueue at once; one of them is the last."""
         unique = Unique(on_conflict=OnConflict.REPLACE)
@@ -130,7 +158,7 @@ class Played:
         ids = await asyncio.gather(*(next(self.stores).aenqueue([new]) for _ in range(4)))
         left = {job.id for job in await self.live()} & {int(id) for [id] in ids}
         assert len(left) == 1
-        self.model.write(left.pop(), "replace", due, False)
+        self.model.write(left.pop(), "replace", due)
 
     async def claim(self, _: float) -> None:
         """A worker takes what is due: never a second one."""
@@ -154,7 +182,10 @@ class Played:
         settlement = ended(self.claims[id], kind, after=after)
         assert await self.store.settle(self.worker, [settlement], now=now) == {id}
         if kind.final:
-            self.model.end(id, now > at(1e7) and kind != OutcomeKind.CANCELLED)
+            ago = 0 if now > at(1e7) else 1e7
+            self.model.end(id, inf if kind == OutcomeKind.CANCELLED else ago)
+        elif any(job.after == id for job in self.model.live.values()):
+            self.model.end(id)  # the newer one is next
         else:
             self.model.live[id] = Waiting(self.now + after)
 
@@ -174,6 +205,12 @@ class Played:
         """It waits for its next attempt."""
         await self.settle(OutcomeKind.RETRIED, at(self.now), after)
 
+    async def give_back(self, _: float) -> None:
+        """A worker that claimed it did not begin."""
+        if (id := self.model.running()) is not None:
+            assert await self.store.release([(id, self.claims[id].run)]) == {id}
+            self.model.live[id].runs = False
+
     async def vanish(self, _: float) -> None:
         """The worker is gone, and another one comes."""
         self.now += 2 * EXPIRY
@@ -188,7 +225,7 @@ class Played:
         if waiting:
             chosen = min(waiting)
             await self.store.cancel(JobFilter(ids=(chosen,)), now=at(self.now))
-            self.model.end(chosen, False)
+            self.model.end(chosen)
 
     async def pass_(self, seconds: float) -> None:
         """Time goes by."""
@@ -212,8 +249,9 @@ class Played:
 
 
 WORDS = (
-    *("keep", "error", "replace", "rerun", "rerun", "together", "claim", "claim"),
-    *("succeed", "die", "give_up", "fail", "vanish", "cancel", "pass_"),
+    *("keep", "hold", "error", "replace", "rerun", "rerun", "together", "claim", "claim"),
+    *("update", "update", "revise"),
+    *("succeed", "die", "give_up", "fail", "give_back", "vanish", "cancel", "pass_"),
 )
 # Mostly at once: a job that is not due is never claimed, and then little can happen to it.
 AMOUNTS = st.one_of(st.just(0), st.just(0), st.integers(0, 100))

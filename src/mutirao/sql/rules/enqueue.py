@@ -60,7 +60,10 @@ def _insert(words: Words, jobs: Iterator[NewJob]) -> Steps:
     now = yield from words.moment(None)
 
     def write(job: NewJob) -> Asking[int]:
-        return words.write_job(COLUMNS, _row(job, now))
+        row = _row(job, now)
+        if job.unique is None or job.unique.version is None:
+            return words.write_job(COLUMNS, row)
+        return words.write_job((*COLUMNS, "version"), (*row, job.unique.version))
 
     while chunk := take(jobs, CHUNK, CHARACTERS):
         yield from _declare_fair(words, chunk)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from mutirao.model.job import NewJob
 from mutirao.model.uniqueness import (
+    FOREVER,
     PARKED,
     REPLACED,
     Holder,
@@ -26,7 +27,7 @@ SELECT k.job, k.since, p.run_at, l.id, l.worker, l.run_at, j.run_at, p.id, p.wor
     k.unique_for, (
         SELECT a.finished_at FROM mutirao_attempt a
         WHERE a.job = k.job AND a.outcome IN ('succeeded', 'dead')
-    )
+    ), j.version
 FROM mutirao_key k
 LEFT JOIN mutirao_live l ON l.id = k.job
 LEFT JOIN mutirao_job j ON j.id = k.job
@@ -56,10 +57,13 @@ def place(words: Words, job: NewJob, now: datetime, write: Write) -> Asking[int]
     holder = _holder(found[0]) if found else None
     due = job.run_at or now + timedelta(seconds=job.delay or 0)
     verdict = judge(unique, due, holder, now)
-    if holder is not None and verdict.how in (None, "found"):
+    if holder is not None:
         if verdict.how is None:
             raise duplicate(job.task, job.key, holder.job)
-        return Placed(holder.job, verdict.how)
+        if verdict.how == "found":
+            return Placed(holder.job, verdict.how)
+        if verdict.how == "outdated":
+            return Placed(found[0][0], verdict.how)
     id = yield from write(replace(job, run_at=verdict.due, delay=None))
     after = None
     if holder is not None and holder.live:
@@ -93,10 +97,12 @@ def _holder(row: Row) -> Holder:
         job, live, worker, run_at, before = before, before, before_worker, before_run_at, None
     parked = run_at == to_micros(PARKED)
     due = asked if parked else run_at
-    unique_for, finished = rest
+    unique_for, finished, version = rest
     until = None
     if unique_for is not None and finished is not None:
-        until = from_micros(int(finished + unique_for * SECOND))
+        until = (
+            PARKED if unique_for == FOREVER else from_micros(int(finished + unique_for * SECOND))
+        )
     return Holder(
         job=job,
         since=from_micros(since),
@@ -105,6 +111,7 @@ def _holder(row: Row) -> Holder:
         behind=before is not None and before_worker is not None,
         due=None if due is None else from_micros(due),
         until=until,
+        version=version,
     )
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Double,
     Integer,
     MetaData,
+    Numeric,
     SmallInteger,
     Table,
     Text,
@@ -42,6 +43,7 @@ job = Table(
     Column("traceparent", Text),
     Column("redrive_of", BigInteger),
     Column("on_dead_of", BigInteger),
+    Column("version", Numeric),
 )
 
 live = Table(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, delete, insert, literal, null, select
+from sqlalchemy import Connection, Text, delete, insert, literal, null, select
 
 from mutirao.model.job import OutcomeKind
 from mutirao.sql.dialects.base import Dialect
@@ -17,7 +17,12 @@ _TOLD = (
 
 
 def cancel_waiting(
-    conn: Connection, dialect: Dialect, jobs: Sequence[int], now: datetime | None
+    conn: Connection,
+    dialect: Dialect,
+    jobs: Sequence[int],
+    now: datetime | None,
+    error_type: str | None = None,
+    error: str | None = None,
 ) -> None:
     """Finish waiting jobs as cancelled; their live rows must be locked."""
     which, moment = dialect_of(conn.dialect).among(live.c.id, jobs), dialect.moment(now)
@@ -29,8 +34,8 @@ def cancel_waiting(
         literal(str(OutcomeKind.CANCELLED)),
         moment,
         moment,
-        null(),
-        null(),
+        literal(error_type, Text),
+        literal(error, Text),
         dialect.came_late(moment),
     ).where(which)
     conn.execute(insert(attempt).from_select(list(_TOLD), told))

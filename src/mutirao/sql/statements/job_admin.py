@@ -43,7 +43,7 @@ Moment = ColumnElement[datetime]
 _ASKED = [
     cast(column, Text).label(column.name) if column.name in ("args", "tags", "metadata") else column
     for column in tables.job.c
-    if column.name not in ("run_at", "enqueued_at", "redrive_of")
+    if column.name not in ("run_at", "enqueued_at", "redrive_of", "version")
 ]
 
 

@@ -6,15 +6,18 @@ supersede rule are in `supersede`.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlalchemy import Connection, delete, exists, literal, select, union_all, update
 
+from mutirao.model.supersede import SUPERSEDED, cancelled_because
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import job, key, live, supersede_wait
-from mutirao.sql.statements import supersede
+from mutirao.sql.statements import limits, supersede
+from mutirao.sql.statements.cancelling import cancel_waiting
 
 
 def let_go(conn: Connection, dialect: Dialect, ended: Sequence[int]) -> None:
@@ -42,6 +45,32 @@ def let_go(conn: Connection, dialect: Dialect, ended: Sequence[int]) -> None:
         .values(run_at=own)
     )
     through(conn, dialect.rules.wake())
+
+
+def overtake(
+    conn: Connection, dialect: Dialect, jobs: Sequence[int], now: datetime | None
+) -> list[int]:
+    """Cancel those of these waiting jobs for which a newer job of their key waits; return them.
+
+    Their attempts did not get done what they were about, and the newer jobs are about it, too: so
+    those are due now. The live rows of all of them must be locked.
+    """
+    older = live.alias("older")
+    rows = conn.execute(
+        select(key.c.after, key.c.job)
+        .join(older, older.c.id == key.c.after)
+        .join(live, live.c.id == key.c.job)
+        .where(dialect_of(conn.dialect).among(key.c.after, jobs), older.c.worker.is_(None))
+        .order_by(key.c.after)
+    ).all()
+    for row in rows:
+        why = cancelled_because("superseded", row.job)
+        cancel_waiting(conn, dialect, [row.after], now, SUPERSEDED, why)
+    if overtaken := [row.after for row in rows]:
+        limits.cancelled(conn, dialect, overtaken, now)
+        let_go(conn, dialect, overtaken)
+        through(conn, dialect.rules.tell_ended(overtaken))
+    return overtaken
 
 
 def behind(conn: Connection, jobs: Sequence[int]) -> set[int]:

@@ -32,6 +32,7 @@ from mutirao.testing.conformance.staleness import ReleaseContract, StalenessCont
 from mutirao.testing.conformance.supersede import SupersedeContract
 from mutirao.testing.conformance.transactions import TransactionContract
 from mutirao.testing.conformance.uniqueness import UniquenessContract
+from mutirao.testing.conformance.versions import NewestNextContract, VersionsContract
 
 
 @pytest.mark.asyncio
@@ -88,6 +89,8 @@ class StoreContract(
     ChangeContract,
     RedriveContract,
     UniquenessContract,
+    VersionsContract,
+    NewestNextContract,
     ChangingLimitsContract,
     RatesContract,
     FairnessContract,

@@ -187,25 +187,13 @@ class UniquenessContract:
         await run(store, running, Watched(), handler)
         assert (await take_one(store, worker)).id == second
 
-    async def test_a_retry_comes_first(self, store: Store) -> None:
-        """What waits for a running job waits for the retries of that as well."""
-        worker = await join(store)
-        first, _ = await placed(store, keyed("rerun", n=1))
-        failed = ended(await take_one(store, worker), OutcomeKind.RETRIED, after=0.0)
-        second, _ = await placed(store, keyed("rerun", n=2))
-        assert await store.settle(worker, [failed], now=NOW) == {first}
-        again = await take_one(store, worker)
-        assert (again.id, again.attempt) == (first, 2)
-        await finish(store, worker, [again])
-        assert (await take_one(store, worker)).id == second
-
-    async def test_a_job_between_two_attempts_is_replaced(self, store: Store) -> None:
+    async def test_a_job_that_is_given_back_is_replaced(self, store: Store) -> None:
         """With one that waits behind it, too: the newest is the only one left."""
         worker = await join(store)
         first, _ = await placed(store, keyed("rerun", n=1))
-        failed = ended(await take_one(store, worker), OutcomeKind.RETRIED, after=1e6)
+        claim = await take_one(store, worker)
         second, _ = await placed(store, keyed("rerun", n=2))
-        assert await store.settle(worker, [failed], now=NOW) == {first}
+        assert await store.release([(claim.id, claim.run)]) == {first}
         third, how = await placed(store, keyed("rerun", n=3))
         assert how == "replaced"
         assert await live_jobs(store) == [third]
@@ -225,12 +213,12 @@ class UniquenessContract:
         assert (await take_one(store, worker)).id == second
 
     async def test_after_somebody_cancelled_what_it_waits_for(self, store: Store) -> None:
-        """Between two attempts, so that no worker settles it."""
+        """Once it was given back, so that no worker settles it."""
         worker = await join(store)
         first, _ = await placed(store, keyed("rerun"))
-        failed = ended(await take_one(store, worker), OutcomeKind.RETRIED, after=1e6)
+        claim = await take_one(store, worker)
         second, _ = await placed(store, keyed("rerun"))
-        await store.settle(worker, [failed], now=NOW)
+        await store.release([(claim.id, claim.run)])
         assert await store.cancel(JobFilter(ids=(first,)), now=NOW) == [first]
         assert (await take_one(store, worker)).id == second
 

@@ -53,7 +53,7 @@ _DEFAULTS = tuple(_LEFT_OUT.get(name) for name in _TYPES)
 # And what else travels to `mutirao_enqueue_unique`.
 _RULE = {
     "on_conflict": "text", "scope": "text", "unique_for": "double precision",
-    "debounce_limit": "double precision", "id": "bigint",
+    "debounce_limit": "double precision", "version": "text::numeric", "id": "bigint",
 }  # fmt: skip
 
 
@@ -206,7 +206,7 @@ class _Drawn(NamedTuple):
 def _place(job: NewJob, drawn: _Drawn | None = None) -> Generator[Request, Rows, int]:
     """Write a job with a unique key, or find the one that has it."""
     placed = yield from _place_as_asked(job, drawn)
-    if job.fair_by is not None and isinstance(placed, Placed) and placed.how != "found":
+    if job.fair_by is not None and isinstance(placed, Placed) and placed.written:
         yield Execute(_MAKE_FAIR, (int(placed), job.fair_by))
     return placed
 
@@ -215,8 +215,10 @@ def _place_as_asked(job: NewJob, drawn: _Drawn | None) -> Generator[Request, Row
     unique = job.unique or Unique()
     if unique.supersede is not None:
         return (yield from _join(job, unique, unique.supersede, drawn))
+    version = None if unique.version is None else str(unique.version)
     rule = (str(unique.on_conflict), unique.scope, unique.unique_for, unique.debounce_limit)
-    ((id, how),) = yield Execute(_PLACE, (*_asked(job, drawn), *rule, drawn and drawn.id))
+    which = (*rule, version, drawn and drawn.id)
+    ((id, how),) = yield Execute(_PLACE, (*_asked(job, drawn), *which))
     if how == "refused":
         raise duplicate(job.task, job.key, int(id))
     return Placed(id, how)

@@ -183,7 +183,7 @@ ROLES: Mapping[str, Role] = {
         "mutirao_app",
         {
             "mutirao_key": "SELECT, INSERT, UPDATE",
-            "mutirao_job": "SELECT (args, task)",
+            "mutirao_job": "SELECT (args, task, version)",
             "mutirao_parked": "SELECT (job), DELETE",
             "mutirao_live": "SELECT, UPDATE, DELETE",
             "mutirao_attempt": "SELECT (finished_at, job, outcome), INSERT",
@@ -191,7 +191,9 @@ ROLES: Mapping[str, Role] = {
         },
         beyond=("enqueue",),
         why={
-            "mutirao_job": "jobs of fair tasks go to the lane that one of their arguments names",
+            "mutirao_job": (
+                "versions are compared; jobs of fair tasks go to the lane that an argument names"
+            ),
             "mutirao_live": "at the commit the job that was replaced is cancelled",
             "mutirao_attempt": "which is written down there",
             "mutirao_parked": "and it may have waited for a limit",

@@ -45,7 +45,8 @@ CREATE FUNCTION mutirao_enqueue(
     scope text DEFAULT NULL,
     unique_for double precision DEFAULT NULL,
     debounce_limit double precision DEFAULT NULL,
-    fair_by text DEFAULT NULL
+    fair_by text DEFAULT NULL,
+    version numeric DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     due timestamptz := coalesce(
@@ -54,9 +55,9 @@ DECLARE
     new_id bigint;
     lane text;
 BEGIN
-    IF $16 IS NOT NULL THEN
+    IF $16 IS NOT NULL OR $21 IS NOT NULL THEN
         RETURN mutirao_enqueue_with_key(
-            $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20
+            $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21
         );
     END IF;
     INSERT INTO mutirao_job AS j (
@@ -79,33 +80,39 @@ BEGIN
 END
 $$
 --;
--- The same where `on_conflict` is given: a key is, too, and a job that is refused is an error.
+-- The same where `on_conflict` is given: a key is, too, and a job that is refused is an error. With a
+-- version the newest job has to win, which is what the two do that put one in the place of another.
 CREATE FUNCTION mutirao_enqueue_with_key(
     _task text, _args json, _queue text, _priority integer, _run_at timestamptz,
     _delay double precision, _max_attempts integer, _timeout double precision, _key text,
     _tags json, _metadata json, _traceparent text, _redrive_of bigint, _on_dead_of bigint,
     _fingerprint text, _on_conflict text, _scope text, _unique_for double precision,
-    _debounce_limit double precision, _fair_by text
+    _debounce_limit double precision, _fair_by text, _version numeric
 ) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     placed record;
 BEGIN
     IF _on_conflict NOT IN ('keep', 'replace', 'rerun', 'error') OR _key IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = 'on_conflict is ' || _on_conflict || ', and key is '
+            MESSAGE = 'on_conflict is ' || coalesce(_on_conflict, 'not given') || ', and key is '
                 || coalesce(_key, 'not given'),
             HINT = 'Give a key, and on_conflict as keep, replace, rerun or error.';
+    ELSIF _version IS NOT NULL AND coalesce(_on_conflict, '') NOT IN ('replace', 'rerun') THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+            MESSAGE = 'version is ' || _version || ', and on_conflict is '
+                || coalesce(_on_conflict, 'not given'),
+            HINT = 'Give a key, and on_conflict as replace or rerun; or leave version out.';
     END IF;
     SELECT * INTO placed FROM mutirao_enqueue_unique(
         _task, _args, _queue, _priority, _run_at, _delay, _max_attempts, _timeout, _key, _tags,
         _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint, _on_conflict, _scope,
-        _unique_for, _debounce_limit
+        _unique_for, _debounce_limit, NULL, _version
     );
     IF placed.how = 'refused' THEN
         RAISE EXCEPTION USING ERRCODE = 'unique_violation',
             MESSAGE = 'job ' || placed.id || ' has the key ' || _key || ' already',
             HINT = 'Leave this job out, or choose keep, replace or rerun.';
-    ELSIF placed.how <> 'found' THEN
+    ELSIF placed.how NOT IN ('found', 'outdated') THEN
         PERFORM mutirao_make_fair(placed.id, _fair_by);
     END IF;
     RETURN placed.id;

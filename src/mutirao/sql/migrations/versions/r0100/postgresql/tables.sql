@@ -21,7 +21,9 @@ CREATE TABLE mutirao_job (
     metadata json CHECK (json_typeof(metadata) = 'object'),
     traceparent text,
     redrive_of bigint,
-    on_dead_of bigint
+    on_dead_of bigint,
+    -- Of the update that it is about: the key's row leads here. NULL takes no room.
+    version numeric CHECK (version BETWEEN -9223372036854775808 AND 9223372036854775807)
 )
 --;
 CREATE INDEX mutirao_job_redrive_of ON mutirao_job (redrive_of) WHERE redrive_of IS NOT NULL

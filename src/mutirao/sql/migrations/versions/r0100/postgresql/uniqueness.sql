@@ -13,8 +13,9 @@ CREATE TABLE mutirao_key (
     after bigint,
     -- When the first of those was enqueued that it replaced, one after the other.
     since timestamptz NOT NULL,
-    -- Seconds that it holds the key once it has finished.
-    unique_for double precision CHECK (unique_for > 0 AND unique_for <= 604800),
+    -- Seconds that it holds the key once it has finished; infinity: until it is pruned.
+    unique_for double precision
+        CHECK (unique_for > 0 AND (unique_for <= 1e10 OR unique_for = 'Infinity')),
     PRIMARY KEY (scope, task, queue, key)
 ) WITH (fillfactor = 70)
 --;
@@ -39,13 +40,33 @@ RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     IF EXISTS (SELECT FROM mutirao_live WHERE id = _job) OR (_unique_for IS NOT NULL AND EXISTS (
         SELECT FROM mutirao_attempt
-        WHERE job = _job AND outcome IN ('succeeded', 'dead')
-          AND finished_at + _unique_for * interval '1 second' > statement_timestamp()
+        WHERE job = _job AND outcome IN ('succeeded', 'dead') AND (
+            _unique_for = 'Infinity'
+            OR finished_at + nullif(_unique_for, 'Infinity') * interval '1 second' > statement_timestamp()
+        )
     )) THEN
         PERFORM mutirao_not_ended(_job);
         RETURN true;
     END IF;
     RETURN false;
+END
+$$
+--;
+-- The job that holds a key, told without a lock: who only finds keeps nobody waiting, and waits for nobody.
+CREATE FUNCTION mutirao_holds_now(_scope text, _task text, _queue text, _key text)
+RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    held mutirao_key;
+BEGIN
+    SELECT * INTO held FROM mutirao_key k
+    WHERE k.scope = _scope AND k.task = _task AND k.queue = _queue AND k.key = _key;
+    IF FOUND THEN
+        held.job := mutirao_key_holder(held.job, held.after);
+        IF mutirao_holds(held.job, held.unique_for) THEN
+            RETURN held.job;
+        END IF;
+    END IF;
+    RETURN NULL;
 END
 $$
 --;
@@ -120,6 +141,20 @@ BEGIN
 END
 $$
 --;
+-- The newest job of a key, if what it is about is newer than a version: however it has ended since, as
+-- long as it is known. The caller has the lock of the key.
+CREATE FUNCTION mutirao_newer(
+    _scope text, _task text, _queue text, _key text, _version numeric
+) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN (
+        SELECT j.id FROM mutirao_key k JOIN mutirao_job j ON j.id = k.job
+        WHERE k.scope = _scope AND k.task = _task AND k.queue = _queue AND k.key = _key
+          AND j.version > _version
+    );
+END
+$$
+--;
 -- What it means for a new job that another one has the key: which live one it waits for, and how it came to
 -- stand. Before one that waits itself it is due as that would have been, where it reruns, and put off
 -- from when that was enqueued.
@@ -155,15 +190,16 @@ $$
 CREATE FUNCTION mutirao_write_job(
     _id bigint, _task text, _args json, _queue text, _priority integer, _run_at timestamptz,
     _max_attempts integer, _timeout double precision, _key text, _tags json, _metadata json,
-    _traceparent text, _redrive_of bigint, _on_dead_of bigint, _fingerprint text, _waits boolean
+    _traceparent text, _redrive_of bigint, _on_dead_of bigint, _fingerprint text, _waits boolean,
+    _version numeric DEFAULT NULL
 ) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     INSERT INTO mutirao_job (
         id, task, args, queue, priority, run_at, max_attempts, timeout, key, tags, metadata,
-        traceparent, redrive_of, on_dead_of, fingerprint
+        traceparent, redrive_of, on_dead_of, fingerprint, version
     ) VALUES (
         _id, _task, _args, _queue, _priority, _run_at, _max_attempts, _timeout, _key, _tags,
-        _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint
+        _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint, _version
     );
     INSERT INTO mutirao_live (id, queue, priority, run_at)
     VALUES (_id, _queue, _priority, CASE WHEN _waits THEN ${parked} ELSE _run_at END);
@@ -171,7 +207,7 @@ END
 $$
 --;
 -- Enqueues a job with a unique key, and tells which job stands and how it came to: 'inserted',
--- 'replaced', 'rerun', 'found' or 'refused'. No row of another job is locked before the commit, because
+-- 'replaced', 'rerun', 'found', 'outdated' or 'refused'. No row of another job is locked before the commit, because
 -- this transaction is the caller's, may last, and must keep no worker from settling. `_id` is the new
 -- job's, where somebody has drawn it before.
 CREATE FUNCTION mutirao_enqueue_unique(
@@ -179,7 +215,7 @@ CREATE FUNCTION mutirao_enqueue_unique(
     _delay double precision, _max_attempts integer, _timeout double precision, _key text,
     _tags json, _metadata json, _traceparent text, _redrive_of bigint, _on_dead_of bigint,
     _fingerprint text, _on_conflict text, _scope text, _unique_for double precision,
-    _debounce_limit double precision, _id bigint DEFAULT NULL
+    _debounce_limit double precision, _id bigint DEFAULT NULL, _version numeric DEFAULT NULL
 ) RETURNS TABLE (id bigint, how text) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -190,26 +226,26 @@ DECLARE
     of_task text := CASE WHEN _scope IS NULL THEN _task ELSE '' END;
     of_queue text := CASE WHEN _scope IS NULL THEN _queue ELSE '' END;
     held mutirao_key;
-    stays boolean := false;
+    stands bigint;
     waits_for bigint;
     new_id bigint;
     verdict text := 'inserted';
 BEGIN
-    IF steady THEN -- without the lock first: who only finds keeps nobody waiting, and waits for nobody
-        SELECT * INTO held FROM mutirao_key k
-        WHERE k.scope = of_scope AND k.task = of_task AND k.queue = of_queue AND k.key = _key;
-        IF FOUND THEN
-            held.job := mutirao_key_holder(held.job, held.after);
-            stays := mutirao_holds(held.job, held.unique_for);
-        END IF;
+    IF steady THEN
+        stands := mutirao_holds_now(of_scope, of_task, of_queue, _key);
     END IF;
-    IF NOT stays THEN
+    IF stands IS NULL THEN
         new_id := coalesce(_id, mutirao_next_id());
         held := mutirao_lock_key(of_scope, of_task, of_queue, _key, new_id, _unique_for);
-        stays := steady AND mutirao_holds(held.job, held.unique_for);
+        IF steady AND mutirao_holds(held.job, held.unique_for) THEN
+            stands := held.job;
+        ELSIF _version IS NOT NULL THEN
+            stands := mutirao_newer(of_scope, of_task, of_queue, _key, _version);
+        END IF;
     END IF;
-    IF stays THEN
-        RETURN QUERY SELECT held.job, CASE _on_conflict WHEN 'keep' THEN 'found' ELSE 'refused' END;
+    IF stands IS NOT NULL THEN
+        verdict := CASE _on_conflict WHEN 'keep' THEN 'found' WHEN 'error' THEN 'refused' ELSE 'outdated' END;
+        RETURN QUERY SELECT stands, verdict;
         RETURN;
     ELSIF held.job IS NOT NULL AND NOT steady THEN
         SELECT * INTO due, began, waits_for, verdict
@@ -218,7 +254,7 @@ BEGIN
     due := least(due, began + _debounce_limit * interval '1 second');
     PERFORM mutirao_write_job(
         new_id, _task, _args, _queue, _priority, due, _max_attempts, _timeout, _key, _tags,
-        _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint, waits_for IS NOT NULL
+        _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint, waits_for IS NOT NULL, _version
     );
     IF waits_for IS NULL THEN
         PERFORM mutirao_wake(_queue, _priority, due);

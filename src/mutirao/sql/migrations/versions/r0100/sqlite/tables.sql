@@ -34,7 +34,9 @@ CREATE TABLE mutirao_job (
     ),
     traceparent text,
     redrive_of integer,
-    on_dead_of integer
+    on_dead_of integer,
+    -- Of the update that it is about: the key's row leads here.
+    version numeric CHECK (version IS NULL OR typeof(version) IN ('integer', 'real'))
 )
 --;
 CREATE INDEX mutirao_job_redrive_of ON mutirao_job (redrive_of) WHERE redrive_of IS NOT NULL

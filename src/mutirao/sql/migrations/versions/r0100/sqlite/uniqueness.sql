@@ -13,7 +13,7 @@ CREATE TABLE mutirao_key (
     after integer,
     -- When the first of those was enqueued that it replaced, one after the other.
     since integer NOT NULL,
-    -- Seconds that it holds the key once it has finished.
+    -- Seconds that it holds the key once it has finished; infinity: until it is pruned.
     unique_for real CHECK (unique_for > 0),
     PRIMARY KEY (scope, task, queue, key)
 ) WITHOUT ROWID
