@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from mutirao.testing.conformance.changing import ChangeContract
 from mutirao.testing.conformance.changing_limits import ChangingLimitsContract
 from mutirao.testing.conformance.limited_graphs import LimitedGraphsContract
 from mutirao.testing.conformance.redriving import RedriveContract
@@ -28,6 +29,7 @@ def urls(postgres: PostgresServer, shared_database: str) -> dict[str, str]:
 
 
 class TestRoles(
+    ChangeContract,
     ChangingLimitsContract,
     LimitedGraphsContract,
     RedriveContract,

@@ -112,9 +112,16 @@ _OPEN = """
 _OWN = """
 SELECT format(
     'ALTER %%s %%s OWNER TO %%I',
-    CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, c.oid::regclass, %s::text
+    CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass,
+    %s::text
 )
-FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'v')
+FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'v', 'S')
+  -- Those of a column go with its table.
+  AND NOT EXISTS (
+    SELECT FROM pg_depend d
+    WHERE c.relkind = 'S' AND d.classid = 'pg_class'::regclass AND d.objid = c.oid
+      AND d.deptype IN ('a', 'i')
+  )
 UNION ALL
 SELECT format('ALTER FUNCTION %%s OWNER TO %%I', p.oid::regprocedure, %s::text)
 FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace
