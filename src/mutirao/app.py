@@ -5,9 +5,9 @@ Creating one reads no environment variable and opens no connection; the first us
 
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from sqlalchemy import URL
+from sqlalchemy import URL, Engine
 
 from mutirao.client.graphs import Graphs
 from mutirao.client.jobs import JobAdmin
@@ -24,7 +24,8 @@ from mutirao.model.findings import Finding
 from mutirao.model.job import MAX_PAYLOAD, Job
 from mutirao.model.retry import RetryPolicy
 from mutirao.ports import Notifier, Store
-from mutirao.sql.connections.engines import Engines
+from mutirao.sql.connections.application import Application
+from mutirao.sql.connections.engines import Database, Engines
 from mutirao.sql.registry import dialect_named, dialect_with_roles
 from mutirao.sql.schema.version import head
 from mutirao.sql.statements.doctor import examine
@@ -35,6 +36,9 @@ from mutirao.tasks.options import Duration, length_of_time
 from mutirao.tasks.registry import TaskRegistry
 from mutirao.tasks.surroundings import AsyncHook, Hook, Surroundings
 from mutirao.tasks.task import Task
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 AroundEnqueue = TypeVar("AroundEnqueue", bound=EnqueueMiddleware)
 AroundAttempt = TypeVar("AroundAttempt", bound=Callable[[Job], Any])
@@ -54,19 +58,27 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
     stop and restart queues and tasks.
 
     Parameters:
-        url: the database that holds the jobs: any SQLAlchemy URL of PostgreSQL or SQLite.
+        url: the database that holds the jobs: any SQLAlchemy URL of PostgreSQL or SQLite; without
+            it and `engine`, the file `mutirao.db`.
+        engine: an engine of the application, instead of `url`: connections are opened like its
+            own. Its pool is left to the application, and it is never disposed of.
         max_payload: the maximum size of a job's arguments, in bytes of JSON.
         retry: the retry policy of tasks without their own; `Retry.exponential()` unless given.
         timeout: the maximum seconds (or a `timedelta`) of an attempt, for tasks without their own;
             None: no limit.
         store: a store to use instead of the one at `url`; for tests.
         notifier: wakes the workers of the given `store`.
+
+    Raises:
+        ConfigurationError: the URL or the engine is of no database that is known, or `engine` is
+            given beside `url` or `store`.
     """
 
     def __init__(
         self,
-        url: str | URL = DEFAULT_URL,
+        url: str | URL | None = None,
         *,
+        engine: "Engine | AsyncEngine | None" = None,
         max_payload: int = MAX_PAYLOAD,
         retry: RetryPolicy | None = None,
         timeout: Duration | None = None,
@@ -75,12 +87,13 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
     ) -> None:
         self.defaults = Defaults(retry=retry, timeout=length_of_time("timeout", timeout))
         ends: Notifier | None = None
+        database = _one_of(url, engine, store)
         if store is None:
-            store = SqlStore(url)
+            store = SqlStore(database)
             notifier = notifier or store.notifier()
             ends = store.ends_notifier()
         self.store: Store = store
-        self.url = url
+        self.url = url or DEFAULT_URL if engine is None else engine.url
         self._notifier = notifier
         self._max_payload = max_payload
         self._tasks: dict[str, Task[..., Any]] = {}
@@ -186,7 +199,7 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         """
         from mutirao.sql import migrations  # it loads Alembic, which nothing else needs
 
-        migrations.upgrade(self._engines.given)
+        migrations.upgrade(self._engines.database)
         return head()
 
     async def acheck(self) -> None:
@@ -264,3 +277,18 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
             self.schedules.declared,
             self.limits.declared,
         )
+
+
+def _one_of(
+    url: str | URL | None, engine: "Engine | AsyncEngine | None", store: Store | None
+) -> Database:
+    """Return where the database is. Raises ConfigurationError if an engine is not all that says."""
+    if engine is None:
+        return url or DEFAULT_URL
+    Application(engine)  # which says what is wrong with what is none
+    if url is not None or store is not None:
+        raise ConfigurationError(
+            f"Mutirao was given engine= and {'a url' if url is not None else 'a store'}; expected"
+            " one of them, as each says where the jobs are. An engine has a URL of its own."
+        )
+    return engine

@@ -5,10 +5,11 @@ poll.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from inspect import isawaitable
 from typing import Any
 
 from sqlalchemy import URL, make_url
@@ -25,16 +26,26 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PROBE, ANSWER = 30.0, 10.0
 
 
-class PostgresqlNotifier:
-    """The notifications of the database at `url`, through the URL's driver: psycopg or asyncpg."""
+Opened = Callable[[], Awaitable[Any]]
 
-    def __init__(self, url: str | URL, channel: str = CHANNEL) -> None:
+
+class PostgresqlNotifier:
+    """The notifications of the database at `url`, through the URL's driver.
+
+    `opened` opens a connection of that driver, in autocommit mode; None: the URL says all about it.
+    """
+
+    def __init__(
+        self, url: str | URL, channel: str = CHANNEL, opened: Opened | None = None
+    ) -> None:
         self._url, self._channel = make_url(url), channel
+        self._opened = opened
 
     async def listen(self) -> AsyncGenerator[Wake, None]:
         """Yield a wake for every notification; raise StoreUnavailable if the connection breaks."""
-        listen = _BY_DRIVER.get(self._url.drivername, _psycopg)
-        async with aclosing(listen(self._url, self._channel)) as payloads:
+        connect, listen = _BY_DRIVER.get(self._url.drivername, _BY_DRIVER["postgresql+psycopg"])
+        opened = self._opened or partial(connect, self._url)
+        async with aclosing(listen(opened, self._channel)) as payloads:
             async for payload in payloads:
                 yield parse(payload)
 
@@ -51,13 +62,20 @@ def parse(payload: str) -> Wake:
         return Wake()  # another program's notification on our channel: look everywhere
 
 
-async def _psycopg(url: URL, channel: str) -> AsyncGenerator[str, None]:
+async def _connect_psycopg(url: URL) -> Any:
+    import psycopg
+
+    return await psycopg.AsyncConnection.connect(**_arguments(url), autocommit=True)
+
+
+async def _psycopg(opened: Opened, channel: str) -> AsyncGenerator[str, None]:
+    """Listen on a connection of either form: an application may open the other one."""
     import psycopg
 
     try:
-        connection = await psycopg.AsyncConnection.connect(**_arguments(url), autocommit=True)
-        async with connection:
-            await connection.execute(f"LISTEN {channel}")
+        connection = await opened()
+        try:
+            await _told(connection.execute(f"LISTEN {channel}"))
             yield ""
             # Not `connection.notifies()`, which wakes up ten times a second to check for signals:
             # 0.15 s of CPU time a minute, half of what an idle worker took.
@@ -70,18 +88,31 @@ async def _psycopg(url: URL, channel: str) -> AsyncGenerator[str, None]:
                         pass  # the answer to the check, and its end
                     while (notification := wire.notifies()) is not None:
                         yield notification.extra.decode(encoding, "replace")
+        finally:
+            await _told(connection.close())
     except (psycopg.OperationalError, OSError) as gone:
         raise StoreUnavailable(f"the listening connection is lost: {gone}") from gone
 
 
-async def _asyncpg(url: URL, channel: str) -> AsyncGenerator[str, None]:
+async def _told(result: Any) -> None:
+    if isawaitable(result):
+        await result
+
+
+async def _connect_asyncpg(url: URL) -> Any:
+    import asyncpg
+
+    arguments = _arguments(url)
+    arguments.pop("prepared_statement_cache_size", None)  # a parameter of SQLAlchemy
+    return await asyncpg.connect(**arguments, timeout=ANSWER)
+
+
+async def _asyncpg(opened: Opened, channel: str) -> AsyncGenerator[str, None]:
     import asyncpg
 
     payloads: asyncio.Queue[str | None] = asyncio.Queue()
     try:
-        arguments = _arguments(url)
-        arguments.pop("prepared_statement_cache_size", None)  # a parameter of SQLAlchemy
-        connection = await asyncpg.connect(**arguments, timeout=ANSWER)
+        connection = await opened()
         try:
             connection.add_termination_listener(lambda _: payloads.put_nowait(None))
             await connection.add_listener(channel, lambda *heard: payloads.put_nowait(heard[3]))
@@ -108,11 +139,17 @@ async def _asyncpg(url: URL, channel: str) -> AsyncGenerator[str, None]:
     raise StoreUnavailable("the listening connection was closed")
 
 
-async def _psycopg2(url: URL, channel: str) -> AsyncGenerator[str, None]:
+async def _connect_psycopg2(url: URL) -> Any:
+    import psycopg2
+
+    return await asyncio.to_thread(psycopg2.connect, **_arguments(url))
+
+
+async def _psycopg2(opened: Opened, channel: str) -> AsyncGenerator[str, None]:
     import psycopg2
 
     try:
-        connection = await asyncio.to_thread(psycopg2.connect, **_arguments(url))
+        connection = await opened()
         with closing(connection):
             connection.autocommit = True
             connection.cursor().execute(f"LISTEN {channel}")
@@ -160,4 +197,8 @@ def _arguments(url: URL) -> dict[str, Any]:
     return dict(dialect.create_connect_args(url)[1])
 
 
-_BY_DRIVER = {"postgresql+asyncpg": _asyncpg, "postgresql+psycopg2": _psycopg2}
+_BY_DRIVER = {
+    "postgresql+psycopg": (_connect_psycopg, _psycopg),
+    "postgresql+asyncpg": (_connect_asyncpg, _asyncpg),
+    "postgresql+psycopg2": (_connect_psycopg2, _psycopg2),
+}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
 
-from sqlalchemy import URL, Connection
+from sqlalchemy import Connection
 
 from mutirao.model.graph_flags import TAKES, flags_of
 from mutirao.model.graph_plan import Plan
@@ -26,7 +26,7 @@ from mutirao.model.job import (
 from mutirao.model.outcome import Settlement
 from mutirao.model.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.ports import Attempt, Notifier
-from mutirao.sql.connections.engines import POOL_SIZE, Engines
+from mutirao.sql.connections.engines import POOL_SIZE, Database, Engines
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.connections.transaction import CompletingTransaction
 from mutirao.sql.drivers.kinds import through
@@ -56,17 +56,18 @@ R = TypeVar("R")
 
 
 class SqlStore(SqlRecords):
-    """The jobs in the SQL database at `url`.
+    """The jobs in a SQL database.
 
     Parameters:
+        database: where it is: a URL, or an engine of the application.
         pool_size: connections kept open for each event loop.
         within: maximum seconds of each asynchronous call; None: no limit.
     """
 
     def __init__(
-        self, url: str | URL, *, pool_size: int = POOL_SIZE, within: float | None = None
+        self, database: Database, *, pool_size: int = POOL_SIZE, within: float | None = None
     ) -> None:
-        self.engines = Engines(url, pool_size)
+        self.engines = Engines(database, pool_size)
         self._dialect = self.engines.dialect
         self._rules = self._dialect.rules
         self._intake = SqlIntake(self._dialect.intake)
@@ -82,15 +83,15 @@ class SqlStore(SqlRecords):
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> "SqlStore":
         """Return another handle on the same database, with connections of its own."""
-        return SqlStore(self.engines.url, pool_size=connections, within=within)
+        return SqlStore(self.engines.database, pool_size=connections, within=within)
 
     def notifier(self) -> Notifier | None:
         """Return the notifier that wakes workers; None if they only poll."""
-        return self._dialect.notifier(self.engines.url)
+        return self._dialect.notifier(self.engines.place())
 
     def ends_notifier(self) -> Notifier | None:
         """Return the notifier of the ends of jobs that somebody waits for, or None."""
-        return self._dialect.ends_notifier(self.engines.url)
+        return self._dialect.ends_notifier(self.engines.place())
 
     def cut(self) -> None:
         """Make the running calls that have a time limit fail now."""

@@ -1,4 +1,6 @@
-"""SQLAlchemy engines for a URL, created on first use: synchronous, and one per event loop.
+"""Our SQLAlchemy engines for a URL, or beside an application's engine, created on first use.
+
+There are synchronous ones, and some for each event loop.
 
 There are two of each: for transactions, and for single statements in autocommit mode. Switching a
 connection of the first kind to autocommit for one statement, and back, cost 0.1 ms.
@@ -12,7 +14,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import URL, Engine, Pool, create_engine, event, make_url
@@ -22,11 +24,12 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.util import greenlet_spawn
 
 from mutirao.errors import ConfigurationError, MissingDriver
+from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.deadlines import tell_lent
 from mutirao.sql.connections.spare import SpareConnections, close_idle
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.dialects.connecting import ALONE
-from mutirao.sql.drivers.failures import UNPREPARED, WEAKER, Failure, judge
+from mutirao.sql.dialects.connecting import ALONE, Place
+from mutirao.sql.drivers.failures import UNPREPARED, WEAKER, Failure, judge, translate_errors
 from mutirao.sql.registry import DIALECTS, all_dialects, dialect_named
 from mutirao.sql.schema.json_text import read_json
 
@@ -44,6 +47,7 @@ MAX_OVERFLOW = 64  # further connections, closed after use
 _AUTOCOMMIT: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", ALONE: True}
 _Async = WeakKeyDictionary[asyncio.AbstractEventLoop, "dict[bool, AsyncEngine]"]
 _AsyncSpare = WeakKeyDictionary[asyncio.AbstractEventLoop, SpareConnections]
+Database = Union[str, URL, Engine, "AsyncEngine"]  # where it is: a URL, or an application's engine
 
 
 def _parse(url: str | URL) -> tuple[URL, Dialect]:
@@ -68,16 +72,29 @@ def _parse(url: str | URL) -> tuple[URL, Dialect]:
 
 
 class Engines:
-    """The engines of one URL. `pool_size` limits the connections that each of them keeps.
+    """Our engines for one database. `pool_size` limits the connections that each of them keeps.
 
-    `given` is the URL as it was given, for display; `url` has everything that a connection needs.
-    `dialect` is the dialect of the database.
+    `database` says where it is: a URL, or an engine of the application, whose way of opening
+    connections is ours then, and which is never disposed of. `given` is the URL as it was given,
+    for display; `url` has everything that a connection needs. `dialect` is that of the database.
     """
 
-    def __init__(self, url: str | URL, pool_size: int = POOL_SIZE) -> None:
-        self.given, self.dialect = _parse(url)
+    def __init__(self, database: Database, pool_size: int = POOL_SIZE) -> None:
+        self.database = database
+        self._application: Application | None = None
+        if not isinstance(database, str | URL):
+            self._application = Application(database)
+            database = self._application.url
+        self.given, self.dialect = _parse(database)
         self._connecting = self.dialect.connecting
         self._drivers = self._connecting.schemes[self.given.drivername]
+        if self._application is not None:
+            self._drivers = self._application.forms(self._drivers)
+        if self._drivers.sync is None and self._connecting.in_thread:
+            raise ConfigurationError(
+                f"{self._described()} has no synchronous form, which workers need on"
+                f" {self.dialect.intake.database}; give a plain Engine, or the URL"
+            )
         self.url = self._drivers.completed(self.given)
         self._pool_size = pool_size
         self._pid = os.getpid()
@@ -113,7 +130,7 @@ class Engines:
         if alone not in self._sync:
             if self._drivers.sync is None:
                 raise ConfigurationError(
-                    f"{self.url.drivername} has no synchronous form; use the asynchronous call,"
+                    f"{self._described()} has no synchronous form; use the asynchronous call,"
                     " or a postgresql+psycopg:// URL"
                 )
             if alone and not self._connecting.apart:
@@ -154,7 +171,7 @@ class Engines:
         if alone not in engines:
             if self._drivers.asynchronous is None:
                 raise ConfigurationError(
-                    f"{self.url.drivername} has no asynchronous form; use a plain (not async)"
+                    f"{self._described()} has no asynchronous form; use a plain (not async)"
                     " handler, or a postgresql+psycopg:// URL"
                 )
             # This imports SQLAlchemy's ORM, which takes a tenth of the import time of the package.
@@ -165,6 +182,25 @@ class Engines:
             self._prepare(engine.sync_engine, alone)
             engines[alone] = engine
         return engines[alone]
+
+    async def opened(self) -> Any:
+        """Open a connection as the others are, outside of the pools; return the driver's own.
+
+        It commits each statement by itself, and the caller closes it.
+        """
+        with translate_errors():
+            if self.in_thread:
+                lent = await asyncio.to_thread(self.sync(alone=True).raw_connection)
+            else:
+                engine = self.asynchronous(alone=True).sync_engine
+                lent = await greenlet_spawn(engine.raw_connection)
+        driver = lent.driver_connection
+        lent.detach()
+        return driver
+
+    def place(self) -> Place:
+        """Return what a notifier needs to know of the database."""
+        return Place(self.url, None if self._application is None else self.opened)
 
     async def close(self) -> None:
         """Close the connections of the synchronous engines and of the running loop's engines."""
@@ -206,9 +242,15 @@ class Engines:
     def _prepare(self, engine: Engine, alone: bool) -> None:
         self._connecting.prepare(engine)
         event.listen(engine, "handle_error", self._give_up_connection)
+        if self._application is not None:
+            event.listen(engine, "do_connect", self._application.complete)
         event.listen(engine, "do_connect", self._without_preparing)
         if alone:
             event.listen(engine, "do_connect", self._insist_on_connecting)
+        elif self._application is not None:
+            event.listen(engine, "do_connect", self._application.connect)
+        if self._application is not None:
+            event.listen(engine, "connect", self._application.prepare)
         tell_lent(engine)
 
     def _give_up_connection(self, context: ExceptionContext) -> None:
@@ -223,7 +265,7 @@ class Engines:
             parameters.update(self._drivers.unprepared)
 
     def _insist_on_connecting(
-        self, dialect: SqlAlchemyDialect, record: object, args: Any, parameters: dict[str, Any]
+        self, dialect: SqlAlchemyDialect, record: Any, args: Any, parameters: dict[str, Any]
     ) -> Any:
         """Connect; if that fails, first close idle connections that are kept for transactions.
 
@@ -231,12 +273,25 @@ class Engines:
         not claim or settle would be alive and do nothing.
         """
         try:
-            return dialect.connect(*args, **parameters)
+            return self._connect(dialect, record, args, parameters)
         except Exception:
             closed = [close_idle(pool) for pool in self._pools_of_transactions()]
             if not any(closed):
                 raise
+        return self._connect(dialect, record, args, parameters)
+
+    def _connect(
+        self, dialect: SqlAlchemyDialect, record: Any, args: Any, parameters: dict[str, Any]
+    ) -> Any:
+        if self._application is not None:
+            return self._application.connect(dialect, record, args, parameters)
         return dialect.connect(*args, **parameters)
+
+    def _described(self) -> str:
+        """Return what has no other form, for an error's message."""
+        if self._application is None or self._drivers in self._connecting.schemes.values():
+            return self.given.drivername
+        return "the application's engine, which opens connections with a creator of its own,"
 
     def _pools_of_transactions(self) -> Iterator[Pool]:
         if False in self._sync:

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
-from sqlalchemy import URL, ColumnElement, Connection, Insert, Table, Update, null
+from sqlalchemy import ColumnElement, Connection, Insert, Table, Update, null
 from sqlalchemy.types import TypeEngine
 
 from mutirao.model.records import Scalar
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
-from mutirao.sql.dialects.connecting import Connecting
+from mutirao.sql.dialects.connecting import Connecting, Place
 from mutirao.sql.dialects.gauges import Instruments
 from mutirao.sql.enqueue.intake import DialectIntake
 from mutirao.sql.rules.base import Rules
@@ -44,13 +44,13 @@ class Dialect(ABC):
     def instruments(self) -> Instruments:
         """What benchmarks ask. Likewise."""
 
-    def notifier(self, url: str | URL) -> Notifier | None:
+    def notifier(self, place: Place) -> Notifier | None:
         """Return what wakes workers; None where there is only polling."""
         return None
 
-    def ends_notifier(self, url: str | URL) -> Notifier | None:
+    def ends_notifier(self, place: Place) -> Notifier | None:
         """Return what tells that a job has ended, to those who asked; None where nothing does."""
-        return self.notifier(url)
+        return self.notifier(place)
 
     @abstractmethod
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:

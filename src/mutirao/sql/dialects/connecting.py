@@ -1,6 +1,6 @@
 """How a database is connected to: its URLs, its drivers, and what its connections need."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -32,6 +32,16 @@ class Drivers(NamedTuple):
         """Return a URL with the usual parameters that it does not give."""
         missing = {name: value for name, value in self.usual.items() if name not in url.query}
         return url.update_query_dict(missing)
+
+
+class Place(NamedTuple):
+    """Where a notifier listens: a database, and how it is connected to where the URL does not say.
+
+    `opened` opens a connection of a driver in autocommit mode, which whoever calls it closes.
+    """
+
+    url: URL
+    opened: Callable[[], Awaitable[Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,20 +16,21 @@ from typing import Any
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection
+from sqlalchemy import Connection
 
-from mutirao.sql.connections.engines import Engines
+from mutirao.sql.connections.engines import Database, Engines
 from mutirao.sql.drivers.failures import translate_errors
 from mutirao.sql.registry import dialect_named, dialect_of
 from mutirao.sql.schema.version import VERSION_TABLE, current, refuse_unknown
 
 
-def upgrade(url: str | URL) -> None:
+def upgrade(database: Database) -> None:
     """Bring a database to the newest schema, in one transaction; safe to call again.
 
-    `url` is for any of the drivers, synchronous or not. Any number of processes may do this at
-    once: one works, the others wait for it. An SQLite file is also put in WAL mode. Not for the
-    thread of a running event loop; call it in a thread of its own there.
+    `database` is a URL for any of the drivers, synchronous or not, or an application's engine. Any
+    number of processes may do this at once: one works, the others wait for it. An SQLite file is
+    also put in WAL mode. Not for the thread of a running event loop; call it in a thread of its own
+    there.
 
     Raises:
         SchemaTooNew: the database was migrated by a newer version of the package.
@@ -38,7 +39,7 @@ def upgrade(url: str | URL) -> None:
         StoreUnavailable: the database cannot be reached, or the role may not make tables there.
         StoreError: the database refused a statement.
     """
-    engines = Engines(url)
+    engines = Engines(database)
     if engines.has_sync:
         _with_sync(engines)
     else:

@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import (
     ARRAY,
     JSON,
-    URL,
     BigInteger,
     ColumnElement,
     Connection,
@@ -33,6 +32,7 @@ from mutirao.notifiers.postgresql import ENDS, PostgresqlNotifier
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.dialects.connecting import Place
 from mutirao.sql.dialects.gauges import Instruments
 from mutirao.sql.dialects.postgresql.connecting import CONNECTING
 from mutirao.sql.dialects.postgresql.enqueue import INTAKE
@@ -78,13 +78,13 @@ class PostgreSQL(Dialect):
 
         return INSTRUMENTS
 
-    def notifier(self, url: str | URL) -> Notifier:
+    def notifier(self, place: Place) -> Notifier:
         """Return what listens on a connection of its own."""
-        return PostgresqlNotifier(url)
+        return PostgresqlNotifier(place.url, opened=place.opened)
 
-    def ends_notifier(self, url: str | URL) -> Notifier:
+    def ends_notifier(self, place: Place) -> Notifier:
         """Return what listens on the channel of ends."""
-        return PostgresqlNotifier(url, ENDS)
+        return PostgresqlNotifier(place.url, ENDS, place.opened)
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the server's clock) plus some seconds, as an expression."""

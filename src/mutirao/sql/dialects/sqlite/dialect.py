@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
-    URL,
     ColumnElement,
     Connection,
     Insert,
@@ -27,6 +26,7 @@ from mutirao.notifiers.sqlite import SqliteNotifier
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.dialects.connecting import Place
 from mutirao.sql.dialects.gauges import Instruments
 from mutirao.sql.dialects.sqlite import hours
 from mutirao.sql.dialects.sqlite.connecting import CONNECTING
@@ -63,9 +63,9 @@ class SQLite(Dialect):
 
         return INSTRUMENTS
 
-    def notifier(self, url: str | URL) -> Notifier:
+    def notifier(self, place: Place) -> Notifier:
         """Return what watches the file."""
-        return SqliteNotifier(url)
+        return SqliteNotifier(place.url)
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: this machine's clock) plus some seconds, as a value."""
