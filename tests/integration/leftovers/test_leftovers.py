@@ -70,8 +70,10 @@ KINDS = {
     "keys of jobs that are no more": """
         INSERT INTO mutirao_key (scope, task, queue, key, job, since)
         SELECT 's', '', '', 'x', 1000000, since FROM mutirao_key LIMIT 1""",
-    "jobs that have ended and that others wait for by a supersede rule": """
-        DELETE FROM mutirao_live WHERE id = (SELECT max(job) FROM mutirao_supersede_wait)""",
+    "turns of jobs that have ended, with nobody ahead": """
+        DELETE FROM mutirao_live WHERE id IN (
+            SELECT job FROM mutirao_supersede_wait UNION SELECT after FROM mutirao_supersede_wait
+        )""",
     "supersede rows of jobs that do not exist any more": """
         INSERT INTO mutirao_supersede_last (scope, task, queue, key, last)
         VALUES ('s', '', '', 'x', 1000000)""",

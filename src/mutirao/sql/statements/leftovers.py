@@ -39,7 +39,7 @@ from mutirao.sql.schema.tables import (
 
 AT_ONCE = 1_000  # rows repaired by one statement
 
-_later = supersede_wait.alias("later")
+_ahead = supersede_wait.alias("ahead")
 
 
 class Leftover(NamedTuple):
@@ -112,13 +112,11 @@ def _among(conn: Connection, id: ColumnElement[int], ids: list[int]) -> ColumnEl
 # A job may be blocked by an earlier job of its key, with or without supersede; by a limit; or by a
 # gate of its graph.
 _waits_for_a_key = exists().where(key.c.job == live.c.id, _is_live(key.c.after))
-_waits_for_a_turn = exists().where(
-    supersede_wait.c.job == live.c.id,
-    or_(
-        _is_live(supersede_wait.c.after),
-        exists().where(_later.c.job == supersede_wait.c.after).correlate_except(_later),
-    ),
+_somebody_is_ahead = or_(
+    _is_live(supersede_wait.c.after),
+    exists().where(_ahead.c.job == supersede_wait.c.after).correlate_except(_ahead),
 )
+_waits_for_a_turn = exists().where(supersede_wait.c.job == live.c.id, _somebody_is_ahead)
 _waits_for_a_limit = exists().where(parked.c.job == live.c.id)
 _waits_for_a_gate = exists().where(
     step.c.job == live.c.id,
@@ -160,13 +158,11 @@ LEFTOVERS = (
         and_(~_is_known(key.c.job), ~_is_live(key.c.job), ~_is_live(key.c.after)),
         _removed(key, key.c.job),
     ),
+    # As long as somebody is ahead, the next of the series learns of that one from this row.
     Leftover(
-        "jobs that have ended and that others wait for by a supersede rule",
+        "turns of jobs that have ended, with nobody ahead",
         *(supersede_wait, supersede_wait.c.job),
-        and_(
-            ~_is_live(supersede_wait.c.job),
-            ~exists().where(_later.c.after == supersede_wait.c.job).correlate_except(_later),
-        ),
+        and_(~_is_live(supersede_wait.c.job), ~_somebody_is_ahead),
         _removed(supersede_wait, supersede_wait.c.job),
     ),
     Leftover(
