@@ -1,41 +1,129 @@
 """Callers at REPEATABLE READ and SERIALIZABLE: what they enqueue is right, or they are refused.
 
-The table in docs/uniqueness.md says the same.
+Which of the two is read from the table in docs/uniqueness.md, and each of its cells is tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from mutirao.errors import DuplicateJob
+from mutirao.model.graph import Graph, chain
+from mutirao.model.graph_plan import plan
 from mutirao.model.job import Claim, NewJob
 from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import OnConflict, Placed, Unique
 from mutirao.sql.store import SqlStore
-from mutirao.testing.conformance.kit import due, ended, join, take
+from mutirao.testing.conformance.fairness import of
+from mutirao.testing.conformance.kit import due, ended, finish, join, take
+from mutirao.testing.conformance.limits import limited
+from mutirao.testing.conformance.uniqueness import live_jobs
 from tests.integration.transactions.kit import Others
 from tests.support.history import opened
 
-OLD = ["REPEATABLE READ", "SERIALIZABLE"]
-RULE = Unique(supersede=Supersede(by="kind", rules={("a", "a"): "newer"}))
-REFUSED = "refused"
+PAGE = Path(__file__).parents[3] / "docs" / "uniqueness.md"
+COMMITTED, OLD = "READ COMMITTED", ["REPEATABLE READ", "SERIALIZABLE"]
+SERIES = Unique(supersede=Supersede(by="kind", rules={("a", "a"): "newer"}))
+REFUSED, RIGHT = "refused", "right"
+OLDER = "an older version"  # than that of what others enqueue
+# As the head of the page's table says it.
+EVENTS = {
+    "they enqueued a job": "enqueued",
+    "a worker took it": "begun",
+    "it ended": "finished",
+    "nothing": "nothing",
+}
 
 
-def keyed(how: str, version: int | None = None) -> NewJob:
-    """Return a job of the key, with this rule."""
-    if how == "older":
-        return keyed("rerun", 8 if version is None else version)
-    unique = RULE if how == "series" else Unique(on_conflict=OnConflict(how), version=version)
+def of_the_page() -> dict[tuple[str, str, str], str]:
+    """Return the cells of the page's table, by rule, level and what happened since."""
+    table = re.search(r"^\| a call with .*\n\|[-|]+\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE)
+    assert table is not None, "docs/uniqueness.md has no table of isolation levels"
+    [head, _, *rows] = [line.strip("| ").split(" | ") for line in table[0].splitlines()]
+    events = [EVENTS[name] for name in head[2:]]
+    return {
+        (rule.strip("`"), level, event): cell
+        for rule, level, *cells in rows
+        for event, cell in zip(events, cells, strict=True)
+    }
+
+
+TABLE = of_the_page()
+# The rule; what stands when the transaction begins; what happens since; and what comes of the call
+# at READ COMMITTED: how the job came to stand or, without keys, which jobs run together and in what
+# order, those of others (o) and of the caller (c), who has two tenants (A, B).
+CASES = [
+    ("keep", "nothing", "enqueued", "found"),
+    ("keep", "enqueued", "nothing", "found"),
+    ("keep", "enqueued", "begun", "found"),
+    ("keep", "enqueued", "finished", "inserted"),
+    ("keep", "begun", "finished", "inserted"),
+    ("keep", "finished", "nothing", "inserted"),
+    ("error", "nothing", "enqueued", "duplicate"),
+    ("error", "enqueued", "nothing", "duplicate"),
+    ("error", "enqueued", "begun", "duplicate"),
+    ("error", "enqueued", "finished", "inserted"),
+    ("error", "begun", "finished", "inserted"),
+    ("error", "finished", "nothing", "inserted"),
+    ("replace", "nothing", "enqueued", "replaced"),
+    ("replace", "enqueued", "nothing", "replaced"),
+    ("replace", "enqueued", "begun", "rerun"),
+    ("replace", "enqueued", "finished", "inserted"),
+    ("rerun", "begun", "nothing", "rerun"),
+    ("rerun", "begun", "finished", "inserted"),
+    ("rerun", "begun", "enqueued", "rerun"),
+    ("rerun", "enqueued", "begun", "rerun"),
+    (OLDER, "nothing", "enqueued", "outdated"),
+    (OLDER, "enqueued", "nothing", "outdated"),
+    (OLDER, "enqueued", "begun", "outdated"),
+    (OLDER, "enqueued", "finished", "outdated"),
+    (OLDER, "begun", "finished", "outdated"),
+    (OLDER, "finished", "nothing", "outdated"),
+    (OLDER, "begun", "enqueued", "outdated"),
+    ("supersede", "nothing", "enqueued", "replaced"),
+    ("supersede", "enqueued", "nothing", "replaced"),
+    ("supersede", "enqueued", "begun", "follows"),
+    ("supersede", "begun", "finished", "inserted"),
+    ("limits", "nothing", "enqueued", "o c"),
+    ("limits", "nothing", "nothing", "c"),
+    ("limits", "enqueued", "begun", "o c"),
+    ("limits", "enqueued", "finished", "c"),
+    ("turns", "nothing", "enqueued", "oBA"),
+    ("turns", "nothing", "nothing", "AB"),
+    ("turns", "enqueued", "begun", "oBA"),
+    ("turns", "enqueued", "finished", "BA"),
+    ("graphs", "nothing", "enqueued", "oc c"),
+    ("graphs", "nothing", "nothing", "c c"),
+    ("graphs", "enqueued", "begun", "oc c"),
+    ("graphs", "enqueued", "finished", "c c"),
+]
+RULES = {rule for rule, *_ in CASES}
+WITHOUT_KEYS = {"limits", "turns", "graphs"}
+
+
+def job_of(rule: str, version: int = 8) -> NewJob:
+    """Return a job of the key, with this rule; or one of the task that has no keys."""
+    if rule in WITHOUT_KEYS:
+        return of("a") if rule == "turns" else due()
+    unique = SERIES
+    if rule == OLDER:
+        unique = Unique(on_conflict=OnConflict.RERUN, version=version)
+    elif rule != "supersede":
+        unique = Unique(on_conflict=OnConflict(rule))
     return due(key="k", args='{"kind": "a"}', unique=unique)
 
 
 class Since:
     """What others do and commit while a caller's transaction is open."""
 
-    def __init__(self, store: SqlStore, how: str) -> None:
-        self._store, self._how, self._claims = store, how, list[Claim]()
+    def __init__(self, store: SqlStore, rule: str) -> None:
+        self._store, self._rule, self.claims = store, rule, list[Claim]()
         self._worker = 0
 
     async def nothing(self) -> None:
@@ -43,47 +131,22 @@ class Since:
 
     async def enqueued(self) -> None:
         """Enqueue the same."""
-        await self._store.aenqueue([keyed(self._how)])
+        await self._store.aenqueue([job_of(self._rule)])
 
     async def begun(self) -> None:
         """Claim what waits."""
-        self._worker = self._worker or await join(self._store)
-        self._claims += await take(self._store, self._worker)
+        self.claims += await take(self._store, await self.worker())
 
     async def finished(self) -> None:
         """Finish what waits, or runs."""
         await self.begun()
-        await self._store.settle(self._worker, [ended(claim) for claim in self._claims])
+        await self._store.settle(self._worker, [ended(claim) for claim in self.claims])
+        self.claims.clear()
 
-
-# The rule; what stands when the transaction begins; what happens since; how the caller fares at
-# READ COMMITTED, and above.
-CASES = [
-    ("keep", "nothing", "enqueued", "found", REFUSED),
-    ("keep", "enqueued", "nothing", "found", "found"),
-    ("keep", "enqueued", "begun", "found", REFUSED),
-    ("keep", "enqueued", "finished", "inserted", REFUSED),
-    ("keep", "begun", "finished", "inserted", REFUSED),
-    ("keep", "finished", "nothing", "inserted", "inserted"),
-    ("replace", "nothing", "enqueued", "replaced", REFUSED),
-    ("replace", "enqueued", "nothing", "replaced", "replaced"),
-    ("replace", "enqueued", "begun", "rerun", REFUSED),
-    ("replace", "enqueued", "finished", "inserted", REFUSED),
-    ("rerun", "begun", "nothing", "rerun", "rerun"),
-    ("rerun", "begun", "finished", "inserted", REFUSED),
-    ("rerun", "begun", "enqueued", "rerun", REFUSED),
-    ("older", "nothing", "enqueued", "outdated", REFUSED),
-    ("older", "enqueued", "nothing", "outdated", "outdated"),
-    ("older", "enqueued", "begun", "outdated", "outdated"),
-    ("older", "enqueued", "finished", "outdated", "outdated"),
-    ("older", "begun", "finished", "outdated", "outdated"),
-    ("older", "finished", "nothing", "outdated", "outdated"),
-    ("older", "begun", "enqueued", "outdated", REFUSED),
-    ("series", "nothing", "enqueued", "replaced", REFUSED),
-    ("series", "enqueued", "nothing", "replaced", "replaced"),
-    ("series", "enqueued", "begun", "follows", REFUSED),
-    ("series", "begun", "finished", "inserted", REFUSED),
-]
+    async def worker(self) -> int:
+        """Return the id of the worker."""
+        self._worker = self._worker or await join(self._store)
+        return self._worker
 
 
 @pytest.fixture
@@ -93,11 +156,35 @@ async def store(pg_url: str) -> AsyncIterator[SqlStore]:
         yield store
 
 
+def called(store: SqlStore, rule: str, caller: psycopg.Connection[Any]) -> Sequence[int]:
+    """Enqueue by a caller's connection; return the ids."""
+    if rule == "turns":
+        return store.enqueue([of("a"), of("b")], caller)
+    if rule == "graphs":
+        whole = Graph()
+        whole.add(chain(due(), due()))
+        return store.enqueue_graph(plan(whole), caller)
+    return store.enqueue([job_of(rule, 7)], caller)
+
+
+async def runs(store: SqlStore, since: Since, names: Mapping[int, str]) -> str:
+    """Let all run; return whose jobs run together, one group after the other."""
+    worker, groups = await since.worker(), list[str]()
+    while await live_jobs(store):
+        group = [*since.claims, *await take(store, worker)]
+        since.claims.clear()
+        groups.append("".join(names.get(claim.id, "o") for claim in group))
+        await finish(store, worker, group)
+    return " ".join(groups)
+
+
 async def fare(
-    store: SqlStore, others: Others, level: str, how: str, before: str, since: str
+    store: SqlStore, others: Others, level: str, rule: str, before: str, since: str
 ) -> str:
     """Enqueue in a transaction that has seen the database before something happened."""
-    happens = Since(store, how)
+    happens = Since(store, rule)
+    if rule == "limits":
+        await limited(store, 1)
     if before in ("begun", "finished"):
         await happens.enqueued()
     await getattr(happens, before)()
@@ -105,23 +192,36 @@ async def fare(
         caller.execute("SELECT FROM mutirao_job")
         await getattr(happens, since)()
         try:
-            [id] = store.enqueue([keyed(how, 7)], caller)
+            ids = called(store, rule, caller)
             caller.commit()
         except psycopg.errors.SerializationFailure:
             return REFUSED
+        except DuplicateJob:
+            return "duplicate"
+    if rule in WITHOUT_KEYS:
+        names = "AB" if rule == "turns" else "c" * len(ids)
+        return await runs(store, happens, dict(zip(ids, names, strict=True)))
+    [id] = ids
     assert isinstance(id, Placed)
     return id.how
 
 
-@pytest.mark.parametrize(("how", "before", "since", "committed", "above"), CASES)
-@pytest.mark.parametrize("level", ["READ COMMITTED", *OLD])
-async def test_keys(
-    store: SqlStore, others: Others, level: str, how: str, before: str, since: str,
-    committed: str, above: str,
-) -> None:  # fmt: skip
-    """What the caller was told is true at its commit, or nothing is written."""
-    expected = committed if level == "READ COMMITTED" else above
-    assert await fare(store, others, level, how, before, since) == expected
+@pytest.mark.parametrize(("rule", "before", "since", "committed"), CASES)
+@pytest.mark.parametrize("level", [COMMITTED, *OLD])
+async def test_each(
+    store: SqlStore, others: Others, level: str, rule: str, before: str, since: str, committed: str
+) -> None:
+    """What comes of the call is what the page says: right, or nothing is written."""
+    told = RIGHT if level == COMMITTED else TABLE[rule, level, since]
+    expected = {RIGHT: committed, REFUSED: REFUSED}[told]
+    assert await fare(store, others, level, rule, before, since) == expected
+
+
+def test_the_table_is_whole() -> None:
+    """It has each way of `on_conflict` and each level, and no cell without a case."""
+    assert {*OnConflict} < RULES
+    assert set(TABLE) == {(rule, level, since) for level in OLD for rule, _, since, _ in CASES}
+    assert {since for *_, since, _ in CASES} == {*EVENTS.values()}
 
 
 @pytest.mark.parametrize("level", OLD)
