@@ -1,5 +1,5 @@
 """Benchmarks: one work a file, each a coroutine that returns what it measured.
 
 `python -m benchmarks` prints them, see `cli`; nothing else here does. `spent` measures around any
-code. `peers` measures the same work for other job queues.
+code, `gauges` read what a database tells of it. `peers` measures the same work for other job queues.
 """

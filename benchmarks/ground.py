@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Connection, case, func, select
 
+from benchmarks.gauges import instruments
 from benchmarks.load import PREFIX, Load
 from mutirao.errors import ConfigurationError, MutiraoError
 from mutirao.model.job import NewJob, OutcomeKind
@@ -35,7 +36,7 @@ class Ground:
     def __init__(self, url: str) -> None:
         self.url = url
         self.store = SqlStore(url)
-        self.instruments = self.store.engines.dialect.instruments
+        self.instruments = instruments(self.store.engines.dialect.name)
         self._runner = Runner(self.store.engines)
 
     async def prepare(self) -> None:

@@ -11,11 +11,11 @@ from unittest.mock import patch
 
 from sqlalchemy import URL, Engine, event
 
+from benchmarks.gauges import Gauges, Instruments, instruments
 from mutirao.client.portal import Portal
 from mutirao.model.job import Claim
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Runner
-from mutirao.sql.dialects.gauges import Gauges, Instruments
 from mutirao.sql.drivers import own
 from mutirao.sql.store import SqlStore
 
@@ -130,7 +130,7 @@ def _gauge(url: str | URL) -> Iterator[_Gauge]:
     engines, portal = Engines(url, pool_size=1), Portal()
     runner: Any = Runner(engines)
     try:
-        yield _Gauge(partial(portal.call, runner.alone), engines.dialect.instruments)
+        yield _Gauge(partial(portal.call, runner.alone), instruments(engines.dialect.name))
     finally:
         portal.call(runner.close)
         portal.close()

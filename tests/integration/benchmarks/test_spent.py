@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
+from benchmarks.gauges.processes import server_cpu
 from benchmarks.spent import Spent, counted, measured
 from mutirao import Mutirao
-from mutirao.sql.dialects.postgresql.processes import server_cpu
 
 ROWS = 1_000
 # Whoever else writes on the test server at this moment is counted with us, so: at least.

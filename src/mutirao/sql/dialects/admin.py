@@ -37,7 +37,7 @@ class Admin(ABC):
 
     @abstractmethod
     def health_checks(self, connection: Connection) -> Iterator[Finding]:
-        """Examine indexes, plans and bloat; tell also what is well."""
+        """Examine indexes, plans and bloat, and report what is well, too."""
 
     def grants(self, roles: Collection[str], to: str | None) -> str:
         """Return the statements that let roles do what they are for; all of them if none is named.

@@ -1,7 +1,7 @@
 """What a database must say in its own words.
 
 Its methods return expressions for the statements that are said once for all databases. What has
-more to it is in its parts: `connecting`, `intake`, `rules`, `admin`, `instruments`.
+more to it is in its parts: `connecting`, `intake`, `rules`, `admin`.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +16,6 @@ from mutirao.model.records import Scalar
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.connecting import Connecting, Place
-from mutirao.sql.dialects.gauges import Instruments
 from mutirao.sql.enqueue.intake import DialectIntake
 from mutirao.sql.rules.base import Rules
 
@@ -38,11 +37,6 @@ class Dialect(ABC):
     @abstractmethod
     def admin(self) -> Admin:
         """What people and migrations ask. Loaded when asked for: workers never do."""
-
-    @property
-    @abstractmethod
-    def instruments(self) -> Instruments:
-        """What benchmarks ask. Likewise."""
 
     def notifier(self, place: Place) -> Notifier | None:
         """Return what wakes workers; None where there is only polling."""

@@ -13,10 +13,10 @@ from mutirao.sql.drivers.steps import Asking
 
 
 class Rules(ABC):
-    """What becomes of jobs, in steps; the contracts are those of the methods of `ports.Store`.
+    """Decide what happens to jobs, in steps. `ports.Store` has the contracts of these methods.
 
-    `in_transaction`: whether the steps of one call belong into a transaction. Else each statement
-    stands for itself, when nobody has opened one.
+    `in_transaction`: True if the steps of one call need a transaction. Otherwise each statement may
+    commit by itself.
     """
 
     in_transaction: ClassVar[bool]
@@ -85,7 +85,7 @@ class Rules(ABC):
 
     @abstractmethod
     def tell_ended(self, jobs: Sequence[int]) -> Asking[None]:
-        """Tell those who wait for the end of these jobs, when this transaction commits."""
+        """Notify callers that wait for the end of these jobs, when this transaction commits."""
 
     @abstractmethod
     def hold(self, jobs: Sequence[int]) -> Asking[None]:
@@ -98,19 +98,19 @@ class Rules(ABC):
 
     @abstractmethod
     def let_go(self, jobs: Sequence[int], now: datetime | None) -> Asking[None]:
-        """Give back what those of these jobs hold that do not run any more."""
+        """Free the slots of those of these jobs that no longer run."""
 
     @abstractmethod
     def open_limit(self, name: str, now: datetime | None) -> Asking[None]:
-        """Count what a new limit covers and runs already. Claims are kept out."""
+        """Count the running jobs that a new limit covers. Claims wait until this is done."""
 
     @abstractmethod
     def close_limit(self, name: str, now: datetime | None) -> Asking[None]:
-        """Forget what a limit counted, and let go what waited for it. Claims are kept out."""
+        """Delete what a limit counted, and release the jobs it blocked. Claims wait meanwhile."""
 
     @abstractmethod
     def mend_limits(self, now: datetime | None) -> Asking[None]:
-        """Call whoever there is room for, and give back what nobody holds."""
+        """Release blocked jobs for which there is room, and free slots that no job holds."""
 
 
 Claims = TypeVar("Claims", bound=list[Claim])

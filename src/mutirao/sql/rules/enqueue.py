@@ -80,7 +80,7 @@ def _insert(words: Words, jobs: Iterator[NewJob]) -> Steps:
 
 
 def _declare_fair(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
-    """Say which tasks' jobs take turns, for the trigger."""
+    """Write down which tasks are fair, for the trigger."""
     fair = {(job.task, job.fair_by) for job in jobs if job.fair_by is not None}
     for rule in sorted(fair):
         sql = words.upsert("mutirao_fairness", ("task", "by"), ("task",))

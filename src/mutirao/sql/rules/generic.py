@@ -73,7 +73,7 @@ class LockAskWrite(Rules):
         return rescue.rescue(self.words, now)
 
     def wake(self) -> Asking[None]:
-        """Say nothing."""
+        """Do nothing: workers notice a commit by themselves, or poll."""
         yield from ()
 
     def wake_all(self) -> Asking[None]:
@@ -81,7 +81,7 @@ class LockAskWrite(Rules):
         yield from ()
 
     def tell_ended(self, jobs: Sequence[int]) -> Asking[None]:
-        """Say nothing."""
+        """Do nothing: callers notice a commit by themselves, or poll."""
         yield from ()
 
     def hold(self, jobs: Sequence[int]) -> Asking[None]:
@@ -89,22 +89,22 @@ class LockAskWrite(Rules):
         return settle.hold(self.words, jobs)
 
     def let_go(self, jobs: Sequence[int], now: datetime | None) -> Asking[None]:
-        """Give back what jobs hold that do not run any more."""
+        """Free the slots of jobs that no longer run."""
         yield from limits.give_back(self.words, jobs, now)
 
     def open_limit(self, name: str, now: datetime | None) -> Asking[None]:
-        """Count what a new limit covers and runs already."""
+        """Count the running jobs that a new limit covers."""
         moment = yield from self.words.moment(now)
         found = yield from limits.rules()
         rule = next(rule for rule in found if rule.name == name)
         yield from limits.count_running(self.words, rule, moment)
 
     def close_limit(self, name: str, now: datetime | None) -> Asking[None]:
-        """Forget what a limit counted, and let go what waited for it."""
+        """Delete what a limit counted, and release the jobs it blocked."""
         return limits.forget(self.words, name)
 
     def mend_limits(self, now: datetime | None) -> Asking[None]:
-        """Call whoever there is room for."""
+        """Release blocked jobs for which there is room."""
         if (yield from limits.in_use()):
             moment = yield from self.words.moment(now)
             yield from limits.mend(self.words, moment)

@@ -139,7 +139,7 @@ def let_in(
 
 
 def let_go(words: Words, jobs: Collection[int], moment: int) -> Asking[tuple[Wake, ...]]:
-    """Give back what those of these jobs hold that do not run any more; call others."""
+    """Free the slots of those of these jobs that no longer run, and release blocked jobs."""
     which, values = words.among("s.job", jobs)
     free = yield Execute(_FREE + which, values)
     if not free:
@@ -210,7 +210,7 @@ def forget(words: Words, name: str) -> Asking[None]:
 
 
 def mend(words: Words, moment: int) -> Asking[tuple[Wake, ...]]:
-    """Call whoever there is room for, wherever; forget counters of which nothing was heard."""
+    """Release blocked jobs for which any counter has room, and delete unused counters."""
     idle = yield Execute(_IDLE)
     woken = yield from let_go(words, [row[0] for row in idle], moment)
     awaited = yield from _read(words, Condition(_AWAITED, ()), hold=True)

@@ -33,7 +33,6 @@ from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.dialects.connecting import Place
-from mutirao.sql.dialects.gauges import Instruments
 from mutirao.sql.dialects.postgresql.connecting import CONNECTING
 from mutirao.sql.dialects.postgresql.enqueue import INTAKE
 from mutirao.sql.dialects.postgresql.moments import CONSTANTS
@@ -70,13 +69,6 @@ class PostgreSQL(Dialect):
         from mutirao.sql.dialects.postgresql.admin import ADMIN
 
         return ADMIN
-
-    @property
-    def instruments(self) -> Instruments:
-        """What benchmarks ask."""
-        from mutirao.sql.dialects.postgresql.gauges import INSTRUMENTS
-
-        return INSTRUMENTS
 
     def notifier(self, place: Place) -> Notifier:
         """Return what listens on a connection of its own."""

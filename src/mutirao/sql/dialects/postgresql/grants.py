@@ -34,7 +34,7 @@ _USUAL = {
 
 @dataclass(frozen=True)
 class Role:
-    """What somebody does, and what it takes.
+    """A role: what it does, and the privileges that it needs.
 
     Parameters:
         does: what, as a phrase.

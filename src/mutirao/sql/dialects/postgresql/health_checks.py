@@ -1,4 +1,4 @@
-"""What may ail Mutirão on PostgreSQL: indexes, plans, dead rows and what keeps them, sessions."""
+"""What `doctor` examines on PostgreSQL: indexes, plans, dead rows and what keeps them, sessions."""
 
 from collections.abc import Iterator
 

@@ -118,15 +118,15 @@ class PostgresqlRules(Rules):
         yield Execute(statements.LET_GO, (array(jobs), now))
 
     def open_limit(self, name: str, now: datetime | None) -> Asking[None]:
-        """Count what a new limit covers and runs already."""
+        """Count the running jobs that a new limit covers."""
         yield Execute(statements.OPEN_LIMIT, (name, now))
 
     def close_limit(self, name: str, now: datetime | None) -> Asking[None]:
-        """Forget what a limit counted, and let go what waited for it."""
+        """Delete what a limit counted, and release the jobs it blocked."""
         yield Execute(statements.CLOSE_LIMIT, (name, now))
 
     def mend_limits(self, now: datetime | None) -> Asking[None]:
-        """Call whoever there is room for."""
+        """Release blocked jobs for which there is room."""
         yield Execute(statements.MEND, (now,))
 
 

@@ -27,7 +27,6 @@ from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.dialects.connecting import Place
-from mutirao.sql.dialects.gauges import Instruments
 from mutirao.sql.dialects.sqlite import hours
 from mutirao.sql.dialects.sqlite.connecting import CONNECTING
 from mutirao.sql.dialects.sqlite.enqueue import INTAKE
@@ -55,13 +54,6 @@ class SQLite(Dialect):
         from mutirao.sql.dialects.sqlite.admin import ADMIN
 
         return ADMIN
-
-    @property
-    def instruments(self) -> Instruments:
-        """What benchmarks ask."""
-        from mutirao.sql.dialects.sqlite.gauges import INSTRUMENTS
-
-        return INSTRUMENTS
 
     def notifier(self, place: Place) -> Notifier:
         """Return what watches the file."""

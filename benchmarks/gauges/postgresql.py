@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, text
 
-from mutirao.sql.dialects.gauges import Gauges, Instruments
-from mutirao.sql.dialects.postgresql.processes import server_cpu
+from benchmarks.gauges.base import Gauges, Instruments
+from benchmarks.gauges.processes import server_cpu
 
 # Transaction ids and not pg_stat_database: they are given out at once and only to transactions
 # that write, while statistics wait until a session is idle for long or ends.

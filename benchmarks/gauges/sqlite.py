@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, text
 
-from mutirao.sql.dialects.gauges import Gauges, Instruments
+from benchmarks.gauges.base import Gauges, Instruments
 
 _SYNCHRONOUS = {0: "off", 1: "normal", 2: "full", 3: "extra"}
 
