@@ -1,5 +1,6 @@
 """Benchmarks: one work a file, each a coroutine that returns what it measured.
 
 `python -m benchmarks` prints them, see `cli`; nothing else here does. `spent` measures around any
-code, `gauges` read what a database tells of it. `peers` measures the same work for other job queues.
+code, by what a database tells of its effort (`gauges`). `peers` measures the same work for other
+job queues.
 """

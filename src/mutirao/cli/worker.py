@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -12,9 +12,11 @@ from mutirao.cli import logs
 from mutirao.cli.options import kept, names, option, target
 from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.engine.settings import WorkerTerms
 from mutirao.model.job import OutcomeKind
 from mutirao.model.retry_words import FORMS, policy_in_words
+
+if TYPE_CHECKING:
+    from mutirao.engine.settings import WorkerTerms
 
 _KEPT = "How long jobs that {} are kept: 36h, 7d, 8w, or forever."
 
@@ -131,7 +133,7 @@ def _settings(
     keep_hours: str,
     exit_when_stuck: float,
     **others: Any,
-) -> WorkerTerms:
+) -> "WorkerTerms":
     """Return the options as settings of a worker."""
     others["exit_when_stuck"] = exit_when_stuck or None
     others["keep_hours"] = kept(keep_hours)
@@ -140,7 +142,7 @@ def _settings(
         OutcomeKind.CANCELLED: kept(keep_cancelled),
         OutcomeKind.DEAD: kept(keep_dead),
     }
-    return cast(WorkerTerms, others)
+    return cast("WorkerTerms", others)
 
 
 def _command(target: str, **options: Any) -> list[str]:

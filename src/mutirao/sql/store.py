@@ -260,12 +260,9 @@ class SqlStore(SqlRecords):
 
     async def roll_up(self, keep: float | None, *, now: datetime | None = None) -> bool:
         """Add up what has finished; count live jobs once all is added up."""
-        # One statement where there are functions: a machine paused in a transaction would hold up
-        # whoever prunes.
-        alone = self._patient.alone if not self._rules.in_transaction else self._patient.run
-        more = await alone(self._dialect.roll_up, keep, now)
+        more = await self._patiently(self._rules.roll_up, keep, now)
         if not more:
-            await alone(self._dialect.count_backlog, MANY_LIVE, now)
+            await self._patiently(self._rules.count_backlog, MANY_LIVE, now)
         return more
 
     async def mend(self, *, now: datetime | None = None) -> dict[str, int]:
@@ -331,6 +328,17 @@ class SqlStore(SqlRecords):
         if self._rules.in_transaction:
             return await self._insistent.run(_through, rule, *args, **kwargs)
         return await self._insistent.insist(lambda: self._runner.alone(rule(*args, **kwargs)))
+
+    async def _patiently(
+        self, rule: Callable[P, Asking[R]], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Apply a rule that may take long. A single statement is in no transaction of ours.
+
+        Whoever prunes would wait for a machine that is paused within one.
+        """
+        if self._rules.in_transaction:
+            return await self._patient.run(_through, rule, *args, **kwargs)
+        return await self._patient.alone(rule(*args, **kwargs))
 
 
 def _through(

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Connection, NullPool, create_engine, make_url, text
 
 from mutirao.model.job import JobState
+from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_named
 from mutirao.sql.statements import records
 from tests.integration.plans import filling
@@ -53,11 +54,11 @@ ALL_LIVE = {"mutirao_workers"}
 
 def add_up(connection: Connection) -> None:
     """Do what workers do every minute."""
-    dialect = dialect_named(connection.dialect.name)
+    rules = dialect_named(connection.dialect.name).rules
     for _ in range(100):
-        dialect.roll_up(connection, None, datetime.now(UTC))
+        through(connection, rules.roll_up(None, datetime.now(UTC)))
         connection.commit()
-    dialect.count_backlog(connection, 1_000, None)
+    through(connection, rules.count_backlog(1_000, None))
     connection.commit()
     connection.exec_driver_sql("ANALYZE")
     connection.commit()

@@ -217,7 +217,7 @@ async def adds_up(mine: SqlStore, others: SqlStore) -> None:
     await mine.settle(worker, [ended(three)], now=NOW)
     await mine.prune(OutcomeKind.SUCCEEDED, 0, 1, now=FAR_AHEAD)
     await _until(mine, others, at(200))
-    await mine._patient.run(mine._dialect.count_backlog, 0, NOW)
+    await mine._patiently(mine._rules.count_backlog, 0, NOW)
     await mine.roll_up(0.0, now=at(100_000))
 
 

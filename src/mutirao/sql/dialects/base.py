@@ -89,17 +89,6 @@ class Dialect(ABC):
         return null()
 
     @abstractmethod
-    def roll_up(self, conn: Connection, keep: float | None, now: datetime | None) -> bool:
-        """Add attempts that have ended to their hours; return whether there is more.
-
-        `keep`: seconds after which an hour is forgotten; None: never.
-        """
-
-    @abstractmethod
-    def count_backlog(self, conn: Connection, most: int, now: datetime | None) -> None:
-        """Count live jobs, if there are more than `most`, for those who ask within minutes."""
-
-    @abstractmethod
     def count_retry(self, conn: Connection) -> None:
         """Count that a transaction of ours is retried, which the database aborted for another one.
 

@@ -94,6 +94,19 @@ class Rules(ABC):
         Theirs, those of jobs that wait for them, and of jobs that they wait for.
         """
 
+    # Sums by the hour; see `mutirao.model.hours`.
+
+    @abstractmethod
+    def roll_up(self, keep: float | None, now: datetime | None) -> Asking[bool]:
+        """Add attempts that have ended to their hours; return whether there is more.
+
+        `keep`: seconds after which an hour is deleted; None: never.
+        """
+
+    @abstractmethod
+    def count_backlog(self, most: int, now: datetime | None) -> Asking[None]:
+        """Count live jobs for the next minutes if there are more than `most`."""
+
     # Limits; see `mutirao.model.limits`.
 
     @abstractmethod

@@ -6,7 +6,7 @@ from datetime import datetime
 from mutirao.model.job import Claim, Lane, LaneHead
 from mutirao.model.outcome import Settlement
 from mutirao.sql.drivers.steps import Asking
-from mutirao.sql.rules import claim, limits, rescue, settle
+from mutirao.sql.rules import claim, hours, limits, rescue, settle
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.rules.words import Words
 
@@ -87,6 +87,14 @@ class LockAskWrite(Rules):
     def hold(self, jobs: Sequence[int]) -> Asking[None]:
         """Lock what the end of these jobs will touch, where rows are locked."""
         return settle.hold(self.words, jobs)
+
+    def roll_up(self, keep: float | None, now: datetime | None) -> Asking[bool]:
+        """Add up a part."""
+        return hours.roll_up(self.words, keep, now)
+
+    def count_backlog(self, most: int, now: datetime | None) -> Asking[None]:
+        """Count live jobs if they are many."""
+        return hours.count_backlog(self.words, most, now)
 
     def let_go(self, jobs: Sequence[int], now: datetime | None) -> Asking[None]:
         """Free the slots of jobs that no longer run."""

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Row
 
@@ -58,6 +58,19 @@ class Words(ABC):
     @abstractmethod
     def write_jobs(self, columns: Sequence[str], rows: Sequence[Row]) -> Asking[list[int]]:
         """Write many, and return their ids in order."""
+
+    @abstractmethod
+    def shown(self, moment: int) -> Any:
+        """Return a moment in the form in which views show it."""
+
+    def closed(self, until: int, latest: int) -> Asking[int]:
+        """Return a moment of at most `latest`: every attempt that ended before it is committed.
+
+        `until`: what was returned last. Where a transaction keeps all other writers out, nothing is
+        under way.
+        """
+        yield from ()
+        return latest
 
     def before_savepoint(self) -> Asking[None]:
         """Do what has to be done before a savepoint in a transaction that others began."""

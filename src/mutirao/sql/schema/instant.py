@@ -42,6 +42,11 @@ def to_micros_or_before(moment: datetime) -> int:
     return -(1 << 63) if moment <= FIRST else to_micros(moment)
 
 
+def iso_text(moment: datetime) -> str:
+    """Return an aware datetime as the text that views show; texts sort as the times do."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 _FIRST, _LAST = to_micros(FIRST), to_micros(LAST)
 
 
@@ -76,16 +81,14 @@ _LATEST: ColumnElement[datetime] = literal_column("timestamptz '9999-12-30 00:00
 
 
 class IsoText(TypeDecorator[datetime]):
-    """An aware datetime as text, `2026-11-21T13:44:28.000000Z`; texts sort as the times do."""
+    """An aware datetime as text, `2026-11-21T13:44:28.000000Z`; see `iso_text`."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
         """Convert a datetime to the text that a view shows."""
-        if value is None:
-            return None
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return None if value is None else iso_text(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         """Convert the text of a view to a datetime; an invalid text becomes the first moment."""

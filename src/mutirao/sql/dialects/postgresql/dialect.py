@@ -40,14 +40,6 @@ from mutirao.sql.dialects.postgresql.rules import RULES
 from mutirao.sql.schema.instant import Timestamp
 from mutirao.sql.schema.tables import live
 
-_ROLL_UP = text("""
-SELECT mutirao_roll_up(
-    CAST(:keep AS double precision) * interval '1 second', CAST(:now AS timestamptz)
-)
-""")
-_COUNT_BACKLOG = text("""
-SELECT mutirao_count_backlog(CAST(:most AS bigint), CAST(:now AS timestamptz))
-""")
 _COUNT_RETRY = text("SELECT nextval('mutirao_retries')")
 
 
@@ -121,14 +113,6 @@ class PostgreSQL(Dialect):
     def came_late(self, finished_at: ColumnElement[datetime]) -> ColumnElement[Any]:
         """Ask the function."""
         return func.nullif(finished_at < func.mutirao_closed(), false())
-
-    def roll_up(self, conn: Connection, keep: float | None, now: datetime | None) -> bool:
-        """Call the function: a single statement, so that no paused machine holds it up."""
-        return bool(conn.scalar(_ROLL_UP, {"keep": keep, "now": now}))
-
-    def count_backlog(self, conn: Connection, most: int, now: datetime | None) -> None:
-        """Call the function."""
-        conn.execute(_COUNT_BACKLOG, {"most": most, "now": now})
 
     def count_retry(self, conn: Connection) -> None:
         """Draw a number: a sequence makes nobody wait."""

@@ -117,6 +117,15 @@ class PostgresqlRules(Rules):
         """Give back what jobs hold that do not run any more."""
         yield Execute(statements.LET_GO, (array(jobs), now))
 
+    def roll_up(self, keep: float | None, now: datetime | None) -> Asking[bool]:
+        """Call the function: a single statement, so that no paused machine holds it up."""
+        [(more,)] = yield Execute(statements.ROLL_UP, (keep, now))
+        return bool(more)
+
+    def count_backlog(self, most: int, now: datetime | None) -> Asking[None]:
+        """Call the function."""
+        yield Execute(statements.COUNT_BACKLOG, (most, now))
+
     def open_limit(self, name: str, now: datetime | None) -> Asking[None]:
         """Count the running jobs that a new limit covers."""
         yield Execute(statements.OPEN_LIMIT, (name, now))

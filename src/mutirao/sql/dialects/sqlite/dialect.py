@@ -27,12 +27,11 @@ from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.dialects.connecting import Place
-from mutirao.sql.dialects.sqlite import hours
 from mutirao.sql.dialects.sqlite.connecting import CONNECTING
 from mutirao.sql.dialects.sqlite.enqueue import INTAKE
 from mutirao.sql.dialects.sqlite.words import WORDS
 from mutirao.sql.rules.generic import LockAskWrite
-from mutirao.sql.schema.instant import SECOND, IsoText, Micros, to_micros
+from mutirao.sql.schema.instant import IsoText, Micros, to_micros
 from mutirao.sql.schema.tables import live
 
 
@@ -98,15 +97,6 @@ class SQLite(Dialect):
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that does nothing, and counts no row, where the key is taken."""
         return insert(table).on_conflict_do_nothing()
-
-    def roll_up(self, conn: Connection, keep: float | None, now: datetime | None) -> bool:
-        """Add up a part, in the caller's transaction."""
-        kept = None if keep is None else round(keep * SECOND)
-        return hours.roll_up(conn, kept, to_micros(now or datetime.now(UTC)))
-
-    def count_backlog(self, conn: Connection, most: int, now: datetime | None) -> None:
-        """Count them if they are many, in the caller's transaction."""
-        hours.count_backlog(conn, most, to_micros(now or datetime.now(UTC)))
 
     def count_retry(self, conn: Connection) -> None:
         """Count nothing: one transaction writes at a time, and none is aborted for another one."""

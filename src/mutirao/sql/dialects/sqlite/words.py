@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Load, Row, command
 from mutirao.sql.rules.words import Condition, Words
-from mutirao.sql.schema.instant import to_micros
+from mutirao.sql.schema.instant import from_micros, iso_text, to_micros
 
 # The row of an AUTOINCREMENT table appears with its first insert.
 _ENSURE_SEQUENCE = """INSERT INTO sqlite_sequence (name, seq)
@@ -28,6 +28,10 @@ class SqliteWords(Words):
         """Return `now`, or what time it is on this machine."""
         yield from ()
         return to_micros(now or datetime.now(UTC))
+
+    def shown(self, moment: int) -> str:
+        """Return it as text."""
+        return iso_text(from_micros(moment))
 
     def among(self, column: str, values: Collection[int] | Collection[str]) -> Condition:
         """Pass one JSON array; the number of parameters is limited."""

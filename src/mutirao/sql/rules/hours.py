@@ -1,0 +1,190 @@
+"""Attempts are added up by the hour, for views that need not read the whole history.
+
+Where transactions that end attempts run side by side, `Words.closed` says how far all have ended.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from mutirao.model.hours import (
+    FAILED,
+    LONGEST,
+    Ended,
+    Failure,
+    Failures,
+    Hour,
+    by_failure,
+    by_hour,
+    finished_jobs,
+)  # fmt: skip
+from mutirao.model.states import OutcomeKind
+from mutirao.sql.drivers.steps import Asking, Execute, Row, command, each
+from mutirao.sql.rules.words import Words
+from mutirao.sql.schema.instant import SECOND
+
+AT_ONCE = 10_000  # attempts of each outcome in a transaction, which keeps other writers waiting
+MARGIN = 60 * SECOND  # that are left for attempts which come late
+EVER = -(1 << 63)
+
+_OUTCOMES = ", ".join(f"'{kind}'" for kind in OutcomeKind)
+_UNTIL = "SELECT until FROM mutirao_rolled"
+_BEGIN = "INSERT INTO mutirao_rolled (until, closing, seen) VALUES (?, ?, '')"
+_ROLLED = "UPDATE mutirao_rolled SET until = ?, closing = ?"
+_FAR = "SELECT min(far) FROM ({}) slices".format(
+    " UNION ALL ".join(
+        f"""SELECT (
+            SELECT finished_at + 1 FROM mutirao_attempt
+            WHERE outcome = '{kind}' AND finished_at >= ? AND finished_at < ?
+            ORDER BY finished_at LIMIT 1 OFFSET {AT_ONCE}
+        ) AS far"""
+        for kind in OutcomeKind
+    )
+)
+_ANYTHING = f"""
+SELECT EXISTS (
+    SELECT 1 FROM mutirao_attempt
+    WHERE outcome IN ({_OUTCOMES}) AND finished_at >= ? AND finished_at < ?
+) OR EXISTS (SELECT 1 FROM mutirao_attempt WHERE came_late)
+"""
+_ENDED = f"""
+SELECT j.queue, j.task, e.job, e.run, e.outcome, e.started_at, e.finished_at, e.error_type,
+       substr(e.error, 1, {LONGEST}) AS error
+FROM (
+    SELECT * FROM mutirao_attempt
+    WHERE outcome IN ({_OUTCOMES})
+      AND finished_at >= ? AND finished_at < ? AND came_late IS NULL
+    UNION ALL
+    SELECT * FROM mutirao_attempt WHERE came_late
+) e CROSS JOIN mutirao_job j ON j.id = e.job
+"""
+_CAUGHT_UP = "UPDATE mutirao_attempt SET came_late = NULL WHERE came_late"
+_FAILED_BEFORE = f"""
+SELECT job, run, error_type, substr(error, 1, {LONGEST}) FROM mutirao_attempt
+WHERE outcome IN ({", ".join(f"'{kind}'" for kind in FAILED)}) AND """
+_HOUR = """
+SELECT seconds, durations FROM mutirao_hour
+WHERE hour = ? AND queue = ? AND task = ? AND outcome = ?
+"""
+_HOUR_KEY = ("hour", "queue", "task", "outcome")
+_HOUR_SUMS = ("attempts", "seconds", "durations", "p50", "p95", "p99")
+_ERROR = """
+SELECT jobs, attempts, first_at, last_at FROM mutirao_error
+WHERE task = ? AND error_type = ? AND message = ?
+"""
+_ERROR_SUMS = ("jobs", "attempts", "first_at", "last_at")
+_KEPT = "INSERT INTO mutirao_kept (queue, outcome, hour, jobs) VALUES (?, ?, ?, ?)"
+_SEVERAL = """
+SELECT queue, outcome, hour, sum(jobs) FROM mutirao_kept
+GROUP BY queue, outcome, hour HAVING count(*) > 1 OR min(jobs) <= 0
+"""
+_NOT_SEVERAL = "DELETE FROM mutirao_kept WHERE queue = ? AND outcome = ? AND hour = ?"
+_MANY = "SELECT count(*) FROM (SELECT 1 FROM mutirao_live LIMIT ?) few"
+_LIVE = """
+SELECT queue, state, jobs, oldest_age FROM mutirao_queues
+WHERE state IN ('running', 'ready', 'scheduled', 'blocked')
+"""
+_BACKLOG = """
+INSERT INTO mutirao_backlog (queue, state, jobs, since, counted_at) VALUES (?, ?, ?, ?, ?)
+"""
+
+
+def roll_up(words: Words, keep: float | None, now: datetime | None) -> Asking[bool]:
+    """Add up what has finished since the last time; return whether there is more.
+
+    `keep`: seconds after which a sum is deleted; None: never.
+    """
+    latest = (yield from words.moment(now)) - MARGIN
+    until = yield from _until()
+    closed = yield from words.closed(until, latest)
+    [(far,)] = yield Execute(_FAR, (until, closed) * len(OutcomeKind))
+    closing = max(until, closed if far is None else far)
+    if (yield Execute(_ANYTHING, (until, closing)))[0][0]:
+        yield from _add_up(words, until, closing)
+    yield from _balance()
+    if keep is not None:
+        before = words.shown(latest - round(keep * SECOND))
+        yield Execute("DELETE FROM mutirao_hour WHERE hour < ?", (before,), answers=False)
+        yield Execute("DELETE FROM mutirao_error WHERE last_at < ?", (before,), answers=False)
+    return closing < closed
+
+
+def count_backlog(words: Words, most: int, now: datetime | None) -> Asking[None]:
+    """Count live jobs for the next minutes if there are more than `most`."""
+    moment = yield from words.moment(now)
+    yield command("DELETE FROM mutirao_backlog")
+    [(number,)] = yield Execute(_MANY, (most + 1,))
+    if number > most:
+        rows = yield Execute(_LIVE)
+        since = [None if age is None else moment - round(age * SECOND) for *_, age in rows]
+        counted = [(*row[:3], at, moment) for row, at in zip(rows, since, strict=True)]
+        yield from _write(_BACKLOG, counted)
+
+
+def _until() -> Asking[int]:
+    rows = yield Execute(_UNTIL)
+    if not rows:
+        yield Execute(_BEGIN, (EVER, EVER), answers=False)
+    return rows[0][0] if rows else EVER
+
+
+def _add_up(words: Words, until: int, closing: int) -> Asking[None]:
+    rows = yield Execute(_ENDED, (until, closing))
+    ended = [Ended(*row) for row in rows]
+    yield from _add_hours(words, by_hour(ended))
+    kept = finished_jobs(ended)
+    yield from _write(_KEPT, [(*key, jobs) for key, jobs in kept.items()])
+    yield from _add_errors(words, [one for one in ended if one.outcome in FAILED])
+    yield command(_CAUGHT_UP)
+    yield Execute(_ROLLED, (closing, closing), answers=False)
+
+
+def _add_hours(words: Words, sums: dict[tuple[int, str, str, str], Hour]) -> Asking[None]:
+    rows = list[Row]()
+    for (hour, *names), added in sums.items():
+        key = (words.shown(hour), *names)
+        for seconds, durations in (yield Execute(_HOUR, key)):
+            added.seconds += seconds
+            added.durations += Counter(json.loads(durations))
+        rows.append((*key, *_sums(added)))
+    yield each(words.upsert("mutirao_hour", (*_HOUR_KEY, *_HOUR_SUMS), _HOUR_KEY, _HOUR_SUMS), rows)
+
+
+def _sums(hour: Hour) -> Row:
+    shares = [hour.percentile(share) for share in (0.5, 0.95, 0.99)]
+    return (hour.attempts, hour.seconds, json.dumps(hour.durations), *shares)
+
+
+def _add_errors(words: Words, failed: Sequence[Ended]) -> Asking[None]:
+    if not failed:
+        return
+    which, values = words.among("job", {one.job for one in failed})
+    before = yield Execute(_FAILED_BEFORE + which, values)
+    rows = list[Row]()
+    for failure, added in by_failure(failed, before).items():
+        known = yield Execute(_ERROR, failure)
+        rows.append((*failure, *_with(words, added, known)))
+    columns = (*Failure._fields, *_ERROR_SUMS)
+    yield each(words.upsert("mutirao_error", columns, Failure._fields, _ERROR_SUMS), rows)
+
+
+def _with(words: Words, added: Failures, known: Iterable[Row]) -> Row:
+    """Return the sums of a row: what was there, and what is added."""
+    first, last = words.shown(added.first_at), words.shown(added.last_at)
+    for jobs, attempts, first_at, last_at in known:
+        added.jobs, added.attempts = added.jobs + jobs, added.attempts + attempts
+        first, last = min(first, first_at), max(last, last_at)
+    return (added.jobs, added.attempts, first, last)
+
+
+def _balance() -> Asking[None]:
+    """Replace the entries of the journal of finished jobs by one for each hour."""
+    rows = yield Execute(_SEVERAL)
+    yield from _write(_NOT_SEVERAL, [row[:3] for row in rows])
+    yield from _write(_KEPT, [row for row in rows if row[3]])
+
+
+def _write(sql: str, rows: Sequence[Row]) -> Asking[None]:
+    if rows:
+        yield each(sql, rows)
