@@ -181,8 +181,10 @@ class Dispatcher:
         return any(claim.lost >= SUSPECT for claim in claims)
 
     def close(self) -> None:
-        """Stop starting jobs."""
+        """Stop starting jobs, and tell running ones that ask that they shall end."""
         self._closed = True
+        for running in self._running:
+            running.stopping = True
 
     async def idle(self) -> None:
         """Wait until no attempt runs."""

@@ -151,9 +151,7 @@ class Executor:
                 value = await task.function(*args, **kwargs)
             else:
                 value = await self._in_thread(partial(task.function, *args, **kwargs))
-            if running.settled:
-                return SUCCEEDED
-            return outcomes.success(value, task.keeper(claim.metadata))
+            return _returned(task, running, value)
         except BaseException as error:
             return self._raised(running, error)
 
@@ -167,7 +165,9 @@ class Executor:
         """Return the `Job` for a handler or a middleware; most handlers never read it."""
         claim = running.claim
         limit, keep = self._most_attempts(claim), task.keeper(claim.metadata)
-        return Job(claim, limit, self.timeout(claim), running.begin, self._report, keep)
+        return Job(
+            claim, limit, self.timeout(claim), running.begin, self._report, keep, running.shall_end
+        )
 
     def _refuse(self, claim: Claim) -> Outcome | None:
         """Return an outcome for a job whose handler must not be called, or None."""
@@ -224,6 +224,15 @@ class _TermsOfTasks(dict[str, Terms]):
     def __missing__(self, name: str) -> Terms:
         terms = self[name] = self._tasks[name].terms(self._defaults)
         return terms
+
+
+def _returned(task: Task[..., Any], running: Running, value: object) -> Outcome:
+    """Return the outcome of an attempt whose handler returned; once told to end, it gave up."""
+    if running.settled:
+        return SUCCEEDED
+    if running.told:
+        return running.interruption or outcomes.RELEASED
+    return outcomes.success(value, task.keeper(running.claim.metadata))
 
 
 def _number(value: object) -> int | None:

@@ -16,13 +16,15 @@ class Running:
     """An attempt between its start and its end. Implements `ports.Attempt`."""
 
     __slots__ = ("_begin", "_death", "arm", "claim", "interruption", "kill", "over", "settled",
-                 "started", "task", "timer", "woken")  # fmt: skip
+                 "started", "stopping", "task", "timer", "told", "woken")  # fmt: skip
 
     def __init__(self, claim: Claim, begin: Begin) -> None:
         self._begin = begin
         self.claim = claim
         self.started = monotonic()
         self.settled = False  # by its own transaction
+        self.stopping = False  # whether the worker wants to end
+        self.told = False  # whether the handler has learned that it shall end
         self.over = False  # whether its handler has ended
         self.woken: Sequence[Wake] = ()  # lanes to which other jobs returned when it was settled
         self.interruption: Outcome | None = None
@@ -52,6 +54,11 @@ class Running:
         if error is not None:
             del self._death
         return error
+
+    def shall_end(self) -> bool:
+        """Return whether the handler shall end, and remember that it was told. From any thread."""
+        self.told = self.told or self.stopping or self.interruption is not None
+        return self.told
 
     def mark_settled(self, woken: Sequence[Wake] = ()) -> None:
         """Record that the job needs no settling any more. May be called from any thread."""

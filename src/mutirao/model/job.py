@@ -191,7 +191,8 @@ class Job:
     for every attempt. `max_attempts` and `timeout` (seconds) are the ones in force.
     """
 
-    __slots__ = ("_begin", "_claim", "_keep", "_report", "_result", "max_attempts", "timeout")
+    __slots__ = ("_begin", "_claim", "_keep", "_report", "_result", "_shall_end", "max_attempts",
+                 "timeout")  # fmt: skip
 
     def __init__(
         self,
@@ -201,10 +202,16 @@ class Job:
         begin: Callable[["Job", bool], "Transaction[Any, Any]"],
         report: "Report | None" = None,
         keep: "Keep | None" = None,
+        shall_end: Callable[[], bool] | None = None,
     ) -> None:
-        """Set the callbacks: `report` receives progress; `keep` converts a result to store."""
+        """Set the callbacks.
+
+        `report` receives progress; `keep` converts a result to store; `shall_end` tells whether the
+        attempt shall end.
+        """
         self._claim, self._begin, self._report, self._keep = claim, begin, report, keep
         self._result: KeptResult | None = None
+        self._shall_end = shall_end
         self.max_attempts = max_attempts
         self.timeout = timeout
 
@@ -285,6 +292,17 @@ class Job:
     def on_dead_of(self) -> int | None:
         """The id of the dead job for which this one is the `on_dead` handler."""
         return self._claim.on_dead_of
+
+    @property
+    def cancelled(self) -> bool:
+        """True when this attempt shall end: it was cancelled, it timed out, or its worker stops.
+
+        For long plain functions, which nothing can end from outside: ask now and then, and return.
+        Asks no database; any thread may read it. A handler that returns after it was told so has
+        not succeeded: if the worker stops, its job is given back, which costs no attempt, unless
+        `transaction()` has completed it. Always False in a child process, which is killed instead.
+        """
+        return self._shall_end is not None and self._shall_end()
 
     def progress(self, done: float, *, of: float | None = None, note: str | None = None) -> None:
         """Report the progress of this attempt: `done` units, `of` so many in all.
