@@ -43,6 +43,8 @@ class Load:
         self.branch = self._task(self._branch)
         self.effect = self._task(self._effect)
         self.effect_plainly = self._task(self._effect_plainly)
+        self.effect_by_driver = self._task(self._effect_by_driver)
+        self.effect_plainly_by_driver = self._task(self._effect_plainly_by_driver)
         self.called = self._task(self._called)
 
     def jobs(self, count: int, payload: int = PAYLOAD, *, plain: bool = False) -> Iterator[NewJob]:
@@ -96,6 +98,16 @@ class Load:
     def _effect_plainly(self, job: Job) -> None:
         with job.transaction() as session:
             session.execute(_EFFECT)
+        self._done(None)
+
+    async def _effect_by_driver(self, job: Job) -> None:
+        async with job.transaction(connection=True) as own:
+            await own.execute(effects.INSERT)
+        self._done(None)
+
+    def _effect_plainly_by_driver(self, job: Job) -> None:
+        with job.transaction(connection=True) as own:
+            own.execute(effects.INSERT)
         self._done(None)
 
     async def _called(self, order: int, email: str, total: float, paid: bool) -> None:

@@ -92,9 +92,14 @@ _RAW = {"plain": "threads", "coroutine": "coroutines"}
 def _tasks(place: Ground) -> Iterator[tuple[str, Callable[[], NewJob]]]:
     """Yield the kinds of handler that the driver can serve, with what makes their jobs."""
     load = Load(place.url)
-    named: dict[str, Any] = {"coroutine": load.effect, "thread": load.effect_plainly}
+    named: dict[str, Any] = {
+        "coroutine": load.effect,
+        "coroutine, connection=True": load.effect_by_driver,
+        "thread": load.effect_plainly,
+        "thread, connection=True": load.effect_plainly_by_driver,
+    }
     for name, task in named.items():
-        if name == "coroutine" or place.store.engines.has_sync:
+        if name.startswith("coroutine") or place.store.engines.has_sync:
             yield name, task.job
 
 

@@ -126,7 +126,7 @@ class TestAsyncpg(DriverContract):
         claim = await take_one(store, await join(store))
         with (
             pytest.raises(ConfigurationError, match=r"postgresql\+psycopg://"),
-            store.transaction(job_of(claim), Watched(), session=True),
+            store.transaction(job_of(claim), Watched(), gives="session"),
         ):
             pass
         assert len(await store.lanes(None)) == 0
@@ -147,7 +147,7 @@ class TestPsycopg2(DriverContract):
         await put(store, due())
         claim = await take_one(store, await join(store))
         with pytest.raises(ConfigurationError, match=r"handler, or a postgresql\+psycopg://"):
-            async with store.transaction(job_of(claim), Watched(), session=True):
+            async with store.transaction(job_of(claim), Watched(), gives="session"):
                 pass
 
 

@@ -19,7 +19,7 @@ from mutirao.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from mutirao.model.job import Job, Transaction, Wake
+from mutirao.model.job import Gives, Job, Transaction, Wake
 from mutirao.model.outcome import Settlement
 from mutirao.ports import Attempt
 from mutirao.testing import MemoryStore
@@ -98,9 +98,9 @@ class Handle:
         """The schema fits, if it can be asked."""
         await self._call("counts")
 
-    def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:
+    def transaction(self, job: Job, attempt: Attempt, *, gives: Gives) -> Transaction[Any, Any]:
         """The store's; it does not fail by itself."""
-        return self._store.transaction(job, attempt, session=session)
+        return self._store.transaction(job, attempt, gives=gives)
 
     def __getattr__(self, name: str) -> Any:
         async def call(*args: Any, **kwargs: Any) -> Any:

@@ -105,20 +105,21 @@ class TestJob:
         """Which job, which task, which attempt and which run."""
         assert repr(job_of(CLAIM)) == "<Job 7 'send' attempt 2 run 3>"
 
-    @pytest.mark.parametrize(("asked", "session"), [({}, True), ({"session": False}, False)])
-    def test_a_transaction_is_opened_by_the_worker(
-        self, asked: dict[str, Any], session: bool
-    ) -> None:
+    @pytest.mark.parametrize(
+        ("asked", "gives"),
+        [({}, "session"), ({"session": False}, "connection"), ({"connection": True}, "driver")],
+    )
+    def test_a_transaction_is_opened_by_the_worker(self, asked: dict[str, Any], gives: str) -> None:
         """It is asked for this job, with a session unless a connection is wanted."""
-        calls: list[tuple[Job, bool]] = []
+        calls: list[tuple[Job, str]] = []
 
-        def begin(job: Job, session: bool) -> str:
-            calls.append((job, session))
+        def begin(job: Job, gives: str) -> str:
+            calls.append((job, gives))
             return "opened"
 
         job = job_of(CLAIM, begin)
         opened: Any = job.transaction(**asked)
-        assert (opened, calls) == ("opened", [(job, session)])
+        assert (opened, calls) == ("opened", [(job, gives)])
 
     def test_it_cannot_be_changed(self) -> None:
         """What a handler writes to it would be lost."""

@@ -38,7 +38,7 @@ from mutirao.engine.messages import (
 )
 from mutirao.engine.progress import PACE, to_tell
 from mutirao.errors import InvalidArguments, WrongState
-from mutirao.model.job import Claim, Job, Report
+from mutirao.model.job import Claim, Gives, Job, Report
 from mutirao.model.outcome import Outcome
 from mutirao.tasks.task import Task
 
@@ -184,7 +184,7 @@ def _end_fork(error: BaseException | None) -> NoReturn:
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
-def _no_transaction(job: Job, session: bool) -> Any:
+def _no_transaction(job: Job, gives: Gives) -> Any:
     raise WrongState(
         f"job {job.id} runs in a process of its own, where job.transaction() cannot be had; use"
         " a plain handler without process=True, or make the work idempotent"

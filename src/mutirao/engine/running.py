@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from mutirao.model.job import Claim, Job, Transaction, Wake
+from mutirao.model.job import Claim, Gives, Job, Transaction, Wake
 from mutirao.model.outcome import Outcome
 from mutirao.model.states import OutcomeKind
 
-Begin = Callable[[Job, "Running", bool], Transaction[Any, Any]]
+Begin = Callable[[Job, "Running", Gives], Transaction[Any, Any]]
 
 
 class Running:
@@ -65,9 +65,9 @@ class Running:
         self.woken = woken
         self.settled = True
 
-    def begin(self, job: Job, session: bool) -> Transaction[Any, Any]:
+    def begin(self, job: Job, gives: Gives) -> Transaction[Any, Any]:
         """Open a transaction that completes this attempt's job."""
-        return self._begin(job, self, session)
+        return self._begin(job, self, gives)
 
     def interrupt(self, outcome: Outcome) -> None:
         """End the attempt from outside, with this outcome; only the first interruption counts.

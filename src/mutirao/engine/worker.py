@@ -30,7 +30,7 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
 from mutirao.engine.watch import Watch
 from mutirao.errors import ConfigurationError, WorkerStuck
-from mutirao.model.job import Beat, Job, Transaction, Wake
+from mutirao.model.job import Beat, Gives, Job, Transaction, Wake
 from mutirao.model.limits import Rule
 from mutirao.model.schedule import Schedule
 from mutirao.ports import Notifier, Store
@@ -372,8 +372,8 @@ class Worker:
         log.info("a stuck handler has returned; its slot is free again")
         self._dispatcher.pump()
 
-    def _begin(self, job: Job, running: Running, session: bool) -> Transaction[Any, Any]:
-        return self._store.transaction(job, running, session=session)
+    def _begin(self, job: Job, running: Running, gives: Gives) -> Transaction[Any, Any]:
+        return self._store.transaction(job, running, gives=gives)
 
     def _check_tasks(self) -> None:
         if not self._tasks:

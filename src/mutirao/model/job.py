@@ -178,6 +178,10 @@ Keep = Callable[[Any], KeptResult]  # converts a result to the stored form
 Report = Callable[[Claim, float, float | None, str | None], None]  # done, of, note
 
 
+# What `job.transaction()` gives: a session or connection of SQLAlchemy, or the driver's connection.
+Gives = Literal["session", "connection", "driver"]
+
+
 class Transaction(
     AbstractContextManager[Sync, None], AbstractAsyncContextManager[Async, None], Protocol
 ):
@@ -199,7 +203,7 @@ class Job:
         claim: Claim,
         max_attempts: int,
         timeout: float | None,
-        begin: Callable[["Job", bool], "Transaction[Any, Any]"],
+        begin: Callable[["Job", Gives], "Transaction[Any, Any]"],
         report: "Report | None" = None,
         keep: "Keep | None" = None,
         shall_end: Callable[[], bool] | None = None,
@@ -339,21 +343,30 @@ class Job:
     def transaction(
         self, *, session: Literal[False]
     ) -> "Transaction[Connection, AsyncConnection]": ...
-    def transaction(self, *, session: bool = True) -> "Transaction[Any, Any]":
+    @overload
+    def transaction(self, *, connection: Literal[True]) -> "Transaction[Any, Any]": ...
+    def transaction(
+        self, *, session: bool = True, connection: bool = False
+    ) -> "Transaction[Any, Any]":
         """Open a transaction whose commit also completes this job.
 
         `async with` in a coroutine gives SQLAlchemy's `AsyncSession` (with `session=False` an
-        `AsyncConnection`), `with` in a plain handler a `Session` (`Connection`). The writes, the
-        jobs enqueued through it and the job's success are in one commit, or none of them is. The
-        driver's own connection is `connection.connection.driver_connection` (asynchronously,
-        `(await connection.get_raw_connection()).driver_connection`).
+        `AsyncConnection`), `with` in a plain handler a `Session` (`Connection`). With
+        `connection=True` it gives the driver's own connection, which is faster: psycopg's
+        `AsyncConnection` or `Connection`, asyncpg's or aiosqlite's `Connection`,
+        `sqlite3.Connection`, or psycopg2's `connection`. The writes, the jobs enqueued through it
+        and the job's success are in one commit, or none of them is.
 
         Raises:
             StaleRun: on leaving the block, if the job was taken from this attempt meanwhile;
                 everything is rolled back.
-            WrongState: the handler runs in another process.
+            WrongState: the handler runs in another process. With `connection=True` also at
+                `commit` and `rollback` inside, and on leaving the block if it is ended already.
         """
-        return self._begin(self, session)
+        return self._begin(self, "driver" if connection else _GIVES[session])
+
+
+_GIVES: dict[bool, Gives] = {True: "session", False: "connection"}
 
 
 def _finite(name: str, value: float) -> float:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from mutirao.model.job import (
     Beat,
     Claim,
+    Gives,
     Job,
     Lane,
     LaneHead,
@@ -255,7 +256,7 @@ class Store(Intake, RecordsApi, Protocol):
 
     # For handlers, people and dashboards
 
-    def transaction(self, job: Job, attempt: "Attempt", *, session: bool) -> Transaction[Any, Any]:
+    def transaction(self, job: Job, attempt: "Attempt", *, gives: Gives) -> Transaction[Any, Any]:
         """Open the transaction of `job.transaction()`; tell `attempt` when it has committed."""
         ...
 

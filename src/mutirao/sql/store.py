@@ -15,6 +15,7 @@ from mutirao.model.graph_plan import Plan
 from mutirao.model.job import (
     Beat,
     Claim,
+    Gives,
     Job,
     Lane,
     LaneHead,
@@ -280,10 +281,10 @@ class SqlStore(SqlRecords):
 
     # Handlers, people and dashboards
 
-    def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:
+    def transaction(self, job: Job, attempt: Attempt, *, gives: Gives) -> Transaction[Any, Any]:
         """Open a transaction whose commit completes a job."""
         finish = self._settling.finish_one
-        return CompletingTransaction(self.engines, job, attempt, finish, session=session)
+        return CompletingTransaction(self.engines, job, attempt, finish, gives)
 
     async def jobs(self, which: JobFilter) -> list[JobRecord]:
         """List the jobs that match, newest first."""

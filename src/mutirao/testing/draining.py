@@ -141,7 +141,7 @@ class _Bench:
             executor,
             completer,
             threads,
-            lambda job, running, session: store.transaction(job, running, session=session),
+            lambda job, running, gives: store.transaction(job, running, gives=gives),
         )
         dispatcher.feed(claims)
         await dispatcher.idle()

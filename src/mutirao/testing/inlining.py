@@ -15,7 +15,7 @@ from mutirao.engine import job_log, outcomes
 from mutirao.engine.running import Running
 from mutirao.model.graph_flags import TAKES, flags_of
 from mutirao.model.graph_plan import Plan
-from mutirao.model.job import Claim, Job, NewJob, Transaction
+from mutirao.model.job import Claim, Gives, Job, NewJob, Transaction
 from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.model.records import Progress
 from mutirao.model.uniqueness import PARKED
@@ -169,8 +169,8 @@ class InlineStore(MemoryStore):
         if errors:
             raise errors[0]
 
-    def _begin(self, job: Job, running: Running, session: bool) -> Transaction[Any, Any]:
-        return self.transaction(job, running, session=session)
+    def _begin(self, job: Job, running: Running, gives: Gives) -> Transaction[Any, Any]:
+        return self.transaction(job, running, gives=gives)
 
     def _settle_one(self, running: Running, outcome: Outcome) -> None:
         if running.settled:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, exists, select
 
 from mutirao.errors import ConfigurationError, StaleRun, UnsupportedConnection, WrongState
 from mutirao.model.graph_plan import Plan
-from mutirao.model.job import Job, NewJob, Transaction
+from mutirao.model.job import Gives, Job, NewJob, Transaction
 from mutirao.model.limits import Settled
 from mutirao.model.outcome import completion
 from mutirao.model.uniqueness import Placed
@@ -96,7 +96,7 @@ class MemoryStore(SqlStore):
         """As `enqueue_graph`."""
         return self.enqueue_graph(plan, conn)
 
-    def transaction(self, job: Job, attempt: Attempt, *, session: bool) -> Transaction[Any, Any]:
+    def transaction(self, job: Job, attempt: Attempt, *, gives: Gives) -> Transaction[Any, Any]:
         """Enter what `session_factory` makes; complete the job afterwards.
 
         Raises:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pytest
 
+from mutirao.sql.drivers.sqlite3 import OwnConnection
 from tests.integration.plans.wire import Wire
 
 
@@ -80,7 +81,11 @@ class SqliteMeter:
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Meter every connection from now on."""
-        connect = partial(sqlite3.connect, factory=partial(_Connection, self))
+        opened = sqlite3.connect
+
+        def connect(*args: Any, **kwargs: Any) -> Any:
+            return opened(*args, **kwargs | {"factory": partial(_Connection, self)})
+
         monkeypatch.setattr(sqlite3, "connect", connect)
         monkeypatch.setattr(sqlite3.dbapi2, "connect", connect)
 
@@ -98,7 +103,7 @@ class SqliteMeter:
                 self._commits += committed
 
 
-class _Connection(sqlite3.Connection):
+class _Connection(OwnConnection):
     def __init__(self, meter: SqliteMeter, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._meter = meter

@@ -21,6 +21,7 @@ _ON_THE_WIRE = {
     "retry 1": Cost(1, 1, 1),
     "retry 500": Cost(1, 1, 1),
     "job.transaction()": Cost(3, 1, 3),
+    "job.transaction(connection=True)": Cost(3, 1, 3),
 }
 STEPS = {
     "psycopg": _ON_THE_WIRE,
@@ -36,6 +37,7 @@ STEPS = {
         "retry 1": Cost(5, 1),
         "retry 500": Cost(5, 1),
         "job.transaction()": Cost(5, 1),
+        "job.transaction(connection=True)": Cost(5, 1),
     },
 }
 IN_YOUR_TRANSACTION = {

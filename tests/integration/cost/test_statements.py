@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.model.job import Claim, Job, NewJob, NewWorker, OutcomeKind, Wake
+from mutirao.model.job import Claim, Gives, Job, NewJob, NewWorker, OutcomeKind, Wake
 from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.store import SqlStore
@@ -78,20 +78,23 @@ def _settle(outcome: Outcome) -> Prepare:
     return prepare
 
 
-async def _complete(bench: Bench, count: int) -> Act:
-    (claim,) = await bench.claim(count)
-    attempt = Attempt()
+def _complete(gives: Gives) -> Prepare:
+    async def prepare(bench: Bench, count: int) -> Act:
+        (claim,) = await bench.claim(count)
+        attempt = Attempt()
 
-    def no_other(*_: object) -> Any:
-        raise AssertionError("one transaction is opened, by the test")
+        def no_other(*_: object) -> Any:
+            raise AssertionError("one transaction is opened, by the test")
 
-    async def complete() -> None:
-        job = Job(claim, 1, None, no_other)
-        async with bench.store.transaction(job, attempt, session=True):
-            pass
-        assert attempt.settled
+        async def complete() -> None:
+            job = Job(claim, 1, None, no_other)
+            async with bench.store.transaction(job, attempt, gives=gives):
+                pass
+            assert attempt.settled
 
-    return complete
+        return complete
+
+    return prepare
 
 
 # What is done, and to how many jobs. Where the statements are the same ones, a few warm it up.
@@ -104,7 +107,8 @@ ACTS: dict[str, tuple[Prepare, int, int]] = {
     "finish 500": (_settle(SUCCEEDED), 2, BATCH),
     "retry 1": (_settle(RETRIED), 1, 1),
     "retry 500": (_settle(RETRIED), 2, BATCH),
-    "job.transaction()": (_complete, 1, 1),
+    "job.transaction()": (_complete("session"), 1, 1),
+    "job.transaction(connection=True)": (_complete("driver"), 1, 1),
 }
 
 

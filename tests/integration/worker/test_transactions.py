@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
+import asyncpg
+import psycopg
 import pytest
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, create_engine, make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session
 
@@ -21,7 +24,8 @@ from tests.support.waiting import soon, until
 INSERT = text("INSERT INTO receipt VALUES (1)")
 AGAIN = Retry.fixed(2, interval=0)
 KINDS = ["coroutine", "plain"]
-GIVES = ["session", "connection"]
+GIVES = ["session", "connection", "driver"]
+PLAIN_INSERT = "INSERT INTO receipt VALUES (1)"
 
 
 @pytest.fixture
@@ -61,6 +65,11 @@ async def writing(job: Job, gives: str) -> AsyncIterator[Any]:
             assert isinstance(session, AsyncSession)
             await session.execute(INSERT)
             yield session
+    elif gives == "driver":
+        async with job.transaction(connection=True) as own:
+            assert type(own).__module__.partition(".")[0] in {"psycopg", "asyncpg", "aiosqlite"}
+            await own.execute(PLAIN_INSERT)
+            yield own
     else:
         async with job.transaction(session=False) as connection:
             assert isinstance(connection, AsyncConnection)
@@ -76,6 +85,11 @@ def writing_plainly(job: Job, gives: str) -> Iterator[Any]:
             assert isinstance(session, Session)
             session.execute(INSERT)
             yield session
+    elif gives == "driver":
+        with job.transaction(connection=True) as own:
+            assert isinstance(own, (psycopg.Connection, sqlite3.Connection))
+            own.execute(PLAIN_INSERT)
+            yield own
     else:
         with job.transaction(session=False) as connection:
             assert isinstance(connection, Connection)
@@ -314,6 +328,104 @@ async def test_the_handler_s_own_rollback(shop: Shop, kind: str, gives: str) -> 
     async with working(app):
         job = await ended(app, {"coroutine": coroutine, "plain": plain}[kind].enqueue().id)
     assert (outcomes(job), shop.receipts()) == (["dead"], 0)
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_end_of_the_driver_s_connection(shop: Shop, kind: str, end: str) -> None:
+    """Is refused. Who goes on after a rollback that was none has not done the work."""
+    app = shop.app
+
+    @app.task(max_attempts=1)
+    async def coroutine(job: Job) -> None:
+        async with writing(job, "driver") as own:
+            with pytest.raises(WrongState, match="raise an exception to roll back"):
+                await getattr(own, end)()
+            await own.execute(PLAIN_INSERT)
+
+    @app.task(max_attempts=1)
+    def plain(job: Job) -> None:
+        with writing_plainly(job, "driver") as own:
+            with pytest.raises(WrongState, match="raise an exception to roll back"):
+                getattr(own, end)()
+            with pytest.raises(WrongState), own:
+                pass
+            own.execute(PLAIN_INSERT)
+
+    async with working(app):
+        job = await ended(app, {"coroutine": coroutine, "plain": plain}[kind].enqueue().id)
+    found = (outcomes(job), shop.receipts())
+    assert found == ((["succeeded"], 2) if end == "commit" else (["dead"], 0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_end_in_sql(shop: Shop, kind: str) -> None:
+    """Whoever ends it past the driver has not completed the job."""
+    app = shop.app
+
+    @app.task(max_attempts=1)
+    async def coroutine(job: Job) -> None:
+        async with writing(job, "driver") as own:
+            await own.execute("ROLLBACK")
+
+    @app.task(max_attempts=1)
+    def plain(job: Job) -> None:
+        with writing_plainly(job, "driver") as own:
+            own.execute("ROLLBACK")
+
+    async with working(app):
+        job = await ended(app, {"coroutine": coroutine, "plain": plain}[kind].enqueue().id)
+    assert (outcomes(job), shop.receipts()) == (["dead"], 0)
+    assert job.attempts[0].error_type == "WrongState"
+
+
+async def test_asyncpg_s_own_connection(pg_url: str) -> None:
+    """Its own transactions are savepoints inside."""
+    app = Mutirao(make_url(pg_url).set(drivername="postgresql+asyncpg"))
+    with Shop(Mutirao(pg_url)).opened() as shop:
+
+        @app.task(max_attempts=2, retry=AGAIN)
+        async def send(job: Job) -> None:
+            async with job.transaction(connection=True) as own:
+                assert isinstance(own, asyncpg.Connection)
+                await own.execute(PLAIN_INSERT)
+                with suppress(ValueError):
+                    async with own.transaction():
+                        await own.execute(PLAIN_INSERT)
+                        raise ValueError("alone")
+                await send.using(conn=own, delay=3600).aenqueue()
+                if job.attempt == 1:
+                    raise ValueError("after the writes")
+
+        async with working(app):
+            job = await ended(app, (await send.aenqueue()).id)
+        assert (outcomes(job), shop.receipts()) == (["retried", "succeeded"], 1)
+        assert len(await app.ajobs()) == 2
+        await app.aclose()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_lost_connection(pg_app: Mutirao, kind: str) -> None:
+    """Is replaced, and the attempt is not to blame for it."""
+    end = "SELECT pg_terminate_backend(pg_backend_pid())"
+    with Shop(pg_app).opened() as shop:
+
+        @pg_app.task(max_attempts=1)
+        async def coroutine(job: Job) -> None:
+            async with writing(job, "driver") as own:
+                if job.run == 1:
+                    await own.execute(end)
+
+        @pg_app.task(max_attempts=1)
+        def plain(job: Job) -> None:
+            with writing_plainly(job, "driver") as own:
+                if job.run == 1:
+                    own.execute(end)
+
+        async with working(pg_app):
+            task = {"coroutine": coroutine, "plain": plain}[kind]
+            job = await ended(pg_app, task.enqueue().id)
+        assert (outcomes(job)[-1], shop.receipts()) == ("succeeded", 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -99,7 +99,7 @@ async def begun(store: MemoryStore) -> Transaction[Any, Any]:
     """Return a transaction of a job that runs."""
     await put(store, due())
     claim = await take_one(store, await join(store))
-    return store.transaction(job_of(claim), Watched(), session=True)
+    return store.transaction(job_of(claim), Watched(), gives="session")
 
 
 class Diary:

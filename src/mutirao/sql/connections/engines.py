@@ -26,6 +26,7 @@ from sqlalchemy.util import greenlet_spawn
 from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.deadlines import tell_lent
+from mutirao.sql.connections.keeping import refuse_kept
 from mutirao.sql.connections.spare import SpareConnections, close_idle
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.dialects.connecting import ALONE, Place
@@ -247,7 +248,9 @@ class Engines:
         event.listen(engine, "do_connect", self._without_preparing)
         if alone:
             event.listen(engine, "do_connect", self._insist_on_connecting)
-        elif self._application is not None:
+        else:
+            refuse_kept(engine)
+        if self._application is not None and not alone:
             event.listen(engine, "do_connect", self._application.connect)
         if self._application is not None:
             event.listen(engine, "connect", self._application.prepare)

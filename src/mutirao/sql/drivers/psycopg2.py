@@ -10,6 +10,10 @@ from mutirao.sql.drivers.dropping import shut_down
 from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows
 
 
+class OwnConnection(connection):  # type: ignore[misc]
+    """A connection of ours, whose methods `lending` can replace."""
+
+
 class Psycopg2Driver:
     """The adapter of a `psycopg2.extensions.connection`."""
 

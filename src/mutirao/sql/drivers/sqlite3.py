@@ -1,10 +1,25 @@
 """The adapter for the standard library's sqlite3."""
 
 import sqlite3
+from typing import Self
 
 from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows
 
 _LEGACY = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL, from Python 3.12 on
+
+
+class OwnConnection(sqlite3.Connection):
+    """A connection of ours: what `lending` refuses is refused here, too.
+
+    `with connection:` commits without calling `commit`.
+    """
+
+    def __enter__(self) -> Self:
+        """Refuse where a commit is refused."""
+        refused = vars(self).get("commit")
+        if refused is not None:
+            refused()
+        return super().__enter__()
 
 
 class Sqlite3Driver:

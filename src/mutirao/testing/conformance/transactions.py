@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import pytest
 
 from mutirao.errors import StaleRun
-from mutirao.model.job import Claim, JobState, OutcomeKind, Wake
+from mutirao.model.job import Claim, Gives, JobState, OutcomeKind, Wake
 from mutirao.model.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
@@ -22,7 +22,7 @@ from mutirao.testing.conformance.kit import (
 )
 
 Handler = Literal["function", "coroutine"]
-both_kinds = pytest.mark.parametrize("session", [True, False], ids=["session", "connection"])
+each_kind = pytest.mark.parametrize("gives", get_args(Gives))
 
 
 class Failed(Exception):
@@ -47,11 +47,11 @@ class Watched:
 
 
 async def run(
-    store: Store, claim: Claim, attempt: Watched, handler: Handler, *, session: bool = True,
+    store: Store, claim: Claim, attempt: Watched, handler: Handler, *, gives: Gives = "session",
     child: bool = False, fail: bool = False,
 ) -> None:  # fmt: skip
     """Run a handler with a transaction: a coroutine, or a function in a thread."""
-    transaction = store.transaction(job_of(claim), attempt, session=session)
+    transaction = store.transaction(job_of(claim), attempt, gives=gives)
 
     def in_a_thread() -> None:
         with transaction as held:
@@ -76,20 +76,20 @@ async def children(store: Store) -> int:
 
 
 class TransactionContract:
-    """`Store.transaction`, in coroutines and in threads, with a session and with a connection."""
+    """`Store.transaction`, in coroutines and in threads, with each that it gives."""
 
     handlers: ClassVar[Sequence[Handler]] = ("function", "coroutine")
     """Which kinds of handlers can have one on the backend."""
 
-    @both_kinds
+    @each_kind
     async def test_the_commit_completes_the_job(
-        self, store: Store, handler: Handler, session: bool
+        self, store: Store, handler: Handler, gives: Gives
     ) -> None:
         """The job has succeeded when the block is left, and the attempt was told once."""
         [id] = await put(store, due())
         worker = await join(store, now=None)
         claim, attempt = await take_one(store, worker), Watched()
-        await run(store, claim, attempt, handler, session=session)
+        await run(store, claim, attempt, handler, gives=gives)
         assert attempt.times_settled == 1
         record = await store.job(id)
         assert (record.state, record.attempt) == (JobState.SUCCEEDED, 1)
@@ -109,16 +109,16 @@ class TransactionContract:
         assert await store.jobs(JobFilter(task="after")) == []
         assert len((await store.job(claim.id)).attempts) == 1
 
-    @both_kinds
+    @each_kind
     async def test_an_error_undoes_everything(
-        self, store: Store, handler: Handler, session: bool
+        self, store: Store, handler: Handler, gives: Gives
     ) -> None:
         """It reaches the handler's caller; the job runs on, and can be settled as usual."""
         await put(store, due())
         worker = await join(store, now=None)
         claim, attempt = await take_one(store, worker), Watched()
         with pytest.raises(Failed):
-            await run(store, claim, attempt, handler, session=session, child=True, fail=True)
+            await run(store, claim, attempt, handler, gives=gives, child=True, fail=True)
         assert attempt.times_settled == 0
         assert await children(store) == 0
         assert await store.held(worker) == [(claim.id, claim.run)]
@@ -135,20 +135,20 @@ class TransactionContract:
         assert attempt.times_settled == 1
         assert (await store.job(claim.id)).state == JobState.SUCCEEDED
 
-    @both_kinds
+    @each_kind
     async def test_children_land_with_it(
-        self, store: Store, handler: Handler, session: bool
+        self, store: Store, handler: Handler, gives: Gives
     ) -> None:
         """Jobs enqueued through the session are there when the job has succeeded."""
         await put(store, due())
         claim = await take_one(store, await join(store, now=None))
-        await run(store, claim, Watched(), handler, session=session, child=True)
+        await run(store, claim, Watched(), handler, gives=gives, child=True)
         assert await children(store) == 1
         assert (await store.job(claim.id)).state == JobState.SUCCEEDED
 
-    @both_kinds
+    @each_kind
     async def test_a_stale_run_lands_nothing(
-        self, store: Store, handler: Handler, session: bool
+        self, store: Store, handler: Handler, gives: Gives
     ) -> None:
         """Once the job was taken away, leaving the block raises and everything is undone."""
         await put(store, due())
@@ -157,7 +157,7 @@ class TransactionContract:
         assert [id for id, _ in await store.rescue()] == [claim.id]
         before = await store.job(claim.id)
         with pytest.raises(StaleRun, match=str(claim.id)):
-            await run(store, claim, attempt, handler, session=session, child=True)
+            await run(store, claim, attempt, handler, gives=gives, child=True)
         assert attempt.times_settled == 0
         assert await children(store) == 0
         assert await store.job(claim.id) == before

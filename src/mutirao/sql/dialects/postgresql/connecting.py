@@ -68,6 +68,9 @@ def _prepare(engine: Engine) -> None:
         dialect: Any = engine.dialect
         dialect.do_close = lambda connection: connection.driver_connection.terminate()
 
+    if engine.driver == "psycopg2":
+        event.listen(engine, "do_connect", _lendable)
+
     if engine.driver == "psycopg":
         event.listen(engine, "connect", _iso_dates)
         event.listen(engine, "connect", _number_apart)
@@ -93,6 +96,12 @@ def _name_apart(dialect: object, record: object, args: object, parameters: dict[
     from mutirao.sql.drivers.asyncpg import OwnConnection
 
     parameters["connection_class"] = OwnConnection
+
+
+def _lendable(dialect: object, record: object, args: object, parameters: dict[str, Any]) -> None:
+    from mutirao.sql.drivers.psycopg2 import OwnConnection
+
+    parameters["connection_factory"] = OwnConnection
 
 
 def _limit(connection: AdaptedConnection, record: object) -> None:

@@ -13,9 +13,13 @@ from sqlalchemy.exc import InvalidatePoolError
 
 from mutirao.notifiers.files import Identity, identity_of
 from mutirao.sql.dialects.connecting import ALONE, Connecting, Drivers
+from mutirao.sql.drivers.sqlite3 import OwnConnection
 
 BUSY_TIMEOUT = 30.0  # seconds a connection waits for another one's write lock
-_DRIVERS = Drivers("sqlite+pysqlite", "sqlite+aiosqlite", arguments={"timeout": BUSY_TIMEOUT})
+_DRIVERS = Drivers(
+    *("sqlite+pysqlite", "sqlite+aiosqlite"),
+    arguments={"timeout": BUSY_TIMEOUT, "factory": OwnConnection},
+)
 
 
 _FILE = "mutirao_file"  # what a pool remembers with a connection: which file that is

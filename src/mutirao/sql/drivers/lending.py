@@ -1,0 +1,138 @@
+"""The driver's own connection, lent to a handler in a transaction of ours.
+
+The transaction is begun before it is lent, so what the driver offers for nested transactions makes
+savepoints. The methods that would end it are refused meanwhile.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+from sqlalchemy.util import await_only
+
+from mutirao.errors import ConfigurationError, WrongState
+from mutirao.sql.drivers.kinds import Adapting, Kinds
+from mutirao.sql.drivers.own import aown, own
+from mutirao.sql.drivers.steps import Asking, R, adrive, drive
+
+_ENDING = ("commit", "rollback", "executescript")  # the last one, of sqlite3, commits first
+_INTRANS = 2  # libpq's PQTRANS_INTRANS
+
+
+def run(conn: Connection, steps: Asking[R]) -> R:
+    """Run steps on the driver's connection beneath; of an asynchronous one in a greenlet.
+
+    Not with prepared statements of our own: a rollback by psycopg forgets them.
+    """
+    if conn.dialect.is_async:
+        return await_only(adrive(steps, aown(conn.connection, False)))
+    return drive(steps, own(conn.connection, False))
+
+
+def begin(conn: Connection) -> None:
+    """Have the transaction that SQLAlchemy has begun begun on the server."""
+    _lent(conn).begin(conn)
+
+
+def is_open(conn: Connection) -> bool:
+    """Return whether the driver's connection is in a transaction that has not failed."""
+    return bool(_lent(conn).is_open(conn.connection.driver_connection))
+
+
+def is_lost(conn: Connection) -> bool:
+    """Return whether the driver's connection is closed."""
+    return bool(_lent(conn).is_lost(conn.connection.driver_connection))
+
+
+@contextmanager
+def refusing_ends(driver: Any) -> Iterator[Callable[[], bool]]:
+    """Refuse methods that end the transaction; lend what tells whether a rollback was tried."""
+    tried: list[str] = []
+
+    def refusal(name: str) -> Callable[..., Any]:
+        def refuse(*_: object, **__: object) -> Any:
+            tried.append(name)
+            raise WrongState(
+                f"{name}() would end the transaction of a job.transaction(), which is committed"
+                " when its block ends, together with the job; leave it out, or raise an exception"
+                " to roll back"
+            )
+
+        return refuse
+
+    names = [name for name in _ENDING if hasattr(driver, name)]
+    if names and not hasattr(driver, "__dict__"):
+        raise ConfigurationError(
+            f"job.transaction(connection=True) cannot lend a {type(driver).__module__} connection"
+            " that the application's engine has opened itself, as nothing of it can be refused;"
+            " use the session"
+        )
+    for name in names:
+        setattr(driver, name, refusal(name))
+    try:
+        yield lambda: "rollback" in tried
+    finally:
+        for name in names:
+            delattr(driver, name)
+
+
+class _Lent(NamedTuple):
+    """How a transaction is begun on the server, whether one is open, and the connection closed."""
+
+    begin: Callable[[Connection], None]
+    is_open: Callable[[Any], Any]
+    is_lost: Callable[[Any], Any]
+
+
+# What the drivers and SQLAlchemy do themselves before the first statement that passes them.
+def _begin_psycopg(conn: Connection) -> None:
+    driver: Any = conn.connection.driver_connection
+    begun = driver.wait(driver._start_query())
+    if conn.dialect.is_async:
+        await_only(begun)
+
+
+def _begin_asyncpg(conn: Connection) -> None:
+    adapted: Any = conn.connection.dbapi_connection
+    await_only(adapted._start_transaction())
+
+
+def _begin_psycopg2(conn: Connection) -> None:
+    conn.connection.cursor().execute("SELECT")  # it has no other way
+
+
+_PSYCOPG = _Lent(
+    _begin_psycopg,
+    lambda conn: conn.pgconn.transaction_status == _INTRANS,
+    lambda conn: conn.closed,
+)
+_PSYCOPG2 = _Lent(
+    _begin_psycopg2,
+    lambda conn: conn.get_transaction_status() == _INTRANS,
+    lambda conn: conn.closed,
+)
+_ASYNCPG = _Lent(
+    _begin_asyncpg, lambda conn: conn.is_in_transaction(), lambda conn: conn.is_closed()
+)
+_SQLITE = _Lent(  # BEGIN IMMEDIATE was sent
+    lambda conn: None, lambda conn: conn.in_transaction, lambda conn: False
+)
+
+
+def _kind(module: str, name: str, lent: _Lent) -> Adapting[_Lent]:
+    return Adapting(module, name, lambda _: lent)
+
+
+_KINDS = Kinds(
+    _kind("psycopg", "Connection", _PSYCOPG),
+    _kind("psycopg", "AsyncConnection", _PSYCOPG),
+    _kind("psycopg2.extensions", "connection", _PSYCOPG2),
+    _kind("asyncpg", "Connection", _ASYNCPG),
+    _kind("sqlite3", "Connection", _SQLITE),
+    _kind("aiosqlite", "Connection", _SQLITE),
+)
+
+
+def _lent(conn: Connection) -> _Lent:
+    return _KINDS.adapt(conn.connection.driver_connection)
