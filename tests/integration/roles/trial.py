@@ -55,7 +55,7 @@ class Trial:
         self._take(privilege)
         try:
             for duty in (*met, *others):
-                if (error := await self._refused(duty)) is not None:
+                if (error := await self.refused(duty)) is not None:
                     self._met[privilege.name] = [duty, *(each for each in met if each != duty)]
                     return error
             return None
@@ -65,13 +65,26 @@ class Trial:
     async def lacks(self, duty: Duty) -> list[str]:
         """Return the privileges that are to be granted before a duty passes."""
         held, given = [*self._held()], list[Privilege]()
-        while (error := await self._refused(duty)) is not None:
+        while (error := await self.refused(duty)) is not None:
             more = [each for each in _suspected(error) if each not in [*held, *given]]
             assert more, f"{duty} fails, whatever is granted: {error}"
             for privilege in more:
                 self._give(privilege)
             given += more
         return [str(each) for each in given if await self._needs(each, duty)]
+
+    def empty(self) -> None:
+        """Delete all rows."""
+        self._owner.execute(_EMPTY)
+
+    async def refused(self, duty: Duty) -> StoreError | None:
+        """Let the role do a duty; return the error with which it is refused, if it is."""
+        self.empty()
+        try:
+            await duty.body(self._mine, self._others)
+        except StoreError as error:
+            return error
+        return None
 
     def _held(self) -> Iterator[Privilege]:
         return chain.from_iterable(map(each_privilege, self._roles))
@@ -81,18 +94,10 @@ class Trial:
 
     async def _needs(self, privilege: Privilege, duty: Duty) -> bool:
         self._take(privilege)
-        if await self._refused(duty) is None:
+        if await self.refused(duty) is None:
             return False
         self._give(privilege)
         return True
-
-    async def _refused(self, duty: Duty) -> StoreError | None:
-        self._owner.execute(_EMPTY)
-        try:
-            await duty.body(self._mine, self._others)
-        except StoreError as error:
-            return error
-        return None
 
     def _give(self, privilege: Privilege) -> None:
         self._owner.execute(f"GRANT {privilege} TO {self._login}".encode())

@@ -105,6 +105,11 @@ REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION mutirao_attemp
 CREATE TRIGGER mutirao_job_gone AFTER DELETE ON mutirao_job
 REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION mutirao_attempts_gone()
 --;
+-- Whoever prunes may do so in sessions where no other trigger runs (`session_replication_role`).
+ALTER TABLE mutirao_attempt ENABLE ALWAYS TRIGGER mutirao_attempt_gone
+--;
+ALTER TABLE mutirao_job ENABLE ALWAYS TRIGGER mutirao_job_gone
+--;
 CREATE FUNCTION mutirao_all_gone() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM mutirao_kept;
