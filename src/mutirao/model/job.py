@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import isfinite, nan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar, overload
 
 from mutirao.errors import InvalidProgress
 from mutirao.model.graph_flags import MARK
+from mutirao.model.progress import finite
 from mutirao.model.states import FINAL_OUTCOMES as FINAL_OUTCOMES
 from mutirao.model.states import FINAL_STATES as FINAL_STATES
 from mutirao.model.states import UNCOUNTED_OUTCOMES as UNCOUNTED_OUTCOMES
@@ -318,7 +318,7 @@ class Job:
         Raises:
             InvalidProgress: a value is not a finite number, or the note is not text.
         """
-        told = _finite("done", done), None if of is None else _finite("of", of)
+        told = finite("done", done), None if of is None else finite("of", of)
         if note is not None and not isinstance(note, str):
             raise InvalidProgress(f"progress was told the note {note!r:.100}; give text, or None")
         if self._report is not None:
@@ -363,20 +363,8 @@ class Job:
             WrongState: the handler runs in another process. With `connection=True` also at
                 `commit` and `rollback` inside, and on leaving the block if it is ended already.
         """
-        return self._begin(self, "driver" if connection else _GIVES[session])
-
-
-_GIVES: dict[bool, Gives] = {True: "session", False: "connection"}
-
-
-def _finite(name: str, value: float) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = nan
-    if not isfinite(number):
-        raise InvalidProgress(f"progress was told {name}={value!r:.100}; give a finite number")
-    return number
+        sqlalchemy: Gives = "session" if session else "connection"
+        return self._begin(self, "driver" if connection else sqlalchemy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
