@@ -28,6 +28,7 @@ _SAID: dict[How, str] = {
     "outdated": "nothing to do: {} is of a newer version,",
     "follows": "enqueued {} to run after the one before it,",
     "merged": "enqueued {}, merged with the one that waited,",
+    "repeated": "nothing to do: {} has done the same,",
     "superseded": "nothing to do: {} and the one that waited make each other redundant,",
 }
 

@@ -55,6 +55,8 @@ class Supersede:
         merge: a function that returns the arguments of a merged job from the older job's and the
             newer job's, as decoded from JSON. Unless given: the newer job's, with the older job's
             kind.
+        drop_repeated: drop what is equal to the last successful job of the key, if nobody has tried
+            anything of the key since.
 
     Raises:
         InvalidTask: a parameter has the wrong type, or a rule is unknown.
@@ -63,6 +65,7 @@ class Supersede:
     by: str
     rules: Mapping[tuple[str, str], Redundancy | Word]
     merge: Merge | None = None
+    drop_repeated: bool = False
 
     def __post_init__(self) -> None:
         given: tuple[object, object] = (self.by, self.rules)
@@ -73,13 +76,17 @@ class Supersede:
             )
         if self.merge is not None and not callable(self.merge):
             raise InvalidTask(f"merge is {self.merge!r}; give a function of two dicts of arguments")
+        if not isinstance(self.drop_repeated, bool):
+            raise InvalidTask(f"drop_repeated is {self.drop_repeated!r}; give True or False")
         checked = {pair: _redundancy(pair, word) for pair, word in self.rules.items()}
         object.__setattr__(self, "rules", MappingProxyType(checked))
 
     @classmethod
-    def activities(cls, by: str = "type", merge: Merge | None = None) -> Self:
+    def activities(
+        cls, by: str = "type", merge: Merge | None = None, *, drop_repeated: bool = False
+    ) -> Self:
         """Return the rule for ActivityStreams, whose kinds are Create, Update, Delete and so on."""
-        return cls(by, ACTIVITIES, merge)
+        return cls(by, ACTIVITIES, merge, drop_repeated)
 
     def judge(self, older: Arguments, newer: Arguments) -> Redundancy:
         """Return what remains of two jobs with these arguments."""
@@ -113,11 +120,23 @@ class Older(NamedTuple):
     untouched: bool
 
 
-class Decision(NamedTuple):
-    """The fate of a newer job: `how` it was enqueued, and its arguments if it was merged."""
+class Done(NamedTuple):
+    """The last successful job of a key. Since then no attempt of the key's jobs has started."""
 
-    how: Literal["inserted", "follows", "replaced", "merged", "superseded"]
+    id: int
+    task: str
+    args: str
+
+
+class Decision(NamedTuple):
+    """The fate of a newer job: `how` it was enqueued, and its arguments if it was merged.
+
+    `done` is the id of the job that is still the last one of which anything was done.
+    """
+
+    how: Literal["inserted", "follows", "replaced", "merged", "superseded", "repeated"]
     args: str | None = None
+    done: int | None = None
 
 
 _LEFT = {
@@ -127,17 +146,24 @@ _LEFT = {
 }
 
 
-def decide(rule: Supersede, task: str, args: str, older: Older | None) -> Decision:
-    """Decide about a newer job of `task`, where `older` is the last live one of its key."""
+def decide(
+    rule: Supersede, task: str, args: str, older: Older | None, done: Done | None = None
+) -> Decision:
+    """Decide about a newer job of `task`, where `older` is the last live one of its key.
+
+    `done` is asked for where the rule drops what is repeated.
+    """
     if older is None:
-        return Decision("inserted")
-    if not older.untouched or older.task != task:
+        decision = Decision("inserted")
+    elif not older.untouched or older.task != task:
         return _LEFT[Redundancy.KEEP]
-    before, now = json.loads(older.args), json.loads(args)
-    left = rule.judge(before, now)
-    if left is Redundancy.MERGE:
-        return Decision("merged", _as_json(rule.merged(before, now)))
-    return _LEFT[left]
+    else:
+        decision = _between(rule, older.args, args)
+    if done is None or decision.how == "follows":
+        return decision
+    if decision.how != "superseded" and _repeats(done, task, decision.args or args):
+        return Decision("repeated" if older is None else "superseded", done=done.id)
+    return decision._replace(done=done.id)
 
 
 def cancelled_because(how: str, newer: int) -> str:
@@ -148,6 +174,23 @@ def cancelled_because(how: str, newer: int) -> str:
 def dropped_because(older: int) -> str:
     """Return the reason that the history gives for a newer job cancelled with the older one."""
     return f"superseded together with job {older}"
+
+
+def _between(rule: Supersede, older: str, newer: str) -> Decision:
+    before, now = json.loads(older), json.loads(newer)
+    left = rule.judge(before, now)
+    if left is Redundancy.MERGE:
+        return Decision("merged", _as_json(rule.merged(before, now)))
+    return _LEFT[left]
+
+
+def _repeats(done: Done, task: str, args: str) -> bool:
+    """Return whether the arguments are equal; as text, since True is 1 in Python."""
+    return done.task == task and _sorted(done.args) == _sorted(args)
+
+
+def _sorted(args: str) -> str:
+    return json.dumps(json.loads(args), sort_keys=True)
 
 
 def _as_json(arguments: Arguments) -> str:

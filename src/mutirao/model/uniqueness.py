@@ -19,9 +19,10 @@ FOREVER = inf  # as `unique_for`: until the finished job is pruned
 REPLACED = "Replaced"  # the error_type of a job that another one replaced
 
 How = Literal[
-    "inserted", "replaced", "rerun", "found", "outdated", "follows", "merged", "superseded"
+    "inserted", "replaced", "rerun", "found", "outdated", "follows", "merged", "superseded",
+    "repeated",
 ]  # fmt: skip
-NOTHING_WRITTEN: tuple[How, ...] = ("found", "outdated")
+NOTHING_WRITTEN: tuple[How, ...] = ("found", "outdated", "repeated")
 KeyName = tuple[str, str, str, str]  # scope, task, queue, key
 
 

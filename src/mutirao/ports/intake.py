@@ -33,8 +33,9 @@ class Intake(Protocol):
         live table. Jobs of others are not locked until the commit, so nobody has to wait in order
         to settle one. With `Unique.supersede`, `mutirao.model.supersede.decide` compares the job
         with the last live one of its key and decides which of the two remain; a superseded job is
-        cancelled at the commit if no attempt of it has started by then. The remaining jobs of a key
-        run one after another, in the order in which they were enqueued.
+        cancelled at the commit if no attempt of it has started by then. What repeats the last
+        successful job, by a rule that drops it, is not written: the id is that job's. The remaining
+        jobs of a key run one after another, in the order in which they were enqueued.
 
         Raises:
             DuplicateJob: another job has the key, and this one was given `on_conflict="error"`.

@@ -16,6 +16,7 @@ from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.fairness import of
 from mutirao.testing.conformance.graphs import a, returned, write_graph
 from mutirao.testing.conformance.kit import NOW, due, join, put, take
+from mutirao.testing.conformance.repeated import told
 from mutirao.testing.conformance.supersede import activity
 from mutirao.testing.conformance.uniqueness import keyed, placed
 from mutirao.testing.conformance.versions import version
@@ -81,6 +82,15 @@ async def enqueues_what_supersedes(mine: SqlStore, others: SqlStore) -> None:
         await put(mine, activity(older, key=f"{older} in two"))
         await put(mine, activity(newer, key=f"{older} in two"))
         await put(mine, activity(older, key=older), activity(newer, key=older))
+
+
+@duty("supersede")
+async def enqueues_what_was_done(mine: SqlStore, others: SqlStore) -> None:
+    """It is dropped, as nobody need be told again."""
+    worker = await join(others)
+    await placed(mine, told("Like"))
+    await others.settle(worker, [returned(claim, 1) for claim in await take(others, worker)])
+    assert (await placed(mine, told("Like")))[1] == "repeated"
 
 
 @duty("graphs")

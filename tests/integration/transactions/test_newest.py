@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mutirao.model.job import JobState, OutcomeKind
+from mutirao.model.records import JobFilter
 from mutirao.model.uniqueness import Placed
 from mutirao.sql.store import SqlStore
-from mutirao.testing.conformance.kit import ended, join, take_one
+from mutirao.testing.conformance.kit import ended, finish, join, take_one
+from mutirao.testing.conformance.repeated import sent, told
 from mutirao.testing.conformance.uniqueness import keyed, live_jobs, placed, state_of
 from mutirao.testing.conformance.versions import version
 from tests.integration.transactions.kit import Others
@@ -84,3 +86,44 @@ async def test_a_failure_during_the_commit(pg: SqlStore, others: Others) -> None
     assert await live_jobs(pg) == [newest]
     assert await state_of(pg, first) == (JobState.CANCELLED, f"superseded by job {newest}")
     assert (await take_one(pg, worker)).id == newest
+
+
+@pytest.mark.parametrize("kind", [None, OutcomeKind.SUCCEEDED, OutcomeKind.DEAD])
+async def test_what_was_dropped_is_taken_before_the_commit(
+    pg: SqlStore, others: Others, kind: OutcomeKind | None
+) -> None:
+    """Both are sent, then; and what had been done before is known no more."""
+    worker = await join(pg)
+    await sent(pg, worker, told("Update", "a"))
+    await placed(pg, told("Update", "b"))
+    with others.session() as caller:
+        [back] = pg.enqueue([told("Update", "a")], caller)
+        assert isinstance(back, Placed)
+        assert back.how == "superseded"
+        claim = await take_one(pg, worker)
+        if kind is not None:
+            await finish(pg, worker, [claim], kind)
+        caller.commit()
+    assert await live_jobs(pg) == [*([] if kind else [claim.id]), back]
+    await pg.cancel(JobFilter(ids=(int(back),)))
+    if kind is None:
+        await finish(pg, worker, [claim])
+    assert (await placed(pg, told("Update", "a")))[1] == "inserted"
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+async def test_a_repetition_of_what_is_not_committed(
+    pg: SqlStore, others: Others, ends: str
+) -> None:
+    """It waits for the transaction that changes what is known, and decides then."""
+    worker = await join(pg)
+    first = await sent(pg, worker, told("Update", "a"))
+    with others.session() as caller:
+        pg.enqueue([told("Update", "b")], caller)
+        again = asyncio.create_task(placed(pg, told("Update", "a")))
+        await others.until_someone_waits()
+        getattr(caller, ends)()
+        id, how = await again
+    assert how == ("superseded" if ends == "commit" else "repeated")
+    assert (id == first) == (ends == "rollback")
+    assert await live_jobs(pg) == []

@@ -9,7 +9,7 @@ import pytest
 
 from mutirao import JobState, Mutirao, Redundancy, Retry, Supersede
 from mutirao.errors import InvalidJob, InvalidTask
-from mutirao.testing import inline
+from mutirao.testing import drain, inline
 from tests.support.waiting import until
 
 RULE = Supersede.activities()
@@ -81,6 +81,7 @@ def test_a_table_of_ones_own(app: Mutirao) -> None:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
+        (lambda: Supersede("type", {}, None, 1), "drop_repeated is 1; give True or False"),  # type: ignore[arg-type]
         (lambda: Supersede("type", {("a", "b"): "drop"}), "'drop'; give one of keep, newer, merge"),  # type: ignore[dict-item]
         (lambda: Supersede("type", {"ab": "keep"}), r"for 'ab'; give \(older kind, newer kind\)"),  # type: ignore[dict-item]
         (lambda: Supersede(5, {}), "given 5 and .*; give the name of a parameter and a dict"),  # type: ignore[arg-type]
@@ -121,6 +122,21 @@ def test_no_two_rules(app: Mutirao, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidJob, match="leave on_conflict, unique_for and debounce_limit out"):
         task.using(key="bob", **options)
     assert app.jobs() == []
+
+
+def test_what_is_repeated(app: Mutirao) -> None:
+    """The handle is that of the job which did the same."""
+
+    @app.task(supersede=Supersede.activities(drop_repeated=True), keep_result=True)
+    def tell(type: str, note: str, text: str = "") -> str:
+        return note
+
+    first = tell.using(key="bob").enqueue("Update", "7")
+    drain(app)
+    again = tell.using(key="bob").enqueue(note="7", type="Update")
+    assert (again.how, again.created, again.id) == ("repeated", False, first.id)
+    assert again.result(timeout=9) == "7"
+    assert app.enqueue_many([tell.using(key="bob").job("Update", "7")]) == [first.id]
 
 
 def test_an_on_dead_handler_has_no_rule(app: Mutirao) -> None:

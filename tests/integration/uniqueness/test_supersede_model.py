@@ -25,7 +25,7 @@ from tests.integration.conftest import OpenStores
 
 _queues = (f"s{n}" for n in itertools.count())
 EXPIRY = 5.0
-UNIQUE = Unique(supersede=Supersede.activities())
+UNIQUE = Unique(supersede=Supersede.activities(drop_repeated=True))
 LEFT = {
     ("Create", "Update"): "merged",
     ("Create", "Delete"): "superseded",
@@ -49,12 +49,37 @@ class Waiting:
     runs: bool = False
 
 
+class Known:
+    """What was done of the key last, where it is known that nothing was tried after that."""
+
+    def __init__(self) -> None:
+        self.last, self.fate = Waiting(0, "", -1, 0), "tried"
+        self.done: Waiting | None = None
+
+    def now(self) -> Waiting | None:
+        """Return the job that did it; None if nobody knows."""
+        if self.fate == "succeeded":
+            return self.last
+        return None if self.fate == "tried" else self.done
+
+    def enqueued(self, job: Waiting, fate: str, follows: bool) -> None:
+        """Note the one that is the last from now on."""
+        self.done = None if follows else self.now()
+        self.last, self.fate = job, fate
+
+    def ended(self, job: Waiting, fate: str) -> None:
+        """Note what became of one."""
+        if job is self.last:
+            self.fate = fate
+
+
 class Played:
     """A key in a store, moved together with its model."""
 
     def __init__(self, stores: list[Store]) -> None:
         self.store, self.stores = stores[0], itertools.cycle(stores)
         self.line: list[Waiting] = []
+        self.known = Known()
         self.queue, self.now, self.count = next(_queues), 0.0, itertools.count()
         self.worker, self.claims = 0, dict[int, Claim]()
 
@@ -69,16 +94,26 @@ class Played:
 
     def write(self, id: int, kind: str, n: int, due: float) -> str:
         """Let the model decide about another job; return how."""
-        last = self.line[-1] if self.line else None
+        last, done, new = self.line[-1] if self.line else None, self.known.now(), None
+        how, follows = "inserted", False
         if last is None or last.tried or (last.kind, kind) not in LEFT:
-            self.line.append(Waiting(id, kind, n, due))
-            return "follows" if last else "inserted"
-        self.line.pop()
-        how = LEFT[last.kind, kind]
-        if how == "merged":
-            self.line.append(Waiting(id, last.kind, n, last.due))
-        elif how == "replaced":
-            self.line.append(Waiting(id, kind, n, due))
+            how, follows = ("follows", True) if last else ("inserted", False)
+            new = Waiting(id, kind, n, due)
+        else:
+            self.line.pop()
+            how = LEFT[last.kind, kind]
+            if how == "merged":
+                new = Waiting(id, last.kind, n, last.due)
+            elif how == "replaced":
+                new = Waiting(id, kind, n, due)
+        if new and done and not follows and (new.kind, new.n) == (done.kind, done.n):
+            if last is None:
+                assert id == done.id
+                return "repeated"
+            how, new = "superseded", None
+        self.line += [new] if new else []
+        fate = "live" if new else "untried"
+        self.known.enqueued(new or Waiting(id, kind, n, due), fate, follows)
         return how
 
     async def enqueue(self, after: int) -> None:
@@ -92,7 +127,7 @@ class Played:
     async def enqueue_many(self, after: int, count: int) -> None:
         """Enqueue jobs whose kinds depend on the amount."""
         due, jobs = self.now + after, [next(self.count) for _ in range(count)]
-        asked = [(KINDS[(n + after) % len(KINDS)], n) for n in jobs]
+        asked = [(KINDS[(n + after) % len(KINDS)], n % 2) for n in jobs]
         ids = await next(self.stores).aenqueue([self.new(kind, n, due) for kind, n in asked])
         for id, (kind, n) in zip(ids, asked, strict=True):
             assert isinstance(id, Placed)
@@ -100,7 +135,7 @@ class Played:
 
     async def together(self, after: int) -> None:
         """Several enqueue an update at once, in some order."""
-        due, numbers = self.now + after, [next(self.count) for _ in range(4)]
+        due, numbers = self.now + after, [next(self.count) + 2 for _ in range(4)]
         jobs = [self.new("Update", n, due) for n in numbers]
         ids = await asyncio.gather(*(next(self.stores).aenqueue([job]) for job in jobs))
         placed = sorted(zip((int(id) for [id] in ids), numbers, strict=True))
@@ -126,7 +161,8 @@ class Played:
         settlement = ended(self.claims[first.id], kind, after=after)
         assert await self.store.settle(self.worker, [settlement], now=at(self.now)) == {first.id}
         if kind.final:
-            self.line.pop(0)
+            done = kind is OutcomeKind.SUCCEEDED
+            self.known.ended(self.line.pop(0), "succeeded" if done else "tried")
         else:
             first.runs, first.due = False, self.now + after
 
@@ -154,13 +190,19 @@ class Played:
         if waiting:
             chosen = waiting[which % len(waiting)]
             await self.store.cancel(JobFilter(ids=(chosen.id,)), now=at(self.now))
-            self.line.remove(chosen)
+            self.gone(chosen)
 
     async def cancel_all(self, _: int) -> None:
         """Somebody cancels all that wait."""
         waiting = tuple(job.id for job in self.line if not job.runs)
         await self.store.cancel(JobFilter(ids=waiting), now=at(self.now))
-        self.line = [job for job in self.line if job.runs]
+        for job in [job for job in self.line if not job.runs]:
+            self.gone(job)
+
+    def gone(self, job: Waiting) -> None:
+        """Let the model forget one that was cancelled."""
+        self.line.remove(job)
+        self.known.ended(job, "tried" if job.tried else "untried")
 
     async def run_now(self, _: int) -> None:
         """Somebody wants them now: that is the first one's privilege."""

@@ -8,13 +8,14 @@ from mutirao.model.job import NewJob, OutcomeKind
 from mutirao.model.supersede import (
     SUPERSEDED,
     Decision,
+    Done,
     Older,
     Supersede,
     cancelled_because,
     decide,
     dropped_because,
 )
-from mutirao.model.uniqueness import PARKED, Placed, Unique
+from mutirao.model.uniqueness import PARKED, KeyName, Placed, Unique
 from mutirao.sql.drivers.steps import Asking, Execute
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.instant import from_micros, to_micros
@@ -40,11 +41,24 @@ SELECT k.last, w.after
 FROM mutirao_supersede_last k LEFT JOIN mutirao_supersede_wait w ON w.job = k.last
 WHERE {IS_NAMED}
 """
+# The last job of a key that has succeeded, if nobody has tried any after it.
+DONE = f"""
+SELECT d.id, d.task, {{}}
+FROM mutirao_supersede_last k
+LEFT JOIN mutirao_attempt a
+    ON a.job = k.last AND a.outcome IN ('succeeded', 'dead', 'cancelled')
+JOIN mutirao_job d ON d.id = CASE
+    WHEN a.outcome = 'succeeded' THEN k.last
+    WHEN a.outcome IS NULL OR a.outcome = 'cancelled' AND a.attempt = 0 THEN k.done
+END
+WHERE {IS_NAMED}
+"""
 TELL = """
 INSERT INTO mutirao_attempt
     (job, run, attempt, outcome, started_at, finished_at, error_type, error)
 SELECT id, run % 2147483647 + 1, attempt, ?, ?, ?, ?, ? FROM mutirao_live
 WHERE worker IS NULL AND """
+_DONE = DONE.format("d.args")
 _MOVE = "UPDATE mutirao_live SET run_at = ? WHERE id = ?"
 
 
@@ -58,13 +72,24 @@ def join(
         yield from words.hold_jobs([id for id in row if id])
     found = yield Execute(_LAST, name)
     older = Older(*found[0][:4]) if found else None
-    decision = decide(rule, job.task, job.args, older)
+    done = yield from last_done(rule, name, _DONE)
+    decision = decide(rule, job.task, job.args, older, done)
+    if decision.how == "repeated" and done is not None:
+        return Placed(done.id, decision.how)
     id = yield from write(_merged(job, decision.args, found[0][4]) if decision.args else job)
-    sql = words.upsert("mutirao_supersede_last", (*NAME, "last"), NAME, ("last",))
-    yield Execute(sql, (*name, id), answers=False)
+    sql = words.upsert("mutirao_supersede_last", (*NAME, "last", "done"), NAME, ("last", "done"))
+    yield Execute(sql, (*name, id, decision.done), answers=False)
     if older is not None:
         yield from _take_place(words, id, older.id, found[0][5], decision, now)
     return Placed(id, decision.how)
+
+
+def last_done(rule: Supersede, name: KeyName, sql: str) -> Asking[Done | None]:
+    """Return the last successful job of a key, if the rule drops what is repeated."""
+    if not rule.drop_repeated:
+        return None
+    found = yield Execute(sql, name)
+    return Done(*found[0]) if found else None
 
 
 def cancel(

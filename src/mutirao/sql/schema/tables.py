@@ -161,6 +161,7 @@ supersede_last = Table(
     Column("queue", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("last", BigInteger, nullable=False),
+    Column("done", BigInteger),
 )
 
 supersede_wait = Table(

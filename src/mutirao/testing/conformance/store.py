@@ -25,6 +25,7 @@ from mutirao.testing.conformance.pruning import PruningContract
 from mutirao.testing.conformance.rates import RatesContract
 from mutirao.testing.conformance.records import CountsContract, RecordsContract
 from mutirao.testing.conformance.redriving import RedriveContract
+from mutirao.testing.conformance.repeated import RepeatedContract
 from mutirao.testing.conformance.results import ResultsContract
 from mutirao.testing.conformance.schedules import SchedulesContract
 from mutirao.testing.conformance.settling import SettlingContract
@@ -95,6 +96,7 @@ class StoreContract(
     RatesContract,
     FairnessContract,
     SupersedeContract,
+    RepeatedContract,
     LimitedGraphsContract,
     UpkeepContract,
 ):

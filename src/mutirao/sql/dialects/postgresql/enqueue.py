@@ -31,6 +31,7 @@ from mutirao.sql.drivers.steps import (
     take,
 )
 from mutirao.sql.enqueue.intake import DialectIntake, as_json, facts
+from mutirao.sql.rules.supersede import DONE, last_done
 from mutirao.sql.schema.instant import from_micros
 
 _NAME = "PostgreSQL"
@@ -66,9 +67,12 @@ _PLACE = f"SELECT id, how FROM mutirao_enqueue_unique({_named(_RULE)})"  # noqa:
 # And what else to `mutirao_enqueue_superseding`, once the last job of the key is locked and known.
 _LAST = "SELECT * FROM mutirao_lock_supersede_last(%s::text, %s::text, %s::text, %s::text)"
 _ENQUEUE_SUPERSEDING = {
-    "scope": "text", "after": "bigint", "how": "text", "merged": "text::json", "id": "bigint",
+    "scope": "text", "after": "bigint", "how": "text", "merged": "text::json", "done": "bigint",
+    "id": "bigint",
 }  # fmt: skip
 _JOIN = f"SELECT mutirao_enqueue_superseding({_named(_ENQUEUE_SUPERSEDING)})"
+
+_DONE = DONE.format("d.args::text").replace("?", "%s")
 
 # Where jobs take turns.
 _MAKE_FAIR = "SELECT mutirao_make_fair(%s::bigint, %s::text)"
@@ -232,11 +236,15 @@ def _join(
     job: NewJob, unique: Unique, rule: Supersede, drawn: _Drawn | None
 ) -> Generator[Request, Rows, int]:
     """Write a job as the last of its key, after the rule was asked. To be done in a transaction."""
-    found = yield Execute(_LAST, unique.name(job.task, job.queue, job.key or ""))
+    name = unique.name(job.task, job.queue, job.key or "")
+    found = yield Execute(_LAST, name)
     older = Older(*found[0]) if found else None
-    how, merged = decide(rule, job.task, job.args, older)
-    done = None if how in ("inserted", "follows") else how
-    place = (unique.scope, older and older.id, done, merged, drawn and drawn.id)
+    done = yield from last_done(rule, name, _DONE)
+    how, merged, still = decide(rule, job.task, job.args, older, done)
+    if how == "repeated" and done is not None:
+        return Placed(done.id, how)
+    verdict = None if how in ("inserted", "follows") else how
+    place = (unique.scope, older and older.id, verdict, merged, still, drawn and drawn.id)
     ((id,),) = yield Execute(_JOIN, (*_asked(job, drawn), *place))
     return Placed(id, how)
 

@@ -319,6 +319,9 @@ CREATE TABLE mutirao_supersede_last (
     queue text NOT NULL,
     key text NOT NULL CHECK (char_length(key) BETWEEN 1 AND 200),
     last bigint NOT NULL,
+    -- The last one that succeeded, if after it nobody had tried any when `last` was enqueued, and somebody
+    -- wants to know.
+    done bigint,
     PRIMARY KEY (scope, task, queue, key)
 ) WITH (fillfactor = 70)
 --;
@@ -396,8 +399,9 @@ BEGIN
                     )
                 WHERE id = _job;
             END IF;
-        ELSIF older.id IS NOT NULL THEN
-            ahead := older.id;
+        ELSE
+            ahead := coalesce(older.id, ahead);
+            UPDATE mutirao_supersede_last SET done = NULL WHERE last = _job AND done IS NOT NULL;
         END IF;
     END IF;
     IF ahead IS NOT NULL THEN
@@ -460,7 +464,8 @@ CREATE FUNCTION mutirao_enqueue_superseding(
     _task text, _args json, _queue text, _priority integer, _run_at timestamptz,
     _delay double precision, _max_attempts integer, _timeout double precision, _key text,
     _tags json, _metadata json, _traceparent text, _redrive_of bigint, _on_dead_of bigint,
-    _fingerprint text, _scope text, _after bigint, _how text, _merged json, _id bigint DEFAULT NULL
+    _fingerprint text, _scope text, _after bigint, _how text, _merged json, _done bigint,
+    _id bigint DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     due timestamptz := coalesce(
@@ -473,7 +478,7 @@ BEGIN
         new_id, _task, _args, _queue, _priority, due, _max_attempts, _timeout, _key, _tags,
         _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint, _after IS NOT NULL
     );
-    UPDATE mutirao_supersede_last s SET last = new_id
+    UPDATE mutirao_supersede_last s SET last = new_id, done = _done
     WHERE s.scope = coalesce(_scope, '') AND s.key = _key
       AND s.task = CASE WHEN _scope IS NULL THEN _task ELSE '' END
       AND s.queue = CASE WHEN _scope IS NULL THEN _queue ELSE '' END;

@@ -30,6 +30,9 @@ CREATE TABLE mutirao_supersede_last (
     queue text NOT NULL,
     key text NOT NULL CHECK (length(key) BETWEEN 1 AND 200),
     last integer NOT NULL,
+    -- The last one that succeeded, if after it nobody had tried any when `last` was enqueued, and somebody
+    -- wants to know.
+    done integer,
     PRIMARY KEY (scope, task, queue, key)
 ) WITHOUT ROWID
 --;
