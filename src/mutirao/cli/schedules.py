@@ -42,6 +42,7 @@ _TERMS = (
     option("--jitter", type=duration, help="Jobs are due up to so long after the tick."),
     option("--until", type=moment, help="No tick after this moment."),
     option("--max-runs", type=int, help="No tick after so many have made jobs."),
+    option("--pause-after", type=int, help="Pause after so many jobs in a row have died."),
 )
 
 
@@ -77,7 +78,7 @@ def list_(target: str, as_json: bool) -> None:
     print_table(
         ("name", "task", "when", "status", "next", "last", "job", "state", "seconds", "origin"),
         [
-            (s.name, s.task, _when(s), s.status, s.next_at, s.last_tick, s.last_job, s.last_state,
+            (s.name, s.task, _when(s), _status(s), s.next_at, s.last_tick, s.last_job, s.last_state,
              s.last_duration, _origin(s))
             for s in found
         ],
@@ -139,11 +140,12 @@ def change(target: str, name: str, cron: str | None, as_json: bool, **terms: Any
 @schedules.command(cls=AppCommand)
 @target
 @name
+@option("--reason", help="Shown in the list of schedules.")
 @as_json
-def pause(target: str, name: str, as_json: bool) -> None:
+def pause(target: str, name: str, reason: str | None, as_json: bool) -> None:
     """Pause schedule NAME: it makes no jobs until it is resumed. Deploys leave it paused."""
     app = load_app(target)
-    _tell(ask(app, lambda: app.schedules.apause(name)), as_json)
+    _tell(ask(app, lambda: app.schedules.apause(name, reason=reason)), as_json)
 
 
 @schedules.command(cls=AppCommand)
@@ -196,6 +198,11 @@ def _tell(state: ScheduleState, as_json: bool) -> None:
         click.echo(f"schedule {name} has finished")
     else:
         click.echo(f"schedule {name} ticks next at {at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}")
+
+
+def _status(schedule: ScheduleRecord) -> str:
+    status = str(schedule.status)
+    return f"{status} ({schedule.reason})" if schedule.reason else status
 
 
 def _when(schedule: ScheduleRecord) -> str:

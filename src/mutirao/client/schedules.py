@@ -15,6 +15,7 @@ from mutirao.model import schedule_rules
 from mutirao.model.cron import check_times
 from mutirao.model.job import Job, NewJob
 from mutirao.model.schedule import (
+    MAX_REASON,
     MAX_SCHEDULE_NAME,
     Amend,
     Amendment,
@@ -147,6 +148,8 @@ class Schedules:
                 after its tick.
             until: there is no tick after this aware datetime.
             max_runs: there are no ticks after this number of jobs.
+            pause_after: after this number of its jobs died in a row, up to 100, it is paused
+                instead of ticking.
 
         Raises:
             InvalidSchedule: it has no timing, contradicts itself, or would never tick.
@@ -181,16 +184,24 @@ class Schedules:
         """List the schedules by name, with their next ticks and the outcomes of their last jobs."""
         return tuple(await self._app.store.schedules())
 
-    async def apause(self, name: str) -> ScheduleState:
+    async def apause(self, name: str, *, reason: str | None = None) -> ScheduleState:
         """Pause a schedule: it makes no jobs until it is resumed.
+
+        Parameters:
+            reason: shown in the list of schedules.
 
         Raises:
             UnknownSchedule: there is none of that name.
+            InvalidJob: the reason is no text, or longer than 1,000 characters.
         """
-        return await self._order(name, schedule_rules.pause)
+        if reason is not None:
+            check_text("reason", reason, MAX_REASON)
+        return await self._order(name, partial(schedule_rules.pause, reason=reason))
 
     async def aresume(self, name: str) -> ScheduleState:
         """Resume a schedule; ticks that passed during the pause make no jobs.
+
+        Deaths until now do not count any more for `pause_after`.
 
         Raises:
             UnknownSchedule: there is none of that name.
@@ -237,9 +248,9 @@ class Schedules:
         """List the schedules by name; see `alist`."""
         return self._portal.call(self.alist)
 
-    def pause(self, name: str) -> ScheduleState:
+    def pause(self, name: str, *, reason: str | None = None) -> ScheduleState:
         """Pause a schedule; see `apause`."""
-        return self._portal.call(self.apause, name)
+        return self._portal.call(partial(self.apause, name, reason=reason))
 
     def resume(self, name: str) -> ScheduleState:
         """Resume a schedule; see `aresume`."""

@@ -18,6 +18,7 @@ from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
 from mutirao.errors import InvalidArguments, StoreUnavailable
 from mutirao.model.job import Claim, Job, NewJob, OutcomeKind, Report
+from mutirao.model.job_schedule import SchedulePauser
 from mutirao.model.outcome import SUCCEEDED, Outcome
 from mutirao.model.records import DeadJob
 from mutirao.tasks.defaults import Defaults, Terms
@@ -45,12 +46,14 @@ class Executor:
         report: Report | None = None,
         attempts: JobLog | None = None,
         defaults: Defaults | None = None,
+        pauser: SchedulePauser | None = None,
     ) -> None:
         """Set the parts; `report` receives progress; `attempts` is the log of attempts.
 
-        `defaults`: the worker's, for tasks without options of their own.
+        `defaults`: the worker's, for tasks without options of their own. `pauser` pauses the
+        schedules of jobs.
         """
-        self._tasks = tasks
+        self._tasks, self._pauser = tasks, pauser
         self._terms = _TermsOfTasks(tasks, defaults)
         self._middleware = tuple(middleware)
         self._threads = threads
@@ -165,9 +168,8 @@ class Executor:
         """Return the `Job` for a handler or a middleware; most handlers never read it."""
         claim = running.claim
         limit, keep = self._most_attempts(claim), task.keeper(claim.metadata)
-        return Job(
-            claim, limit, self.timeout(claim), running.begin, self._report, keep, running.shall_end
-        )
+        timeout, ends = self.timeout(claim), running.shall_end
+        return Job(claim, limit, timeout, running.begin, self._report, keep, ends, self._pauser)
 
     def _refuse(self, claim: Claim) -> Outcome | None:
         """Return an outcome for a job whose handler must not be called, or None."""

@@ -41,7 +41,7 @@ def of_error(
         case Dead():
             return _outcome(OutcomeKind.DEAD, error)
         case Cancel():
-            return _outcome(OutcomeKind.CANCELLED, error)
+            return replace(_outcome(OutcomeKind.CANCELLED, error), stops=error.schedule)
         case StaleRun():  # the worker that took the job decides; this outcome will be stale
             return _outcome(OutcomeKind.RETRIED, error, after=0.0)
     try:

@@ -112,6 +112,8 @@ class Scheduler:
         except Exception:  # noqa: BLE001 (logged; it must not affect the others)
             log.exception("schedule %s cannot tick", name)
             return False
+        if done.state is not None and done.state.paused:
+            log.error("schedule %s is paused: %s", name, done.state.reason)
         for job in done.jobs:
             log.info("schedule %s made job %s", name, job)
         return done.state is not None

@@ -20,6 +20,7 @@ from mutirao.engine.job_log import JobLog
 from mutirao.engine.limiter import Limiter
 from mutirao.engine.logs import log
 from mutirao.engine.maintenance import Housekeeping, keep
+from mutirao.engine.pausing import Pauser
 from mutirao.engine.processes import Processes
 from mutirao.engine.producer import Producer
 from mutirao.engine.progress import ProgressWriter
@@ -314,8 +315,8 @@ class Worker:
     def _make_executor(self, middleware: Sequence[AttemptMiddleware]) -> Executor:
         threads, processes = self._threads, self._processes
         report, attempts = self._progress_writer.tell, self._job_log
-        defaults = self.settings.defaults.defaults()
-        return Executor(self._tasks, middleware, threads, processes, report, attempts, defaults)
+        last = self.settings.defaults.defaults(), Pauser(self._store)
+        return Executor(self._tasks, middleware, threads, processes, report, attempts, *last)
 
     def _make_scheduler(self) -> Scheduler:
         look = self.settings.heartbeat

@@ -32,6 +32,15 @@ WIDER = 8  # factor by which the next window is larger
 SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 ALL_HOURS = 24
 RANGE_WITH_STEP = re.compile(r"(?<![^\s,])(\w+)-(\w+)/0*[1-9][0-9]*(?![^\s,])")
+ALIASES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
 NUMBERS = {name: str(n) for n, name in [*enumerate(SYMBOLIC_DAYS), *enumerate(SYMBOLIC_MONTHS, 1)]}
 
 
@@ -182,6 +191,7 @@ def _parse(line: str) -> CronSim:
 
     The result is shared: callers must not iterate over it.
     """
+    line = _without_alias(line)
     try:
         return CronSim(RANGE_WITH_STEP.sub(_without_range_of_one, line.upper()), SOME_TIME)
     except (CronSimError, ValueError) as error:  # a number of thousands of digits is a ValueError
@@ -189,6 +199,21 @@ def _parse(line: str) -> CronSim:
             f"{line!r} is no cron line ({error}); write minute, hour, day of month, month and day"
             " of week, as in '*/5 * * * *' or '30 3 * * MON-FRI'"
         ) from None
+
+
+def _without_alias(line: str) -> str:
+    """Return the cron line that `@daily` and its like stand for, and other lines as they are."""
+    word = line.strip().lower()
+    if word == "@reboot":
+        raise InvalidSchedule(
+            "'@reboot' is no time: a database has no start to wait for; enqueue the job where your"
+            " program starts, and give a cron line or one of " + ", ".join(ALIASES) + " here"
+        )
+    if word.startswith("@") and word not in ALIASES:
+        raise InvalidSchedule(
+            f"{line!r} is no cron line; of those words there are {', '.join(ALIASES)}"
+        )
+    return ALIASES.get(word, line)
 
 
 def _without_range_of_one(term: re.Match[str]) -> str:

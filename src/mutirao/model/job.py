@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, Type
 
 from mutirao.errors import InvalidProgress
 from mutirao.model.graph_flags import MARK
+from mutirao.model.job_schedule import JobSchedule, SchedulePauser, schedule_of
 from mutirao.model.progress import finite
 from mutirao.model.states import FINAL_OUTCOMES as FINAL_OUTCOMES
 from mutirao.model.states import FINAL_STATES as FINAL_STATES
@@ -21,6 +22,8 @@ from mutirao.model.states import UNCOUNTED_OUTCOMES as UNCOUNTED_OUTCOMES
 from mutirao.model.states import JobState as JobState
 from mutirao.model.states import OutcomeKind as OutcomeKind
 from mutirao.model.uniqueness import Unique
+from mutirao.model.workers import Beat as Beat
+from mutirao.model.workers import NewWorker as NewWorker
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -195,8 +198,8 @@ class Job:
     for every attempt. `max_attempts` and `timeout` (seconds) are the ones in force.
     """
 
-    __slots__ = ("_begin", "_claim", "_keep", "_report", "_result", "_shall_end", "max_attempts",
-                 "timeout")  # fmt: skip
+    __slots__ = ("_begin", "_claim", "_keep", "_pauser", "_report", "_result", "_shall_end",
+                 "max_attempts", "timeout")  # fmt: skip
 
     def __init__(
         self,
@@ -207,12 +210,14 @@ class Job:
         report: "Report | None" = None,
         keep: "Keep | None" = None,
         shall_end: Callable[[], bool] | None = None,
+        pauser: SchedulePauser | None = None,
     ) -> None:
         """Set the callbacks.
 
         `report` receives progress; `keep` converts a result to store; `shall_end` tells whether the
         attempt shall end.
         """
+        self._pauser = pauser
         self._claim, self._begin, self._report, self._keep = claim, begin, report, keep
         self._result: KeptResult | None = None
         self._shall_end = shall_end
@@ -308,6 +313,11 @@ class Job:
         """
         return self._shall_end is not None and self._shall_end()
 
+    @property
+    def schedule(self) -> JobSchedule | None:
+        """The schedule that made the job; None if none did."""
+        return schedule_of(self.metadata, self.id, self._pauser)
+
     def progress(self, done: float, *, of: float | None = None, note: str | None = None) -> None:
         """Report the progress of this attempt: `done` units, `of` so many in all.
 
@@ -365,31 +375,6 @@ class Job:
         """
         sqlalchemy: Gives = "session" if session else "connection"
         return self._begin(self, "driver" if connection else sqlalchemy)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewWorker:
-    """A worker's description of itself when it registers.
-
-    `queues` None: it serves all queues, but `exclude_queues`. `tasks` None: it serves all tasks of
-    its application.
-    """
-
-    name: str
-    host: str
-    pid: int
-    queues: tuple[str, ...] | None
-    concurrency: int
-    version: str
-    exclude_queues: tuple[str, ...] = ()
-    tasks: tuple[str, ...] | None = None
-
-
-class Beat(NamedTuple):
-    """The answer to a heartbeat: whether the worker is still registered, and what to cancel."""
-
-    alive: bool
-    cancelled: tuple[tuple[int, int], ...]  # (job id, run)
 
 
 class Wake(NamedTuple):

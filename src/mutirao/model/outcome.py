@@ -13,7 +13,8 @@ from mutirao.model.states import Fault, OutcomeKind
 class Outcome:
     """The outcome of an attempt. `after` (seconds) or `at` say when a waiting job runs again.
 
-    `fault`: why a `released` attempt was given up, if that is counted.
+    `fault`: why a `released` attempt was given up, if that is counted. `stops`: whether the
+    schedule that made the job is to be paused.
     """
 
     kind: OutcomeKind
@@ -23,6 +24,7 @@ class Outcome:
     error: str | None = None
     result: KeptResult | None = None
     fault: Fault | None = None
+    stops: bool = False
 
 
 SUCCEEDED = Outcome(OutcomeKind.SUCCEEDED)

@@ -242,10 +242,17 @@ class Dead(Signal):
 
 
 class Cancel(Signal):
-    """A declaration that this job is no longer wanted; no further attempts, and it is not dead."""
+    """A declaration that this job is no longer wanted; no further attempts, and it is not dead.
 
-    def __init__(self, reason: str = "cancelled by its handler") -> None:
+    Parameters:
+        reason: recorded in the history.
+        schedule: the schedule that made the job is paused, in the commit that ends the job. A job
+            that no schedule made is only cancelled.
+    """
+
+    def __init__(self, reason: str = "cancelled by its handler", *, schedule: bool = False) -> None:
         super().__init__(reason)
+        self.schedule = schedule
 
 
 def _pairs(

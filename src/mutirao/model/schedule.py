@@ -16,6 +16,7 @@ from mutirao.model.job import NewJob
 from mutirao.model.retry import FIRST_YEAR, LAST_YEAR, LONGEST_WAIT
 
 MAX_SCHEDULE_NAME = 200
+MAX_REASON = 1_000
 MAX_CATCH_UP = 1_000  # jobs enqueued in one transaction
 KEPT_TICKS = 100  # per schedule
 NO_TIME = timedelta(0)
@@ -56,6 +57,7 @@ class Terms(TypedDict, total=False):
     jitter: timedelta | float
     until: datetime | None
     max_runs: int | None
+    pause_after: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,7 @@ class Schedule:
         jitter: each job is due at a random time up to `jitter` after its tick.
         until: there is no tick after this aware datetime.
         max_runs: there are no ticks after this number of jobs.
+        pause_after: after this number of its jobs died in a row, it is paused instead of ticking.
 
     Raises:
         InvalidSchedule: an option is out of range, or the options contradict each other.
@@ -91,6 +94,7 @@ class Schedule:
     jitter: timedelta = NO_TIME
     until: datetime | None = None
     max_runs: int | None = None
+    pause_after: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "catch_up", _word(CatchUp, "catch_up", self.catch_up))
@@ -126,6 +130,8 @@ class ScheduleState:
     changed_at: datetime
     next_at: datetime | None
     paused: bool = False
+    reason: str | None = None  # why it is paused
+    forgiven: int | None = None  # deaths of jobs up to this one do not count any more
     awaiting: bool = False
     last_tick: datetime | None = None
     last_job: int | None = None
@@ -143,6 +149,7 @@ class ScheduleFacts(NamedTuple):
     now: datetime
     live: bool = False  # whether the last job is live
     ended_at: datetime | None = None  # when the last job finished; None if that is not known
+    deaths: int = 0  # of its latest jobs in a row; counted only where `pause_after` is given
 
 
 class Ticked(NamedTuple):
@@ -216,6 +223,8 @@ class ScheduleRecord:
     jitter: float  # seconds
     until: datetime | None
     max_runs: int | None
+    pause_after: int | None
+    reason: str | None  # why it is paused
     origin: ScheduleOrigin
     in_code: bool | None  # of a live worker; None if it was not declared in code
     declared_at: datetime | None
@@ -252,6 +261,8 @@ def _check_bounds(schedule: Schedule) -> None:
         raise InvalidSchedule(f"jitter is {schedule.jitter}; give no time, or up to 300 years")
     if schedule.max_runs is not None:
         _check_count("max_runs", schedule.max_runs, 2**31 - 1)
+    if schedule.pause_after is not None:
+        _check_count("pause_after", schedule.pause_after, KEPT_TICKS)
     _check_count("catch_up_limit", schedule.catch_up_limit, MAX_CATCH_UP)
     if schedule.until is not None:
         _check_end(schedule.until)

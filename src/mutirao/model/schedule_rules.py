@@ -87,18 +87,21 @@ def change(facts: ScheduleFacts, name: str, terms: Mapping[str, Any]) -> Amendme
     return put(facts, replace(state.schedule, **given))
 
 
-def pause(facts: ScheduleFacts, name: str) -> Amendment:
-    """Stop a schedule: no further tick makes a job."""
+def pause(facts: ScheduleFacts, name: str, reason: str | None = None) -> Amendment:
+    """Stop a schedule: no further tick makes a job. One that is paused keeps its reason."""
     state = known(facts, name)
-    return Amendment(state if state.paused else replace(state, paused=True, changed_at=facts.now))
+    return Amendment(state if state.paused else _paused(state, facts, reason))
 
 
 def resume(facts: ScheduleFacts, name: str) -> Amendment:
-    """Let ticks make jobs again, from now on; ticks that passed during the pause make none."""
+    """Let ticks make jobs again, from now on; ticks that passed during the pause make none.
+
+    Deaths until now do not count any more.
+    """
     state, now = known(facts, name), facts.now
     if not state.paused:
         return Amendment(state)
-    state = replace(state, paused=False, changed_at=now)
+    state = replace(state, paused=False, reason=None, forgiven=state.last_job, changed_at=now)
     if state.awaiting and not facts.live:
         state = _next(replace(state, awaiting=False), _latest(state, now))
     elif state.next_at is not None and state.next_at <= now:
@@ -133,11 +136,15 @@ def run_now(facts: ScheduleFacts, name: str) -> Amendment:
 def tick(facts: ScheduleFacts) -> Amendment:
     """Make the jobs of the ticks that have come, if any, and advance to the next tick.
 
-    The next tick is counted from the last one and not from now, so it does not drift.
+    The next tick is counted from the last one and not from now, so it does not drift. A schedule
+    of whose jobs too many died in a row is paused instead.
     """
     state, now = facts.state, facts.now
     if state is None or state.paused:
         return Amendment(state)
+    most = state.schedule.pause_after
+    if most is not None and facts.deaths >= most:
+        return Amendment(_paused(state, facts, f"its last {facts.deaths} jobs died"))
     if state.awaiting and not facts.live:
         state = _next(replace(state, awaiting=False), _end(facts, state))
     if state.next_at is None or state.next_at > now:
@@ -182,6 +189,10 @@ def _said(value: Any) -> dict[str, Any]:
         for each in fields(value)
         if each.compare and getattr(value, each.name) not in (each.default, None, {})
     }
+
+
+def _paused(state: ScheduleState, facts: ScheduleFacts, reason: str | None) -> ScheduleState:
+    return replace(state, paused=True, reason=reason, changed_at=facts.now)
 
 
 def _made(schedule: Schedule, now: datetime) -> ScheduleState:

@@ -140,7 +140,8 @@ class Store(Intake, RecordsApi, Protocol):
         time. So it does when a `keyed` job would wait again and a newer job of its unique key waits
         for it: the older one is then cancelled as superseded. When a `linked` job ends, its result
         is stored, if it has one, the steps behind it are released (see `enqueue_graph`), and those
-        who wait for its end are notified. All in one transaction. The return value may be a
+        who wait for its end are notified. Where an outcome `stops` the schedule that made its job,
+        that is paused. All in one transaction. The return value may be a
         `mutirao.model.limits.Settled`, which has the lanes in which other jobs became ready.
         """
         ...

@@ -10,7 +10,7 @@ from mutirao.model.limits import anywhere, both
 from mutirao.model.outcome import Settlement
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
-from mutirao.sql.statements import graphs, results, uniqueness
+from mutirao.sql.statements import graphs, results, stopping, uniqueness
 
 
 class Settling:
@@ -36,15 +36,17 @@ class Settling:
     ) -> set[int]:
         """Write outcomes, final ones and others, and enqueue the jobs that follow."""
         settled = set[int]()
+        stopped = stopping.hold(conn, self._dialect, done)
         if done:
             settled = self.finish(conn, done, now, [s.id for s in waiting])
         if waiting:
             settled = both(settled, self._resume(conn, worker, waiting, now, held=bool(done)))
         # Of two runs of one job in a batch, the later one is current and the earlier one is stale.
         latest = {s.id: s for s in sorted((*done, *waiting), key=lambda s: s.run)}
-        follow_ups = [s.follow_up for s in latest.values() if s.follow_up and s.id in settled]
-        if follow_ups:
+        ended = [s for s in latest.values() if s.id in settled]
+        if follow_ups := [s.follow_up for s in ended if s.follow_up]:
             self._enqueue(follow_ups, conn)
+        stopping.pause(conn, self._dialect, stopped, ended, now)
         return settled
 
     def finish(

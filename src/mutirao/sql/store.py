@@ -203,7 +203,8 @@ class SqlStore(SqlRecords):
             return set()
         done = [s for s in settlements if s.outcome.kind.final]
         waiting = [s for s in settlements if not s.outcome.kind.final]
-        bound = [s for s in done if s.keyed or s.linked] or [s for s in settlements if s.follow_up]
+        bound = [s for s in done if s.keyed or s.linked or s.outcome.stops]
+        bound = bound or [s for s in settlements if s.follow_up]
         if not ((done and waiting) or bound or any(s.keyed for s in waiting)):
             if done:
                 return await self._apply(self._rules.finish, done, now)

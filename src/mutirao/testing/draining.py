@@ -12,6 +12,7 @@ from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import Executor
 from mutirao.engine.identity import identity
+from mutirao.engine.pausing import Pauser
 from mutirao.engine.processes import Processes
 from mutirao.engine.progress import ProgressWriter
 from mutirao.engine.pulse import Pulse
@@ -124,8 +125,9 @@ class _Bench:
         store, worker = self._store, self._worker
         board = ProgressWriter(store)
         executor = Executor(
-            self._app.tasks, self._app._around_attempt, threads, self._processes, board.tell
-        )
+            self._app.tasks, self._app._around_attempt, threads, self._processes, board.tell,
+            pauser=Pauser(store),
+        )  # fmt: skip
         completer = Completer(
             store,
             lambda: worker,

@@ -23,13 +23,21 @@ def test_a_life(shell: Shell) -> None:
     )
     assert said.startswith("schedule nightly ticks next at ")
     assert said.endswith(" 06:30:00Z\n")
-    assert shell.ok("schedules", "pause", APP, "nightly") == "schedule nightly is paused\n"
+    pause = ("schedules", "pause", APP, "nightly", "--reason", "the bank is closed")
+    assert shell.ok(*pause) == "schedule nightly is paused\n"
     assert shell.ok("schedules", "run", APP, "nightly") == (
         "enqueued job 1 (send) in queue night\n"
     )  # fmt: skip
     listed = shell.ok("schedules", "list", APP).splitlines()
     assert listed[0].split()[:4] == ["NAME", "TASK", "WHEN", "STATUS"]
-    for each in ("nightly", "send", "30 3 * * * America/Sao_Paulo", "paused", "ready", "call"):
+    for each in (
+        "nightly",
+        "send",
+        "30 3 * * * America/Sao_Paulo",
+        "paused (the bank is closed)",
+        "ready",
+        "call",
+    ):
         assert each in listed[1]
     assert "06:30:00Z" in shell.ok("schedules", "resume", APP, "nightly")
     [found] = shell.json("schedules", "list", APP)

@@ -50,6 +50,19 @@ def transact(job: Job) -> None:
     job.transaction()
 
 
+@app.task(process=True)
+def stop() -> None:
+    """End the schedule that made the job."""
+    raise Cancel("all done", schedule=True)
+
+
+@app.task(process=True, max_attempts=1)
+def pause(job: Job) -> None:
+    """Ask for what cannot be done here."""
+    assert job.schedule is not None
+    job.schedule.pause()
+
+
 @app.task(process=True, max_attempts=2, retry=Retry.fixed(interval=0))
 def fail(kind: str) -> None:
     """Raise something."""

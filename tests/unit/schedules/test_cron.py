@@ -206,7 +206,6 @@ def test_a_planned_tick_stays_one() -> None:
         ("61 * * * *", "Bad minute"),
         ("* * * *", "Wrong number of fields"),
         ("", "Wrong number of fields"),
-        ("@daily", "Wrong number of fields"),
         ("*/0 * * * *", "Bad minute"),
         ("5-1 * * * *", "Bad minute"),
         ("* * * * MON#6", "Bad day-of-week"),
@@ -234,3 +233,44 @@ def test_possible_ones() -> None:
     """Lines in lower case, with names, steps and six fields."""
     for line in ("0 9 * jan-mar mon,fri", "*/15 0 9-17/2 * * *", "0 0 LW * *", "0 0 29 2 MON"):
         check_times(cron(line, "America/Sao_Paulo"))
+
+
+@pytest.mark.parametrize(
+    ("alias", "line"),
+    [
+        ("@hourly", "0 * * * *"),
+        ("@daily", "0 0 * * *"),
+        ("@midnight", "0 0 * * *"),
+        ("@weekly", "0 0 * * SUN"),
+        ("@monthly", "0 0 1 * *"),
+        ("@yearly", "0 0 1 1 *"),
+        (" @Annually ", "0 0 1 1 *"),
+    ],
+)
+def test_aliases(alias: str, line: str) -> None:
+    """Each stands for a line, in local time."""
+    zone, moment = "America/Sao_Paulo", utc("2026-11-24 20:00")
+    for _ in range(3):
+        found = next_tick(cron(alias, zone), moment)
+        assert found is not None
+        assert found == next_tick(cron(line, zone), moment)
+        moment = found
+    check_times(cron(alias))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("@reboot", "'@reboot' is no time: .* enqueue the job where your program starts"),
+        ("@REBOOT", "'@reboot' is no time"),
+        (
+            "@fortnightly",
+            "'@fortnightly' is no cron line; of those words there are @hourly, ",
+        ),
+        ("@", "of those words"),
+    ],
+)
+def test_aliases_that_are_none(line: str, said: str) -> None:
+    """Are refused with what to write."""
+    with pytest.raises(InvalidSchedule, match=said):
+        check_times(cron(line))

@@ -239,9 +239,10 @@ def test_what_a_job_is_told() -> None:
     assert (ticked.job.args, ticked.job.run_at) == (JOB.args, None)
 
 
-def test_jitter() -> None:
+@pytest.mark.parametrize("timing", [{}, {"cron": "*/10 * * * *"}], ids=["every", "cron"])
+def test_jitter(timing: dict[str, Any]) -> None:
     """Due within its length after the tick: the same for everybody, and not always the same."""
-    state = made(jitter=timedelta(minutes=5))
+    state = made(**timing, jitter=timedelta(minutes=5))
     dues = set()
     for minutes in range(10, 210, 10):
         found = schedule_rules.tick(ScheduleFacts(state, at(minutes)))
@@ -303,6 +304,8 @@ def test_declaring_one_that_was_put() -> None:
         ({"until": datetime.max.replace(tzinfo=UTC)}, "give a year from"),
         ({"until": "tomorrow"}, "give a datetime with a time zone"),
         ({"jitter": timedelta(seconds=-1)}, "jitter is"),
+        ({"pause_after": 0}, "pause_after is 0; give a whole number from 1 to 100"),
+        ({"pause_after": 101}, "pause_after is 101"),
         ({"catch_up": "some"}, "catch_up is 'some'; give one of none, last, all"),
         ({"overlap": "no"}, "overlap is 'no'; give one of allow, skip, after"),
         ({"catch_up": "all", "overlap": "skip"}, "overlap='skip' forbids"),

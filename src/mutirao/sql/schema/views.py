@@ -159,6 +159,8 @@ schedules = Table(
     Column("jitter", Double),
     Column("until", Moment),
     Column("max_runs", Integer),
+    Column("pause_after", Integer),
+    Column("reason", Text),
     Column("origin", Text),
     Column("in_code", Boolean),
     Column("declared_at", Moment),

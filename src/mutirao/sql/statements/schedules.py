@@ -7,6 +7,7 @@ after that, so it sees everything that the previous decision wrote.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from mutirao.errors import WrongState
-from mutirao.model.job import FINAL_OUTCOMES, NewJob
+from mutirao.model.job import FINAL_OUTCOMES, NewJob, OutcomeKind
 from mutirao.model.schedule import (
     KEPT_TICKS,
     Agenda,
@@ -50,10 +51,13 @@ Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
 
 MOST_DUE = 100  # schedules read at once
 _NAMED = ("task", "args", "queue", "priority")  # options of a job that have columns of their own
-_TERMS = ("cron", "timezone", "catch_up", "catch_up_limit", "overlap", "until", "max_runs")
+_TERMS = (
+    "cron", "timezone", "catch_up", "catch_up_limit", "overlap", "until", "max_runs",
+    "pause_after",
+)  # fmt: skip
 _STANDS = (
-    "origin", "paused", "awaiting", "next_at", "last_tick", "last_job", "runs", "skipped",
-    "created_at", "changed_at", "declared", "declared_at", "declared_by",
+    "origin", "paused", "reason", "forgiven", "awaiting", "next_at", "last_tick", "last_job",
+    "runs", "skipped", "created_at", "changed_at", "declared", "declared_at", "declared_by",
 )  # fmt: skip
 
 
@@ -139,7 +143,8 @@ class Amending:
                 ended.scalar_subquery().label("ended_at"),
             )
         ).one()
-        return ScheduleFacts(state, _in_utc(row.now), bool(row.live), _in_utc(row.ended_at))
+        now, live, ended_at = _in_utc(row.now), bool(row.live), _in_utc(row.ended_at)
+        return ScheduleFacts(state, now, live, ended_at, _deaths(conn, state))
 
     def _insert(self, conn: Connection, state: ScheduleState | None) -> bool:
         if state is None:
@@ -164,6 +169,21 @@ class Amending:
             ) from twice
         _forget(conn, self.name)
         return tuple(jobs)
+
+
+def _deaths(conn: Connection, state: ScheduleState | None) -> int:
+    """Count the deaths in a row of the schedule's latest jobs that have ended, if that matters."""
+    if state is None or state.schedule.pause_after is None:
+        return 0
+    final = attempt.c.outcome.in_([str(each) for each in FINAL_OUTCOMES])
+    outcome = select(attempt.c.outcome).where(attempt.c.job == tick.c.job, final).limit(1)
+    ended = conn.scalars(
+        select(outcome.scalar_subquery())
+        .where(tick.c.schedule == state.schedule.name, tick.c.job > (state.forgiven or 0))
+        .order_by(tick.c.job.desc())
+    )
+    known = [outcome for outcome in ended if outcome is not None]
+    return sum(1 for _ in takewhile(lambda outcome: outcome == OutcomeKind.DEAD, known))
 
 
 def listed(conn: Connection) -> list[ScheduleRecord]:

@@ -117,6 +117,7 @@ class SchedulesContract:
             jitter=timedelta(microseconds=1),
             until=FAR_AHEAD,
             max_runs=12,
+            pause_after=9,
         )
         state = await plan(store, whole)
         found: list[ScheduleState | None] = []

@@ -21,6 +21,7 @@ from mutirao.testing.conformance.limited_graphs import LimitedGraphsContract
 from mutirao.testing.conformance.limits import LimitsContract
 from mutirao.testing.conformance.liveness import RescueContract, WorkersContract
 from mutirao.testing.conformance.losing import LosingContract
+from mutirao.testing.conformance.pausing import PausingContract
 from mutirao.testing.conformance.pruning import PruningContract
 from mutirao.testing.conformance.rates import RatesContract
 from mutirao.testing.conformance.records import CountsContract, RecordsContract
@@ -49,6 +50,7 @@ class DriverContract(
     CancelContract,
     TransactionContract,
     SchedulesContract,
+    PausingContract,
     LimitsContract,
     GraphsContract,
     ResultsContract,

@@ -17,8 +17,11 @@ CREATE TABLE mutirao_schedule (
     jitter double precision NOT NULL,
     until timestamptz,
     max_runs integer,
+    pause_after integer,
     origin text NOT NULL CHECK (origin IN ('code', 'call')),
     paused boolean NOT NULL,
+    reason text, -- why it is paused
+    forgiven bigint, -- the deaths of jobs up to this one do not count any more
     awaiting boolean NOT NULL,
     next_at timestamptz,
     last_tick timestamptz,

@@ -334,7 +334,7 @@ SELECT
     a.error AS last_error,
     s.runs, s.skipped, s.catch_up, s.overlap, s.jitter,
     s.until AS until,
-    s.max_runs, s.origin,
+    s.max_runs, s.pause_after, CASE WHEN s.paused THEN s.reason END AS reason, s.origin,
     CASE WHEN s.origin = 'code' THEN s.declared_at > statement_timestamp() - interval '3 minutes' END AS in_code,
     s.declared_at AS declared_at,
     s.declared_by,

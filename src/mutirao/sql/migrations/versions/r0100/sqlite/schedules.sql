@@ -17,8 +17,11 @@ CREATE TABLE mutirao_schedule (
     jitter real NOT NULL,
     until integer,
     max_runs integer,
+    pause_after integer,
     origin text NOT NULL CHECK (origin IN ('code', 'call')),
     paused integer NOT NULL,
+    reason text, -- why it is paused
+    forgiven integer, -- the deaths of jobs up to this one do not count any more
     awaiting integer NOT NULL,
     next_at integer,
     last_tick integer,

@@ -399,7 +399,7 @@ SELECT
     a.error AS last_error,
     s.runs, s.skipped, s.catch_up, s.overlap, s.jitter,
     strftime('%Y-%m-%dT%H:%M:%S', s.until / 1000000, 'unixepoch') || printf('.%06dZ', s.until % 1000000) AS until,
-    s.max_runs, s.origin,
+    s.max_runs, s.pause_after, CASE WHEN s.paused THEN s.reason END AS reason, s.origin,
     CASE WHEN s.origin = 'code' THEN s.declared_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - 180000000 END AS in_code,
     strftime('%Y-%m-%dT%H:%M:%S', s.declared_at / 1000000, 'unixepoch') || printf('.%06dZ', s.declared_at % 1000000) AS declared_at,
     s.declared_by,

@@ -1,0 +1,29 @@
+"""What a worker says of itself when it registers, and what its heartbeat is answered."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWorker:
+    """A worker's description of itself when it registers.
+
+    `queues` None: it serves all queues, but `exclude_queues`. `tasks` None: it serves all tasks of
+    its application.
+    """
+
+    name: str
+    host: str
+    pid: int
+    queues: tuple[str, ...] | None
+    concurrency: int
+    version: str
+    exclude_queues: tuple[str, ...] = ()
+    tasks: tuple[str, ...] | None = None
+
+
+class Beat(NamedTuple):
+    """The answer to a heartbeat: whether the worker is still registered, and what to cancel."""
+
+    alive: bool
+    cancelled: tuple[tuple[int, int], ...]  # (job id, run)
