@@ -87,7 +87,7 @@ class JobFailed(MutiraoError):
 
 
 class JobDied(JobFailed):
-    """The job whose result was awaited is dead; the message contains its error."""
+    """The job is dead; the message contains its error. In logs, what a job died of elsewhere."""
 
 
 class JobCancelled(JobFailed):

@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Any, Literal
 
 from mutirao.engine.logs import log
+from mutirao.errors import JobDied
 from mutirao.model.job import Claim, OutcomeKind
 from mutirao.model.outcome import SUCCEEDED, Outcome
 
@@ -40,18 +41,12 @@ def started(claim: Claim) -> None:
         log.debug("job %s (%s) starts", claim.id, claim.task, extra=_fields(claim))
 
 
-class JobDied(Exception):
-    """What a job died of, in a log, where the exception is not at hand.
-
-    It was raised in a child process, and came as text, or the worker was lost.
-    """
-
-
 def ended(claim: Claim, outcome: Outcome, since: float, error: BaseException | None = None) -> None:
     """Log the outcome of an attempt that started at the monotonic time `since`.
 
-    `error`: what a dead job died of. A death is logged with it and its traceback, by a template of
-    the task's own: what collects errors groups by one of both.
+    `error`: what a dead job died of; where it is not at hand, because a child process raised it or
+    workers were lost, a `JobDied` with its text stands for it. A death is logged with it and its
+    traceback, by a template of the task's own: what collects errors groups by one of both.
     """
     level = _LEVELS[outcome.kind]
     if not log.heeds(level):
@@ -60,7 +55,7 @@ def ended(claim: Claim, outcome: Outcome, since: float, error: BaseException | N
     extra = _fields(claim) | {"duration": duration, "outcome": str(outcome.kind)}
     if outcome.kind is OutcomeKind.DEAD:
         template = f"job %s ({claim.task.replace('%', '%%')}) dead in %.3f s%s"
-        died = error or JobDied(f"{outcome.error_type}: {outcome.error}")
+        died = error or JobDied(f"{outcome.error_type}: {outcome.error}", claim.id)
         log.error(template, claim.id, duration, _why(outcome), exc_info=died, extra=extra)
         return
     log.say(
