@@ -126,7 +126,7 @@ _FILTERS = (
         help="Jobs with an argument of this value (order_id=7); may be repeated.",
     ),
     option("--graph", type=int, help="Jobs of this graph."),
-    option("--error-type", help="Jobs whose last error is of this class, such as ValueError."),
+    option("--error-type", help="Jobs whose last error is of this class: shop.Busy, or Busy."),
     option("--before", type=past, help="Enqueued before a moment, or so long ago (2h)."),
     option("--after", type=past, help="Enqueued since a moment, or so long ago (2h)."),
 )

@@ -109,7 +109,7 @@ class JobFilter:
     queue: str | None = None
     task: str | None = None
     tag: str | None = None
-    error_type: str | None = None
+    error_type: str | None = None  # with its module, or without: shop.Busy, Busy
     graph: int | None = None
     key: str | None = None
     args: Mapping[str, Scalar] | None = None  # some of the arguments, and their values

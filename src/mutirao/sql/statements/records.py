@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, and_, select
+from sqlalchemy import Column, ColumnElement, Connection, Select, and_, func, or_, select
 
 from mutirao.errors import UnknownGraph, UnknownJob
 from mutirao.model.fairness import queue_of
@@ -185,6 +185,12 @@ def _to_graph(row: Any, steps: tuple[StepRecord, ...] = ()) -> GraphRecord:
     return GraphRecord(**values | {"state": GraphState(values["state"])}, steps=steps)
 
 
+def _is_error(column: Column[Any], name: str) -> ColumnElement[bool]:
+    """Return the condition that an error is of a class, named with its module or without it."""
+    end = func.substr(column, func.length(column) - len(name))
+    return or_(column == name, end == f".{name}")
+
+
 def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
     """Return the condition of a filter on the view of jobs, without its limit."""
     view, admin = views.jobs.c, dialect_of(conn.dialect)
@@ -193,9 +199,11 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
         for column, value in (
             (view.queue, which.queue),
             (view.task, which.task),
-            (view.error_type, which.error_type),
         )
         if value is not None
+    ]
+    conditions += [
+        _is_error(view.error_type, name) for name in (which.error_type,) if name is not None
     ]
     if (states := which.any_state) is not None:
         conditions.append(is_one_of(view.state, sorted(states)))

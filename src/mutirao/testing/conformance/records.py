@@ -173,6 +173,24 @@ class RecordsContract:
         assert ids_of(await store.jobs(JobFilter(error_type="ValueError"))) == [waiting, dead]
         assert await store.jobs(JobFilter(error_type="Value")) == []
 
+    async def test_by_error_type_without_its_module(self, store: Store) -> None:
+        """The name alone finds the class in whatever module; the whole name finds that one."""
+        worker = await join(store)
+        kinds = ("shop.Oops", "bank.inner.Oops", "Oops", "shop.NoOops", "shop.oops", "Oops.Inner")
+        ids = {
+            kind: await put_finished(store, worker, due(), kind=OutcomeKind.DEAD, error_type=kind)
+            for kind in kinds
+        }
+
+        async def found(name: str) -> list[str]:
+            there = ids_of(await store.jobs(JobFilter(error_type=name)))
+            return [kind for kind in kinds if ids[kind][0] in there]
+
+        assert await found("Oops") == ["shop.Oops", "bank.inner.Oops", "Oops"]
+        assert await found("shop.Oops") == ["shop.Oops"]
+        assert await found("inner.Oops") == ["bank.inner.Oops"]
+        assert await found("%ps") == await found("Oop_") == await found("ops") == []
+
     async def test_by_age(self, store: Store) -> None:
         """Enqueued before a moment, or at it and after: no job is in both, and none in neither."""
         [id] = await put(store, due())
