@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from mutirao.app import Mutirao
+from mutirao.cli.group import REFUSED, SCHEMA
 from mutirao.cli.options import age, as_json, ask, option, target
 from mutirao.cli.output import print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
@@ -58,7 +59,7 @@ def doctor(target: str, as_json: bool) -> None:
 
     Checks the schema's version, the clocks, the use of indexes, bloat, queues that no worker
     serves, tasks that this application does not have, and workers. Exits with 1 if there is a
-    problem; decide yourself about warnings.
+    problem, 3 if it is the schema; decide yourself about warnings.
     """
     findings = asyncio.run(load_app(target).aexamine())
     if as_json:
@@ -66,8 +67,9 @@ def doctor(target: str, as_json: bool) -> None:
     else:
         rows: list[tuple[Any, ...]] = [(f.level, f.about, f.found, f.advice) for f in findings]
         print_table(("level", "about", "found", "what to do"), rows, empty="nothing to examine")
-    if any(finding.level is Level.PROBLEM for finding in findings):
-        raise click.exceptions.Exit(1)
+    problems = {finding.about for finding in findings if finding.level is Level.PROBLEM}
+    if problems:
+        raise click.exceptions.Exit(SCHEMA if "schema" in problems else REFUSED)
 
 
 async def _prune(app: Mutirao, outcome: OutcomeKind, older_than: timedelta, batch: int) -> int:

@@ -36,7 +36,7 @@ def test_a_problem(shell: Shell) -> None:
 
 
 def test_without_tables(empty_shell: Shell) -> None:
-    """It says so itself, as a problem, rather than refusing to look."""
+    """It says so itself, as a problem, rather than refusing to look; with the status of others."""
     result = empty_shell.run("doctor", "shop:app")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "problem  schema" in result.stdout

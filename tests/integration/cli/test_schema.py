@@ -67,6 +67,22 @@ def test_without_tables(empty_shell: Shell, command: list[str]) -> None:
     assert "`mutirao migrate module:app`" in said
 
 
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_file_that_does_not_exist(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status 3, which file, and what makes it; nothing was made."""
+    file = tmp_path / "nosuch.db"
+    shell = make_shop(f"sqlite:///{file}", tmp_path, monkeypatch)
+    said = shell.refused(3, *command)
+    assert f"There is no file {file}, and none was made. Run `mutirao migrate module:app`" in said
+    doctor = shell.run("doctor", "shop:app")
+    assert (doctor.exit_code, "There is no file" in doctor.stdout) == (3, True)
+    assert not file.exists()
+    shell.ok("migrate", "shop:app")
+    assert file.exists()
+
+
 def test_a_newer_schema(shell: Shell) -> None:
     """Status 3, and which package to upgrade, for migrate too."""
     engine = create_engine(shell.url)

@@ -29,7 +29,7 @@ from mutirao.sql.connections.deadlines import tell_lent
 from mutirao.sql.connections.keeping import refuse_kept
 from mutirao.sql.connections.spare import SpareConnections, close_idle
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.dialects.connecting import ALONE, Place
+from mutirao.sql.dialects.connecting import ALONE, CREATES, Place
 from mutirao.sql.drivers.failures import UNPREPARED, WEAKER, Failure, judge, translate_errors
 from mutirao.sql.registry import DIALECTS, all_dialects, dialect_named
 from mutirao.sql.schema.json_text import read_json
@@ -78,9 +78,13 @@ class Engines:
     `database` says where it is: a URL, or an engine of the application, whose way of opening
     connections is ours then, and which is never disposed of. `given` is the URL as it was given,
     for display; `url` has everything that a connection needs. `dialect` is that of the database.
+    `creates`: a database that is a file may be made.
     """
 
-    def __init__(self, database: Database, pool_size: int = POOL_SIZE) -> None:
+    def __init__(
+        self, database: Database, pool_size: int = POOL_SIZE, *, creates: bool = False
+    ) -> None:
+        self._creates = creates
         self.database = database
         self._application: Application | None = None
         if not isinstance(database, str | URL):
@@ -320,6 +324,7 @@ class Engines:
                 pool_use_lifo=True,
                 json_deserializer=read_json,
                 connect_args=dict(self._drivers.arguments),
+                execution_options={CREATES: self._creates},
                 **standing,
             )
         except ModuleNotFoundError as missing:

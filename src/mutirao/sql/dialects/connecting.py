@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import URL, Engine
 
+CREATES = "mutirao_creates"  # execution option: a file that does not exist may be made
 ALONE = "mutirao_alone"  # execution option: a single statement, which needs no BEGIN
 
 

@@ -39,7 +39,7 @@ def upgrade(database: Database) -> None:
         StoreUnavailable: the database cannot be reached, or the role may not make tables there.
         StoreError: the database refused a statement.
     """
-    engines = Engines(database)
+    engines = Engines(database, creates=True)
     if engines.has_sync:
         _with_sync(engines)
     else:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, func, inspect, select
 
-from mutirao.errors import SchemaError
+from mutirao.errors import SchemaError, SchemaMissing
 from mutirao.model.findings import Finding, Level
 from mutirao.model.job import JobState
 from mutirao.model.records import WorkerRecord
@@ -35,6 +35,8 @@ async def examine(engines: Engines, known: Collection[str]) -> list[Finding]:
     runner = Runner(engines)
     try:
         return await runner.alone(findings, known)
+    except SchemaMissing as error:  # there is no file
+        return [_without_schema(error)]
     finally:
         await runner.close()
 
@@ -44,7 +46,7 @@ def findings(conn: Connection, known: Collection[str]) -> list[Finding]:
     try:
         version.check(conn)
     except SchemaError as error:
-        return [Finding(Level.PROBLEM, "schema", str(error), "run `mutirao migrate`")]
+        return [_without_schema(error)]
     return [
         Finding(Level.OK, "schema", f"revision {version.head()}, as this version needs"),
         *_migrations(conn),
@@ -68,6 +70,10 @@ def _migrations(conn: Connection) -> Iterator[Finding]:
             "the application has Alembic migrations of its own in this database: with the hooks of"
             " mutirao.integrations.alembic in its env.py they leave these tables alone",
         )
+
+
+def _without_schema(error: SchemaError) -> Finding:
+    return Finding(Level.PROBLEM, "schema", str(error), "run `mutirao migrate`")
 
 
 def _clock(conn: Connection) -> Iterator[Finding]:

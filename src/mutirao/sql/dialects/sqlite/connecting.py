@@ -11,8 +11,9 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.exc import InvalidatePoolError
 
+from mutirao.errors import SchemaMissing
 from mutirao.notifiers.files import Identity, identity_of
-from mutirao.sql.dialects.connecting import ALONE, Connecting, Drivers
+from mutirao.sql.dialects.connecting import ALONE, CREATES, Connecting, Drivers
 from mutirao.sql.drivers.sqlite3 import OwnConnection
 
 BUSY_TIMEOUT = 30.0  # seconds a connection waits for another one's write lock
@@ -35,7 +36,8 @@ def _refuse(url: URL) -> str | None:
 
 
 def _prepare(engine: Engine) -> None:
-    _watch_file(engine, os.path.abspath(engine.url.database or ""))
+    database = engine.url.database or ""
+    _watch_file(engine, os.path.abspath(database), named=not database.startswith("file:"))
 
     @event.listens_for(engine, "connect")
     def _take_over(connection: Any, record: object) -> None:
@@ -52,14 +54,25 @@ def _prepare(engine: Engine) -> None:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _watch_file(engine: Engine, path: str) -> None:
-    """Open the file anew when another one is under its name: what the old one gets is lost."""
+def _watch_file(engine: Engine, path: str, *, named: bool) -> None:
+    """Open the file anew when another one is under its name: what the old one gets is lost.
+
+    Where it is `named`, and no URI, only who migrates may make it.
+    """
     opened: list[Identity] = []
 
     @event.listens_for(engine, "do_connect")
     def _make_no_file(*_: object) -> None:
-        if any(opened) and identity_of(path) is None:  # it is about to be replaced, or was lost
+        if identity_of(path) is not None:
+            return
+        if any(opened):  # it is about to be replaced, or was lost
             raise sqlite3.OperationalError(f"there is no file {path} any more")
+        if named and not engine.get_execution_options().get(CREATES):
+            raise SchemaMissing(
+                f"There is no file {path}, and none was made. Run `mutirao migrate module:app`,"
+                " which makes it with its tables; or correct the path, which counts from the"
+                " directory in which the program runs."
+            )
 
     @event.listens_for(engine, "connect")
     def _note_file(connection: object, record: Any) -> None:
