@@ -75,7 +75,7 @@ def test_more_kinds_of_jobs_than_are_prepared(
             usual = {"priority": 0, "queue": "default", "tags": []}
             assert (found, job.args) == (usual | asked, {"what": "maçã"})
     ours = on_ours(shop, "SELECT name FROM pg_prepared_statements")
-    assert sorted(name for (name,) in ours if "mutirao" in name) == ["mutirao_0", "mutirao_1"]
+    assert len([name for (name,) in ours if "mutirao" in name]) == 2
 
 
 def test_interrupted(shop: Mutirao, database: psycopg.Connection, pg_url: str) -> None:

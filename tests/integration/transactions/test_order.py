@@ -13,11 +13,13 @@ from dataclasses import dataclass
 import pytest
 
 from mutirao.model.change import Change
+from mutirao.model.graph import OnDead, group
 from mutirao.model.job import NewJob, OutcomeKind
 from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.model.records import JobFilter
 from mutirao.model.uniqueness import OnConflict, Unique
 from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.graphs import write_graph
 from mutirao.testing.conformance.kit import due, join, put, take
 from tests.integration.transactions.kit import Others
 from tests.support.history import opened
@@ -117,3 +119,20 @@ async def test_those_that_wait(scene: Scene, act: str) -> None:
     """All that run, and the first four that wait, when the fifth of those is held."""
     before = [*scene.runs, *scene.waiting[: NUMBER // 2]]
     assert await locked_before(scene, ACTS_ON_ALL[act], scene.waiting[NUMBER // 2]) == before
+
+
+async def test_those_that_are_compensated(pg_url: str, others: Others) -> None:
+    """All live steps of a graph, with those that run: one of them may be released meanwhile."""
+    async with opened(pg_url) as store:
+        worker = await join(store)
+        steps = group(*(due(priority=NUMBER - n) for n in range(NUMBER)))
+        jobs = sorted(await write_graph(store, steps, on_dead=OnDead.COMPENSATE))
+        claims = await take(store, worker, NUMBER // 2)  # the last ones
+        others.rows(TURN_ROUND)
+        dead = Outcome(OutcomeKind.DEAD, error_type="E", error="e")
+        ends = [Settlement(claim.id, claim.run, dead, linked=True) for claim in claims[:1]]
+        scene = Scene(store, others, worker, {claim.id: claim.run for claim in claims}, jobs)
+        assert (
+            await locked_before(scene, lambda s: s.store.settle(s.worker, ends), jobs[-1])
+            == (jobs[:-1])
+        )

@@ -40,8 +40,10 @@ def number_apart(conn: Connection[Any] | AsyncConnection[Any]) -> None:
     conn._prepared._prepared_idx = randbits(48)
 
 
-def _name(sql: str) -> bytes:
-    return b"mutirao_%s" % blake2b(sql.encode(), digest_size=8).hexdigest().encode()
+def _name(key: _Key) -> bytes:
+    sql, encoding = key
+    text = b"%s %s" % (encoding or b"", sql.encode())
+    return b"mutirao_%s" % blake2b(text, digest_size=8).hexdigest().encode()
 
 
 class Prepared:
@@ -76,7 +78,7 @@ class Prepared:
         return sql, self._conn.pgconn.parameter_status(b"client_encoding")
 
     def _prepare(self, key: _Key) -> PQGen[_Statement]:
-        new = _Statement(_name(key[0]), Adapter(self._conn))
+        new = _Statement(_name(key), Adapter(self._conn))
         self._conn.pgconn.send_prepare(new.name, numbered(key[0]).encode())
         yield from self._result()
         self._statements[key] = new

@@ -54,7 +54,9 @@ def hold(conn: Connection, jobs: Sequence[int]) -> bool:
 def lock_compensated(
     conn: Connection, dialect: Dialect, failed: Sequence[int], settled: Sequence[int]
 ) -> None:
-    """Lock the waiting steps that a compensation of the failed steps' graphs will cancel.
+    """Lock all live steps of the graphs that the failed steps will compensate.
+
+    Waiting steps will be cancelled; one that runs may be released meanwhile, and wait, too.
 
     To be called before anything is settled, because live rows are locked before counters of limits,
     both in order: a claim may hold the one and want the other. `settled` are all jobs of the batch.
@@ -62,9 +64,9 @@ def lock_compensated(
     among = dialect_of(conn.dialect).among
     asks = step.c.on_dead == str(OnDead.COMPENSATE)
     undone = select(step.c.graph).where(among(step.c.job, failed), asks)
-    waiting = [row.job for row in conn.execute(_waiting(step.c.graph.in_(undone)))]
-    if waiting:
-        through(conn, dialect.rules.hold(settled))
+    steps = select(step.c.job).join(live, live.c.id == step.c.job).where(step.c.graph.in_(undone))
+    if theirs := list(conn.scalars(steps)):
+        through(conn, dialect.rules.hold(sorted({*theirs, *settled})))
         limits.hold(conn)
 
 
