@@ -22,8 +22,8 @@ from mutirao.model.records import (
 )
 from mutirao.ports import Store
 from mutirao.tasks.change import ChangeTerms, change_of
+from mutirao.tasks.conversion import UNFIT, to_json
 from mutirao.tasks.options import refuse_unknown
-from mutirao.tasks.signature import UNFIT, to_json
 from mutirao.tasks.task import Task
 
 MOST_REASONS = 10  # why a job is not enqueued again: told for so many

@@ -10,7 +10,7 @@ from typing import Any
 from mutirao.errors import InvalidResult, InvalidTask
 from mutirao.model.job import KeptResult
 from mutirao.model.retry import LONGEST_WAIT, seconds
-from mutirao.tasks.signature import UNFIT, to_json
+from mutirao.tasks.conversion import UNFIT, to_json
 
 MAX_RESULT = 1 << 20  # bytes of JSON
 

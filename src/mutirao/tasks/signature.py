@@ -17,11 +17,10 @@ import msgspec
 
 from mutirao.errors import InvalidArguments, InvalidResult, InvalidTask
 from mutirao.model.job import Job
+from mutirao.tasks.conversion import ENCODER, SORTED, UNFIT, decoder, readable
 from mutirao.tasks.providing import PROVIDED, Factories
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-# Raised by conversion to and from JSON; a value that contains itself is a RecursionError.
-UNFIT = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError)
 
 
 class Signature:
@@ -146,7 +145,7 @@ class Signature:
         decoder = self._decoder  # raises errors of the task itself, which no caller has caused
         if (named := self._named(args, kwargs)) is not None:
             try:
-                payload = _ENCODER.encode(named)
+                payload = ENCODER.encode(named)
                 decoder.decode(payload)
                 return payload.decode()
             except UNFIT:  # reported below, with the signature
@@ -176,7 +175,7 @@ class Signature:
 
     def _encoded(self, arguments: dict[str, Any], decoder: msgspec.json.Decoder[Any]) -> str:
         try:
-            payload = _ENCODER.encode(arguments)
+            payload = ENCODER.encode(arguments)
             decoder.decode(payload)
         except UNFIT as unfit:
             raise InvalidArguments(
@@ -239,7 +238,7 @@ class Signature:
 
         Defaults are filled in; the order of names and the spelling of JSON do not matter.
         """
-        plain = _SORTED.encode(self._decoder.decode(payload))
+        plain = SORTED.encode(self._decoder.decode(payload))
         return blake2b(plain, digest_size=16).hexdigest()
 
     @cached_property
@@ -251,10 +250,7 @@ class Signature:
         try:
             return get_type_hints(self._function, include_extras=True)
         except (NameError, AttributeError) as unknown:
-            raise InvalidTask(
-                f"task {self._task!r} has an annotation that cannot be resolved: {unknown};"
-                " import the type at run time, not only under TYPE_CHECKING"
-            ) from unknown
+            raise self._unresolved(unknown) from unknown
         except TypeError as unreadable:
             raise InvalidTask(
                 f"the annotations of task {self._task!r} cannot be read ({unreadable}); register"
@@ -278,13 +274,7 @@ class Signature:
 
     @cached_property
     def _result_decoder(self) -> msgspec.json.Decoder[Any]:
-        try:
-            return msgspec.json.Decoder(self._hints.get("return", Any), dec_hook=_from_json)
-        except TypeError as unsupported:
-            raise InvalidTask(
-                f"the result of task {self._task!r} is kept, and JSON cannot carry its type:"
-                f" {unsupported}"
-            ) from unsupported
+        return decoder(self._readable("return", Any))
 
     @cached_property
     def _partial_decoder(self) -> msgspec.json.Decoder[Any]:
@@ -295,29 +285,37 @@ class Signature:
         )
 
     def _decoder_of(self, fields: list[tuple[str, Any, Any]]) -> msgspec.json.Decoder[Any]:
-        try:
-            struct = msgspec.defstruct(
-                f"{self._task}_arguments", fields, forbid_unknown_fields=True, kw_only=True
-            )
-            return msgspec.json.Decoder(struct, dec_hook=_from_json)
-        except TypeError as unsupported:
-            raise InvalidTask(
-                f"task {self._task!r} has an annotation that JSON cannot carry: {unsupported}"
-            ) from unsupported
+        name = f"{self._task}_arguments"
+        return decoder(msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True))
 
     def _field(self, parameter: Parameter) -> tuple[str, Any, Any]:
-        kind = self._hints.get(parameter.name, self._unannotated)
+        name, kind = parameter.name, self._readable(parameter.name, self._unannotated)
         if parameter.kind is Parameter.VAR_POSITIONAL:
-            return parameter.name, list.__class_getitem__(kind), msgspec.field(default_factory=list)
+            return name, list.__class_getitem__(kind), msgspec.field(default_factory=list)
         if parameter.kind is Parameter.VAR_KEYWORD:
-            return (
-                parameter.name,
-                dict.__class_getitem__((str, kind)),
-                msgspec.field(default_factory=dict),
-            )
+            named = dict.__class_getitem__((str, kind))
+            return name, named, msgspec.field(default_factory=dict)
         if parameter.default is Parameter.empty:
-            return parameter.name, kind, msgspec.field()
-        return parameter.name, kind, msgspec.field(default_factory=lambda: parameter.default)
+            return name, kind, msgspec.field()
+        return name, kind, msgspec.field(default_factory=lambda: parameter.default)
+
+    def _readable(self, name: str, unannotated: Any) -> Any:
+        """Return the annotation of a parameter, or of "return", as it is read from JSON."""
+        what = "the result, which is kept," if name == "return" else f"the parameter {name!r}"
+        try:
+            return readable(self._hints.get(name, unannotated))
+        except (NameError, AttributeError) as unknown:
+            raise self._unresolved(unknown) from unknown
+        except TypeError as unfit:
+            raise InvalidTask(
+                f"task {self._task!r}: {what} has an annotation that JSON cannot carry: {unfit}"
+            ) from unfit
+
+    def _unresolved(self, unknown: Exception) -> InvalidTask:
+        return InvalidTask(
+            f"task {self._task!r} has an annotation that cannot be resolved: {unknown};"
+            " import the type at run time, not only under TYPE_CHECKING"
+        )
 
     @cached_property
     def _needs_spreading(self) -> bool:
@@ -333,28 +331,3 @@ class Signature:
     def _spread(self, values: dict[str, Any]) -> Arguments:
         bound = inspect.BoundArguments(self._signature, values)
         return bound.args, bound.kwargs
-
-
-def to_json(value: Any) -> str:
-    """Return any value that msgspec or pydantic can convert, as JSON text."""
-    return _ENCODER.encode(value).decode()
-
-
-def _into_json(value: Any) -> Any:
-    dump = getattr(value, "model_dump", None)
-    if dump is None:
-        raise TypeError(
-            f"{type(value).__name__} has no form in JSON, so pass plain data, such as an id"
-        )
-    return dump(mode="json")
-
-
-def _from_json(kind: type, value: Any) -> Any:
-    validate = getattr(kind, "model_validate", None)
-    if validate is None:
-        raise TypeError(f"JSON has no form for the type {kind.__name__}")
-    return validate(value)
-
-
-_ENCODER = msgspec.json.Encoder(enc_hook=_into_json)
-_SORTED = msgspec.json.Encoder(enc_hook=_into_json, order="sorted")

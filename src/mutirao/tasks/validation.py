@@ -23,7 +23,7 @@ from mutirao.model.job import (
 )
 from mutirao.model.retry import FIRST_YEAR, LAST_YEAR, LONGEST_WAIT
 from mutirao.model.uniqueness import FOREVER, OnConflict, Unique
-from mutirao.tasks.signature import UNFIT, to_json
+from mutirao.tasks.conversion import UNFIT, to_json
 
 # An escaped NUL: \u0000 after an even number of backslashes.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")

@@ -204,7 +204,7 @@ async def test_results_that_json_cannot_carry(app: Mutirao) -> None:
     async def lock() -> asyncio.Event | int:
         return 1
 
-    with pytest.raises(InvalidTask, match="the result of task 'lock' is kept, and JSON cannot"):
+    with pytest.raises(InvalidTask, match="task 'lock': the result, which is kept, has"):
         await app.worker().__aenter__()
 
 

@@ -195,7 +195,7 @@ class TestRefusing:
     def test_an_annotation_that_json_cannot_carry(self, idle: Mutirao) -> None:
         """Told by name."""
         task = idle.task(not_json)
-        with pytest.raises(InvalidTask, match="'not_json' has an annotation that JSON cannot"):
+        with pytest.raises(InvalidTask, match="the parameter 'callback' has an annotation"):
             task.enqueue(7)
 
     @pytest.mark.parametrize(
