@@ -112,12 +112,22 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
     # Middleware
 
     def around_enqueue(self, middleware: AroundEnqueue) -> AroundEnqueue:
-        """Register a middleware that wraps every enqueue; see `mutirao.tasks.middleware`."""
+        """Register a middleware that wraps every enqueue, in this process; return it.
+
+        Parameters:
+            middleware: a generator function that takes the `NewJob`, yields it or another one in
+                its place, once, and receives the `Handle`. The first one added is the outermost.
+        """
         self._around_enqueue.append(middleware)
         return middleware
 
     def around_attempt(self, middleware: AroundAttempt) -> AroundAttempt:
-        """Register a middleware that wraps every attempt; see `mutirao.tasks.middleware`."""
+        """Register a middleware that wraps every attempt, in the worker's event loop; return it.
+
+        Parameters:
+            middleware: a generator function, asynchronous or not, that takes the `Job`, yields
+                once, and receives the `Outcome`. The first one added is the outermost.
+        """
         self._around_attempt.append(middleware)
         return middleware
 
@@ -211,7 +221,7 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         return await examine(self._engines, self.tasks)
 
     def examine(self) -> list[Finding]:
-        """Examine the database, its jobs and its workers; see `aexamine`."""
+        """Examine the database, its jobs and its workers, from synchronous code."""
         return self._portal.call(self.aexamine)
 
     @staticmethod

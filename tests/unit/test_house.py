@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
 import subprocess
@@ -12,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from mutirao import GraphHandle, Handle, Mutirao, Task
+from mutirao.client.limits import Limits
+from mutirao.client.schedules import Schedules
 from mutirao.sql.registry import DIALECTS
+from mutirao.tasks.task import Call
 from tests.support import import_spy
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +26,9 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 SQL = sorted((ROOT / "src").rglob("*.sql"))
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
+
+HELD_BY_USERS = (Mutirao, Schedules, Limits, Task, Call, Handle, GraphHandle)
+BORROWED = re.compile(r"^(?:As|Like) `|\b(?:see|as in) `", re.M)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 MAKES = re.compile(
@@ -53,6 +61,16 @@ def long_sql_functions(source: str) -> list[str]:
     ]
 
 
+def borrowing(held: type) -> Iterator[str]:
+    """Yield the public methods of a class whose docstring is missing or refers to another one."""
+    for name, member in inspect.getmembers(held):
+        if name.startswith("_") or not (inspect.isroutine(member) or isinstance(member, property)):
+            continue
+        text = inspect.getdoc(member) or ""
+        if not re.match(r"[A-Z][^.]+ [^.]+[.:]", text) or BORROWED.search(text):
+            yield f"{held.__name__}.{name}: {text!r}"
+
+
 def names(path: Path) -> set[str]:
     """Return every dotted name that the module at `path` uses, such as `dialect.name`."""
     nodes = ast.walk(ast.parse(path.read_text()))
@@ -82,6 +100,33 @@ def test_functions_are_short() -> None:
     """A function past 60 lines does more than one thing."""
     found = {path.relative_to(ROOT): list(long_functions(path.read_text())) for path in SOURCES}
     assert {path: functions for path, functions in found.items() if functions} == {}
+
+
+def test_public_methods_say_themselves_what_they_do() -> None:
+    """Whoever reads the help of one method needs no other one."""
+    assert [found for held in HELD_BY_USERS for found in borrowing(held)] == []
+
+
+def test_a_borrowed_docstring_is_noticed() -> None:
+    """Nothing, a name alone and a reference are no docstrings of a method's own."""
+
+    class Held:
+        def cancel(self) -> None:
+            """Cancel jobs; return their ids."""
+
+        def bare(self) -> None: ...
+
+        def twin(self) -> None:
+            """As `acancel`."""
+
+        def referring(self) -> None:
+            """Cancel jobs; see `acancel`."""
+
+    assert [found.partition(":")[0] for found in borrowing(Held)] == [
+        "Held.bare",
+        "Held.referring",
+        "Held.twin",
+    ]
 
 
 def test_a_long_function_is_noticed() -> None:

@@ -35,7 +35,12 @@ class Enqueuing(Results, Protocol):
         return self._finished(opened, id)
 
     async def asubmit(self, job: NewJob, conn: object | None = None) -> Handle[Any]:
-        """Check a job and write it through an asynchronous connection or session; see `submit`."""
+        """Check a job and write it from a coroutine, through `conn` or in a short transaction.
+
+        Raises:
+            InvalidJob: an option does not fit; nothing was written.
+            DuplicateJob: another job has its key, and its `on_conflict` is "error".
+        """
         opened = self._open(job)
         try:
             (id,) = await self.store.aenqueue([opened.job], conn)
@@ -67,7 +72,16 @@ class Enqueuing(Results, Protocol):
         return self._all_handed_in(opened, ids)
 
     async def aenqueue_many(self, jobs: Iterable[NewJob], conn: object = NOT_GIVEN) -> list[int]:
-        """Enqueue many jobs through an asynchronous connection or session; see `enqueue_many`."""
+        """Enqueue many jobs at once from a coroutine, all or none; return their ids in order.
+
+        Parameters:
+            jobs: may be a generator: it is consumed once, while the jobs are written.
+            conn: the asynchronous connection or session whose transaction the jobs join.
+
+        Raises:
+            InvalidJob: a job does not fit; none was written.
+            UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
+        """
         opened: list[Enqueueing] = []
         try:
             ids = await self.store.aenqueue(self._open_all(jobs, opened), given(conn))

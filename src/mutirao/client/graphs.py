@@ -100,7 +100,19 @@ class Graphs(Enqueuing, Protocol):
         on_dead: OnDead | str | None = None,
         conn: object = NOT_GIVEN,
     ) -> GraphHandle:
-        """Enqueue a graph through an asynchronous connection or session; see `enqueue_graph`."""
+        """Enqueue all jobs of a graph, or none, from a coroutine.
+
+        Parameters:
+            graph: the return value of `chain`, `group`, `step` or `Graph`.
+            name: a name for people; a `Graph` has its own.
+            on_dead: "stop" (the default), "continue" or "compensate"; a `Graph` has its own.
+            conn: the asynchronous connection or session whose transaction the jobs join.
+
+        Raises:
+            InvalidGraph: it is empty, has a cycle, or a step uses a result that is not before it.
+            InvalidJob: one of its jobs does not fit. Nothing was written.
+            UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
+        """
         with _handing_in(self._open, _plan(graph, name, on_dead)) as (planned, done):
             return done(
                 self._handles(planned, await self.store.aenqueue_graph(planned, given(conn)))
@@ -134,9 +146,19 @@ class Graphs(Enqueuing, Protocol):
         return await self.store.cancel(JobFilter(graph=id, limit=None))
 
     async def aresult(self, id: int, timeout: float | None = None) -> Any:
-        """Wait until a job has finished, and return its result; see `Handle.result`.
+        """Wait until a job has finished, and return its result.
 
         The result is converted to the handler's return type, if the task is registered here.
+
+        Parameters:
+            id: the job's id.
+            timeout: maximum seconds to wait; None: no limit.
+
+        Raises:
+            JobDied, JobCancelled: the job has finished without a result.
+            ResultTimeout: the job has not finished in time.
+            ResultMissing: the result was not stored.
+            UnknownJob: the job was not committed (yet), or was pruned.
         """
         ending = await self._endings.wait(checked_id(id), timeout)
         if ending.state is JobState.SUCCEEDED and ending.result is not None:
@@ -146,21 +168,44 @@ class Graphs(Enqueuing, Protocol):
         raise _without_result(ending)
 
     def graph(self, id: int) -> GraphRecord:
-        """Return a graph with its steps; see `agraph`."""
+        """Return a graph with its steps, from synchronous code.
+
+        Raises:
+            UnknownGraph: there is none with this id.
+        """
         return self._portal.call(self.agraph, id)
 
     def graphs(
         self, state: GraphState | str | None = None, limit: int | None = 100
     ) -> list[GraphRecord]:
-        """List graphs, newest first, without their steps; see `agraphs`."""
+        """List graphs, newest first, without their steps, from synchronous code.
+
+        Raises:
+            InvalidFilter: `limit` is not a number of records.
+        """
         return self._portal.call(self.agraphs, state, limit)
 
     def cancel_graph(self, id: int) -> list[int]:
-        """Cancel the unfinished jobs of a graph; see `acancel_graph`."""
+        """Cancel the unfinished jobs of a graph, from synchronous code; return their ids.
+
+        Raises:
+            UnknownGraph: no graph has that id.
+        """
         return self._portal.call(self.acancel_graph, id)
 
     def result(self, id: int, timeout: float | None = None) -> Any:
-        """Wait until a job has finished, and return its result; see `aresult`."""
+        """Wait until a job has finished, and return its result, from synchronous code.
+
+        Parameters:
+            id: the job's id.
+            timeout: maximum seconds to wait; None: no limit.
+
+        Raises:
+            JobDied, JobCancelled: the job has finished without a result.
+            ResultTimeout: the job has not finished in time.
+            ResultMissing: the result was not stored.
+            UnknownJob: the job was not committed (yet), or was pruned.
+        """
         return self._portal.call(self.aresult, id, timeout)
 
     def _handles(self, planned: Plan, ids: list[int]) -> GraphHandle:

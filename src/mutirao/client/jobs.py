@@ -77,7 +77,18 @@ class JobAdmin:
         return await self.store.cancel(_which(job_ids, which))
 
     async def aretry(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
-        """Make waiting jobs due now; return their ids. Parameters and errors as in `acancel`."""
+        """Make waiting jobs due now; return their ids.
+
+        A job keeps the attempts it has had. Running and finished jobs are left alone.
+
+        Parameters:
+            job_ids: the jobs' ids.
+            which: the fields of `Which`.
+
+        Raises:
+            InvalidFilter: neither ids nor a filter is given, or a value is invalid.
+            TypeError: a field is unknown.
+        """
         return await self.store.run_now(_which(job_ids, which))
 
     async def achange(
@@ -105,7 +116,11 @@ class JobAdmin:
         """Enqueue finished jobs again, linked to the old ones; return the new ids.
 
         By id, jobs that are dead, succeeded or cancelled. By filter, dead ones, or those of the
-        state in the filter, but for jobs that were redriven before. Parameters as in `acancel`.
+        state in the filter, but for jobs that were redriven before.
+
+        Parameters:
+            job_ids: the jobs' ids.
+            which: the fields of `Which`.
 
         Raises:
             InvalidFilter: neither ids nor a filter is given, or a value is invalid.
@@ -160,45 +175,117 @@ class JobAdmin:
         return found
 
     def job(self, id: int) -> JobRecord:
-        """Return a job with all its attempts; see `ajob`."""
+        """Return a job with all its attempts, from synchronous code.
+
+        Raises:
+            UnknownJob: there is no job with this id.
+        """
         return self._portal.call(self.ajob, id)
 
     def jobs(self, *job_ids: int, **which: Unpack[Which]) -> list[JobRecord]:
-        """List jobs, newest first; see `ajobs`."""
+        """List jobs, newest first, without their attempts, from synchronous code.
+
+        Parameters:
+            job_ids: the jobs to list; all jobs if no id is given.
+            which: the fields of `Which`; `limit` is 100 unless given.
+
+        Raises:
+            InvalidFilter: a field has an invalid value.
+            TypeError: a field is unknown.
+        """
         return self._portal.call(partial(self.ajobs, *job_ids, **which))
 
     def counts(self) -> list[QueueCount]:
-        """Count jobs by queue and state; see `acounts`."""
+        """Count jobs by queue and state, from synchronous code."""
         return self._portal.call(self.acounts)
 
     def workers(self) -> list[WorkerRecord]:
-        """List the registered workers; see `aworkers`."""
+        """List the registered workers, alive or not, from synchronous code."""
         return self._portal.call(self.aworkers)
 
     def cancel(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
-        """Cancel live jobs, also running ones; see `acancel`."""
+        """Cancel live jobs, also running ones, from synchronous code; return the ids of the live.
+
+        Parameters:
+            job_ids: the jobs' ids.
+            which: the fields of `Which`.
+
+        Raises:
+            InvalidFilter: neither ids nor a filter is given, or a value is invalid.
+            TypeError: a field is unknown.
+        """
         return self._portal.call(partial(self.acancel, *job_ids, **which))
 
     def retry(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
-        """Make waiting jobs due now; see `aretry`."""
+        """Make waiting jobs due now, from synchronous code; return their ids.
+
+        Parameters:
+            job_ids: the jobs' ids.
+            which: the fields of `Which`.
+
+        Raises:
+            InvalidFilter: neither ids nor a filter is given, or a value is invalid.
+            TypeError: a field is unknown.
+        """
         return self._portal.call(partial(self.aretry, *job_ids, **which))
 
     def change(
         self, *job_ids: int, where: Which | None = None, **new: Unpack[ChangeTerms]
     ) -> list[int]:
-        """Give waiting jobs new values, effective at once; see `achange`."""
+        """Give waiting jobs new values, from synchronous code; return their ids.
+
+        Parameters:
+            job_ids: the jobs' ids.
+            where: the fields of `Which`, to choose jobs by what they are.
+            new: the new values: priority, queue, run_at or delay, max_attempts.
+
+        Raises:
+            InvalidFilter: neither ids nor `where` is given, or it has an invalid value.
+            InvalidJob: no new value is given, or one is out of range.
+            TypeError: a field or value is unknown.
+        """
         return self._portal.call(partial(self.achange, *job_ids, where=where, **new))
 
     def redrive(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
-        """Enqueue finished jobs again; see `aredrive`."""
+        """Enqueue finished jobs again, from synchronous code; return the new ids.
+
+        By filter, dead jobs that were not redriven before, unless it names another state.
+
+        Parameters:
+            job_ids: the jobs' ids.
+            which: the fields of `Which`.
+
+        Raises:
+            InvalidFilter: neither ids nor a filter is given, or a value is invalid.
+            NothingToRedrive: none of the named jobs can be enqueued again; it says why.
+            TypeError: a field is unknown.
+        """
         return self._portal.call(partial(self.aredrive, *job_ids, **which))
 
     def prune(self, outcome: OutcomeKind, older_than: timedelta, limit: int = 1_000) -> int:
-        """Delete finished jobs with their attempts; see `aprune`."""
+        """Delete finished jobs with their attempts, from synchronous code; return how many.
+
+        Parameters:
+            outcome: the outcome of the jobs to delete: succeeded, dead or cancelled.
+            older_than: the time since they finished.
+            limit: the maximum number of jobs to delete.
+
+        Raises:
+            InvalidFilter: no job finishes with this outcome, or `older_than` is not a `timedelta`.
+        """
         return self._portal.call(self.aprune, outcome, older_than, limit)
 
     def find(self, task: Task[..., Any], /, **arguments: Any) -> dict[JobState, list[JobRecord]]:
-        """Return the jobs of a task with exactly these arguments; see `afind`."""
+        """Return the newest hundred jobs of a call, by state, from synchronous code.
+
+        Parameters:
+            task: a task that is `findable`.
+            arguments: those of the call; they are compared as the handler would receive them.
+
+        Raises:
+            InvalidTask: the task is not `findable`.
+            InvalidArguments: the arguments do not fit it.
+        """
         return self._portal.call(self.afind, task, **arguments)
 
 

@@ -142,6 +142,7 @@ class Limits:
 
         Raises:
             UnknownLimit: it is not paused.
+            InvalidLimit: neither a queue nor a task is named, or both are; or `by` is not known.
         """
         rule = await self._pause(queue, task, key, by)
         if not await self._app.store.remove_limit(rule.name):
@@ -149,15 +150,26 @@ class Limits:
             raise UnknownLimit(f"{what} is not paused; `mutirao limits list` shows what is")
 
     def put(self, limit: Limit, *, queue: str | None = None, task: str | None = None) -> str:
-        """Create or change a limit; see `aput`."""
+        """Create or change a limit of a queue or a task, from synchronous code; return its name.
+
+        In force at once, for all workers; running jobs are never stopped.
+
+        Raises:
+            InvalidLimit: neither a queue nor a task is named, or both are; or the task or its
+                argument is not known here.
+        """
         return self._portal.call(partial(self.aput, limit, queue=queue, task=task))
 
     def remove(self, name: str) -> None:
-        """Remove a limit; see `aremove`."""
+        """Remove a limit, from synchronous code; jobs that waited for it may run.
+
+        Raises:
+            UnknownLimit: there is none of that name.
+        """
         self._portal.call(self.aremove, name)
 
     def list(self) -> tuple[LimitRecord, ...]:
-        """List the limits by name; see `alist`."""
+        """List the limits by name, one record for each counted value, from synchronous code."""
         return self._portal.call(self.alist)
 
     def pause(
@@ -168,7 +180,20 @@ class Limits:
         key: str | None = None,
         by: str | None = None,
     ) -> None:
-        """Pause a queue, a task, or one value of an argument; see `apause`."""
+        """Pause a queue, a task, or one value of an argument, from synchronous code.
+
+        None of its jobs start until it is resumed; running jobs continue.
+
+        Parameters:
+            queue: the name of the queue; or
+            task: the name of the task.
+            key: pause only jobs with this value, as text.
+            by: the argument of `key`.
+
+        Raises:
+            InvalidLimit: neither a queue nor a task is named, or both are; or the task or `by` is
+                not known.
+        """
         self._portal.call(partial(self.apause, queue=queue, task=task, key=key, by=by))
 
     def resume(
@@ -179,7 +204,12 @@ class Limits:
         key: str | None = None,
         by: str | None = None,
     ) -> None:
-        """Resume what was paused with the same arguments; see `aresume`."""
+        """Resume what was paused with the same arguments, from synchronous code.
+
+        Raises:
+            UnknownLimit: it is not paused.
+            InvalidLimit: neither a queue nor a task is named, or both are; or `by` is not known.
+        """
         self._portal.call(partial(self.aresume, queue=queue, task=task, key=key, by=by))
 
     async def _pause(

@@ -85,7 +85,7 @@ class Schedules:
             cron: five fields (or six, seconds first), in local time; or `every` instead.
             name: the schedule's name; the task's name unless given.
             args: the arguments of each call, by name.
-            terms: see `aput`.
+            terms: the fields of `Terms`: every, timezone, catch_up, overlap, jitter, until, …
 
         Raises:
             InvalidSchedule: it has no timing, contradicts itself, or the name is taken.
@@ -163,13 +163,21 @@ class Schedules:
         self, name: str, *, job: NewJob | None = None, cron: str | None = None,
         **terms: Unpack[Terms],
     ) -> ScheduleState:  # fmt: skip
-        """Change options of a schedule, as in `aput`; those that are not given stay.
+        """Change options of a schedule, and return its state; those that are not given stay.
 
         A change to a schedule that the code declares lasts until the declaration changes.
 
+        Parameters:
+            name: the schedule's name.
+            job: what each tick enqueues from now on.
+            cron: five fields (or six, seconds first), in local time.
+            terms: the fields of `Terms`: every, timezone, catch_up, overlap, jitter, until, …
+
         Raises:
             UnknownSchedule: there is none of that name.
-            InvalidSchedule, InvalidJob, UnknownTask: as in `aput`.
+            InvalidSchedule: the result contradicts itself, or would never tick.
+            InvalidJob: the job does not fit.
+            UnknownTask: its task is not registered here.
         """
         given: dict[str, Any] = _terms(terms)
         if cron is not None:
@@ -234,34 +242,66 @@ class Schedules:
     def put(
         self, name: str, job: NewJob, cron: str | None = None, **terms: Unpack[Terms]
     ) -> ScheduleState:
-        """Create a schedule, or replace the one of that name; see `aput`."""
+        """Create a schedule, or replace the one of that name, from synchronous code.
+
+        To put the same again changes nothing. Parameters are a name, what each tick enqueues, and
+        when: `cron`, or one of the fields of `Terms`.
+
+        Raises:
+            InvalidSchedule: it has no timing, contradicts itself, or would never tick.
+            InvalidJob: the job does not fit.
+            UnknownTask: its task is not registered here.
+        """
         return self._portal.call(partial(self.aput, name, job, cron, **terms))
 
     def change(
         self, name: str, *, job: NewJob | None = None, cron: str | None = None,
         **terms: Unpack[Terms],
     ) -> ScheduleState:  # fmt: skip
-        """Change options of a schedule; see `achange`."""
+        """Change options of a schedule, from synchronous code; those not given stay.
+
+        Raises:
+            UnknownSchedule: there is none of that name.
+            InvalidSchedule, InvalidJob, UnknownTask: a new value does not fit.
+        """
         return self._portal.call(partial(self.achange, name, job=job, cron=cron, **terms))
 
     def list(self) -> tuple[ScheduleRecord, ...]:
-        """List the schedules by name; see `alist`."""
+        """List the schedules by name, with their next ticks, from synchronous code."""
         return self._portal.call(self.alist)
 
     def pause(self, name: str, *, reason: str | None = None) -> ScheduleState:
-        """Pause a schedule; see `apause`."""
+        """Pause a schedule, from synchronous code: it makes no jobs until it is resumed.
+
+        Raises:
+            UnknownSchedule: there is none of that name.
+            InvalidJob: the reason is no text, or longer than 1,000 characters.
+        """
         return self._portal.call(partial(self.apause, name, reason=reason))
 
     def resume(self, name: str) -> ScheduleState:
-        """Resume a schedule; see `aresume`."""
+        """Resume a schedule, from synchronous code; ticks of the pause make no jobs.
+
+        Raises:
+            UnknownSchedule: there is none of that name.
+        """
         return self._portal.call(self.aresume, name)
 
     def remove(self, name: str) -> None:
-        """Remove a schedule; its jobs stay; see `aremove`."""
+        """Remove a schedule, from synchronous code; its jobs stay.
+
+        Raises:
+            UnknownSchedule: there is none of that name.
+        """
         self._portal.call(self.aremove, name)
 
     def run_now(self, name: str) -> Handle[Any]:
-        """Make a job at once, in addition to the ticks; see `arun_now`."""
+        """Make a job at once, from synchronous code, in addition to the ticks; return its handle.
+
+        Raises:
+            UnknownSchedule: there is none of that name.
+            WrongState: its last job is live, and `overlap` is not `allow`.
+        """
         return self._portal.call(self.arun_now, name)
 
     async def _order(self, name: str, order: Order) -> ScheduleState:

@@ -73,7 +73,17 @@ class Handle(Generic[R]):
     @overload
     async def aresult(self, timeout: float | None = None) -> R: ...
     async def aresult(self, timeout: float | None = None) -> Any:
-        """Wait until the job has finished, and return its result; see `result`."""
+        """Wait in a coroutine until the job has finished, and return what its handler returned.
+
+        Parameters:
+            timeout: maximum seconds to wait; None: no limit.
+
+        Raises:
+            JobDied, JobCancelled: the job has finished without a result.
+            ResultTimeout: the job has not finished in time.
+            ResultMissing: the result was not stored: use `@app.task(keep_result=True)`.
+            UnknownJob: the job was not committed (yet), or was pruned.
+        """
         return await self._results.aresult(self.id, timeout)
 
     @property

@@ -44,7 +44,7 @@ class TaskApp(Protocol):
         ...
 
     async def asubmit(self, job: NewJob, conn: object | None) -> Handle[Any]:
-        """Check a job and write it through an asynchronous connection; see `submit`."""
+        """Check a job and write it from a coroutine, through an asynchronous connection."""
         ...
 
     def register(self, task: "Task[..., Any]") -> None:
@@ -124,11 +124,19 @@ class Task(Generic[P, R]):
         return self._plain.enqueue(*args, **kwargs)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Enqueue a call, from a coroutine; see `enqueue`."""
+        """Enqueue a call from a coroutine, in a short transaction, and return its handle.
+
+        Raises:
+            InvalidJob: an argument or option does not fit; nothing was written.
+        """
         return await self._plain.aenqueue(*args, **kwargs)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """Return the call as a value, for `app.enqueue_many`."""
+        """Return the call as a value, for `app.enqueue_many`; nothing is written.
+
+        Raises:
+            InvalidArguments: the arguments do not fit the handler.
+        """
         return self._plain.job(*args, **kwargs)
 
     @cached_property
@@ -295,11 +303,22 @@ class Call(Generic[P, R]):
         return self.app.submit(self.job(*args, **kwargs), self.conn)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Enqueue the call through an asynchronous connection or session; see `enqueue`."""
+        """Enqueue the call from a coroutine, through an asynchronous `conn` if given.
+
+        Raises:
+            InvalidJob: an argument or option does not fit; nothing was written.
+            DuplicateJob: another job has the key, and `on_conflict` is "error"; nothing was
+                written.
+            UnsupportedConnection: `conn` is not one of the accepted kinds.
+        """
         return await self.app.asubmit(self.job(*args, **kwargs), self.conn)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """Return the call as a value, for `app.enqueue_many`."""
+        """Return the call as a value, for `app.enqueue_many`; nothing is written.
+
+        Raises:
+            InvalidArguments: the arguments do not fit the handler.
+        """
         try:
             payload = self.signature.encode(args, kwargs)
         except InvalidArguments:
