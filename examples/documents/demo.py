@@ -1,28 +1,22 @@
 """The promise, shown: every document is published once, complete, and after all of its pages.
 
-    python examples/documents/demo.py
+    python examples/documents/demo.py [DATABASE-URL]
 
 Documents go through three stages on two workers; one worker is killed with SIGKILL in the middle.
 Every third document has a smudged page, which stops it and no other; once that is mended, its dead
 step is redriven, and the document goes on where it stood. Exit status 0: the promise held.
 """
 
-import os
-import sqlite3
-import subprocess
+import json
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
 
-T = TypeVar("T")
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
+from house import House, moment, opened, until
 
 DOCUMENTS, PAGES = 12, 5
-DEADLINE = 60.0  # seconds
 
 MUTIRAO = (sys.executable, "-m", "mutirao")
 WORK = (
@@ -31,80 +25,37 @@ WORK = (
 )
 STATES = "SELECT state, count(*) FROM mutirao_graphs GROUP BY state"
 STAGES = "SELECT DISTINCT stage FROM mutirao_graphs WHERE state = 'stopped'"
-BUSY_ONES = """
-SELECT w.pid FROM mutirao_live l JOIN mutirao_worker w ON w.id = l.worker WHERE l.worker IS NOT NULL
-"""
+BUSY_ONES = "SELECT pid FROM mutirao_workers WHERE running > 0"
 PUBLISHED = "SELECT document, words, at FROM document_publication"
 COUNTED = """
-SELECT p.document, max(julianday(j.finished_at) - 2440587.5) * 86400 - 0.002
-FROM document_publication p
-JOIN mutirao_jobs b ON b.task = 'publish' AND json_extract(b.args, '$.document') = p.document
-JOIN mutirao_jobs j ON j.graph = b.graph AND j.stage = 'count'
-GROUP BY p.document
+SELECT CAST(args AS text), finished_at FROM mutirao_jobs
+WHERE task = 'count' AND state = 'succeeded'
 """
+CLEAN = "UPDATE document SET smudged = false"
 
 
-class House:
-    """The programs, and what is in their database."""
-
-    def __init__(self, directory: str) -> None:
-        self._file = Path(directory, "documents.db")
-        self._environment = os.environ | {"DOCUMENTS_DATABASE": f"sqlite:///{self._file}"}
-        self._running: list[subprocess.Popen[bytes]] = []
-
-    def start(self, *command: str) -> subprocess.Popen[bytes]:
-        """Start a program beside the example."""
-        here = Path(__file__).parent
-        program = subprocess.Popen(command, cwd=here, env=self._environment)
-        self._running.append(program)
-        return program
-
-    def run(self, *command: str) -> None:
-        """Run a program to its end."""
-        if self.start(*command).wait() != 0:
-            sys.exit(f"{' '.join(command)} failed")
-
-    def kill(self, pid: int) -> None:
-        """End a program as a power cut would."""
-        for program in self._running:
-            if program.pid == pid:
-                program.kill()
-                program.wait()
-
-    def close(self) -> None:
-        """Stop whatever still runs."""
-        for program in self._running:
-            program.terminate()
-        for program in self._running:
-            program.wait()
-
-    def ask(self, question: str) -> list[Any]:
-        """Return the rows that a query finds."""
-        with closing(sqlite3.connect(self._file, timeout=30)) as connection:
-            return connection.execute(question).fetchall()
-
-    def mend(self) -> None:
-        """Clean all pages."""
-        with closing(sqlite3.connect(self._file, timeout=30)) as connection, connection:
-            connection.execute("UPDATE document SET smudged = 0")
-
-    def states(self) -> dict[str, int]:
-        """Return how many graphs are in which state."""
-        return dict(self.ask(STATES))
+def states(house: House) -> dict[str, int]:
+    """Return how many graphs are in which state."""
+    return dict(house.ask(STATES))
 
 
-def main() -> int:
+def counted(house: House) -> dict[int, float]:
+    """Return when the last page of each document was counted, to a few milliseconds."""
+    last: dict[int, float] = {}
+    for args, finished in house.ask(COUNTED):
+        document, at = json.loads(args)["document"], moment(finished).timestamp() - 0.002
+        last[document] = max(at, last.get(document, at))
+    return last
+
+
+def main(arguments: list[str]) -> int:
     """Run the demonstration; return the exit status."""
-    with (
-        TemporaryDirectory(prefix="mutirao-documents-") as directory,
-        closing(House(directory)) as house,
-    ):
+    with opened("documents", Path(__file__).parent, arguments) as house:
         house.run(*MUTIRAO, "migrate", "documents:app")
         house.run(sys.executable, "documents.py", "tables", str(DOCUMENTS))
         stopped = play(house)
         published = [(int(row[0]), int(row[1]), float(row[2])) for row in house.ask(PUBLISHED)]
-        counted = {int(id): float(moment) for id, moment in house.ask(COUNTED)}
-        broken = list(flaws(published, counted, stopped))
+        broken = list(flaws(published, counted(house), stopped))
         if broken:
             print("The promise did NOT hold:", *broken, sep="\n")
             return 1
@@ -121,28 +72,18 @@ def play(house: House) -> int:
     print(f"Worker {victim} is at work, and is killed with SIGKILL.")
     house.kill(victim)
     house.start(*WORK)
-    until(lambda: "running" not in house.states(), "some documents never came to rest")
-    stopped = house.states().get("stopped", 0)
+    until(lambda: "running" not in states(house), "some documents never came to rest")
+    stopped = states(house).get("stopped", 0)
     stages = ", ".join(str(row[0]) for row in house.ask(STAGES))
     print(f"{stopped} documents are stopped at stage {stages}; their pages are cleaned now.")
-    house.mend()
+    house.say(CLEAN)
     house.run(*MUTIRAO, "redrive", "documents:app", "--state", "dead", "--yes")
-    until(lambda: house.states() == {"succeeded": DOCUMENTS}, "some documents never went on")
+    until(lambda: states(house) == {"succeeded": DOCUMENTS}, "some documents never went on")
     return stopped
 
 
-def until(look: Callable[[], T], complaint: str) -> T:
-    """Return what `look` finds, once it finds something; give up after a minute."""
-    end = time.monotonic() + DEADLINE
-    while not (found := look()):
-        if time.monotonic() > end:
-            sys.exit(f"The promise did NOT hold: {complaint} within {DEADLINE:.0f} s.")
-        time.sleep(0.05)
-    return found
-
-
 def flaws(
-    published: list[tuple[int, int, float]], counted: dict[int, float], stopped: int
+    published: list[tuple[int, int, float]], ends: dict[int, float], stopped: int
 ) -> Iterator[str]:
     """Say in which ways the promise was broken."""
     times = Counter(document for document, _, _ in published)
@@ -150,15 +91,15 @@ def flaws(
         yield f"{len(missing)} documents were never published, the first is {min(missing)}"
     if twice := [document for document, number in times.items() if number > 1]:
         yield f"{len(twice)} documents were published twice, the first is {min(twice)}"
-    for document, words, moment in published:
+    for document, words, at in published:
         whole = sum(document + page for page in range(PAGES))
         if words != whole:
             yield f"document {document} has {words} words, not {whole}"
-        if moment < counted.get(document, 0.0):
+        if at < ends.get(document, 0.0):
             yield f"document {document} was published before its pages were counted"
     if stopped != DOCUMENTS // 3:
         yield f"{stopped} documents were stopped by a smudged page, not {DOCUMENTS // 3}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

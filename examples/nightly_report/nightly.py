@@ -9,7 +9,7 @@ NIGHTLY_DATABASE says where. NIGHTLY_CRON says when a night is over; a demonstra
 import os
 from datetime import datetime
 
-from sqlalchemy import create_engine
+from sqlalchemy import DateTime, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from mutirao import Job, Mutirao
@@ -29,7 +29,7 @@ class Report(Base):
 
     __tablename__ = "nightly_report"
     id: Mapped[int] = mapped_column(primary_key=True)
-    night: Mapped[datetime]
+    night: Mapped[datetime] = mapped_column(DateTime(timezone=True))
 
 
 @app.schedule(CRON, timezone="America/Sao_Paulo", name="nightly report", catch_up="all")

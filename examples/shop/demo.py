@@ -7,7 +7,6 @@ counts what is in the tables. Exit status 0: the promise held.
 """
 
 import os
-import secrets
 import subprocess
 import sys
 import time
@@ -17,13 +16,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rich.console import Console
-from sqlalchemy import URL, Connection, NullPool, create_engine, make_url, text
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.schema import CreateSchema, DropSchema
+from sqlalchemy import URL, Connection, NullPool, create_engine, text
 
 from display import progress, table
 from shop import Base
 from tally import Tally, read
+
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
+from house import database
 
 ORDERS, WORKERS = 200, 3
 HEARTBEAT, EXPIRY = 0.5, 2.0  # seconds; 5 and 15 unless asked otherwise
@@ -43,7 +43,7 @@ console = Console(highlight=False, soft_wrap=True)
 
 def main(arguments: list[str]) -> int:
     """Run the demonstration; return the exit status."""
-    with TemporaryDirectory(prefix="mutirao-demo-") as name, database(arguments, name) as url:
+    with TemporaryDirectory(prefix="mutirao-demo-") as name, database(arguments, "shop") as url:
         console.print(
             f"Workers beat every {HEARTBEAT} s and are taken for gone after {EXPIRY} s, to be quick"
             " (5 s and 15 s by default).\n"
@@ -61,32 +61,6 @@ def main(arguments: list[str]) -> int:
         if broken:
             console.print(f"What the workers said:\n{log.read_text()[-5_000:]}", markup=False)
     return verdict(tally, broken)
-
-
-@contextmanager
-def database(arguments: list[str], directory: str) -> Iterator[URL]:
-    """Lend a database where nothing else is: a new file, or a new schema on the server."""
-    if not arguments:
-        console.print(f"All happens in the SQLite file {directory}/shop.db, removed at the end.")
-        yield make_url(f"sqlite:///{directory}/shop.db")
-        return
-    if not arguments[0].startswith("postgresql"):
-        sys.exit("Give the URL of a server, postgresql+psycopg://…, or nothing for SQLite.")
-    url = make_url(arguments[0]).set(drivername="postgresql+psycopg")
-    schema = f"mutirao_demo_{secrets.token_hex(4)}"
-    console.print(f"All happens on {url!r}, in a schema made now, {schema}, dropped at the end.")
-    server = create_engine(url, poolclass=NullPool)
-    try:
-        with server.begin() as connection:
-            connection.execute(CreateSchema(schema))
-    except SQLAlchemyError as error:
-        sys.exit(f"The schema cannot be made: {error}")
-    try:
-        options = f"{url.query.get('options', '')} -csearch_path={schema}"
-        yield url.update_query_dict({"options": options.strip()})
-    finally:
-        with server.begin() as connection:
-            connection.execute(DropSchema(schema, cascade=True))
 
 
 @contextmanager

@@ -1,38 +1,30 @@
 """The promise, shown: never too many calls for a tenant at once, whatever happens to the workers.
 
-    python examples/tenant_client/demo.py
+    python examples/tenant_client/demo.py [DATABASE-URL]
 
 Two workers make the calls; one is killed with SIGKILL in the middle, and its calls are made again.
 Then the calls are counted. Exit status 0: the promise held.
 """
 
 import json
-import os
-import signal
-import sqlite3
-import subprocess
 import sys
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-T = TypeVar("T")
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
+from house import House, opened, until
 
 CALLS, AT_ONCE, BIG = 8, 2, "acme"
 TENANTS = 3
-DEADLINE = 60.0  # seconds
 MUTIRAO = (sys.executable, "-m", "mutirao")
 WORK = (
     *(*MUTIRAO, "worker", "client:app", "--log-level", "warning"),
     *("--heartbeat", "0.5", "--expiry", "2"),
 )
-BUSY_ONES = """
-SELECT w.pid FROM mutirao_live l JOIN mutirao_worker w ON w.id = l.worker WHERE l.worker IS NOT NULL
-"""
+BUSY_ONES = "SELECT pid FROM mutirao_workers WHERE running > 0"
 HELD = "SELECT coalesce(sum(running + parked), 0) FROM mutirao_limits"
 
 
@@ -45,98 +37,50 @@ class Call(NamedTuple):
     ended: float
 
 
-class House:
-    """The programs, and what is in their database and their log."""
-
-    def __init__(self, directory: str) -> None:
-        self._file, self._log = Path(directory, "client.db"), Path(directory, "calls.jsonl")
-        self._environment = os.environ | {
-            "CLIENT_DATABASE": f"sqlite:///{self._file}",
-            "CLIENT_LOG": str(self._log),
-        }
-        self._running: list[subprocess.Popen[bytes]] = []
-
-    def start(self, *command: str) -> subprocess.Popen[bytes]:
-        """Start a program beside the example."""
-        here = Path(__file__).parent
-        program = subprocess.Popen(command, cwd=here, env=self._environment)
-        self._running.append(program)
-        return program
-
-    def run(self, *command: str) -> None:
-        """Run a program to its end."""
-        if self.start(*command).wait() != 0:
-            sys.exit(f"{' '.join(command)} failed")
-
-    def kill(self, pid: int) -> None:
-        """End a program as a power cut would."""
-        for program in self._running:
-            if program.pid == pid:
-                program.send_signal(signal.SIGKILL)
-                program.wait()
-
-    def close(self) -> None:
-        """Stop whatever still runs."""
-        for program in self._running:
-            program.terminate()
-        for program in self._running:
-            program.wait()
-
-    def ask(self, question: str) -> list[tuple[int, ...]]:
-        """Return the rows that a query finds."""
-        with closing(sqlite3.connect(self._file, timeout=30)) as connection:
-            return connection.execute(question).fetchall()
-
-    def calls(self) -> list[Call]:
-        """Return the calls that were made, in order."""
-        lines = self._log.read_text().splitlines() if self._log.exists() else []
-        return sorted((Call(**json.loads(line)) for line in lines), key=lambda call: call.began)
+def read(log: Path) -> list[Call]:
+    """Return the calls that were made, in order."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    return sorted((Call(**json.loads(line)) for line in lines), key=lambda call: call.began)
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Run the demonstration; return the exit status."""
-    with (
-        TemporaryDirectory(prefix="mutirao-client-") as directory,
-        closing(House(directory)) as house,
-    ):
-        house.run(*MUTIRAO, "migrate", "client:app")
-        house.run(sys.executable, "client.py", "enqueue", str(CALLS))
-        play(house)
-        calls, held = house.calls(), house.ask(HELD)[0][0]
-        broken = list(flaws(calls, held, CALLS))
-        if broken:
-            print("The promise did NOT hold:", *broken, sep="\n")
-            return 1
-        small = max(call.ended for call in calls if call.tenant != BIG) - calls[0].began
-        print(
-            f"{len(calls)} calls for {TENANTS} tenants, never more than {AT_ONCE} at once for one;"
-            f" those of the small ones were all made after {small:.1f} s of"
-            f" {calls[-1].ended - calls[0].began:.1f} s."
-        )
+    here = Path(__file__).parent
+    with TemporaryDirectory(prefix="mutirao-calls-") as directory:
+        log = Path(directory, "calls.jsonl")
+        with opened("client", here, arguments, CLIENT_LOG=str(log)) as house:
+            house.run(*MUTIRAO, "migrate", "client:app")
+            house.run(sys.executable, "client.py", "enqueue", str(CALLS))
+            play(house, log)
+            return verdict(read(log), house.ask(HELD)[0][0])
+
+
+def verdict(calls: list[Call], held: int) -> int:
+    """Say whether the promise held; return the exit status."""
+    broken = list(flaws(calls, held, CALLS))
+    if broken:
+        print("The promise did NOT hold:", *broken, sep="\n")
+        return 1
+    small = max(call.ended for call in calls if call.tenant != BIG) - calls[0].began
+    print(
+        f"{len(calls)} calls for {TENANTS} tenants, never more than {AT_ONCE} at once for one;"
+        f" those of the small ones were all made after {small:.1f} s of"
+        f" {calls[-1].ended - calls[0].began:.1f} s."
+    )
     return 0
 
 
-def play(house: House) -> None:
+def play(house: House, log: Path) -> None:
     """Make the calls, with an accident."""
     for _ in range(2):
         house.start(*WORK)
-    until(lambda: len(house.calls()) >= 10, "nothing was called")
+    until(lambda: len(read(log)) >= 10, "nothing was called")
     victim = until(lambda: [row[0] for row in house.ask(BUSY_ONES)], "nobody calls")[0]
     print(f"Worker {victim} is calling, and is killed with SIGKILL.")
     house.kill(victim)
     house.start(*WORK)
     unfinished = "SELECT count(*) FROM mutirao_live"
     until(lambda: house.ask(unfinished) == [(0,)], "some calls were never made")
-
-
-def until(look: Callable[[], T], complaint: str) -> T:
-    """Return what `look` finds, once it finds something; give up after a minute."""
-    end = time.monotonic() + DEADLINE
-    while not (found := look()):
-        if time.monotonic() > end:
-            sys.exit(f"The promise did NOT hold: {complaint} within {DEADLINE:.0f} s.")
-        time.sleep(0.05)
-    return found
 
 
 def flaws(calls: list[Call], held: int, small: int) -> Iterator[str]:
@@ -158,4 +102,4 @@ def flaws(calls: list[Call], held: int, small: int) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

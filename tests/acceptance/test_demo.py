@@ -36,9 +36,9 @@ def check(output: str) -> None:
     assert figure(output, "lost with the killed worker") > 0
 
 
-def test_on_sqlite() -> None:
+def test_on_sqlite(sqlite_url: str) -> None:
     """Without an argument it works in a file of its own."""
-    check(run_demo("shop", timeout=250))
+    check(run_demo("shop", sqlite_url, timeout=250))
 
 
 def test_on_postgresql(postgres: PostgresServer, postgresql_url: str) -> None:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import subprocess
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
-DEMO = Path(__file__).parents[2] / "examples" / "documents" / "demo.py"
+from tests.support.examples import demo_module, run_demo
 
 
-def test_every_document_is_published() -> None:
+def test_every_document_is_published(database_url: str) -> None:
     """Once and whole, though a worker is killed and some pages stop their documents."""
-    done = subprocess.run(
-        [sys.executable, DEMO], capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "is killed with SIGKILL" in done.stdout
-    assert "4 documents are stopped at stage count" in done.stdout
-    assert "each once, whole, and after all of its pages" in done.stdout
+    said = run_demo("documents", database_url, timeout=250)
+    assert "is killed with SIGKILL" in said
+    assert "4 documents are stopped at stage count" in said
+    assert "each once, whole, and after all of its pages" in said
 
 
 def whole(document: int) -> tuple[int, int, float]:
@@ -45,13 +36,5 @@ def test_a_broken_promise_is_told(
 ) -> None:
     """The verdict sees what is missing, double, in part, too early, or was not stopped."""
     published = [each for id in range(1, 13) for each in changes.get(id, [whole(id)])]
-    assert list(_demo().flaws(published, dict.fromkeys(range(1, 13), 9.0), stopped)) == told
-
-
-def _demo() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("documents_demo", DEMO)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    flaws = demo_module("documents").flaws
+    assert list(flaws(published, dict.fromkeys(range(1, 13), 9.0), stopped)) == told

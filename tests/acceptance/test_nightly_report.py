@@ -9,9 +9,9 @@ import pytest
 from tests.support.examples import demo_module, run_demo
 
 
-def test_every_night_has_its_report() -> None:
+def test_every_night_has_its_report(database_url: str) -> None:
     """Though the worker at the clock is killed, and all of them for some nights."""
-    said = run_demo("nightly_report", timeout=250)
+    said = run_demo("nightly_report", database_url, timeout=250)
     assert "is killed with SIGKILL" in said
     assert "All workers are killed" in said
     assert "nights has exactly one report" in said

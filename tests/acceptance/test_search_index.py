@@ -7,9 +7,9 @@ import pytest
 from tests.support.examples import demo_module, run_demo
 
 
-def test_every_document_is_indexed() -> None:
+def test_every_document_is_indexed(database_url: str) -> None:
     """As it is now, never twice at once, though a worker is killed while it indexes."""
-    said = run_demo("search_index", timeout=250)
+    said = run_demo("search_index", database_url, timeout=250)
     assert "is killed with SIGKILL" in said
     assert "never twice at once" in said
 

@@ -7,9 +7,9 @@ import pytest
 from tests.support.examples import demo_module, run_demo
 
 
-def test_nobody_has_too_many_calls() -> None:
+def test_nobody_has_too_many_calls(database_url: str) -> None:
     """Though a worker is killed while it calls; and no place is lost."""
-    said = run_demo("tenant_client", timeout=200)
+    said = run_demo("tenant_client", database_url, timeout=200)
     assert "is killed with SIGKILL" in said
     assert "never more than 2 at once for one" in said
 

@@ -11,8 +11,16 @@ from types import ModuleType
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def run_demo(example: str, *arguments: str, timeout: float) -> str:
-    """Run an example's demonstration; return what it printed, after its exit status was 0."""
+def run_demo(example: str, url: str, timeout: float) -> str:
+    """Run an example's demonstration; return what it printed, after its exit status was 0.
+
+    Parameters:
+        example: its directory.
+        url: of an empty database. That of a server is given to the program, which works in a schema
+            of its own there; without one it works in a file of its own.
+        timeout: in seconds.
+    """
+    arguments = [] if url.startswith("sqlite") else [url]
     done = subprocess.run(
         [sys.executable, EXAMPLES / example / "demo.py", *arguments],
         capture_output=True,
