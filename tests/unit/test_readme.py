@@ -16,7 +16,9 @@ from mutirao.tasks.options import CallTerms, TaskTerms
 from tests.support.documents import Reader, blocks
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples" / "README.md"]
+)
 FOLLOWED = [
     "README.md",
     "docs/database.md",
