@@ -1,5 +1,5 @@
-"""Cancelling, hurrying, redriving and pruning where the SQL itself matters; the contracts are the
-conformance suite's."""
+"""Cancelling, running now, redriving and pruning where the SQL itself matters; the rest is in the
+conformance suite."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ async def examines(mine: SqlStore, others: SqlStore) -> None:
     assert {finding.about for finding in found} >= {"schema", "claims", "horizon", "workers"}
 
 
-@duty("operator", "attempt", "turn", "waiter")
+@duty("operator", "attempt", "supersede_wait", "waiter")
 async def cancels(mine: SqlStore, others: SqlStore) -> None:
     """What waits and what runs, with those that waited for it."""
     [waits] = await put(others, due(run_at=FAR_AHEAD))
@@ -78,7 +78,7 @@ async def cancels(mine: SqlStore, others: SqlStore) -> None:
     assert await mine.cancel(JobFilter(), now=NOW)
 
 
-@duty("operator", "turn")
+@duty("operator", "supersede_wait")
 async def cancels_the_first_of_a_series(mine: SqlStore, others: SqlStore) -> None:
     """Whoever is next moves up, also behind one that was cancelled before."""
     await put(others, activity("Like"))
@@ -89,7 +89,7 @@ async def cancels_the_first_of_a_series(mine: SqlStore, others: SqlStore) -> Non
     assert first.id < fourth
 
 
-@duty("operator", "graph", "step", "gate", "edge", "job_id_seq", "fair", "job")
+@duty("operator", "graph", "step", "gate", "edge", "job_id_seq", "fairness", "job")
 async def cancels_steps(mine: SqlStore, others: SqlStore) -> None:
     """What a graph does then is done: those behind go, or all before is undone."""
     await write_graph(others, chain(a(), a(), a()), on_dead="continue")
@@ -104,7 +104,7 @@ async def cancels_steps(mine: SqlStore, others: SqlStore) -> None:
 
 
 @duty("operator", "parked")
-async def hurries(mine: SqlStore, others: SqlStore) -> None:
+async def runs_now(mine: SqlStore, others: SqlStore) -> None:
     """What is scheduled, and does not wait for others."""
     ids = await put(others, due(run_at=FAR_AHEAD), keyed(run_at=FAR_AHEAD))
     assert await mine.run_now(JobFilter(), now=NOW) == ids
@@ -121,7 +121,7 @@ async def changes(mine: SqlStore, others: SqlStore) -> None:
     assert await mine.change(JobFilter(), Change(queue="q"), now=NOW) == ids[1:]
 
 
-@duty("operator", "job", "fair", "job_id_seq")
+@duty("operator", "job", "fairness", "job_id_seq")
 async def redrives(mine: SqlStore, others: SqlStore) -> None:
     """One dead job, a step of a graph, and many at once of which some take turns."""
     worker = await join(others)
@@ -191,7 +191,7 @@ async def changes_schedules(mine: SqlStore, others: SqlStore) -> None:
     assert (await order(mine, schedule_rules.remove)).state is None
 
 
-@duty("operator", "job", "attempt", "key", "series", "result", "progress", "waiter")
+@duty("operator", "job", "attempt", "key", "supersede_last", "result", "progress", "waiter")
 async def prunes(mine: SqlStore, others: SqlStore) -> None:
     """History, with keys, series, graphs and results."""
     await put(others, keyed(), activity("Like"), due())

@@ -112,7 +112,7 @@ async def keeps_rates(mine: SqlStore, others: SqlStore) -> None:
     await mine.rescue(now=at(100_000))
 
 
-@duty("worker", "fair", "served")
+@duty("worker", "fairness", "fairness_served")
 async def gives_turns(mine: SqlStore, others: SqlStore) -> None:
     """To tenants one after the other, those of limited tasks too."""
     await mine.declare_fair({"fair": "tenant", "other": None})
@@ -160,7 +160,7 @@ async def lets_keys_go(mine: SqlStore, others: SqlStore) -> None:
     assert await others.jobs(JobFilter()) == []
 
 
-@duty("worker", "series", "turn")
+@duty("worker", "supersede_last", "supersede_wait")
 async def goes_through_series(mine: SqlStore, others: SqlStore) -> None:
     """Each job of a key after the one before, where some were cancelled too; then it is pruned."""
     ids = await put(others, *(activity("Like") for _ in range(4)))
@@ -172,7 +172,7 @@ async def goes_through_series(mine: SqlStore, others: SqlStore) -> None:
         await mine.prune(kind, 0, 100, now=FAR_AHEAD)
 
 
-@duty("worker", "turn")
+@duty("worker", "supersede_wait")
 async def moves_up_in_series(mine: SqlStore, others: SqlStore) -> None:
     """Behind one that somebody cancelled, while the first one runs."""
     await put(others, activity("Like"))
@@ -184,7 +184,7 @@ async def moves_up_in_series(mine: SqlStore, others: SqlStore) -> None:
     assert len(await take(mine, worker)) == 1
 
 
-@duty("worker", "turn", "parked", "key", "series", "live")
+@duty("worker", "supersede_wait", "parked", "key", "supersede_last", "live")
 async def mends(mine: SqlStore, others: SqlStore) -> None:
     """What is left behind, if there is anything."""
     assert await mine.mend(now=NOW) == {}

@@ -240,7 +240,7 @@ async def test_a_job_put_back_in_time(pg_app: Mutirao, pg_url: str) -> None:
     assert record.state is JobState.SUCCEEDED
 
 
-async def test_hurried_jobs(app: Mutirao, tables: Tables) -> None:
+async def test_jobs_that_are_made_due(app: Mutirao, tables: Tables) -> None:
     """A job that somebody makes due now is started now."""
 
     @app.task

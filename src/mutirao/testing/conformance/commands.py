@@ -168,7 +168,7 @@ class CancelContract:
         assert states == {JobState.RUNNING: 100, JobState.CANCELLED: 2_400}
 
 
-class HurryContract:
+class RunNowContract:
     """`Store.run_now`."""
 
     async def test_waiting_ones_are_due(self, store: Store) -> None:
@@ -184,7 +184,7 @@ class HurryContract:
         claims = {claim.id: claim for claim in await take(store, worker)}
         assert {id: claim.attempt for id, claim in claims.items()} == {retried: 2, scheduled: 1}
 
-    async def test_only_those_meant_are_hurried(self, store: Store) -> None:
+    async def test_only_those_meant_are_made_due(self, store: Store) -> None:
         """And none where nothing matches, or no id is named."""
         ids = await put(store, due(queue="a", run_at=FAR_AHEAD), due(queue="b", run_at=FAR_AHEAD))
         assert await store.run_now(JobFilter(ids=()), now=NOW) == []

@@ -137,7 +137,7 @@ class FairnessContract:
         )
 
     async def test_fair_people(self, store: Store) -> None:
-        """Jobs that take turns are listed, counted, hurried, cancelled and redriven as others."""
+        """Jobs that take turns are listed, counted, made due, cancelled and redriven as others."""
         ids = await put(store, of("a", queue="q"), of("b", queue="q", run_at=at(1e9)), of("c"))
         listed = await store.jobs(JobFilter(queue="q"))
         assert [(job.id, job.queue) for job in listed] == [(ids[1], "q"), (ids[0], "q")]

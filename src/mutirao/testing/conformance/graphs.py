@@ -343,7 +343,7 @@ class GraphsContract:
         assert await ready(store) == [last]
         assert (await store.graph(first)).cancelled == 2
 
-    async def test_a_blocked_step_is_not_hurried(self, store: Store) -> None:
+    async def test_a_blocked_step_is_not_made_due(self, store: Store) -> None:
         """Nor is it counted as scheduled."""
         first, second = await write_graph(store, chain(a(), a()))
         assert await store.run_now(JobFilter(ids=(first, second))) == [first]

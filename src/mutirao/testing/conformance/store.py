@@ -9,7 +9,7 @@ from mutirao.ports import Store
 from mutirao.testing.conformance.changing import ChangeContract
 from mutirao.testing.conformance.changing_limits import ChangingLimitsContract
 from mutirao.testing.conformance.claiming import ClaimingContract
-from mutirao.testing.conformance.commands import CancelContract, HurryContract
+from mutirao.testing.conformance.commands import CancelContract, RunNowContract
 from mutirao.testing.conformance.concurrency import ConcurrencyContract
 from mutirao.testing.conformance.enqueueing import EnqueueingContract
 from mutirao.testing.conformance.fairness import FairnessContract
@@ -88,7 +88,7 @@ class StoreContract(
     ReleaseContract,
     RescueContract,
     PruningContract,
-    HurryContract,
+    RunNowContract,
     ChangeContract,
     RedriveContract,
     UniquenessContract,

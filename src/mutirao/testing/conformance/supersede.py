@@ -268,7 +268,7 @@ class SupersedeContract:
         assert await store.cancel(JobFilter(ids=(first,)), now=NOW) == [first]
         assert await run_all(store, await join(store)) == [("B", "")]
 
-    async def test_its_turn_cannot_be_hurried(self, store: Store) -> None:
+    async def test_its_turn_cannot_be_brought_forward(self, store: Store) -> None:
         """What waits for its turn is not made due before."""
         await placed(store, activity("A", run_at=FAR_AHEAD))
         second, _ = await placed(store, activity("B", run_at=FAR_AHEAD))

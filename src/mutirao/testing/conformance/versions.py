@@ -168,7 +168,7 @@ class VersionsContract:
         assert written == sum(id.how != "outdated" for id in ids)
 
     async def test_before_a_time_of_its_own(self, store: Store) -> None:
-        """An older one does not hurry the newer one, either."""
+        """An older one does not make the newer one due earlier, either."""
         await placed(store, version(8, run_at=FAR_AHEAD))
         await placed(store, version(7))
         assert await take(store, await join(store)) == []
