@@ -12,6 +12,7 @@ import asyncio
 import logging
 from math import inf
 from time import monotonic
+from traceback import format_exception
 from typing import Any, Literal
 
 from mutirao.engine.logs import log
@@ -45,8 +46,9 @@ def ended(claim: Claim, outcome: Outcome, since: float, error: BaseException | N
     """Log the outcome of an attempt that started at the monotonic time `since`.
 
     `error`: what a dead job died of; where it is not at hand, because a child process raised it or
-    workers were lost, a `JobDied` with its text stands for it. A death is logged with it and its
-    traceback, by a template of the task's own: what collects errors groups by one of both.
+    workers were lost, or cannot be written to a log, a `JobDied` with its text stands for it. A
+    death is logged with it and its traceback, by a template of the task's own: what collects errors
+    groups by one of both.
     """
     level = _LEVELS[outcome.kind]
     if not log.heeds(level):
@@ -55,7 +57,9 @@ def ended(claim: Claim, outcome: Outcome, since: float, error: BaseException | N
     extra = _fields(claim) | {"duration": duration, "outcome": str(outcome.kind)}
     if outcome.kind is OutcomeKind.DEAD:
         template = f"job %s ({claim.task.replace('%', '%%')}) dead in %.3f s%s"
-        died = error or JobDied(f"{outcome.error_type}: {outcome.error}", claim.id)
+        died = error
+        if died is None or not _can_be_written(died):
+            died = JobDied(f"{outcome.error_type}: {outcome.error}", claim.id)
         log.error(template, claim.id, duration, _why(outcome), exc_info=died, extra=extra)
         return
     log.say(
@@ -64,6 +68,15 @@ def ended(claim: Claim, outcome: Outcome, since: float, error: BaseException | N
         *(claim.id, claim.task, outcome.kind, duration, _why(outcome)),
         extra=extra,
     )
+
+
+def _can_be_written(error: BaseException) -> bool:
+    """Return whether a traceback is text that files can hold; lone surrogates are not."""
+    try:
+        "".join(format_exception(error)).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class JobLog:

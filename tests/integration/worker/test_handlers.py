@@ -344,8 +344,10 @@ async def test_a_megabyte_of_error_text(app: Mutirao, length: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "plain"])
-async def test_text_that_databases_cannot_hold(app: Mutirao, kind: str) -> None:
-    """NULs and lone surrogates are written out."""
+async def test_text_that_databases_cannot_hold(
+    app: Mutirao, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """NULs and lone surrogates are written out, in the log of the death, too."""
 
     class Strange(Exception):
         pass
@@ -366,6 +368,8 @@ async def test_text_that_databases_cannot_hold(app: Mutirao, kind: str) -> None:
     assert job.state is JobState.DEAD
     assert (job.error or "").startswith("nul \\x00, surrogate \\ud800, fine: é日\n")
     assert job.error_type == f"{__name__}.Str\\x00ange\\udcff"
+    assert "nul \\x00, surrogate \\ud800" in caplog.text
+    assert caplog.text.encode()
 
 
 async def test_a_plain_function_that_returns_a_coroutine(app: Mutirao) -> None:
