@@ -62,6 +62,9 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
             it and `engine`, the file `mutirao.db`.
         engine: an engine of the application, instead of `url`: connections are opened like its
             own. Its pool is left to the application, and it is never disposed of.
+        schema: the schema of the tables, functions and views, on PostgreSQL: a set of jobs of its
+            own, of which a database may have several, whatever `search_path` a connection has.
+            Without it they stand where connections look for them, which is `public` mostly.
         max_payload: the maximum size of a job's arguments, in bytes of JSON.
         retry: the retry policy of tasks without their own; `Retry.exponential()` unless given.
         timeout: the maximum seconds (or a `timedelta`) of an attempt, for tasks without their own;
@@ -71,7 +74,8 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
 
     Raises:
         ConfigurationError: the URL or the engine is of no database that is known, or `engine` is
-            given beside `url` or `store`.
+            given beside `url` or `store`, or `schema` beside `store`. Or the database has no
+            schemas, or none may have that name.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         url: str | URL | None = None,
         *,
         engine: "Engine | AsyncEngine | None" = None,
+        schema: str | None = None,
         max_payload: int = MAX_PAYLOAD,
         retry: RetryPolicy | None = None,
         timeout: Duration | None = None,
@@ -89,9 +94,14 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         ends: Notifier | None = None
         database = _one_of(url, engine, store)
         if store is None:
-            store = SqlStore(database)
+            store = SqlStore(database, schema=schema)
             notifier = notifier or store.notifier()
             ends = store.ends_notifier()
+        elif schema is not None:
+            raise ConfigurationError(
+                "Mutirao was given schema= and a store; expected one of them, as the store says"
+                " where the jobs are"
+            )
         self.store: Store = store
         self.url = url or DEFAULT_URL if engine is None else engine.url
         self._notifier = notifier
@@ -209,7 +219,7 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         """
         from mutirao.sql import migrations  # it loads Alembic, which nothing else needs
 
-        migrations.upgrade(self._engines.database)
+        migrations.upgrade(self._engines.database, self._engines.schema)
         return head()
 
     async def acheck(self) -> None:
@@ -225,30 +235,41 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         return self._portal.call(self.aexamine)
 
     @staticmethod
-    def ddl(dialect: str) -> str:
+    def ddl(dialect: str, schema: str | None = None) -> str:
         """Return the SQL that creates the tables in an empty database; `dialect` is "postgresql", …
 
+        Parameters:
+            dialect: the kind of database.
+            schema: the schema of the tables, which is created as well; None: the usual one.
+
         Raises:
-            ConfigurationError: `dialect` is unknown; the message lists the known ones.
+            ConfigurationError: `dialect` is unknown; the message lists the known ones. Or it has no
+                schemas, or none may have that name.
         """
         from mutirao.sql import migrations
 
-        return migrations.ddl(dialect)
+        return migrations.ddl(dialect, schema)
 
     @staticmethod
-    def grants(dialect: str | None = None, roles: Sequence[str] = (), to: str | None = None) -> str:
+    def grants(
+        dialect: str | None = None,
+        roles: Sequence[str] = (),
+        to: str | None = None,
+        schema: str | None = None,
+    ) -> str:
         """Return the SQL that grants roles the rights they need.
 
         Parameters:
             dialect: the kind of database; the one that knows roles, PostgreSQL, if None.
             roles: the Mutirão roles to grant; all of them if empty.
             to: the database role that receives the rights.
+            schema: the schema that was chosen for the tables; None: the usual one.
 
         Raises:
             ConfigurationError: the dialect or a role is unknown, or the database has no roles.
         """
         found = dialect_named(dialect) if dialect else dialect_with_roles()
-        return found.admin.grants(roles, to)
+        return found.admin.grants(roles, to, schema)
 
     # Closing
 

@@ -9,6 +9,7 @@ from sqlalchemy import make_url
 
 from mutirao.errors import ConfigurationError, SchemaMissing
 from mutirao.ports import Store
+from mutirao.sql import migrations
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance import DriverContract, StoreContract
 from mutirao.testing.conformance.kit import (
@@ -25,6 +26,7 @@ from mutirao.testing.conformance.kit import (
     take_one,
 )
 from mutirao.testing.conformance.transactions import Watched
+from tests.support.emptying import empty
 from tests.support.postgresql import PostgresServer
 
 Open = Callable[[str], SqlStore]
@@ -105,6 +107,27 @@ class TestPsycopg(StoreContract):
             async with deadline():
                 assert await store.rescue(now=at(120)) == [(id, 2)]
         assert ids_of(await store.workers()) == [beating]
+
+
+@pytest.fixture(scope="module")
+def two_sets(postgres: PostgresServer, shared_database: str) -> str:
+    """A database with a set in the schema `jobs`, beside the one in `public`."""
+    migrations.upgrade(postgres.url(shared_database), "jobs")
+    return shared_database
+
+
+class TestSchema(StoreContract):
+    """A set in a schema of its own, beside another one; no path of a connection leads to either."""
+
+    @pytest.fixture
+    async def store(self, postgres: PostgresServer, two_sets: str) -> AsyncIterator[Store]:
+        """A store on the set in `jobs`, whose connections have no path."""
+        empty(postgres, two_sets, "jobs")
+        nowhere = {"options": "-csearch_path="}
+        url = make_url(postgres.url(two_sets)).update_query_dict(nowhere)
+        store = SqlStore(url, schema="jobs")
+        yield store
+        await store.close()
 
 
 class TestAsyncpg(DriverContract):

@@ -16,19 +16,22 @@ DECLARE
     filled boolean;
 BEGIN
     FOREACH name IN ARRAY ARRAY[{tables}] LOOP
-        EXECUTE pg_catalog.format('SELECT EXISTS (SELECT FROM %I)', name) INTO filled;
+        EXECUTE pg_catalog.format('SELECT EXISTS (SELECT FROM %I.%I)', {schema}, name) INTO filled;
         IF filled THEN
-            EXECUTE pg_catalog.format('TRUNCATE %I', name);
+            EXECUTE pg_catalog.format('TRUNCATE %I.%I', {schema}, name);
         END IF;
     END LOOP;
     PERFORM setval(oid, 1, false) FROM pg_class
-    WHERE relkind = 'S' AND relnamespace = 'public'::regnamespace;
+    WHERE relkind = 'S' AND relnamespace = {schema}::regnamespace;
 END
 $$
-""").format(tables=sql.SQL(", ").join(map(sql.Literal, metadata.tables)))
+""")
 
 
-def empty(postgres: PostgresServer, database: str) -> None:
-    """Make a database as empty as when its tables were made."""
+_TABLES = sql.SQL(", ").join(map(sql.Literal, metadata.tables))
+
+
+def empty(postgres: PostgresServer, database: str, schema: str = "public") -> None:
+    """Make a set of jobs as empty as when its tables were made."""
     with postgres.connect(database) as connection:
-        connection.execute(_EMPTY)
+        connection.execute(_EMPTY.format(tables=_TABLES, schema=sql.Literal(schema)))

@@ -35,15 +35,16 @@ def migrate(target: str, as_json: bool) -> None:
     help="Print what roles need on PostgreSQL: all, or some, such as worker,keys.",
 )
 @click.option("--to", metavar="NAME", help="With --grants: who gets it, a role of your server.")
-def schema(dialect: str | None, grants: str | None, to: str | None) -> None:
+@option("--schema", "place", metavar="NAME", help="The schema of the tables, on PostgreSQL.")
+def schema(dialect: str | None, grants: str | None, to: str | None, place: str | None) -> None:
     """Print the SQL that creates the tables, or that grants roles the rights they need.
 
     Use it to read the SQL, or to run it by other means.
     """
     if grants is not None:
         roles = names(grants) if grants else ()
-        click.echo(Mutirao.grants(dialect, roles, to), nl=False)
+        click.echo(Mutirao.grants(dialect, roles, to, place), nl=False)
         return
     if dialect is None or to is not None:
         raise click.UsageError("Give --dialect for the tables, or --grants for roles.")
-    click.echo(Mutirao.ddl(dialect), nl=False)
+    click.echo(Mutirao.ddl(dialect, place), nl=False)

@@ -75,7 +75,7 @@ async def _psycopg(opened: Opened, channel: str) -> AsyncGenerator[str, None]:
     try:
         connection = await opened()
         try:
-            await _told(connection.execute(f"LISTEN {channel}"))
+            await _told(connection.execute(f'LISTEN "{channel}"'))
             yield ""
             # Not `connection.notifies()`, which wakes up ten times a second to check for signals:
             # 0.15 s of CPU time a minute, half of what an idle worker took.
@@ -152,7 +152,7 @@ async def _psycopg2(opened: Opened, channel: str) -> AsyncGenerator[str, None]:
         connection = await opened()
         with closing(connection):
             connection.autocommit = True
-            connection.cursor().execute(f"LISTEN {channel}")
+            connection.cursor().execute(f'LISTEN "{channel}"')
             yield ""
             # A check would block the event loop: after a long silence it is opened again.
             async with aclosing(_readable(connection.fileno(), None)) as reads:

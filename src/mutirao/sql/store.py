@@ -63,15 +63,21 @@ class SqlStore(SqlRecords):
         database: where it is: a URL, or an engine of the application.
         pool_size: connections kept open for each event loop.
         within: maximum seconds of each asynchronous call; None: no limit.
+        schema: the schema of the tables; None: the one that connections find them in.
     """
 
     def __init__(
-        self, database: Database, *, pool_size: int = POOL_SIZE, within: float | None = None
+        self,
+        database: Database,
+        *,
+        pool_size: int = POOL_SIZE,
+        within: float | None = None,
+        schema: str | None = None,
     ) -> None:
-        self.engines = Engines(database, pool_size)
+        self.engines = Engines(database, pool_size, schema=schema)
         self._dialect = self.engines.dialect
         self._rules = self._dialect.rules
-        self._intake = SqlIntake(self._dialect.intake)
+        self._intake = SqlIntake(self._dialect.intake, self.engines.names)
         self._settling = Settling(self._dialect, self._intake.enqueue)
         self._run_by(Runner(self.engines, within))
 
@@ -84,7 +90,10 @@ class SqlStore(SqlRecords):
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> "SqlStore":
         """Return another handle on the same database, with connections of its own."""
-        return SqlStore(self.engines.database, pool_size=connections, within=within)
+        engines = self.engines
+        return SqlStore(
+            engines.database, pool_size=connections, within=within, schema=engines.schema
+        )
 
     def notifier(self) -> Notifier | None:
         """Return the notifier that wakes workers; None if they only poll."""
@@ -101,7 +110,7 @@ class SqlStore(SqlRecords):
 
     async def check(self) -> None:
         """Raise SchemaError if the tables do not fit the code."""
-        await self._first.alone(version.check)
+        await self._first.alone(version.check, self.engines.schema)
 
     async def close(self) -> None:
         """Close the connections of this process and event loop."""

@@ -31,6 +31,7 @@ from mutirao.sql.connections.spare import SpareConnections, close_idle
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.dialects.connecting import ALONE, CREATES, Place
 from mutirao.sql.drivers.failures import UNPREPARED, WEAKER, Failure, judge, translate_errors
+from mutirao.sql.drivers.naming import Names
 from mutirao.sql.registry import DIALECTS, all_dialects, dialect_named
 from mutirao.sql.schema.json_text import read_json
 
@@ -76,22 +77,29 @@ class Engines:
     """Our engines for one database. `pool_size` limits the connections that each of them keeps.
 
     `database` says where it is: a URL, or an engine of the application, whose way of opening
-    connections is ours then, and which is never disposed of. `given` is the URL as it was given,
-    for display; `url` has everything that a connection needs. `dialect` is that of the database.
-    `creates`: a database that is a file may be made.
+    connections is ours then, and which is never disposed of. `schema` is the one of the tables;
+    None: the one that connections find them in. `given` is the URL as it was given, for display;
+    `url` has everything that a connection needs. `dialect` is that of the database. `creates`: a
+    database that is a file may be made.
     """
 
     def __init__(
-        self, database: Database, pool_size: int = POOL_SIZE, *, creates: bool = False
+        self,
+        database: Database,
+        pool_size: int = POOL_SIZE,
+        *,
+        creates: bool = False,
+        schema: str | None = None,
     ) -> None:
         self._creates = creates
-        self.database = database
+        self.database, self.schema = database, schema
         self._application: Application | None = None
         if not isinstance(database, str | URL):
             self._application = Application(database)
             database = self._application.url
         self.given, self.dialect = _parse(database)
         self._connecting = self.dialect.connecting
+        self.names = self._named(schema)
         self._drivers = self._connecting.schemes[self.given.drivername]
         if self._application is not None:
             self._drivers = self._application.forms(self._drivers)
@@ -205,7 +213,8 @@ class Engines:
 
     def place(self) -> Place:
         """Return what a notifier needs to know of the database."""
-        return Place(self.url, None if self._application is None else self.opened)
+        opened = None if self._application is None else self.opened
+        return Place(self.url, opened, self.schema)
 
     async def close(self) -> None:
         """Close the connections of the synchronous engines and of the running loop's engines."""
@@ -244,9 +253,18 @@ class Engines:
         """True while statements are prepared; not behind a pooler that does not support it."""
         return self._unprepared < FORGOTTEN
 
+    def _named(self, schema: str | None) -> Names | None:
+        if schema is None:
+            return None
+        if (reason := self._connecting.refuse_schema(schema)) is not None:
+            raise ConfigurationError(reason)
+        return Names(schema, self._connecting.qualify)
+
     def _prepare(self, engine: Engine, alone: bool) -> None:
         self._connecting.prepare(engine)
         event.listen(engine, "handle_error", self._give_up_connection)
+        if self.names is not None:
+            event.listen(engine, "before_cursor_execute", self.names.say, retval=True)
         if self._application is not None:
             event.listen(engine, "do_connect", self._application.complete)
         event.listen(engine, "do_connect", self._without_preparing)

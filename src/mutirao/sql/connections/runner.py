@@ -23,6 +23,7 @@ from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.thread import OneThread
 from mutirao.sql.drivers import kinds
 from mutirao.sql.drivers.failures import judge, translate_errors, was_given_up
+from mutirao.sql.drivers.naming import named
 from mutirao.sql.drivers.own import aown, own
 from mutirao.sql.drivers.steps import Asking, adrive, drive
 
@@ -166,7 +167,7 @@ class Runner:
             lent = spare.take()
             tell(lent.driver_connection)
             try:
-                return drive(steps, own(lent, self._engines.prepares))
+                return drive(named(self._engines.names, steps), own(lent, self._engines.prepares))
             except BaseException as error:
                 if _unfit(self._engines, spare.engine, lent, error):
                     lent.invalidate(error)
@@ -185,7 +186,8 @@ class Runner:
         tell(lent.driver_connection)
         unfit = False
         try:
-            return await adrive(steps, aown(lent, self._engines.prepares))
+            asked = named(self._engines.names, steps)
+            return await adrive(asked, aown(lent, self._engines.prepares))
         except BaseException as error:
             unfit = _unfit(self._engines, spare.engine, lent, error)
             if unfit:

@@ -22,6 +22,7 @@ from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.keeping import kept
 from mutirao.sql.drivers import lending
 from mutirao.sql.drivers.failures import judge, translate_errors, translated
+from mutirao.sql.drivers.naming import LENT, named
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -112,6 +113,7 @@ class CompletingTransaction:
         with ExitStack() as stack:
             with translate_errors():
                 connection = engine.connect()
+            self._tell_lent(connection, True)
             stack.enter_context(_cut_off_when_lost())
             stack.enter_context(connection)
             stack.enter_context(connection.begin())
@@ -119,6 +121,11 @@ class CompletingTransaction:
                 lending.begin(connection)
             stack.enter_context(kept(connection))
             self._connection, self._stack = connection, stack.pop_all()
+
+    def _tell_lent(self, connection: Connection, lent: bool) -> None:
+        """Tell whose statements are sent: names of the handler's own are left as they are."""
+        if self._engines.names is not None:
+            connection.execution_options(**{LENT: lent})
 
     def _hold(self, session: "Session") -> None:
         self._session = session
@@ -161,6 +168,7 @@ class CompletingTransaction:
     def _settle(self) -> None:
         job = self._job
         settlement = completion(job, self._attempt.started_ago())
+        self._tell_lent(self._connection, False)
         with translate_errors():
             settled = self._written(settlement)
         if isinstance(settled, Settled):
@@ -178,7 +186,7 @@ class CompletingTransaction:
             return self._finish(connection, settlement)
         steps = self._engines.dialect.rules.finish([settlement], None, patient=True)
         try:
-            return lending.run(connection, steps)
+            return lending.run(connection, named(self._engines.names, steps))
         except Exception as error:
             if self._engines.note(judge(error)):
                 connection.invalidate(error)

@@ -20,10 +20,23 @@ class Admin(ABC):
     def migrating(self, connection: Connection) -> AbstractContextManager[None]:
         """Open a transaction in which nobody else migrates; commit it if the block succeeds."""
 
-    def in_place(self, statement: str, connection: Connection | None) -> str:
-        """Return a statement of a migration as it is for the schema that a connection makes it in.
+    def entering(self, schema: str, connection: Connection | None) -> list[str]:
+        """Return what a migration says first, in its transaction, to make all in a schema.
 
-        Without a connection, where it is printed, for the one that is usual.
+        Without a connection it is printed, for a database where the schema may be missing.
+
+        Raises:
+            ConfigurationError: the database has no schemas, or the name cannot be one.
+        """
+        raise ConfigurationError(
+            f"schema={schema!r} was given for a database that has no schemas; leave it out"
+        )
+
+    def in_place(self, statement: str, connection: Connection | None, schema: str | None) -> str:
+        """Return a statement of a migration as it is for the schema that it is made in.
+
+        That is `schema`, or else the one where a connection makes things; without a connection,
+        where it is printed, the usual one.
         """
         return statement
 
@@ -39,8 +52,10 @@ class Admin(ABC):
     def health_checks(self, connection: Connection) -> Iterator[Finding]:
         """Examine indexes, plans and bloat, and report what is well, too."""
 
-    def grants(self, roles: Collection[str], to: str | None) -> str:
+    def grants(self, roles: Collection[str], to: str | None, schema: str | None) -> str:
         """Return the statements that let roles do what they are for; all of them if none is named.
+
+        `schema` is the one that was chosen for the tables.
 
         Raises:
             ConfigurationError: there is no such role, or the database knows none.

@@ -39,10 +39,12 @@ class Place(NamedTuple):
     """Where a notifier listens: a database, and how it is connected to where the URL does not say.
 
     `opened` opens a connection of a driver in autocommit mode, which whoever calls it closes.
+    `schema` is the one that was chosen for the set of jobs.
     """
 
     url: URL
     opened: Callable[[], Awaitable[Any]] | None = None
+    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,14 @@ class Connecting:
 
     `in_thread`: workers use the synchronous driver in a thread, though there may be another.
     `apart`: statements that stand for themselves have connections of their own.
-    `refuse` returns why a URL cannot be used, or None.
+    `refuse` returns why a URL cannot be used, or None; `refuse_schema` why a schema cannot be
+    chosen. `qualify` gives that schema to the names of ours in a statement.
     """
 
     schemes: Mapping[str, Drivers]
     in_thread: bool = False
     apart: bool = True
     refuse: Callable[[URL], str | None] = lambda url: None
+    refuse_schema: Callable[[str], str | None] = lambda schema: None
+    qualify: Callable[[str, str], str] = lambda sql, schema: sql
     prepare: Callable[[Engine], None] = lambda engine: None

@@ -48,6 +48,7 @@ class AsyncpgDriver:
         if isinstance(request, Load):
             await self._conn.copy_to_table(
                 request.table,
+                schema_name=request.schema,
                 columns=request.columns,
                 source=_pieces(request),
                 format="binary",

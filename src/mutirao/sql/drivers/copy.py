@@ -20,7 +20,8 @@ _TRAILER = b"\xff\xff"
 def statement(load: Load) -> str:
     """Return the COPY statement that reads what `pieces` yields."""
     columns = ", ".join(f'"{column}"' for column in load.columns)
-    return f'COPY "{load.table}" ({columns}) FROM STDIN (FORMAT binary)'
+    schema = "" if load.schema is None else f'"{load.schema}".'
+    return f'COPY {schema}"{load.table}" ({columns}) FROM STDIN (FORMAT binary)'
 
 
 def pieces(load: Load) -> Iterator[bytes]:

@@ -222,9 +222,11 @@ def translated(error: BaseException) -> StoreError | None:
     return translation
 
 
-def is_denied(error: BaseException) -> bool:
-    """Return whether a role lacks a privilege on an object of ours."""
-    return judge(error) is DENIED and "mutirao_" in short(error)
+def is_denied(error: BaseException, schema: str | None = None) -> bool:
+    """Return whether a role lacks a privilege on an object of ours, or on the schema of ours."""
+    if judge(error) is not DENIED:
+        return False
+    return "mutirao_" in short(error) or (schema is not None and schema in short(error))
 
 
 def short(error: BaseException) -> str:

@@ -47,11 +47,13 @@ class Load:
 
     A row is in the form that the database takes: a tuple on SQLite, the bytes of COPY's binary
     format on PostgreSQL. Rows may be made while they are sent, but not by using the connection.
+    `schema` is that of the table, if one was chosen.
     """
 
     table: str
     columns: tuple[str, ...]
     rows: Iterable[Any]
+    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

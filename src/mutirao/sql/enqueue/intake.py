@@ -12,6 +12,7 @@ from mutirao.model.graph_plan import Plan
 from mutirao.model.job import NewJob
 from mutirao.sql.drivers import kinds
 from mutirao.sql.drivers.failures import is_denied, translated
+from mutirao.sql.drivers.naming import Names, named
 from mutirao.sql.drivers.steps import Driver, Row, Steps, Work
 from mutirao.sql.enqueue.graphs import GraphStatements, write_graph
 
@@ -56,9 +57,11 @@ class SqlIntake:
     A pending ORM session is not flushed: that happens at its commit, as usual.
     """
 
-    def __init__(self, dialect: DialectIntake) -> None:
-        self._dialect = dialect
-        self._explaining = _Explaining(dialect.lacks_tables)
+    def __init__(self, dialect: DialectIntake, names: Names | None = None) -> None:
+        self._dialect, self._names = dialect, names
+        self._explaining = _Explaining(
+            dialect.lacks_tables, None if names is None else names.schema
+        )
 
     def enqueue(self, jobs: Iterable[NewJob], conn: object) -> list[int]:
         """Write `jobs` through a synchronous connection or session; return their ids, in order.
@@ -82,7 +85,7 @@ class SqlIntake:
     def steps(self, jobs: Iterable[NewJob]) -> Steps:
         """Write `jobs`, as steps for a connection of the store's own; see `enqueue`."""
         with self._explaining:
-            return (yield from self._dialect.steps(jobs))
+            return (yield from named(self._names, self._dialect.steps(jobs)))
 
     def enqueue_graph(self, plan: Plan, conn: object) -> list[int]:
         """Write a graph; return the ids of its jobs, in order. Guarantees as for `enqueue`."""
@@ -106,7 +109,7 @@ class SqlIntake:
                     f"keeps its jobs in {self._dialect.database}: pass a connection to that "
                     f"database, or leave conn= out to enqueue in a transaction of its own."
                 )
-            return steps()
+            return named(self._names, steps())
 
         return work
 
@@ -146,8 +149,8 @@ class _Explaining:
     Both are errors of the set-up, so the library's error is raised even for a caller's connection.
     """
 
-    def __init__(self, lacks_tables: Callable[[Exception], bool]) -> None:
-        self._lacks_tables = lacks_tables
+    def __init__(self, lacks_tables: Callable[[Exception], bool], schema: str | None) -> None:
+        self._lacks_tables, self._schema = lacks_tables, schema
 
     def __enter__(self) -> None:
         """Do nothing."""
@@ -156,7 +159,7 @@ class _Explaining:
         """Raise SchemaMissing or StoreUnavailable if that is the cause."""
         if not isinstance(error, Exception):
             return
-        if is_denied(error) and (translation := translated(error)) is not None:
+        if is_denied(error, self._schema) and (translation := translated(error)) is not None:
             raise translation from error
         if self._lacks_tables(error):
             raise SchemaMissing(

@@ -20,14 +20,16 @@ from sqlalchemy import Connection
 
 from mutirao.sql.connections.engines import Database, Engines
 from mutirao.sql.drivers.failures import translate_errors
+from mutirao.sql.migrations.script import SCHEMA
 from mutirao.sql.registry import dialect_named, dialect_of
 from mutirao.sql.schema.version import VERSION_TABLE, current, refuse_unknown
 
 
-def upgrade(database: Database) -> None:
+def upgrade(database: Database, schema: str | None = None) -> None:
     """Bring a database to the newest schema, in one transaction; safe to call again.
 
-    `database` is a URL for any of the drivers, synchronous or not, or an application's engine. Any
+    `database` is a URL for any of the drivers, synchronous or not, or an application's engine.
+    `schema` is the one for the tables, made if it is missing; None: where sessions create. Any
     number of processes may do this at once: one works, the others wait for it. An SQLite file is
     also put in WAL mode. Not for the thread of a running event loop; call it in a thread of its own
     there.
@@ -39,18 +41,22 @@ def upgrade(database: Database) -> None:
         StoreUnavailable: the database cannot be reached, or the role may not make tables there.
         StoreError: the database refused a statement.
     """
-    engines = Engines(database, creates=True)
+    Engines(database, schema=schema)  # which says what is wrong with them
+    engines = Engines(database, creates=True)  # names what it makes without a schema
     if engines.has_sync:
-        _with_sync(engines)
+        _with_sync(engines, schema)
     else:
-        asyncio.run(_with_async(engines))
+        asyncio.run(_with_async(engines, schema))
 
 
-def ddl(dialect: str) -> str:
+def ddl(dialect: str, schema: str | None = None) -> str:
     """Return the SQL that makes the newest schema in an empty database, version table included.
 
+    `schema` is the one for the tables; None: `public`, where a database has schemas.
+
     Raises:
-        ConfigurationError: `dialect` is unknown; the message names those that are known.
+        ConfigurationError: `dialect` is unknown; the message names those that are known. Or it has
+            no schemas, and `schema` is given.
     """
     found = dialect_named(dialect)
     output = StringIO(found.admin.ddl_preface)
@@ -59,37 +65,48 @@ def ddl(dialect: str) -> str:
         "as_sql": True,
         "output_buffer": output,
         "transactional_ddl": True,
+        SCHEMA: schema,
     }
     context = _context(None, dialect_name=found.name, **options)
     with context.begin_transaction():
+        _enter(context, schema)
         context.run_migrations(op=Operations(context))
     return output.getvalue()
 
 
-def _upgrade(connection: Connection, *later: Path) -> None:
+def _upgrade(connection: Connection, *later: Path, schema: str | None = None) -> None:
     """Run what revisions there are, those in directories of `later` ones too: a test has one."""
     with dialect_of(connection.dialect).admin.migrating(connection):
+        options: dict[str, Any] = {SCHEMA: schema}
+        context = _context(connection, later=later, **options)
+        _enter(context, schema)
         found = current(connection)
         if found is not None:
             refuse_unknown(found)
-        context = _context(connection, later=later)
         context.run_migrations(op=Operations(context))
 
 
-def _with_sync(engines: Engines) -> None:
+def _enter(context: MigrationContext, schema: str | None) -> None:
+    if schema is not None:
+        connection = None if context.as_sql else context.connection
+        for statement in dialect_of(context.dialect).admin.entering(schema, connection):
+            Operations(context).execute(statement)
+
+
+def _with_sync(engines: Engines, schema: str | None) -> None:
     try:
         with translate_errors(), engines.sync().connect() as connection:
-            _upgrade(connection)
+            _upgrade(connection, schema=schema)
     finally:
         engines.close_sync()
 
 
-async def _with_async(engines: Engines) -> None:
+async def _with_async(engines: Engines, schema: str | None) -> None:
     try:
         with translate_errors():
             connection = await engines.asynchronous().connect()
             async with aclosing(connection):
-                await connection.run_sync(_upgrade)
+                await connection.run_sync(_upgrade, schema=schema)
     finally:
         await engines.close()
 

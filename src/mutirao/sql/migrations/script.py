@@ -8,6 +8,8 @@ from sqlalchemy import text
 
 from mutirao.sql.registry import dialect_of
 
+SCHEMA = "mutirao_schema"  # the option of a context that says which schema was chosen
+
 # In this order, as views need tables. Functions find each other when they are called.
 SUBJECTS = (
     "tables",
@@ -38,7 +40,7 @@ def run_sql(op: Operations, script: str) -> None:
         for statement in path.read_text(encoding="utf-8").split("\n--;\n"):
             connection = None if context.as_sql else context.connection
             whole = CONSTANT.sub(lambda found: dialect.constants[found[1]], statement.strip())
-            placed = dialect.admin.in_place(whole, connection)
+            placed = dialect.admin.in_place(whole, connection, context.opts.get(SCHEMA))
             op.execute(text(placed.replace(":", r"\:")))
 
 

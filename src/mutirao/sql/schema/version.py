@@ -19,23 +19,24 @@ def head() -> str:
     return REVISIONS[-1]
 
 
-def current(connection: Connection) -> str | None:
-    """Return the revision of a database; None if it has no Mutirão tables."""
-    if not inspect(connection).has_table(VERSION_TABLE):
+def current(connection: Connection, schema: str | None = None) -> str | None:
+    """Return the revision of a database; None if it has no Mutirão tables, in `schema` if given."""
+    if not inspect(connection).has_table(VERSION_TABLE, schema):
         return None
     return connection.scalars(
         select(column("version_num")).select_from(table(VERSION_TABLE))
     ).first()
 
 
-def check(connection: Connection) -> None:
+def check(connection: Connection, schema: str | None = None) -> None:
     """Raise SchemaMissing, SchemaTooOld or SchemaTooNew unless the database is at `head()`."""
-    found, wanted = current(connection), head()
+    found, wanted = current(connection, schema), head()
     if found == wanted:
         return
     if found is None:
+        where = "" if schema is None else f" in schema {schema}"
         raise SchemaMissing(
-            f"The database has no Mutirão tables; revision {wanted} is needed."
+            f"The database has no Mutirão tables{where}; revision {wanted} is needed."
             " Run `mutirao migrate module:app`."
         )
     refuse_unknown(found)

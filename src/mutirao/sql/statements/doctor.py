@@ -34,21 +34,22 @@ async def examine(engines: Engines, known: Collection[str]) -> list[Finding]:
     """
     runner = Runner(engines)
     try:
-        return await runner.alone(findings, known)
+        return await runner.alone(findings, known, engines.schema)
     except SchemaMissing as error:  # there is no file
         return [_without_schema(error)]
     finally:
         await runner.close()
 
 
-def findings(conn: Connection, known: Collection[str]) -> list[Finding]:
+def findings(conn: Connection, known: Collection[str], schema: str | None = None) -> list[Finding]:
     """Examine everything, or only the schema if that does not fit."""
     try:
-        version.check(conn)
+        version.check(conn, schema)
     except SchemaError as error:
         return [_without_schema(error)]
+    where = "" if schema is None else f" in schema {schema}"
     return [
-        Finding(Level.OK, "schema", f"revision {version.head()}, as this version needs"),
+        Finding(Level.OK, "schema", f"revision {version.head()}{where}, as this version needs"),
         *_migrations(conn),
         *_clock(conn),
         *dialect_of(conn.dialect).admin.health_checks(conn),

@@ -7,15 +7,17 @@ from datetime import datetime
 
 from sqlalchemy import Connection, func, select, text
 
+from mutirao.errors import ConfigurationError
 from mutirao.model.findings import Finding
 from mutirao.sql.dialects.admin import Admin
-from mutirao.sql.dialects.postgresql import grants
+from mutirao.sql.dialects.postgresql import grants, sets
 from mutirao.sql.dialects.postgresql.health_checks import health_checks
 
 # "mutirao" in ASCII: the advisory lock that one migration at a time holds.
 _MIGRATION_LOCK = 0x6D75746972616F
 
 _SCHEMA = text("SELECT quote_ident(current_schema())")
+_THERE = text("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = :name)")
 _OURS = re.compile(r"(?<!')\bmutirao_\w+")  # names in the schema; not channels, which are quoted
 
 
@@ -29,18 +31,31 @@ class PostgresqlAdmin(Admin):
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
             yield
 
-    def in_place(self, statement: str, connection: Connection | None) -> str:
+    def entering(self, schema: str, connection: Connection | None) -> list[str]:
+        """Make the schema where it is missing: whoever may create in it need not make it."""
+        if (reason := sets.refused(schema)) is not None:
+            raise ConfigurationError(reason)
+        there = connection is not None and connection.scalar(_THERE, {"name": schema})
+        make = [] if there else [f"CREATE SCHEMA IF NOT EXISTS {sets.quoted(schema)}"]
+        return [*make, f"SET LOCAL search_path TO {sets.quoted(schema)}"]
+
+    def in_place(self, statement: str, connection: Connection | None, schema: str | None) -> str:
         """Let a function see the schema of the tables only, and no path of whoever calls it.
 
         Otherwise a role that may create in a schema of that path, `public` perhaps, could put a
         function of its own in front, and it would run with the rights of whoever calls ours:
         `cardinality(bigint[])` fits better than `cardinality(anyarray)`.
         """
+        if schema is not None:
+            statement = sets.told_apart(statement, schema)
         head, body, tail = (*statement.split("$$"), "", "")[:3]
         if not body:
             return statement
-        schema = connection.scalar(_SCHEMA) if connection is not None else "public"
-        body = _OURS.sub(rf"{schema}.\g<0>", body)
+        if schema is not None:
+            where = sets.quoted(schema)
+        else:
+            where = connection.scalar(_SCHEMA) if connection is not None else "public"
+        body = _OURS.sub(rf"{where}.\g<0>", body)
         return (
             f"{head.removesuffix('AS ')}SET search_path = pg_catalog, pg_temp AS $${body}$${tail}"
         )
@@ -58,9 +73,9 @@ class PostgresqlAdmin(Admin):
         """Examine the catalogue and the statistics."""
         return health_checks(connection)
 
-    def grants(self, roles: Collection[str], to: str | None) -> str:
+    def grants(self, roles: Collection[str], to: str | None, schema: str | None) -> str:
         """Return GRANT statements, a section for each role."""
-        return grants.sql(roles, to)
+        return grants.sql(roles, to, schema)
 
 
 ADMIN = PostgresqlAdmin()

@@ -12,6 +12,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine import AdaptedConnection
 
 from mutirao.sql.dialects.connecting import Connecting, Drivers
+from mutirao.sql.dialects.postgresql.sets import qualified, refused
 
 CONNECT_TIMEOUT = 10  # seconds to open a connection, signing in included
 IDLE, INTERVAL, PROBES = 15, 5, 3  # seconds of silence, seconds between probes, and how many
@@ -129,4 +130,6 @@ CONNECTING = Connecting(
         "postgresql+psycopg2": _PSYCOPG2,
     },
     prepare=_prepare,
+    refuse_schema=refused,
+    qualify=qualified,
 )

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 
 from mutirao.model.records import Scalar
-from mutirao.notifiers.postgresql import ENDS, PostgresqlNotifier
+from mutirao.notifiers.postgresql import CHANNEL, ENDS, PostgresqlNotifier
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect
@@ -37,6 +37,7 @@ from mutirao.sql.dialects.postgresql.connecting import CONNECTING
 from mutirao.sql.dialects.postgresql.enqueue import INTAKE
 from mutirao.sql.dialects.postgresql.moments import CONSTANTS
 from mutirao.sql.dialects.postgresql.rules import RULES
+from mutirao.sql.dialects.postgresql.sets import apart
 from mutirao.sql.schema.instant import Timestamp
 from mutirao.sql.schema.tables import live
 
@@ -64,11 +65,11 @@ class PostgreSQL(Dialect):
 
     def notifier(self, place: Place) -> Notifier:
         """Return what listens on a connection of its own."""
-        return PostgresqlNotifier(place.url, opened=place.opened)
+        return PostgresqlNotifier(place.url, apart(CHANNEL, place.schema), place.opened)
 
     def ends_notifier(self, place: Place) -> Notifier:
         """Return what listens on the channel of ends."""
-        return PostgresqlNotifier(place.url, ENDS, place.opened)
+        return PostgresqlNotifier(place.url, apart(ENDS, place.schema), place.opened)
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the server's clock) plus some seconds, as an expression."""

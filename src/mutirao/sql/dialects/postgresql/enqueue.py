@@ -125,6 +125,7 @@ _WAKE_ALL = "SELECT mutirao_wake()"
 
 _TRANSACTION = Bracket("BEGIN", "COMMIT", ("ROLLBACK",))
 _UNDEFINED = {"42P01", "42883"}  # a table, a function
+_NO_SCHEMA = "3F000"
 
 
 def enqueue(jobs: Iterable[NewJob]) -> Steps:
@@ -148,7 +149,7 @@ def lacks_tables(error: Exception) -> bool:
     """Whether `error`, any driver's or SQLAlchemy's, says that Mutirão's tables are missing."""
     cause = getattr(error, "orig", error)
     code = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-    return code in _UNDEFINED and "mutirao_" in str(cause)
+    return code == _NO_SCHEMA or (code in _UNDEFINED and "mutirao_" in str(cause))
 
 
 def together(steps: Steps) -> Steps:

@@ -13,6 +13,7 @@ from textwrap import wrap
 from sqlalchemy.dialects import postgresql
 
 from mutirao.errors import ConfigurationError
+from mutirao.sql.dialects.postgresql import sets
 
 Columns = frozenset[str]  # none: the whole table
 Privileges = dict[str, Columns]  # by kind: SELECT, INSERT, …
@@ -22,13 +23,14 @@ WIDTH = 100  # of what is printed
 _PRIVILEGE = re.compile(r"([A-Z]+)(?: \(([\w, ]+)\))?")
 _ALL = "SELECT, INSERT, UPDATE, DELETE"
 _SUPERSEDE = ("mutirao_supersede_last", "mutirao_supersede_wait")
-_SCHEMA, _SEQUENCE = "SCHEMA public", "SEQUENCE mutirao_job_id_seq"
+PUBLIC = "public"
+_SCHEMA, _SEQUENCE = f"SCHEMA {PUBLIC}", "SEQUENCE mutirao_job_id_seq"
 _CLOSING, _RETRIES = "SEQUENCE mutirao_closing", "SEQUENCE mutirao_retries"
 
 # What everybody may do with a schema and functions, unless somebody has taken it from PUBLIC.
 _USUAL = {
-    "Where PUBLIC may not use the schema": "GRANT USAGE ON SCHEMA public TO {to}",
-    "Where it may not call functions": "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO {to}",
+    "Where PUBLIC may not use the schema": f"GRANT USAGE ON {_SCHEMA} TO {{to}}",
+    "Where it may not call functions": f"GRANT EXECUTE ON ALL FUNCTIONS IN {_SCHEMA} TO {{to}}",
 }
 
 
@@ -76,16 +78,19 @@ def role_named(name: str) -> Role:
     return ROLES[name]
 
 
-def sql(names: Collection[str], to: str | None = None) -> str:
+def sql(names: Collection[str], to: str | None = None, schema: str | None = None) -> str:
     """Return the GRANT statements of some roles, of all if none is named; a section each.
 
     Parameters:
         to: who gets them, a role of the database; None: a name for each.
+        schema: the one that was chosen for the tables, which nobody else may use; None: `public`.
 
     Raises:
-        ConfigurationError: there is no such role.
+        ConfigurationError: there is no such role, or the schema cannot be one.
     """
-    return "\n".join(_section(name, to) for name in names or ROLES)
+    if schema is not None and (reason := sets.refused(schema)) is not None:
+        raise ConfigurationError(reason)
+    return "\n".join(_section(name, to, schema) for name in names or ROLES)
 
 
 def told(kinds: Privileges) -> str:
@@ -105,24 +110,45 @@ def grouped(grants: Mapping[str, Privileges]) -> dict[str, list[str]]:
     return groups
 
 
-def _section(name: str, to: str | None) -> str:
+def _section(name: str, to: str | None, schema: str | None) -> str:
     role = role_named(name)
     login = _PREPARER.quote(to or role.login)
     lines = [
         *_wrapped(f"{name}: {role.does}", "-- "),
         *(line for on, why in _reasons(name).items() for line in _wrapped(f"{on}: {why}", "-- ")),
-        *_statements(name, login),
-        *(f"-- {when}: {what.format(to=login)};" for when, what in {**_USUAL, **role.also}.items()),
+        *_statements(name, login, schema),
+        *(f"-- {when}: {what};" for when, what in _sometimes(role, login, schema).items()),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _statements(name: str, login: str) -> Iterator[str]:
-    for text, on in grouped(privileges(name)).items():
+def _sometimes(role: Role, login: str, schema: str | None) -> dict[str, str]:
+    usual = _USUAL if schema is None else dict([*_USUAL.items()][1:])
+    return {
+        when: _placed(what, schema).format(to=login)
+        for when, what in {**usual, **role.also}.items()
+    }
+
+
+def _placed(text: str, schema: str | None) -> str:
+    """Return a statement, or a part of one, about the tables in `schema`."""
+    if schema is None:
+        return text
+    return sets.qualified(text.replace(_SCHEMA, f"SCHEMA {sets.quoted(schema)}"), schema)
+
+
+def _statements(name: str, login: str, schema: str | None) -> Iterator[str]:
+    needed = privileges(name)
+    if schema is not None:
+        if _SCHEMA in needed:
+            yield f"CREATE SCHEMA IF NOT EXISTS {sets.quoted(schema)};"
+        yield f"GRANT USAGE ON SCHEMA {sets.quoted(schema)} TO {login};"
+    for text, on in grouped(needed).items():
         # A schema or a sequence is named with what it is: once, before all of its kind.
         kinds = {each.rpartition(" ")[0] for each in on}
         for kind in sorted(kinds):
-            names = [each.rpartition(" ")[2] for each in on if each.rpartition(" ")[0] == kind]
+            named = [each for each in on if each.rpartition(" ")[0] == kind]
+            names = [_placed(each, schema).rpartition(" ")[2] for each in named]
             yield f"GRANT {text} ON {kind}".rstrip()
             yield from _wrapped(f"{', '.join(names)} TO {login};", "    ")
 

@@ -25,9 +25,14 @@ LONG = 300  # seconds that a transaction may stay open before it is named
 _INVALID = text("""
 SELECT name FROM pg_catalog.unnest(CAST(:names AS text[])) AS name
 WHERE NOT EXISTS (
-    SELECT FROM pg_index WHERE indexrelid = to_regclass(quote_ident(name)) AND indisvalid
+    SELECT FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+    WHERE relname = name AND indisvalid AND relnamespace = (
+        SELECT relnamespace FROM pg_class WHERE oid = to_regclass('mutirao_live')
+    )
 )
 """)
+# With its schema where that is not on the path: so people find it.
+_TABLE = text("SELECT CAST(to_regclass('mutirao_live') AS text)")
 _SIZE = text("SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = to_regclass('mutirao_live')")
 _CLAIM_PLAN = text(f"""
 EXPLAIN SELECT id FROM mutirao_live
@@ -90,16 +95,21 @@ def health_checks(connection: Connection) -> Iterator[Finding]:
 
 def _indexes(connection: Connection) -> Iterator[Finding]:
     broken = connection.scalars(_INVALID, {"names": list(INDEXES)}).all()
+    schema = _live(connection).removesuffix("mutirao_live")
     for name in broken:
         yield Finding(
             Level.PROBLEM,
             "indexes",
             f"the index {name} is missing or invalid",
-            f"DROP INDEX IF EXISTS {name}, then run the statement that makes it in"
+            f"DROP INDEX IF EXISTS {schema}{name}, then run the statement that makes it in"
             " `mutirao schema --dialect postgresql`",
         )
     if not broken:
         yield Finding(Level.OK, "indexes", f"all {len(INDEXES)} are there and valid")
+
+
+def _live(connection: Connection) -> str:
+    return str(connection.scalar(_TABLE))
 
 
 def _plan(connection: Connection) -> Iterator[Finding]:
@@ -116,7 +126,7 @@ def _plan(connection: Connection) -> Iterator[Finding]:
             Level.PROBLEM,
             "claims",
             f"the planner does not use mutirao_live_lanes: {plan}",
-            "ANALYZE mutirao_live; see that enable_indexscan is on",
+            f"ANALYZE {_live(connection)}; see that enable_indexscan is on",
         )
 
 
@@ -128,7 +138,8 @@ def _bloat(connection: Connection) -> Iterator[Finding]:
             Level.WARNING,
             "bloat",
             found,
-            "VACUUM mutirao_live; see below what keeps dead rows, and that autovacuum is on",
+            f"VACUUM {_live(connection)}; see below what keeps dead rows, and that autovacuum is"
+            " on",
         )
     else:
         yield Finding(Level.OK, "bloat", found)

@@ -86,10 +86,18 @@ def _watch_file(engine: Engine, path: str, *, named: bool) -> None:
             raise InvalidatePoolError(f"{path} is another file than it was")
 
 
+def _refuse_schema(schema: str) -> str:
+    return (
+        f"schema={schema!r} was given with an SQLite file, which has no schemas: a file is a set of"
+        " jobs; leave schema= out, and give each set a file of its own"
+    )
+
+
 CONNECTING = Connecting(
     schemes={"sqlite": _DRIVERS, "sqlite+pysqlite": _DRIVERS, "sqlite+aiosqlite": _DRIVERS},
     in_thread=True,
     apart=False,
     refuse=_refuse,
     prepare=_prepare,
+    refuse_schema=_refuse_schema,
 )

@@ -1,0 +1,67 @@
+"""A set of jobs in a schema of its own: where its names stand in a text of SQL.
+
+Several sets may stand in one database. What PostgreSQL knows without a schema, channels and
+settings of a transaction, has that of the set in its name.
+"""
+
+import re
+from functools import lru_cache
+
+_NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]*")
+_MOST = 49  # bytes: the longest channel, mutirao_ended.…, has 63
+
+_TOKEN = re.compile(
+    r"""
+    (?P<kept> \bSAVEPOINT\ \w+ | \bOF\ \w+(?:,\ \w+)*   # names within the statement
+        | "(?:[^"]|"")*" | %\(\w+\)s )
+    | '(?P<told>mutirao | mutirao_ended | mutirao\.(?:ahead|called))'
+    | '(?P<object>mutirao_\w+)'                         # regclass
+    | (?P<text>'(?:[^']|'')*')
+    | (?<![\w.]) (?P<name>mutirao_\w+)
+    """,
+    re.VERBOSE,
+)
+_ANONYMOUS = re.compile(r"_\d+$")  # an alias that SQLAlchemy makes
+_TOLD = re.compile(r"'(mutirao|mutirao_ended|mutirao\.(?:ahead|called))'")
+
+
+def refused(schema: str) -> str | None:
+    """Return why a schema cannot be chosen, or None."""
+    if len(schema) <= _MOST and _NAME.fullmatch(schema):
+        return None
+    return (
+        f"schema={schema!r} cannot be the schema of a set of jobs; expected lower-case letters,"
+        f" digits and _, beginning with a letter or _, but not with pg_, at most {_MOST} of them"
+    )
+
+
+def quoted(schema: str) -> str:
+    """Return a schema as a statement names it: it may be a word of SQL."""
+    return f'"{schema}"'
+
+
+def apart(name: str, schema: str | None) -> str:
+    """Return a channel or a setting of the set in `schema`; None: as it is."""
+    return name if schema is None else f"{name}.{schema}"
+
+
+@lru_cache(maxsize=2_048)
+def qualified(sql: str, schema: str) -> str:
+    """Return a statement of ours about the set in `schema`; once more, it stays as it is."""
+
+    def place(found: re.Match[str]) -> str:
+        if (told := found["told"]) is not None:
+            return f"'{apart(told, schema)}'"
+        if (relation := found["object"]) is not None:
+            return f"'{quoted(schema)}.{relation}'"
+        name = found["name"]
+        if name is None or _ANONYMOUS.search(name):
+            return found[0]
+        return f"{quoted(schema)}.{name}"
+
+    return _TOKEN.sub(place, sql)
+
+
+def told_apart(statement: str, schema: str) -> str:
+    """Return a statement of a migration with the channels and settings of the set in `schema`."""
+    return _TOLD.sub(lambda found: f"'{apart(found[1], schema)}'", statement)
