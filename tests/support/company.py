@@ -44,10 +44,10 @@ class Company:
         self._postgres, self._database = postgres, database
         self._employ(MIGRATOR)
 
-    def found(self) -> None:
+    def found(self, schema: str | None = None) -> None:
         """Make the tables, as a migrator with the privileges of one."""
-        self.administer(grants.sql(["migrator"], MIGRATOR))
-        migrations.upgrade(self.url(MIGRATOR))
+        self.administer(grants.sql(["migrator"], MIGRATOR, schema))
+        migrations.upgrade(self.url(MIGRATOR), schema)
 
     def take_over(self) -> None:
         """Give the tables that a superuser made, and all that belongs to them, to the migrator."""
@@ -55,11 +55,11 @@ class Company:
             for (statement,) in superuser.execute(_OWN, [MIGRATOR] * 2).fetchall():
                 superuser.execute(statement)
 
-    def hire(self, login: str, *roles: str) -> str:
+    def hire(self, login: str, *roles: str, schema: str | None = None) -> str:
         """Make a login with the privileges of roles; return its URL. The migrator grants them."""
         self._employ(login)
         with self.owner() as owner:
-            owner.execute(grants.sql(roles, login).encode())
+            owner.execute(grants.sql(roles, login, schema).encode())
         return self.url(login)
 
     def url(self, login: str) -> str:

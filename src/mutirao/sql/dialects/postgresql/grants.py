@@ -141,7 +141,8 @@ def _statements(name: str, login: str, schema: str | None) -> Iterator[str]:
     needed = privileges(name)
     if schema is not None:
         if _SCHEMA in needed:
-            yield f"CREATE SCHEMA IF NOT EXISTS {sets.quoted(schema)};"
+            # Its owner, so that it can let the others in.
+            yield f"CREATE SCHEMA IF NOT EXISTS {sets.quoted(schema)} AUTHORIZATION {login};"
         yield f"GRANT USAGE ON SCHEMA {sets.quoted(schema)} TO {login};"
     for text, on in grouped(needed).items():
         # A schema or a sequence is named with what it is: once, before all of its kind.
