@@ -9,6 +9,7 @@ import asyncpg
 import psycopg
 import pytest
 from sqlalchemy import make_url, text
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from mutirao import Job, JobState, Mutirao
 from mutirao.errors import SchemaMissing, StoreUnavailable
@@ -223,6 +224,33 @@ async def test_doctor(postgres: PostgresServer, migrated_template: str) -> None:
             if schema is not None:
                 assert "DROP INDEX IF EXISTS jobs.mutirao_attempt_outcome" in str(found.advice)
             await app.aclose()
+
+
+@pytest.mark.parametrize("schema", ["jobs", "mail"])
+async def test_found_by_a_path(there: str, schema: str) -> None:
+    """Without `schema=` the set is worked off, but nobody hears of its jobs; `doctor` says so."""
+    by_path = make_url(there).update_query_dict({"options": f"-csearch_path={schema}"})
+    for app, deaf in ((Mutirao(by_path), True), (Mutirao(by_path, schema=schema), False)):
+        wakes = [each.level for each in await app.aexamine() if each.about == "wakes"]
+        assert wakes == [Level.WARNING] * deaf
+        await app.aclose()
+
+
+async def test_an_engine(there: str) -> None:
+    """Of the application: its own statements are left alone, and workers listen through it."""
+    engine = create_async_engine(there)
+    app = Mutirao(engine=engine, schema="mail")
+
+    @app.task(queue="engine")
+    async def step() -> None: ...
+
+    async with never_polling(app, queues=["engine"]):
+        async with engine.begin() as connection:
+            assert await connection.scalar(text("SELECT to_regclass('mutirao_job')")) is None
+            handle = await step.using(conn=connection).aenqueue()
+        assert (await ended(app, handle.id)).state is JobState.SUCCEEDED
+    await app.aclose()
+    await engine.dispose()
 
 
 async def test_no_tables_there(

@@ -74,6 +74,13 @@ FROM pg_db_role_setting LEFT JOIN pg_roles ON pg_roles.oid = setrole
 CROSS JOIN LATERAL pg_catalog.unnest(setconfig) AS setting
 WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
 """)
+# Whether jobs are announced where workers of this application listen: on its channel.
+_ANNOUNCED = text("""
+SELECT strpos(prosrc, quote_literal('mutirao')) > 0 FROM pg_proc
+WHERE proname = :name AND pronamespace = (
+    SELECT relnamespace FROM pg_class WHERE oid = to_regclass('mutirao_live')
+)
+""")
 # What the server gave up of anybody; what we tried again, and jobs, since the tables were made.
 _DEADLOCKS = text("""
 SELECT deadlocks, coalesce(to_char(stats_reset, 'YYYY-MM-DD HH24:MI'), 'it was made'),
@@ -90,6 +97,7 @@ def health_checks(connection: Connection) -> Iterator[Finding]:
     yield from _bloat(connection)
     yield from _horizon(connection)
     yield from _sessions(connection)
+    yield from _wakes(connection)
     yield from _deadlocks(connection)
 
 
@@ -185,6 +193,17 @@ _UNUSUAL = (
         "SET mutirao.notify TO on, where no transaction is prepared",
     ),
 )
+
+
+def _wakes(connection: Connection) -> Iterator[Finding]:
+    if not connection.scalar(_ANNOUNCED, {"name": "mutirao_wake"}):
+        yield Finding(
+            Level.WARNING,
+            "wakes",
+            "new jobs are announced on another channel than this application's workers listen on,"
+            " which find them by polling",
+            "give every application of this set of jobs the same schema=, with which it was made",
+        )
 
 
 def _deadlocks(connection: Connection) -> Iterator[Finding]:
