@@ -47,6 +47,22 @@ def test_schema(sqlite_shell: Shell, tmp_path: Path) -> None:
     assert "--grants" in sqlite_shell.refused(2, "schema")
 
 
+def test_a_schema_of_their_own(sqlite_shell: Shell) -> None:
+    """For tables and for roles; not where there are none, nor with a name that is none."""
+    tables = sqlite_shell.ok("schema", "--dialect", "postgresql", "--schema", "jobs")
+    assert tables.index('CREATE SCHEMA IF NOT EXISTS "jobs"') < tables.index("CREATE TABLE")
+    assert not re.search(r"\bpublic\b", tables)
+    rights = sqlite_shell.ok("schema", "--grants", "reader,migrator", "--schema", "jobs")
+    assert 'GRANT USAGE ON SCHEMA "jobs" TO mutirao_reader;' in rights
+    assert '"jobs".mutirao_jobs' in rights
+    assert 'CREATE SCHEMA IF NOT EXISTS "jobs" AUTHORIZATION mutirao_migrator;' in rights
+    assert "public" not in rights.replace("PUBLIC", "")
+    said = sqlite_shell.refused(2, "schema", "--dialect", "sqlite", "--schema", "jobs")
+    assert "has no schemas" in said
+    said = sqlite_shell.refused(2, "schema", "--grants", "--schema", "My jobs")
+    assert "lower-case letters" in said
+
+
 def test_grants(sqlite_shell: Shell) -> None:
     """A section for each role, or for some; for a login of the reader's own."""
     every = sqlite_shell.ok("schema", "--grants")

@@ -17,6 +17,7 @@ from mutirao.model.findings import Level
 from mutirao.sql import migrations
 from tests.integration.worker.kit import ended, never_polling, working
 from tests.support.company import MIGRATOR, Company
+from tests.support.pgbouncer import pgbouncer
 from tests.support.postgresql import PostgresServer
 
 DRIVERS = ["psycopg", "asyncpg", "psycopg2"]
@@ -251,6 +252,26 @@ async def test_an_engine(there: str) -> None:
         assert (await ended(app, handle.id)).state is JobState.SUCCEEDED
     await app.aclose()
     await engine.dispose()
+
+
+async def test_behind_a_pooler(jobs: Mutirao, mail: Mutirao, there: str) -> None:
+    """Two sets share the server's connections, none of which has a path."""
+    with pgbouncer(there, servers=2) as front:
+        apps = [Mutirao(front, schema=schema) for schema in ("jobs", "mail")]
+        tasks = [app.task(name="pooled", queue="pooled")(_nothing) for app in apps]
+        ids = [
+            await app.aenqueue_many([task.job()] * 300)
+            for app, task in zip(apps, tasks, strict=True)
+        ]
+        async with (
+            working(apps[0], queues=["pooled"], poll=0.2),
+            working(apps[1], queues=["pooled"], poll=0.2),
+        ):
+            for direct, given in zip((jobs, mail), ids, strict=True):
+                for id in (given[0], given[-1]):
+                    assert (await ended(direct, id)).state is JobState.SUCCEEDED
+        for app in apps:
+            await app.aclose()
 
 
 async def test_no_tables_there(

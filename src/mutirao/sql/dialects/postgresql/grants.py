@@ -23,14 +23,13 @@ WIDTH = 100  # of what is printed
 _PRIVILEGE = re.compile(r"([A-Z]+)(?: \(([\w, ]+)\))?")
 _ALL = "SELECT, INSERT, UPDATE, DELETE"
 _SUPERSEDE = ("mutirao_supersede_last", "mutirao_supersede_wait")
-PUBLIC = "public"
-_SCHEMA, _SEQUENCE = f"SCHEMA {PUBLIC}", "SEQUENCE mutirao_job_id_seq"
+_SCHEMA, _SEQUENCE = "SCHEMA public", "SEQUENCE mutirao_job_id_seq"
 _CLOSING, _RETRIES = "SEQUENCE mutirao_closing", "SEQUENCE mutirao_retries"
 
-# What everybody may do with a schema and functions, unless somebody has taken it from PUBLIC.
-_USUAL = {
-    "Where PUBLIC may not use the schema": f"GRANT USAGE ON {_SCHEMA} TO {{to}}",
-    "Where it may not call functions": f"GRANT EXECUTE ON ALL FUNCTIONS IN {_SCHEMA} TO {{to}}",
+# What everybody may do with `public` and with functions, unless somebody has taken it from PUBLIC.
+_USABLE = {"Where PUBLIC may not use the schema": f"GRANT USAGE ON {_SCHEMA} TO {{to}}"}
+_CALLABLE = {
+    "Where PUBLIC may not call functions": f"GRANT EXECUTE ON ALL FUNCTIONS IN {_SCHEMA} TO {{to}}",
 }
 
 
@@ -115,7 +114,7 @@ def _section(name: str, to: str | None, schema: str | None) -> str:
     login = _PREPARER.quote(to or role.login)
     lines = [
         *_wrapped(f"{name}: {role.does}", "-- "),
-        *(line for on, why in _reasons(name).items() for line in _wrapped(f"{on}: {why}", "-- ")),
+        *(line for on, why in _reasons(name).items() for line in _reason(on, why, schema)),
         *_statements(name, login, schema),
         *(f"-- {when}: {what};" for when, what in _sometimes(role, login, schema).items()),
     ]
@@ -123,11 +122,16 @@ def _section(name: str, to: str | None, schema: str | None) -> str:
 
 
 def _sometimes(role: Role, login: str, schema: str | None) -> dict[str, str]:
-    usual = _USUAL if schema is None else dict([*_USUAL.items()][1:])
+    usual = {**_USABLE, **_CALLABLE} if schema is None else _CALLABLE
     return {
         when: _placed(what, schema).format(to=login)
         for when, what in {**usual, **role.also}.items()
     }
+
+
+def _reason(on: str, why: str, schema: str | None) -> list[str]:
+    where = _SCHEMA if schema is None else f"SCHEMA {sets.quoted(schema)}"
+    return _wrapped(f"{where if on == _SCHEMA else on}: {why}", "-- ")
 
 
 def _placed(text: str, schema: str | None) -> str:
