@@ -17,11 +17,11 @@ from sqlalchemy import ColumnElement, Connection, case, func, select
 
 from benchmarks.gauges import instruments
 from benchmarks.load import PREFIX, Load
-from mutirao.errors import ConfigurationError, MutiraoError
+from mutirao.errors import ConfigurationError, MutiraoError, SchemaMissing
 from mutirao.model.job import NewJob, OutcomeKind
 from mutirao.sql import migrations
 from mutirao.sql.connections.runner import Runner
-from mutirao.sql.schema import tables, version
+from mutirao.sql.schema import tables
 from mutirao.sql.store import SqlStore
 
 Answer = TypeVar("Answer")
@@ -46,7 +46,9 @@ class Ground:
             ConfigurationError: the database is not ours to use; nothing was changed.
             SchemaError: it has tables of another version.
         """
-        if await self._runner.alone(version.current) is None:
+        try:
+            await self.store.check()
+        except SchemaMissing:
             await asyncio.to_thread(migrations.upgrade, self.url)
         await self.store.check()
         moment = self.store.engines.dialect.moment(None)

@@ -56,8 +56,9 @@ class Producer:
             None if queues is None else frozenset(lanes_of(queues)),
             but=frozenset(lanes_of(settings.exclude_queues or ())),
         )
-        self._served = frozenset(tasks if settings.tasks is None else settings.tasks)
-        self._left_to_others = set(tasks) - self._served
+        # Without a choice, all that the application has, tasks that it will have later among them.
+        self._served: Collection[str] = tasks if settings.tasks is None else {*settings.tasks}
+        self._left_to_others = {name for name in tasks if name not in self._served}
         self._woken = asyncio.Event()
         self._refresh_at = 0.0  # monotonic
         self._may_refresh_at = 0.0  # monotonic

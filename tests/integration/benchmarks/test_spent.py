@@ -105,8 +105,8 @@ def test_with_any_driver(postgresql_url: str, driver: str) -> None:
     assert spent.commits >= 1
 
 
-def test_an_error_in_the_block_is_let_through(database_url: str) -> None:
+def test_an_error_in_the_block_is_let_through(migrated_url: str) -> None:
     """And nothing is filled in."""
-    with pytest.raises(RuntimeError, match="stop"), measured(database_url) as spent:
+    with pytest.raises(RuntimeError, match="stop"), measured(migrated_url) as spent:
         raise RuntimeError("stop")
     assert spent == Spent()
