@@ -109,7 +109,7 @@ class ChangeContract:
         assert (claim.attempt, claim.max_attempts, claim.queue) == (2, 2, "q")
         assert len((await store.job(id)).attempts) == 1
 
-    async def test_jobs_that_do_not_wait(self, store: Store) -> None:
+    async def test_jobs_that_do_not_wait_stay_as_they_are(self, store: Store) -> None:
         """Running and finished ones stay as they are, and are not returned."""
         worker = await join(store)
         ids = await put_finished(store, worker, due())
@@ -128,7 +128,7 @@ class ChangeContract:
         assert await store.change(JobFilter(queue="a", limit=None), new, now=NOW) == [ids[2]]
         assert await store.change(JobFilter(queue="a"), new, now=NOW) == []
 
-    async def test_all_of_them(self, store: Store) -> None:
+    async def test_all_are_changed(self, store: Store) -> None:
         """Thousands at once."""
         ids = await put(store, *(due() for _ in range(1_500)))
         changed = await store.change(JobFilter(limit=None), Change(queue="q"), now=NOW)

@@ -139,7 +139,7 @@ class VersionsContract:
             assert (await placed(store, other))[1] == "inserted"
 
     @pytest.mark.parametrize("others", [0, 300])
-    async def test_many_at_once(self, store: Store, face: Face, others: int) -> None:
+    async def test_many_versions_at_once(self, store: Store, face: Face, others: int) -> None:
         """In one call, in any order: the newest of each key is left."""
         numbers = [3, 1, 4, 1, 5, 9, 2, 6]
         plain = [due() for _ in range(others)]
