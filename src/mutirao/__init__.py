@@ -12,6 +12,7 @@ from mutirao.model.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 from mutirao.model.schedule import ScheduleRecord, ScheduleState
 from mutirao.model.supersede import Redundancy, Supersede
 from mutirao.model.uniqueness import OnConflict
+from mutirao.tasks.blueprint import Tasks
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.providing import PROVIDED
 from mutirao.tasks.task import Task
@@ -52,6 +53,7 @@ __all__ = [
     "Snooze",
     "Supersede",
     "Task",
+    "Tasks",
     "chain",
     "group",
     "step",

@@ -30,6 +30,7 @@ from mutirao.sql.registry import dialect_named, dialect_with_roles
 from mutirao.sql.schema.version import head
 from mutirao.sql.statements.doctor import examine
 from mutirao.sql.store import SqlStore
+from mutirao.tasks.blueprint import Tasks
 from mutirao.tasks.defaults import Defaults
 from mutirao.tasks.middleware import AttemptMiddleware, EnqueueMiddleware
 from mutirao.tasks.options import Duration, length_of_time
@@ -118,6 +119,26 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         self.limit = self.limits.declare
         self.pause, self.apause = self.limits.pause, self.limits.apause
         self.resume, self.aresume = self.limits.resume, self.limits.aresume
+
+    def include(self, tasks: Tasks) -> None:
+        """Make the tasks, schedules and limits of a blueprint part of this application.
+
+        Its tasks get this application's database, defaults, middleware, hooks and factories, also
+        those that are registered later. After an error only some of them are registered here:
+        correct the program.
+
+        Parameters:
+            tasks: a blueprint that no application has included; each belongs to one.
+
+        Raises:
+            ConfigurationError: an application has included it before, or a `process=True` task of
+                it has no retry policy while this application has one, which its child process
+                cannot know.
+            InvalidTask, InvalidSchedule, InvalidLimit: a name is taken here.
+        """
+        if not isinstance(tasks, Tasks):
+            raise ConfigurationError(f"the tasks to include are {tasks!r}; give a Tasks()")
+        tasks.enter(self, self.schedules.in_code, self.limits.declare)
 
     # Middleware
 

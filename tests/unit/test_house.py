@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from mutirao import GraphHandle, Handle, Mutirao, Task
+from mutirao import GraphHandle, Handle, Mutirao, Task, Tasks
 from mutirao.client.limits import Limits
 from mutirao.client.schedules import Schedules
 from mutirao.sql.registry import DIALECTS
+from mutirao.tasks.scheduling import Declarations
 from mutirao.tasks.task import Call
 from tests.support import import_spy
 
@@ -27,7 +28,7 @@ SQL = sorted((ROOT / "src").rglob("*.sql"))
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
 
-HELD_BY_USERS = (Mutirao, Schedules, Limits, Task, Call, Handle, GraphHandle)
+HELD_BY_USERS = (Mutirao, Tasks, Schedules, Declarations, Limits, Task, Call, Handle, GraphHandle)
 BORROWED = re.compile(r"^(?:As|Like) `|\b(?:see|as in) `", re.M)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

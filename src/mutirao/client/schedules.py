@@ -3,17 +3,16 @@
 Each operation has an asynchronous face, which does the work, and a synchronous one that calls it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, Protocol, Unpack
 
 from mutirao.client.portal import Portal
 from mutirao.errors import InvalidSchedule
 from mutirao.model import schedule_rules
 from mutirao.model.cron import check_times
-from mutirao.model.job import Job, NewJob
+from mutirao.model.job import NewJob
 from mutirao.model.schedule import (
     MAX_REASON,
     MAX_SCHEDULE_NAME,
@@ -27,11 +26,10 @@ from mutirao.model.schedule import (
 )
 from mutirao.ports import Store
 from mutirao.tasks.handle import Handle, Results
+from mutirao.tasks.scheduling import Declarations, check_is_job, in_lengths, schedule_of
 from mutirao.tasks.task import Task
 from mutirao.tasks.validation import check_job, check_text
 
-P = ParamSpec("P")
-R = TypeVar("R")
 Order = Callable[[ScheduleFacts, str], Amendment]
 
 
@@ -60,40 +58,12 @@ class Schedules:
         portal: Portal,
         max_payload: int,
     ) -> None:
-        self._app, self._register, self._portal = app, register, portal
+        self._app, self._portal = app, portal
         self._max_payload = max_payload
-        self._in_code: dict[str, tuple[Schedule, Task[..., Any], Mapping[str, Any]]] = {}
+        self.in_code = Declarations(register)
+        self.declare = self.in_code.declare
 
     # In code
-
-    def declare(
-        self,
-        cron: str | None = None,
-        /,
-        *,
-        name: str | None = None,
-        args: Mapping[str, Any] | None = None,
-        **terms: Unpack[Terms],
-    ) -> "_Declaring":
-        """Schedule a task in code: `@app.schedule("30 3 * * *", timezone="Europe/Berlin")`.
-
-        Write it above `@app.task`, or alone, which also registers the function as a task. When a
-        worker with this code starts, it checks the arguments and writes the schedule to the
-        database.
-
-        Parameters:
-            cron: five fields (or six, seconds first), in local time; or `every` instead.
-            name: the schedule's name; the task's name unless given.
-            args: the arguments of each call, by name.
-            terms: the fields of `Terms`: every, timezone, catch_up, overlap, jitter, until, …
-
-        Raises:
-            InvalidSchedule: it has no timing, contradicts itself, or the name is taken.
-        """
-        # The task is not known yet, but the times can be checked now.
-        schedule = _schedule(name or "?", NewJob(task="?"), cron, terms)
-        check_times(schedule)
-        return _Declaring(self, schedule, name, dict(args or {}))
 
     def declared(self) -> tuple[Schedule, ...]:
         """Return the schedules in the code, with their jobs.
@@ -103,26 +73,8 @@ class Schedules:
         """
         return tuple(
             self._checked(replace(schedule, job=task.job(**args)))
-            for schedule, task, args in self._in_code.values()
+            for schedule, task, args in self.in_code
         )
-
-    def add(
-        self, schedule: Schedule, name: str | None, target: Any, args: Mapping[str, Any]
-    ) -> Task[..., Any]:
-        """Record a schedule that the code declares for a task or a function; return the task.
-
-        Raises:
-            InvalidSchedule: the name is taken.
-        """
-        task = target if isinstance(target, Task) else self._register(target)
-        chosen = name or task.name
-        if chosen in self._in_code:
-            raise InvalidSchedule(
-                f"two schedules are called {chosen!r}; give one of them a name:"
-                " @app.schedule(…, name=…)"
-            )
-        self._in_code[chosen] = (replace(schedule, name=chosen), task, args)
-        return task
 
     # At run time
 
@@ -156,7 +108,7 @@ class Schedules:
             InvalidJob: the job does not fit.
             UnknownTask: its task is not registered here.
         """
-        schedule = self._checked(_schedule(name, job, cron, terms))
+        schedule = self._checked(schedule_of(name, job, cron, terms))
         return await self._amend(name, partial(schedule_rules.put, schedule=schedule))
 
     async def achange(
@@ -179,11 +131,11 @@ class Schedules:
             InvalidJob: the job does not fit.
             UnknownTask: its task is not registered here.
         """
-        given: dict[str, Any] = _terms(terms)
+        given: dict[str, Any] = in_lengths(terms)
         if cron is not None:
             given["cron"] = cron
         if job is not None:
-            _check_is_job(name, job)
+            check_is_job(name, job)
             self._check_job(job)
             given["job"] = job
         return await self._amend(name, partial(schedule_rules.change, name=name, terms=given))
@@ -324,54 +276,6 @@ class Schedules:
                 f"the job has the key {job.key!r}, but each tick makes a job of its own; leave the"
                 ' key out, and say with overlap="skip" or "after" if runs must not overlap'
             )
-
-
-class _Declaring:
-    """The return value of `@app.schedule(…)`: takes a task, or a function that becomes one."""
-
-    def __init__(
-        self, schedules: Schedules, schedule: Schedule, name: str | None, args: Mapping[str, Any]
-    ) -> None:
-        self._schedules, self._schedule, self._name, self._args = schedules, schedule, name, args
-
-    @overload
-    def __call__(self, target: Task[P, R], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, target: Callable[Concatenate[Job, P], R], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, target: Callable[P, R], /) -> Task[P, R]: ...
-    def __call__(self, target: Any, /) -> Task[..., Any]:
-        return self._schedules.add(self._schedule, self._name, target, self._args)
-
-
-def _schedule(name: str, job: NewJob, cron: str | None, terms: Terms) -> Schedule:
-    _check_is_job(name, job)
-    return Schedule(name=name, job=job, cron=cron, **_terms(terms))
-
-
-def _check_is_job(name: str, job: object) -> None:
-    if not isinstance(job, NewJob):
-        raise InvalidSchedule(f"the job of schedule {name!r} is {job!r}; give task.job(…)")
-
-
-def _terms(terms: Terms) -> dict[str, Any]:
-    given: dict[str, Any] = dict(terms)
-    if given.get("every") is not None:
-        given["every"] = _length("every", given["every"])
-    if "jitter" in given:
-        given["jitter"] = _length("jitter", given["jitter"])
-    return given
-
-
-def _length(what: str, value: object) -> timedelta:
-    if isinstance(value, timedelta):
-        return value
-    try:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return timedelta(seconds=value)
-    except (OverflowError, ValueError):
-        pass  # raised below, as for a value that is not a number
-    raise InvalidSchedule(f"{what} is {value!r}; give a timedelta, or seconds as a number")
 
 
 def _found(state: ScheduleState | None) -> ScheduleState:

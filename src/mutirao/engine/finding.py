@@ -18,7 +18,13 @@ from mutirao.tasks.task import Task
 
 
 def order_for(task: Task[..., Any], claim: Claim, defaults: DefaultsInWords) -> Order:
-    """Return the order for a child to run a task's handler for a claim."""
+    """Return the order for a child to run a task's handler for a claim.
+
+    It tells the application's timeout if the worker has none: a child that imports a blueprint does
+    not know the application.
+    """
+    if defaults.timeout is None:
+        defaults = defaults._replace(timeout=task.defaults.timeout)
     hooks, factories = (tuple(map(_place, each)) for each in _around(task))
     return Order(_place(task), claim, hooks, factories, defaults)
 

@@ -90,6 +90,13 @@ class Signature:
         """Return the signature of the same handler with other factories."""
         return type(self)(self._function, self._task, factories, self._unannotated)
 
+    def join(self, factories: Factories) -> None:
+        """Use these factories from now on, and compute again what depended on the others."""
+        self._factories = factories
+        for name, each in vars(type(self)).items():
+            if isinstance(each, cached_property):
+                self.__dict__.pop(name, None)
+
     def _is_provided(self, parameter: Parameter) -> bool:
         kind = self._hints.get(parameter.name, self._unannotated)
         return parameter.default is PROVIDED or self._factories.has(kind)

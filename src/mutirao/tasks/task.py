@@ -179,6 +179,17 @@ class Task(Generic[P, R]):
         self.dead_handler = task
         return handler
 
+    def join(self, surroundings: Surroundings) -> None:
+        """Run this in other surroundings from now on: those of an application that includes it."""
+        self.surroundings = surroundings
+        self.signature.join(surroundings.factories)
+        self.__dict__.pop("inside", None)
+
+    @property
+    def defaults(self) -> Defaults:
+        """The application's defaults for tasks without options of their own."""
+        return self._app.defaults
+
     def terms(self, defaults: Defaults | None = None) -> Terms:
         """Return the retry policy and timeout of its attempts.
 
