@@ -50,7 +50,6 @@ class Ground:
             await self.store.check()
         except SchemaMissing:
             await asyncio.to_thread(migrations.upgrade, self.url)
-        await self.store.check()
         moment = self.store.engines.dialect.moment(None)
         await self._runner.alone(_refuse_others, moment)
         counts = (tables.counter, tables.slot, tables.parked, tables.served)
