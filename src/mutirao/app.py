@@ -20,7 +20,7 @@ from mutirao.engine.service import run
 from mutirao.engine.settings import WorkerSettings, WorkerTerms
 from mutirao.engine.worker import Worker
 from mutirao.errors import ConfigurationError
-from mutirao.model.findings import Finding
+from mutirao.model.findings import Finding, Level
 from mutirao.model.job import MAX_PAYLOAD, Job
 from mutirao.model.retry import RetryPolicy
 from mutirao.ports import Notifier, Store
@@ -36,7 +36,7 @@ from mutirao.tasks.middleware import AttemptMiddleware, EnqueueMiddleware
 from mutirao.tasks.options import Duration, length_of_time
 from mutirao.tasks.registry import TaskRegistry
 from mutirao.tasks.surroundings import AsyncHook, Hook, Surroundings
-from mutirao.tasks.task import Task
+from mutirao.tasks.task import Task, refusals
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -108,6 +108,7 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         self._notifier = notifier
         self._max_payload = max_payload
         self._tasks: dict[str, Task[..., Any]] = {}
+        self.undecided: list[Task[..., Any]] = []
         self._around_enqueue: list[EnqueueMiddleware] = []
         self._around_attempt: list[AttemptMiddleware] = []
         self._surroundings = Surroundings()
@@ -124,8 +125,7 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         """Make the tasks, schedules and limits of a blueprint part of this application.
 
         Its tasks get this application's database, defaults, middleware, hooks and factories, also
-        those that are registered later. After an error only some of them are registered here:
-        correct the program.
+        those that are registered later. After an error nothing of it is part of this application.
 
         Parameters:
             tasks: a blueprint that no application has included; each belongs to one.
@@ -134,11 +134,18 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
             ConfigurationError: an application has included it before, or a `process=True` task of
                 it has no retry policy while this application has one, which its child process
                 cannot know.
-            InvalidTask, InvalidSchedule, InvalidLimit: a name is taken here.
+            InvalidTask, InvalidSchedule, InvalidLimit: a name is taken here, or a task cannot work
+                with the factories of this application.
         """
         if not isinstance(tasks, Tasks):
             raise ConfigurationError(f"the tasks to include are {tasks!r}; give a Tasks()")
-        tasks.enter(self, self.schedules.in_code, self.limits.declare)
+        before = (self.marked(), self.schedules.in_code.marked(), self.limits.marked())
+        try:
+            tasks.enter(self, self.schedules.in_code, self.limits.declare)
+        except BaseException:
+            for restore in before:
+                restore()
+            raise
 
     # Middleware
 
@@ -248,11 +255,15 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         await self.store.check()
 
     async def aexamine(self) -> list[Finding]:
-        """Examine the database, its jobs and its workers; return all findings, good and bad."""
-        return await examine(self._engines, self.tasks)
+        """Examine tasks, the database, its jobs and its workers; return all findings."""
+        refused = [
+            Finding(Level.PROBLEM, "tasks", str(each), "correct the program: no worker starts")
+            for each in refusals(self._tasks.values())
+        ]
+        return [*refused, *await examine(self._engines, self.tasks)]
 
     def examine(self) -> list[Finding]:
-        """Examine the database, its jobs and its workers, from synchronous code."""
+        """Examine tasks, the database, its jobs and its workers, from synchronous code."""
         return self._portal.call(self.aexamine)
 
     @staticmethod

@@ -59,6 +59,15 @@ class Limits:
         _check_names((*self.declared(), rule))
         self._of_queues.append(rule)
 
+    def marked(self) -> Callable[[], None]:
+        """Return a function that takes back what is declared from now on."""
+        count = len(self._of_queues)
+
+        def restore() -> None:
+            del self._of_queues[count:]
+
+        return restore
+
     def check(self, task: Task[..., Any]) -> None:
         """Raise InvalidLimit if the limits of a task have names that are taken."""
         _check_names((*self.declared(), *_limits_of(task)))

@@ -36,7 +36,7 @@ from mutirao.model.limits import Rule
 from mutirao.model.schedule import Schedule
 from mutirao.ports import Notifier, Store
 from mutirao.tasks.middleware import AttemptMiddleware
-from mutirao.tasks.task import Task
+from mutirao.tasks.task import Task, check_each
 
 CANCEL_AGAIN = 0.5  # seconds
 # Seconds that a step of stopping may take, however short the grace period is: to write outcomes,
@@ -388,8 +388,8 @@ class Worker:
                 f"the application has no task {', '.join(map(repr, strange))}; of its tasks a"
                 f" worker may serve some: {', '.join(sorted(self._tasks))}"
             )
+        check_each(self._tasks.values())
         for task in self._tasks.values():
-            task.check()
             if task.options.process:
                 check_places(task)
 

@@ -1,11 +1,50 @@
 """What annotations are made of: their own text, and the fields of the classes in it."""
 
+import inspect
+import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
+from types import ModuleType, SimpleNamespace
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
+
+
+def hints_one_by_one(
+    function: Callable[..., Any],
+) -> tuple[dict[str, Any], dict[str, NameError | AttributeError]]:
+    """Return the annotations of a function that can be resolved, and why others cannot, by name."""
+    found: dict[str, Any] = {}
+    unresolved: dict[str, NameError | AttributeError] = {}
+    named = globals_of(function)
+    for name, annotation in inspect.get_annotations(function).items():
+        one = SimpleNamespace(__annotations__={name: annotation})
+        try:
+            found |= get_type_hints(one, globalns=dict(named), include_extras=True)
+        except (NameError, AttributeError) as unknown:
+            unresolved[name] = unknown
+    return found, unresolved
+
+
+def may_come(missing: NameError | AttributeError, function: Callable[..., Any]) -> bool:
+    """Return whether a name may be defined later: by a module whose body is being executed now."""
+    if isinstance(missing, NameError):
+        return _is_executed(globals_of(function))
+    return isinstance(missing.obj, ModuleType) and _is_executed(vars(missing.obj))
+
+
+def globals_of(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """Return the names of the module in which a function was defined."""
+    return getattr(inspect.unwrap(function), "__globals__", {})
+
+
+def _is_executed(names: Mapping[str, Any]) -> bool:
+    frame = sys._getframe()
+    while frame := frame.f_back:  # type: ignore[assignment]
+        if frame.f_code.co_name == "<module>" and frame.f_globals is names:
+            return True
+    return False
 
 
 def parts(annotation: Any, *, but: Callable[[Any], bool] | None = None) -> Iterator[Any]:

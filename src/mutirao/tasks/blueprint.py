@@ -29,6 +29,7 @@ class Tasks(TaskRegistry):
         self._surroundings = Surroundings()
         self._max_payload = MAX_PAYLOAD
         self._tasks: dict[str, Task[..., Any]] = {}
+        self.undecided: list[Task[..., Any]] = []
         self._schedules = Declarations(self.task)
         self._limits: list[tuple[Limit, str]] = []
         self._declare_limit: Callable[..., None] = self._note_limit
@@ -115,7 +116,9 @@ class Tasks(TaskRegistry):
         Raises:
             ConfigurationError: an application has included it before, or a child process could not
                 know the application's retry policy.
-            InvalidTask, InvalidSchedule, InvalidLimit: a name is taken there.
+            InvalidTask, InvalidSchedule, InvalidLimit: a name is taken there, or a task cannot work
+                with its factories. Then the tasks are as before, and the application is to take
+                back what it has got.
         """
         if self._app is not None:
             raise ConfigurationError(
@@ -124,14 +127,29 @@ class Tasks(TaskRegistry):
                 " application includes each Tasks() once, and no other one may. Declare them in a"
                 " function that returns new Tasks(), and call it for each application"
             )
-        for task in self._tasks.values():
-            _hand_over(task, app)
-        for limit, queue in self._limits:
-            declare_limit(limit, queue=queue)
-        for schedule, task, args in self._schedules:
-            schedules.add(schedule, schedule.name, task, args)
+        try:
+            for task in self._tasks.values():
+                _hand_over(task, app)
+            for limit, queue in self._limits:
+                declare_limit(limit, queue=queue)
+            for schedule, task, args in self._schedules:
+                schedules.add(schedule, schedule.name, task, args)
+        except BaseException:
+            for task in self._tasks.values():
+                task.join(self._surroundings)
+            raise
         self.defaults, self._surroundings = app.defaults, app._surroundings
         self._app, self._schedules, self._declare_limit = app, schedules, declare_limit
+        self.undecided = app.undecided
+
+    def decide(self) -> None:
+        """Check what was left of signatures, once there is an application, which decides it.
+
+        Raises:
+            InvalidTask: some cannot work as they are; all of them are told.
+        """
+        if self._app is not None:
+            self._app.decide()
 
     def _check_conflicts(self, task: Task[..., Any]) -> None:
         """Leave the names of limits to the application, which knows all of them."""
@@ -162,5 +180,5 @@ def _hand_over(task: Task[..., Any], app: TaskApp) -> None:
             " module, so it cannot know the retry policy of Mutirao(retry=…); give it one of its"
             " own: @tasks.task(process=True, retry=…)"
         )
-    app.register(task)
     task.join(app._surroundings)
+    app.register(task)

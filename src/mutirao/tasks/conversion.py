@@ -34,6 +34,7 @@ def readable(annotation: Any) -> Any:
     """Return an annotation such as msgspec can read values by.
 
     Raises:
+        NoForm: there is a class in it that JSON has no form for.
         TypeError: no value of it would come back from JSON as it was.
         NameError: it names a type that is not defined (yet).
     """
@@ -41,8 +42,12 @@ def readable(annotation: Any) -> Any:
     kind = _readable(annotation, ())
     for part in _told(inspect.type_info(kind), []):
         if isinstance(part, inspect.CustomType) and not _has_form(part.cls):
-            raise TypeError(f"JSON has no form for the type {part.cls.__name__}")
+            raise NoForm(f"JSON has no form for the type {part.cls.__name__}")
     return kind
+
+
+class NoForm(TypeError):
+    """JSON has no form for a type: a handler can be given such a value by a factory only."""
 
 
 class _Anything(type):

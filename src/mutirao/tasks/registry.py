@@ -7,7 +7,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overl
 from mutirao.errors import InvalidTask, UnknownTask
 from mutirao.model.job import Job
 from mutirao.tasks.options import TaskOptions, TaskTerms
-from mutirao.tasks.task import Task, TaskApp
+from mutirao.tasks.task import Task, TaskApp, check_each
 from mutirao.tasks.validation import check_job, check_unique
 
 P = ParamSpec("P")
@@ -38,6 +38,7 @@ class _Decorator:
 class TaskRegistry(TaskApp, Protocol):
     """The part of an application that holds its tasks."""
 
+    undecided: list[Task[..., Any]]
     _max_payload: int
     _tasks: dict[str, Task[..., Any]]
 
@@ -59,7 +60,9 @@ class TaskRegistry(TaskApp, Protocol):
             options: the fields of `TaskTerms`: name, queue, priority, retry, timeout, limit, …
 
         Raises:
-            InvalidTask: the name is taken, or the function cannot be a task.
+            InvalidTask: the name is taken, or the function cannot be a task. An annotation that may
+                name what is defined further down, and a parameter that a factory may provide, are
+                checked when the application is first used: by a worker, or by an enqueue.
             InvalidJob, InvalidLimit: an option is out of range.
             TypeError: an option is unknown.
         """
@@ -81,7 +84,7 @@ class TaskRegistry(TaskApp, Protocol):
         """Register a task.
 
         Raises:
-            InvalidTask: its name is taken.
+            InvalidTask: its name is taken, or its jobs could not run, whatever is provided later.
             InvalidJob, InvalidLimit: an option is out of range, or a limit's name is taken.
         """
         if task.name in self._tasks:
@@ -92,7 +95,29 @@ class TaskRegistry(TaskApp, Protocol):
         check_job(task.using().template, self._max_payload)
         check_unique(task.options.unique)
         self._check_conflicts(task)
+        if not task.decide():
+            self.undecided.append(task)
         self._tasks[task.name] = task
+
+    def decide(self) -> None:
+        """Check what was left of signatures when their tasks were registered.
+
+        Raises:
+            InvalidTask: some cannot work as they are; all of them are told.
+        """
+        check_each(self.undecided, Task.check_signature)
+        self.undecided.clear()
+
+    def marked(self) -> Callable[[], None]:
+        """Return a function that takes back what is registered from now on."""
+        names, undecided = set(self._tasks), [*self.undecided]
+
+        def restore() -> None:
+            for name in self._tasks.keys() - names:
+                del self._tasks[name]
+            self.undecided[:] = undecided
+
+        return restore
 
     def _check_conflicts(self, task: Task[..., Any]) -> None:
         """Raise an error if a task conflicts with the others."""

@@ -30,6 +30,15 @@ class Declarations:
     def __iter__(self) -> Iterator[Declared]:
         return iter(self._by_name.values())
 
+    def marked(self) -> Callable[[], None]:
+        """Return a function that takes back what is declared from now on."""
+        kept = dict(self._by_name)
+
+        def restore() -> None:
+            self._by_name = kept
+
+        return restore
+
     def declare(
         self,
         cron: str | None = None,

@@ -11,137 +11,30 @@ from collections.abc import Callable
 from functools import cached_property
 from hashlib import blake2b
 from inspect import Parameter
-from typing import Any, get_type_hints
+from typing import Any
 
 import msgspec
 
-from mutirao.errors import InvalidArguments, InvalidResult, InvalidTask
-from mutirao.model.job import Job
-from mutirao.tasks.conversion import ENCODER, SORTED, UNFIT, decoder, readable
-from mutirao.tasks.providing import PROVIDED, Factories
+from mutirao.errors import InvalidArguments, InvalidResult
+from mutirao.tasks.conversion import ENCODER, SORTED, UNFIT, decoder
+from mutirao.tasks.parameters import Parameters, need_spreading
+from mutirao.tasks.providing import Factories
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class Signature:
-    """The parameters of a handler, without the injected `Job` and those that factories provide.
-
-    `unannotated` is the type of parameters that have no annotation.
-    """
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        task: str,
-        factories: Factories,
-        unannotated: Any = Any,
-    ) -> None:
-        self._function = function
-        self._task = task
-        self._factories = factories
-        self._unannotated = unannotated
-        self.told_apart_by: list[str] = []  # arguments
-
-    @cached_property
-    def wants_job(self) -> bool:
-        """True if the first parameter is annotated `Job`; raises InvalidTask if a later one is."""
-        names = [name for name, kind in self._hints.items() if kind is Job and name != "return"]
-        if not names:
-            return False
-        first = next(iter(self._all.values()))
-        by_place = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-        if names != [first.name] or first.kind not in by_place:
-            raise InvalidTask(
-                f"task {self._task!r}: `Job` annotates {', '.join(names)}; it is injected into"
-                " the first positional parameter, so make that the one and only `Job`"
-            )
-        return True
-
-    @cached_property
-    def provided(self) -> dict[str, Any]:
-        """The types of the parameters that factories provide, by name.
-
-        Those are the parameters whose default is PROVIDED, and those of a type that a factory
-        provides by now. The others are arguments from now on.
-
-        Raises:
-            InvalidTask: such a parameter cannot be given by name, or jobs are told apart by it.
-        """
-        found = {}
-        for each in self._arguments:
-            kind = self._hints.get(each.name, self._unannotated)
-            if self._is_provided(each):
-                found[each.name] = kind
-            else:
-                self._factories.leave(kind, self._task)
-        for name in found:
-            self._check_provided(self._all[name])
-        return found
-
-    def left_out(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-        """Return the parameters to be provided that a direct call of the handler leaves out."""
-        marked = [each.name for each in self._all.values() if each.default is PROVIDED]
-        if not marked:
-            return []
-        given = inspect.signature(self._function).bind_partial(*args, **kwargs).arguments
-        return [name for name in marked if name not in given]
+class Signature(Parameters):
+    """The calls of a handler: their arguments, which are not what factories provide."""
 
     def given_by(self, factories: Factories) -> "Signature":
         """Return the signature of the same handler with other factories."""
         return type(self)(self._function, self._task, factories, self._unannotated)
-
-    def join(self, factories: Factories) -> None:
-        """Use these factories from now on, and compute again what depended on the others."""
-        self._factories = factories
-        for name, each in vars(type(self)).items():
-            if isinstance(each, cached_property):
-                self.__dict__.pop(name, None)
-
-    def _is_provided(self, parameter: Parameter) -> bool:
-        kind = self._hints.get(parameter.name, self._unannotated)
-        return parameter.default is PROVIDED or self._factories.has(kind)
-
-    def _check_provided(self, parameter: Parameter) -> None:
-        name, place = parameter.name, parameter.kind
-        usable = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-        if place not in usable or (place is not Parameter.KEYWORD_ONLY and self._needs_spreading):
-            raise InvalidTask(
-                f"task {self._task!r}: the parameter {name!r} is provided, which goes by name; put"
-                " it behind a `*`"
-            )
-        if any(each.kind is Parameter.VAR_KEYWORD for each in self._arguments):
-            raise InvalidTask(
-                f"task {self._task!r}: the parameter {name!r} is provided, and callers may give any"
-                " name; name the arguments instead of the `**`"
-            )
-        if name in self.told_apart_by:
-            raise InvalidTask(
-                f"task {self._task!r}: the parameter {name!r} is provided, so jobs cannot be told"
-                " apart by it; name an argument of the call"
-            )
 
     def check(self, *, with_result: bool = False) -> None:
         """Raise InvalidTask if an annotation cannot be resolved or converted to JSON."""
         _ = self._decoder
         if with_result:
             _ = self._result_decoder
-
-    def takes(self, name: str) -> bool:
-        """Return whether a call may have an argument of this name."""
-        given = [each for each in self._arguments if not self._is_provided(each)]
-        named = (p.name for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
-        return name in named or any(p.kind is p.VAR_KEYWORD for p in given)
-
-    def require(self, parameter: str, why: str) -> None:
-        """Raise InvalidTask unless each call names this parameter; `why` completes the message."""
-        found = self._all.get(parameter)
-        by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-        if found is None or found.kind not in by_name or found.default is not Parameter.empty:
-            known = ", ".join(self._all) or "none"
-            raise InvalidTask(
-                f"{parameter!r} is {why}, but task {self._task!r} has no such parameter without a"
-                f" default; its parameters are {known}"
-            )
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Return a call's arguments as a JSON object by parameter name.
@@ -249,27 +142,6 @@ class Signature:
         return blake2b(plain, digest_size=16).hexdigest()
 
     @cached_property
-    def _all(self) -> dict[str, Parameter]:
-        return dict(inspect.signature(self._function).parameters)
-
-    @cached_property
-    def _hints(self) -> dict[str, Any]:
-        try:
-            return get_type_hints(self._function, include_extras=True)
-        except (NameError, AttributeError) as unknown:
-            raise self._unresolved(unknown) from unknown
-        except TypeError as unreadable:
-            raise InvalidTask(
-                f"the annotations of task {self._task!r} cannot be read ({unreadable}); register"
-                " a function that was defined with def"
-            ) from unreadable
-
-    @property
-    def _arguments(self) -> list[Parameter]:
-        """The parameters but for the injected `Job`."""
-        return [*self._all.values()][1 if self.wants_job else 0 :]
-
-    @cached_property
     def _signature(self) -> inspect.Signature:
         return inspect.Signature([p for p in self._arguments if p.name not in self.provided])
 
@@ -281,7 +153,7 @@ class Signature:
 
     @cached_property
     def _result_decoder(self) -> msgspec.json.Decoder[Any]:
-        return decoder(self._readable("return", Any))
+        return decoder(self._readable("return", self._hints.get("return", Any)))
 
     @cached_property
     def _partial_decoder(self) -> msgspec.json.Decoder[Any]:
@@ -296,7 +168,8 @@ class Signature:
         return decoder(msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True))
 
     def _field(self, parameter: Parameter) -> tuple[str, Any, Any]:
-        name, kind = parameter.name, self._readable(parameter.name, self._unannotated)
+        name = parameter.name
+        kind = self._readable(name, self._hints.get(name, self._unannotated))
         if parameter.kind is Parameter.VAR_POSITIONAL:
             return name, list.__class_getitem__(kind), msgspec.field(default_factory=list)
         if parameter.kind is Parameter.VAR_KEYWORD:
@@ -306,28 +179,9 @@ class Signature:
             return name, kind, msgspec.field()
         return name, kind, msgspec.field(default_factory=lambda: parameter.default)
 
-    def _readable(self, name: str, unannotated: Any) -> Any:
-        """Return the annotation of a parameter, or of "return", as it is read from JSON."""
-        what = "the result, which is kept," if name == "return" else f"the parameter {name!r}"
-        try:
-            return readable(self._hints.get(name, unannotated))
-        except (NameError, AttributeError) as unknown:
-            raise self._unresolved(unknown) from unknown
-        except TypeError as unfit:
-            raise InvalidTask(
-                f"task {self._task!r}: {what} has an annotation that JSON cannot carry: {unfit}"
-            ) from unfit
-
-    def _unresolved(self, unknown: Exception) -> InvalidTask:
-        return InvalidTask(
-            f"task {self._task!r} has an annotation that cannot be resolved: {unknown};"
-            " import the type at run time, not only under TYPE_CHECKING"
-        )
-
     @cached_property
     def _needs_spreading(self) -> bool:
-        by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-        return any(p.kind not in by_name for p in self._arguments)
+        return need_spreading(self._arguments)
 
     @cached_property
     def _places(self) -> list[str]:

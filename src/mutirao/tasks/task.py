@@ -5,7 +5,7 @@ where it is written; at run time `Signature` does the same before anything is st
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,8 +36,13 @@ class TaskApp(Protocol):
     """The application, as tasks see it: it receives their jobs, and has defaults for them."""
 
     defaults: Defaults
+    undecided: "list[Task[..., Any]]"  # of whose signatures something is left to be checked
 
     _surroundings: Surroundings
+
+    def decide(self) -> None:
+        """Check now what was left of all signatures; raise InvalidTask that tells all."""
+        ...
 
     def submit(self, job: NewJob, conn: object | None) -> Handle[Any]:
         """Check a job and write it, through `conn` or in a transaction of its own."""
@@ -223,16 +228,29 @@ class Task(Generic[P, R]):
         """Return this task in other surroundings; for another process, which may not know all."""
         task = copy(self)
         task.__dict__.pop("inside", None)
+        self._app.undecided.clear()  # in another process, which the worker started after it decided
         task.surroundings = surroundings
         task.signature = self.signature.given_by(surroundings.factories)
         return task
 
-    def check(self) -> None:
-        """Raise InvalidTask if this task's jobs, or the job of its `on_dead`, could not run.
+    def decide(self) -> bool:
+        """Check what is known when the task is registered; return whether that is all of it.
 
-        This is checked late because annotations may name types that are defined further down.
+        What it leaves is a parameter that a factory may provide, and an annotation that may name
+        what is defined further down.
+
+        Raises:
+            InvalidTask: its jobs could not run, whatever comes.
         """
+        return self.signature.decide(with_result=self.keeps_results)
+
+    def check_signature(self) -> None:
+        """Raise InvalidTask if calls could not be written, or results not read."""
         self.signature.check(with_result=self.keeps_results)
+
+    def check(self) -> None:
+        """Raise InvalidTask if this task's jobs, or the job of its `on_dead`, could not run."""
+        self.check_signature()
         _ = self.inside
         try:
             self.announce_death(DeadJob(0, self.name, self.options.queue, {}, 1, None, None))
@@ -249,6 +267,34 @@ class Task(Generic[P, R]):
         template = self.dead_handler.using(queue=dead.queue).template
         args = self.dead_handler.signature.encode((dead,), {})
         return replace(template, args=args, on_dead_of=dead.id)
+
+
+Check = Callable[[Task[..., Any]], None]
+
+
+def check_each(tasks: Iterable[Task[..., Any]], check: Check = Task.check) -> None:
+    """Check each of these tasks.
+
+    Raises:
+        InvalidTask: some cannot work as they are; all of them are told.
+    """
+    refused = refusals(tasks, check)
+    if len(refused) > 1:
+        told = "; ".join(f"({n}) {each}" for n, each in enumerate(refused, 1))
+        raise InvalidTask(f"{len(refused)} tasks cannot work as they are: {told}")
+    for each in refused:
+        raise each
+
+
+def refusals(tasks: Iterable[Task[..., Any]], check: Check = Task.check) -> list[InvalidTask]:
+    """Return why some of these tasks cannot work as they are."""
+    refused = []
+    for task in tasks:
+        try:
+            check(task)
+        except InvalidTask as each:
+            refused.append(each)
+    return refused
 
 
 def _check_rule(rule: object, name: str) -> None:
@@ -330,6 +376,8 @@ class Call(Generic[P, R]):
         Raises:
             InvalidArguments: the arguments do not fit the handler.
         """
+        if self.app.undecided:
+            self.app.decide()
         try:
             payload = self.signature.encode(args, kwargs)
         except InvalidArguments:

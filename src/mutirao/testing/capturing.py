@@ -109,6 +109,7 @@ def inline(app: Mutirao, *, session_factory: SessionFactory | None = None) -> It
 
 @contextmanager
 def _instead(app: Mutirao, store: Store) -> Iterator[None]:
+    app.decide()
     own, app.store = app.store, store
     try:
         yield

@@ -21,6 +21,7 @@ from mutirao.engine.threads import Threads
 from mutirao.errors import WrongState
 from mutirao.model.job import Claim, NewWorker, OutcomeKind
 from mutirao.ports import Store
+from mutirao.tasks.task import check_each
 
 EXPIRY = 3_600.0  # seconds: there is no heartbeat
 WHENEVER = datetime(9000, 1, 1, tzinfo=UTC)
@@ -51,9 +52,11 @@ async def adrain(
         How many attempts ended with each outcome.
 
     Raises:
+        InvalidTask: some tasks cannot work as they are; all of them are told.
         SchemaError: the tables do not fit the code.
         WrongState: `limit` was reached and there are jobs left.
     """
+    check_each(app.tasks.values())
     settings = WorkerSettings(concurrency=concurrency, prefetch=0.0, linger=0.0)
     store = app.store.clone(concurrency + 1)
     try:

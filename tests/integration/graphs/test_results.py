@@ -183,7 +183,7 @@ async def test_the_size_of_a_result(app: Mutirao, value: str) -> None:
 
 
 async def test_results_that_json_cannot_carry(app: Mutirao) -> None:
-    """They fail where they are returned, or where their type is announced."""
+    """They fail where they are returned, or where the task is registered."""
 
     @app.task(keep_result=True, max_attempts=1)
     async def give() -> Any:
@@ -200,12 +200,11 @@ async def test_results_that_json_cannot_carry(app: Mutirao) -> None:
         with pytest.raises(InvalidResult, match="Expected `int`, got `str`"):
             await other.aresult(timeout=DEADLINE)
 
-    @app.task(keep_result=True)
-    async def lock() -> asyncio.Event | int:
-        return 1
-
     with pytest.raises(InvalidTask, match="task 'lock': the result, which is kept, has"):
-        await app.worker().__aenter__()
+
+        @app.task(keep_result=True)
+        async def lock() -> asyncio.Event | int:
+            return 1
 
 
 async def test_from_another_process(app: Mutirao) -> None:

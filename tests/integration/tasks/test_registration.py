@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Iterator
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mutirao import Job, Mutirao, Retry
+from mutirao import Job, Mutirao, Retry, Supersede
 from mutirao.errors import ConfigurationError, InvalidJob, InvalidTask, UnknownTask
+from mutirao.model.findings import Level
+from mutirao.testing import capture, drain, inline
 
 if TYPE_CHECKING:
     from mutirao import NewJob
@@ -56,8 +60,36 @@ def only_for_checkers(job: NewJob) -> None:
     """Have an annotation that is not there at run time."""
 
 
-def not_json(callback: asyncio.Queue[int] | int | list[asyncio.Event | dict[str, int]]) -> None:
+def no_attribute(job: asyncio.Nowhere) -> None:  # type: ignore[name-defined]
+    """Have one that is not in its module."""
+
+
+def no_expression(number: int) -> None:
+    """Have one that cannot be read."""
+
+
+no_expression.__annotations__["number"] = "1 +"
+
+
+def union(callback: asyncio.Queue[int] | int | list[asyncio.Event | dict[str, int]]) -> None:
     """Have an annotation that JSON cannot carry."""
+
+
+def several_queues(*callbacks: asyncio.Queue[int]) -> None:
+    """Have one that goes by place, so that nothing provides it."""
+
+
+def any_names(callback: asyncio.Queue[int], **numbers: int) -> None:
+    """Have one beside any names."""
+
+
+def only_provided(callback: asyncio.Queue[int]) -> None:
+    """Have one that a factory may provide."""
+
+
+def gives_a_queue() -> asyncio.Queue[int]:
+    """Return what JSON cannot carry."""
+    raise AssertionError
 
 
 class TestDecorating:
@@ -176,27 +208,37 @@ class TestRefusing:
 
     @pytest.mark.parametrize("wrong", [second, twice, by_name, variable])
     def test_a_job_in_the_wrong_place(self, idle: Mutirao, wrong: Any) -> None:
-        """It is injected into the first parameter; told at the first call, or at a worker's start.
+        """It is injected into the first parameter."""
+        with pytest.raises(InvalidTask, match="the first positional parameter"):
+            idle.task(wrong)
+        assert dict(idle.tasks) == {}
 
-        Not sooner, because annotations may name what is defined further down.
-        """
-        task = idle.task(wrong)
-        for ask in (lambda: task.enqueue(7), task.check):
-            with pytest.raises(InvalidTask, match="the first positional parameter"):
-                ask()
-
-    def test_an_annotation_that_is_not_there(self, idle: Mutirao) -> None:
-        """The error says where to import it."""
-        task = idle.task(only_for_checkers)
-        wrong: Any = 7
+    @pytest.mark.parametrize("wrong", [only_for_checkers, no_attribute])
+    def test_an_annotation_that_is_not_there(self, idle: Mutirao, wrong: Any) -> None:
+        """The error says where to import it; nothing will define it, as the module is whole."""
         with pytest.raises(InvalidTask, match="not only under TYPE_CHECKING"):
-            task.enqueue(wrong)
+            idle.task(wrong)
+        assert dict(idle.tasks) == {}
 
-    def test_an_annotation_that_json_cannot_carry(self, idle: Mutirao) -> None:
-        """Told by name."""
-        task = idle.task(not_json)
+    def test_an_annotation_that_is_no_expression(self, idle: Mutirao) -> None:
+        """It cannot be read."""
+        with pytest.raises(InvalidTask, match="cannot be read"):
+            idle.task(no_expression)
+
+    @pytest.mark.parametrize("wrong", [union, several_queues, any_names])
+    def test_an_annotation_that_json_cannot_carry(self, idle: Mutirao, wrong: Any) -> None:
+        """Told by name, where no factory could provide it."""
+        with pytest.raises(InvalidTask, match=r"the parameter 'callbacks?' has an annotation"):
+            idle.task(wrong)
         with pytest.raises(InvalidTask, match="the parameter 'callback' has an annotation"):
-            task.enqueue(7)
+            idle.task(supersede=Supersede(by="callback", rules={}))(only_provided)
+        assert dict(idle.tasks) == {}
+
+    def test_a_result_that_json_cannot_carry(self, idle: Mutirao) -> None:
+        """It matters where results are kept."""
+        idle.task(gives_a_queue)
+        with pytest.raises(InvalidTask, match="the result, which is kept, has an annotation"):
+            idle.task(name="kept", keep_result=True)(gives_a_queue)
 
     @pytest.mark.parametrize(
         ("options", "error", "words"),
@@ -221,14 +263,98 @@ class TestRefusing:
         assert dict(idle.tasks) == {}
 
 
-@pytest.mark.parametrize("wrong", [second, only_for_checkers, not_json])
-async def test_a_worker_does_not_start(pg_app: Mutirao, wrong: Any) -> None:
-    """With a task whose jobs it could not run."""
-    pg_app.task(wrong)
-    with pytest.raises(InvalidTask, match=wrong.__name__):
-        async with pg_app.worker():
-            raise AssertionError
-    assert await pg_app.store.workers() == []
+Imported = Callable[..., Mutirao]
+LATER = """
+from __future__ import annotations
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from mutirao import Job, Limit, Mutirao
+
+if TYPE_CHECKING:
+    from nowhere import Unknown
+
+app = Mutirao(url)
+
+@app.task(limit=Limit(1, by="order"))
+def ahead(order: Order) -> None: ...
+
+@app.task
+def deeper(basket: Basket) -> None: ...
+
+@app.task
+def given(queue: asyncio.Queue[int], n: int = 0) -> None: ...
+
+@dataclass
+class Basket:
+    order: Order
+"""
+
+
+@pytest.fixture
+def imported(migrated_sqlite_url: str) -> Iterator[Imported]:
+    """What imports a module with the tasks above and some more; it returns the application."""
+    module: Any = ModuleType("later")
+    module.url = migrated_sqlite_url
+
+    def run(more: str = "") -> Mutirao:
+        exec(LATER + more, vars(module))  # noqa: S102
+        app: Mutirao = module.app
+        return app
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "later", module)
+        yield run
+    module.app.close()
+
+
+class TestLeftOpen:
+    """What a factory or a name may still decide is told when the application is first used."""
+
+    def test_what_comes_later(self, imported: Imported) -> None:
+        """A name further down, in a field too; a factory."""
+        app = imported("assert len(app.undecided) == 3\nOrder = str")
+        app.provide(_queue)
+        app.decide()
+        assert app.undecided == []
+        assert app.task_named("given").job(n=7).args == '{"n":7}'
+        assert app.task_named("ahead").job("x").args == '{"order":"x"}'
+
+    @pytest.mark.parametrize(
+        "use",
+        [
+            lambda app: app.task(name="fine")(send).enqueue(7),
+            lambda app: capture(app).__enter__(),
+            lambda app: inline(app).__enter__(),
+            drain,
+            lambda app: app.worker().start(),
+        ],
+        ids=["enqueue", "capture", "inline", "drain", "worker"],
+    )
+    def test_all_is_told_together(self, imported: Imported, use: Any) -> None:
+        """By the first enqueue of any task, by tests, and by a worker, which is not registered."""
+        app = imported()
+        with pytest.raises(InvalidTask) as refused:
+            use(app)
+        for words in ("3 tasks cannot", "'ahead' has", "'deeper' has", "'given': the parameter"):
+            assert words in str(refused.value)
+        assert app._portal.call(app.store.workers) == []
+
+    def test_doctor(self, imported: Imported) -> None:
+        """It tells each, beside the state of the database."""
+        found = imported().examine()
+        problems = [each.found for each in found if each.level is Level.PROBLEM]
+        assert [each.split("'")[1] for each in problems] == ["ahead", "deeper", "given"]
+        assert any(each.about == "schema" for each in found)
+
+    def test_a_job_that_is_not_first(self, imported: Imported) -> None:
+        """It is certain, whatever the others are."""
+        with pytest.raises(InvalidTask, match="the first positional parameter"):
+            imported("\n@app.task\ndef late(order: Order, job: Job) -> None: ...\n")
+
+
+def _queue() -> asyncio.Queue[int]:
+    return asyncio.Queue()
 
 
 async def test_a_process_handler_that_a_child_would_not_find(pg_app: Mutirao) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Event
 from collections.abc import AsyncIterator
 from importlib import reload
 from pathlib import Path
@@ -156,3 +157,61 @@ def test_names_that_are_taken() -> None:
     other.schedule(every=5, name="nightly")(other.task(name="b")(_plain))
     with pytest.raises(InvalidSchedule, match="two schedules are called 'nightly'"):
         app.include(other)
+
+
+def test_all_of_it_or_nothing() -> None:
+    """After a taken name nothing of the blueprint is there, and another application may have it."""
+    app, tasks = Mutirao(timeout=5), Tasks()
+    app.task(name="taken")(_plain)
+    app.schedule(every=5, name="nightly")(app.task(name="a")(_plain))
+    tasks.limit(Limit(1, name="few"), queue="mail")
+    first = tasks.task(name="first", limit=Limit(1, name="one"))(_plain)
+    tasks.task(name="open")(_gets_an_event)
+    tasks.schedule(every=5, name="hourly")(first)
+    tasks.schedule(every=5, name="nightly")(first)
+    with pytest.raises(InvalidSchedule, match="'nightly'"):
+        app.include(tasks)
+    taken = Tasks()
+    taken.task(name="second")(_plain)
+    taken.task(name="taken")(_plain)
+    with pytest.raises(InvalidTask, match="two tasks are called 'taken'"):
+        app.include(taken)
+    assert set(app.tasks) == {"taken", "a"}
+    assert [schedule.name for schedule in app.schedules.declared()] == ["nightly"]
+    assert app.limits.declared() == ()
+    assert app.undecided == []
+    with pytest.raises(ConfigurationError, match="no application has included"):
+        first.enqueue()
+    other = Mutirao()
+    other.provide(_event)
+    other.include(tasks)
+    assert set(other.tasks) == {"first", "open"}
+
+
+def test_a_task_that_the_factories_of_the_application_spoil() -> None:
+    """It cannot tell jobs apart by what is provided there; nothing is included."""
+    app, tasks = Mutirao(), Tasks()
+    app.provide(_event)
+    tasks.task(name="first")(_plain)
+    task = tasks.task(limit=Limit(1, by="name"))(_by_name)
+    app.provide(_name)
+    with pytest.raises(InvalidTask, match="jobs cannot be told apart by it"):
+        app.include(tasks)
+    assert dict(app.tasks) == {}
+    assert task.job(name="x").args == '{"name":"x"}'
+
+
+def _gets_an_event(event: Event) -> None:
+    """Take what only a factory gives."""
+
+
+def _by_name(name: str) -> None:
+    """Take a text."""
+
+
+def _event() -> Event:
+    return Event()
+
+
+def _name() -> str:
+    return "x"
