@@ -80,6 +80,15 @@ class Dialect(ABC):
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that does nothing, and counts no row, where the key is taken."""
 
+    def write_new(self, conn: Connection, table: Table, row: dict[str, Any]) -> bool:
+        """Insert a row unless its key is taken; return whether it was inserted.
+
+        By the row that is returned: not every driver reports how many an INSERT has written.
+        """
+        [first, *_] = table.primary_key.columns
+        write = self.insert_unless_exists(table).values(**row).returning(first)
+        return conn.execute(write).first() is not None
+
     def tell_updated(self, conn: Connection, change: Update, told: ColumnElement[Any]) -> Any:
         """Change one row and return an expression; None where there is no such row."""
         return conn.execute(change.returning(told)).scalar()

@@ -34,7 +34,7 @@ ORDER BY queue, priority LIMIT 1
 # Whether there are limits is told with the jobs they may concern, not asked.
 _DUE = """
 SELECT id, EXISTS (SELECT 1 FROM mutirao_limit) FROM mutirao_live
-WHERE worker IS NULL AND queue = ? AND priority = ? AND (run_at, id) >= (?, ?) AND run_at <= ?{}
+WHERE worker IS NULL AND queue = ? AND priority = ? AND {} AND run_at <= ?{}
 ORDER BY run_at, id LIMIT ?{}
 """
 _TAKE = """
@@ -138,10 +138,10 @@ def _due(
     if is_fair(lane.queue):
         ids = yield from fairness.due(words, lane.queue, limit, without, moment)
         return ids, (yield from limits.exist())
-    place = (lane.queue, lane.priority, to_micros_or_before(lane.run_at), lane.id, moment)
+    since, place = words.since(to_micros_or_before(lane.run_at), lane.id)
     unwanted, values = fairness.but(words, without)
-    sql = _DUE.format(unwanted, words.hold_free)
-    rows = yield Execute(sql, (*place, *values, limit))
+    sql = _DUE.format(since, unwanted, words.hold_free)
+    rows = yield Execute(sql, (lane.queue, lane.priority, *place, moment, *values, limit))
     return [row[0] for row in rows], bool(rows) and bool(rows[0][1])
 
 

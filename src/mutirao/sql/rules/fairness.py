@@ -16,7 +16,7 @@ _SERVED = "SELECT fair FROM mutirao_fairness_served WHERE worker = 0 AND lane = 
 _LAST = "SELECT queue, fair FROM mutirao_live WHERE id = ?"
 _NEXT = "queue = ? AND fair > ? ORDER BY fair LIMIT 1"
 _PRIORITY = "queue = ? AND fair = ? AND priority > ? ORDER BY priority LIMIT 1"
-_LINE = "queue = ? AND fair = ? AND priority = ? AND (run_at, id) > (?, ?) AND run_at <= ?"
+_LINE = "queue = ? AND fair = ? AND priority = ? AND {} AND run_at <= ?{}"
 
 
 def due(
@@ -119,11 +119,13 @@ class _Line:
         self.at, self.size = (FIRST, 0), 1
 
     def _read_on(self) -> Asking[None]:
-        place = (self.lane, self.value, self.priority, *self.at, self.moment)
+        run_at, last = self.at
+        since, place = self.words.since(run_at, last + 1)
         unwanted, values = but(self.words, self.without)
-        where = f"{_from(self.words)} AND {_LINE}{unwanted}"
+        where = f"{_from(self.words)} AND {_LINE.format(since, unwanted)}"
         sql = f"SELECT id, run_at {where} ORDER BY run_at, id LIMIT ?"
-        rows = yield Execute(sql, (*place, *values, self.size))
+        line = (self.lane, self.value, self.priority, *place, self.moment)
+        rows = yield Execute(sql, (*line, *values, self.size))
         self.read = [row[0] for row in rows]
         if rows:
             self.at, self.size = (rows[-1][1], rows[-1][0]), min(2 * self.size, MOST_AT_ONCE)

@@ -54,7 +54,7 @@ def place(words: Words, job: NewJob, now: datetime, write: Write) -> Asking[int]
         [row] = yield Execute(_AT_STAKE, name)
         yield from words.hold_jobs([id for id in row if id])
     found = yield Execute(_HOLDER, name)
-    holder = _holder(found[0]) if found else None
+    holder = _holder(words, found[0]) if found else None
     due = job.run_at or now + timedelta(seconds=job.delay or 0)
     verdict = judge(unique, due, holder, now)
     if holder is not None:
@@ -91,7 +91,7 @@ def hold_keys(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
         )
 
 
-def _holder(row: Row) -> Holder:
+def _holder(words: Words, row: Row) -> Holder:
     job, since, before_run_at, live, worker, run_at, asked, before, before_worker, *rest = row
     if live is None and before is not None:  # somebody cancelled what waited for that
         job, live, worker, run_at, before = before, before, before_worker, before_run_at, None
@@ -101,7 +101,9 @@ def _holder(row: Row) -> Holder:
     until = None
     if unique_for is not None and finished is not None:
         until = (
-            PARKED if unique_for == FOREVER else from_micros(int(finished + unique_for * SECOND))
+            PARKED
+            if unique_for == words.forever
+            else from_micros(int(finished + unique_for * SECOND))
         )
     return Holder(
         job=job,
@@ -130,5 +132,6 @@ def _take(
     words: Words, name: KeyName, id: int, after: int | None, verdict: Verdict, unique: Unique
 ) -> Asking[None]:
     sql = words.upsert("mutirao_key", _COLUMNS, NAME, _COLUMNS[len(NAME) :])
-    values = (*name, id, after, to_micros(verdict.since), unique.unique_for)
+    unique_for = words.forever if unique.unique_for == FOREVER else unique.unique_for
+    values = (*name, id, after, to_micros(verdict.since), unique_for)
     yield Execute(sql, values, answers=False)

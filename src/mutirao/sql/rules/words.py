@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
+from mutirao.model.uniqueness import FOREVER
 from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Row
 
 ALL = 2_147_483_647  # as a LIMIT
@@ -24,12 +25,14 @@ class Words(ABC):
     other writers out, from its beginning on.
     `hold`, `hold_free`: end a SELECT whose rows nobody else may change until the transaction ends;
     the second passes over those that somebody else has.
+    `forever`: stands for infinity, where a column of numbers has none.
     """
 
     locks: ClassVar[bool] = False
     hold: ClassVar[str] = ""
     hold_free: ClassVar[str] = ""
     quote: ClassVar[str] = '"'
+    forever: ClassVar[float] = FOREVER
     transaction: ClassVar[Bracket]
 
     @abstractmethod
@@ -39,6 +42,10 @@ class Words(ABC):
     @abstractmethod
     def among(self, column: str, values: Collection[int] | Collection[str]) -> Condition:
         """Return the condition that a column is one of `values`, of which there may be many."""
+
+    def since(self, run_at: int, id: int) -> Condition:
+        """Return the condition that a live row stands at this place of its lane, or behind it."""
+        return Condition("(run_at, id) >= (?, ?)", (run_at, id))
 
     @abstractmethod
     def by_index(self, name: str) -> str:

@@ -187,7 +187,7 @@ def _to_graph(row: Any, steps: tuple[StepRecord, ...] = ()) -> GraphRecord:
 
 def _is_error(column: Column[Any], name: str) -> ColumnElement[bool]:
     """Return the condition that an error is of a class, named with its module or without it."""
-    end = func.substr(column, func.length(column) - len(name))
+    end = func.substr(column, func.char_length(column) - len(name))
     return or_(column == name, end == f".{name}")
 
 

@@ -149,8 +149,7 @@ class Amending:
     def _insert(self, conn: Connection, state: ScheduleState | None) -> bool:
         if state is None:
             return False
-        row = self.dialect.insert_unless_exists(schedule).values(**_to_row(state))
-        return conn.execute(row.returning(schedule.c.name)).first() is not None
+        return self.dialect.write_new(conn, schedule, _to_row(state))
 
     def _make(self, conn: Connection, ticks: Sequence[Ticked]) -> tuple[int, ...]:
         if not ticks:

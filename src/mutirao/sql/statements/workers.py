@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from datetime import datetime
+from typing import cast
 
 from sqlalchemy import Connection, Table, and_, delete, insert, or_, select, update
 
@@ -19,8 +20,7 @@ def register(
     """Register a worker; return its id. A single statement."""
     started = dialect.moment(now)
     row = conn.execute(
-        insert(worker)
-        .values(
+        insert(worker).values(
             name=new.name,
             host=new.host,
             pid=new.pid,
@@ -36,9 +36,9 @@ def register(
             stuck=0,
             late=0.0,
         )
-        .returning(worker.c.id)
     )
-    return int(row.scalar_one())
+    [id] = cast("tuple[int]", row.inserted_primary_key)
+    return id
 
 
 def beat(
@@ -125,11 +125,8 @@ def lease(
     )
     if taken.rowcount == 1:
         return True
-    first = dialect.insert_unless_exists(duty).values(
-        name=name, worker=id, taken_at=moment, expires_at=expires
-    )
-    # Check the returned row: not every driver reports the row count of an INSERT.
-    return conn.execute(first.returning(duty.c.name)).first() is not None
+    first = {"name": name, "worker": id, "taken_at": moment, "expires_at": expires}
+    return dialect.write_new(conn, duty, first)
 
 
 def confirm_declared(
