@@ -480,6 +480,12 @@ OF_EACH_DRIVER: list[type[Holder]] = [
     AlchemySqlite,
 ]
 
+# One for each type of connection that is accepted: for what is decided by the type.
+OF_EACH_TYPE: list[type[Holder]] = [
+    *(Psycopg, PsycopgAsync, Psycopg2, Asyncpg, AsyncpgPool, Sqlite3, Aiosqlite),
+    *(AlchemyConnection, AlchemySession, AlchemyAsyncConnection, AlchemyAsyncSession),
+]
+
 # One for each way of writing jobs, for what varies with their number or with a mode.
 FEW = {
     *(Psycopg, AlchemyAsyncpg, Sqlite3),

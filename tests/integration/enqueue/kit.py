@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Self
 
 import pytest
@@ -43,14 +43,18 @@ def numbered(count: int, failing_at: int | None = None) -> Iterator[NewJob]:
 
 
 def varied(
-    chosen: Iterable[type[Holder]], name: str, usual: object, *others: object
+    chosen: Iterable[type[Holder]],
+    name: str,
+    usual: object,
+    *others: object,
+    few: Collection[type[Holder]] = FEW,
 ) -> pytest.MarkDecorator:
     """Run a test with a holder of each of these kinds and `usual`, with a few also with `others`.
 
     What a size or a mode decides is decided by the statements, not by the kind of a connection.
     """
     cases = [(kind, usual) for kind in chosen]
-    cases += [(kind, other) for kind in chosen if kind in FEW for other in others]
+    cases += [(kind, other) for kind in chosen if kind in few for other in others]
     ids = [f"{kind.__name__}-{value}" for kind, value in cases]
     return pytest.mark.parametrize(("kind", name), cases, ids=ids)
 

@@ -16,7 +16,6 @@ from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, scoped_session, sessionmaker
 
 from tests.integration.enqueue.holders import (
-    AUTOCOMMITTING,
     TRANSACTIONAL,
     Aiosqlite,
     AlchemyAsyncpgSession,
@@ -40,12 +39,9 @@ from tests.integration.enqueue.kit import (
     every_kind,
     kinds,
     numbered,
-    varied,
 )
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
-
-sizes = pytest.mark.parametrize("size", [1, MANY])
 
 SETTINGS = (
     "autocommit", "isolation_level", "row_factory", "text_factory", "cursor_factory",
@@ -86,21 +82,15 @@ def in_transaction(conn: Any) -> bool:
     return bool(told() if callable(told) else told)
 
 
-@varied([*TRANSACTIONAL, *AUTOCOMMITTING], "size", MANY, 1, SEVERAL)
-async def test_settings_stay(holder: Holder, kind: type[Holder], size: int) -> None:
+@every_kind
+async def test_settings_stay(holder: Holder, kind: type[Holder]) -> None:
     """No setting is touched; a transaction stays open, and autocommit leaves none behind."""
     driver = await holder.beneath()
     before = settings(driver)
-    await holder.enqueue(numbered(size))
-    assert settings(driver) == before
-    assert in_transaction(driver) == (kind in TRANSACTIONAL)
-
-
-@every_kind
-async def test_settings_stay_after_a_failure(holder: Holder, kind: type[Holder]) -> None:
-    """The same when the iterable failed half-way."""
-    driver = await holder.beneath()
-    before = settings(driver)
+    for size in (1, SEVERAL, MANY):
+        await holder.enqueue(numbered(size))
+        assert settings(driver) == before
+        assert in_transaction(driver) == (kind in TRANSACTIONAL)
     with pytest.raises(Interrupted):
         await holder.enqueue(numbered(MANY, MANY - 1))
     assert settings(driver) == before
@@ -154,7 +144,6 @@ def _sqlite_bytes(conn: Any) -> None:
     conn.text_factory = bytes
 
 
-@sizes
 @pytest.mark.parametrize(
     ("kind", "prepare"),
     [
@@ -179,12 +168,12 @@ def _sqlite_bytes(conn: Any) -> None:
     ],
 )
 async def test_factories(
-    holder: Holder, observer: Observer, prepare: Callable[[Any], None], size: int
+    holder: Holder, observer: Observer, prepare: Callable[[Any], None]
 ) -> None:
     """Rows and cursors of the caller's own making are neither used nor changed."""
     prepare(holder.conn)
     before = settings(holder.conn)
-    ids = await holder.enqueue(numbered(size))
+    ids = [*await holder.enqueue(numbered(1)), *await holder.enqueue(numbered(MANY))]
     assert settings(holder.conn) == before
     await holder.commit()
     assert observer.ids() == ids
@@ -225,16 +214,14 @@ async def test_pending_objects_are_not_flushed(holder: Holder, observer: Observe
     assert (observer.orders(), observer.ids()) == ([1], ids)
 
 
-@sizes
 @kinds(Asyncpg)
-async def test_asyncpg_without_a_statement_cache(
-    holder: Holder, observer: Observer, size: int
-) -> None:
+async def test_asyncpg_without_a_statement_cache(holder: Holder, observer: Observer) -> None:
     """As programs behind PgBouncer set it: nothing is prepared under a name."""
     import asyncpg
 
     conn = await asyncpg.connect(holder.dsn, statement_cache_size=0)
-    ids = await holder.intake.aenqueue(numbered(size), conn)
+    ids = await holder.intake.aenqueue(numbered(1), conn)
+    ids += await holder.intake.aenqueue(numbered(MANY), conn)
     assert await conn.fetch("SELECT name FROM pg_prepared_statements") == []
     await conn.close()
     assert observer.ids() == ids

@@ -10,17 +10,7 @@ import pytest
 
 from mutirao.model.job import NewJob
 from mutirao.model.uniqueness import OnConflict, Placed, Unique
-from tests.integration.enqueue.holders import (
-    Aiosqlite,
-    AlchemyAsyncpg,
-    AlchemyConnection,
-    AlchemySqlite,
-    Asyncpg,
-    Holder,
-    Psycopg,
-    Psycopg2,
-    Sqlite3,
-)
+from tests.integration.enqueue.holders import AlchemyAsyncpg, Holder, Psycopg, Sqlite3
 from tests.integration.enqueue.kit import SEVERAL, Observer, kinds, numbered
 
 LEAST = {
@@ -43,12 +33,10 @@ FULL = {
             4, 12.5, 'k', '["blue"]', '{"tenant":  "acme"}', '00-af-b7-01'
         )""",
 }
-each_driver = kinds(
-    Psycopg, Psycopg2, Asyncpg, AlchemyConnection, AlchemyAsyncpg, Sqlite3, Aiosqlite, AlchemySqlite
-)
+few = kinds(Psycopg, AlchemyAsyncpg, Sqlite3)
 
 
-@each_driver
+@few
 async def test_the_least(holder: Holder, observer: Observer) -> None:
     """The name of a task is enough; the job is live and due when its transaction commits."""
     await holder.execute(LEAST[holder.backend])
@@ -61,7 +49,7 @@ async def test_the_least(holder: Holder, observer: Observer) -> None:
     assert abs(row.due - datetime.now(UTC)) < timedelta(minutes=1)
 
 
-@each_driver
+@few
 async def test_every_option(holder: Holder, observer: Observer) -> None:
     """Options have the names they have everywhere."""
     await holder.execute(FULL[holder.backend])
@@ -83,7 +71,7 @@ async def test_a_delay(holder: Holder, observer: Observer) -> None:
     assert row.due - row.enqueued_at == timedelta(seconds=1.5)
 
 
-@each_driver
+@few
 async def test_rolled_back(holder: Holder, observer: Observer) -> None:
     """It is that program's transaction."""
     await holder.execute(LEAST[holder.backend])
@@ -91,7 +79,7 @@ async def test_rolled_back(holder: Holder, observer: Observer) -> None:
     assert observer.ids() == []
 
 
-@each_driver
+@few
 async def test_beside_others(holder: Holder, observer: Observer) -> None:
     """Jobs by plain SQL and by the library share one sequence of ids."""
     ids = await holder.enqueue(numbered(SEVERAL))

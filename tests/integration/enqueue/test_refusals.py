@@ -22,6 +22,7 @@ from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.registry import dialect_named
 from tests.integration.enqueue.holders import (
     OF_EACH_DRIVER,
+    OF_EACH_TYPE,
     AlchemyAsyncConnection,
     AlchemyConnection,
     Holder,
@@ -34,7 +35,6 @@ from tests.integration.enqueue.kit import (
     SEVERAL,
     Observer,
     each_driver,
-    every_kind,
     kinds,
     numbered,
     varied,
@@ -82,7 +82,7 @@ async def test_other_things(name: str) -> None:
         assert [word for word in [name, *ACCEPTED] if word not in str(error)] == []
 
 
-@every_kind
+@kinds(*OF_EACH_TYPE)
 async def test_the_wrong_colour(holder: Holder) -> None:
     """A connection of the other colour is sent to the other face."""
     if isinstance(holder, SyncHolder):

@@ -32,7 +32,7 @@ from tests.integration.enqueue.holders import (
     PsycopgAutocommit,
     Sqlite3,
 )
-from tests.integration.enqueue.kit import AT_ONCE, CHUNK, MANY, Observer, kinds, numbered
+from tests.integration.enqueue.kit import AT_ONCE, CHUNK, MANY, Observer, kinds, numbered, varied
 
 
 class Counted(NewJob):
@@ -55,7 +55,7 @@ def counted(count: int, census: Counter[str], args: str = "{}") -> Iterator[NewJ
         yield job
 
 
-@kinds(Psycopg, Psycopg2, Asyncpg, AlchemyConnection, AlchemyAsyncpg, Sqlite3, Aiosqlite)
+@kinds(Psycopg, Psycopg2, Asyncpg, Sqlite3, Aiosqlite)
 async def test_a_hundred_thousand(holder: Holder, observer: Observer) -> None:
     """All in the caller's transaction, with no more than two chunks of them in memory."""
     census: Counter[str] = Counter()
@@ -121,18 +121,8 @@ async def test_others_enqueue_meanwhile(holder: Holder, observer: Observer) -> N
     assert [observer.places()[id] for id in ours] == list(range(MANY))
 
 
-def cancelling(at: int) -> Iterator[NewJob]:
-    """Yield jobs, and cancel the task that reads them on the way."""
-    for n, job in enumerate(numbered(MANY)):
-        if n == at:
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
-        yield job
-
-
-@pytest.mark.parametrize("at", [0, AT_ONCE, CHUNK + 1, MANY - 1])
-@kinds(
+# Each way in which an asynchronous call waits.
+CANCELLED = (
     PsycopgAsync,
     PsycopgAsyncAutocommit,
     Asyncpg,
@@ -144,6 +134,19 @@ def cancelling(at: int) -> Iterator[NewJob]:
     AlchemyAsyncpgAutocommit,
     AlchemyAiosqlite,
 )
+
+
+def cancelling(at: int) -> Iterator[NewJob]:
+    """Yield jobs, and cancel the task that reads them on the way."""
+    for n, job in enumerate(numbered(MANY)):
+        if n == at:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+        yield job
+
+
+@varied(CANCELLED, "at", CHUNK + 1, 0, AT_ONCE, MANY - 1, few=(PsycopgAsync, Asyncpg, Aiosqlite))
 @pytest.mark.usefixtures("small_chunks")
 async def test_cancelled(holder: Holder, observer: Observer, at: int) -> None:
     """A cancelled task has enqueued nothing, and after a rollback its connection goes on."""

@@ -14,25 +14,14 @@ from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import PARKED, Placed, Unique
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.registry import dialect_named
-from tests.integration.enqueue.holders import (
-    OF_EACH_DRIVER,
-    AlchemyAsyncpg,
-    Holder,
-    Psycopg,
-)
-from tests.integration.enqueue.kit import (
-    MANY,
-    SEVERAL,
-    Observer,
-    each_driver,
-    kinds,
-    numbered,
-    varied,
-)
+from tests.integration.enqueue.holders import AlchemyAsyncpg, Holder, Psycopg, Sqlite3
+from tests.integration.enqueue.kit import MANY, SEVERAL, Observer, kinds, numbered
 from tests.integration.enqueue.test_uniqueness import BLOCKED, CLAIM, FINISH, live
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
+# Keyed jobs go the same way with and without a rule: each driver is tried in test_uniqueness.py.
+few = kinds(Psycopg, AlchemyAsyncpg, Sqlite3)
 
 LATE = datetime(2090, 1, 1, tzinfo=UTC)
 LET_GO = text("""
@@ -72,7 +61,7 @@ async def rows_left(observer: Observer) -> int:
         return int(connection.scalar(text("SELECT count(*) FROM mutirao_supersede_wait")) or 0)
 
 
-@each_driver
+@few
 async def test_one_after_another(holder: Holder, observer: Observer) -> None:
     """Each of them sees what those before it did, in one transaction or several."""
     said = [("Create", "inserted"), ("Update", "merged"), ("Delete", "superseded"),
@@ -87,7 +76,8 @@ async def test_one_after_another(holder: Holder, observer: Observer) -> None:
     assert await rows_left(observer) == 2
 
 
-@varied(OF_EACH_DRIVER, "size", MANY, 1, SEVERAL)
+@pytest.mark.parametrize("size", [MANY, 1, SEVERAL])
+@few
 async def test_among_others(holder: Holder, observer: Observer, size: int) -> None:
     """In one call with jobs without keys."""
     jobs = [activity("Create"), *numbered(size), activity("Update", 1), activity("Like", 2)]
@@ -96,7 +86,7 @@ async def test_among_others(holder: Holder, observer: Observer, size: int) -> No
     assert live(observer) == sorted(ids[1:])
 
 
-@each_driver
+@few
 async def test_a_rollback_to_a_savepoint(holder: Holder, observer: Observer) -> None:
     """What made a job redundant never was."""
     await holder.enqueue([activity("Create", 1)])
@@ -109,7 +99,7 @@ async def test_a_rollback_to_a_savepoint(holder: Holder, observer: Observer) -> 
 
 
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
-@each_driver
+@few
 async def test_two_transactions(holder: Holder, observer: Observer, ends: str) -> None:
     """The second waits for the first, and decides about what that has left."""
     await holder.enqueue([activity("Create", 1)])

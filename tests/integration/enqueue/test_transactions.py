@@ -6,33 +6,35 @@ import pytest
 
 from mutirao.model.job import NewJob
 from tests.integration.enqueue.holders import (
-    AUTOCOMMITTING,
-    TRANSACTIONAL,
     AlchemyAsyncpg,
+    AlchemyAsyncpgAutocommit,
     Holder,
     Psycopg,
+    PsycopgAutocommit,
     Sqlite3,
+    Sqlite3Autocommit,
 )
 from tests.integration.enqueue.kit import (
     MANY,
     SEVERAL,
     Interrupted,
     Observer,
+    autocommitting,
     kinds,
     numbered,
-    varied,
+    transactional,
 )
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 few = kinds(Psycopg, AlchemyAsyncpg, Sqlite3)
-of_sizes = varied(TRANSACTIONAL, "size", MANY, 1, SEVERAL)
+few_autocommitting = kinds(PsycopgAutocommit, AlchemyAsyncpgAutocommit, Sqlite3Autocommit)
 
 
-@of_sizes
-async def test_commit_makes_jobs_visible(holder: Holder, observer: Observer, size: int) -> None:
+@transactional
+async def test_commit_makes_jobs_visible(holder: Holder, observer: Observer) -> None:
     """Nobody sees them before, everybody after; their ids are in the order of the jobs."""
     await holder.execute("INSERT INTO shop_order (id) VALUES (1)")
-    ids = await holder.enqueue(numbered(size))
+    ids = await holder.enqueue(numbered(MANY))
     assert (observer.ids(), observer.orders()) == ([], [])
     await holder.commit()
     assert observer.ids() == ids
@@ -40,23 +42,64 @@ async def test_commit_makes_jobs_visible(holder: Holder, observer: Observer, siz
     assert observer.orders() == [1]
 
 
-@of_sizes
-async def test_rollback_leaves_nothing(holder: Holder, observer: Observer, size: int) -> None:
+@transactional
+async def test_rollback_leaves_nothing(holder: Holder, observer: Observer) -> None:
     """Neither jobs nor orders, and the connection goes on."""
-    await holder.enqueue(numbered(size))
+    await holder.enqueue(numbered(MANY))
     await holder.rollback()
     assert observer.ids() == []
 
 
-@of_sizes
-async def test_rollback_to_a_savepoint(holder: Holder, observer: Observer, size: int) -> None:
+@transactional
+async def test_rollback_to_a_savepoint(holder: Holder, observer: Observer) -> None:
     """Jobs of the savepoint are gone, those before it are committed."""
     kept = await holder.enqueue(numbered(1))
     back = await holder.savepoint()
-    await holder.enqueue(numbered(size))
+    await holder.enqueue(numbered(MANY))
     await back()
     await holder.commit()
     assert observer.ids() == kept
+
+
+@pytest.mark.parametrize("size", [1, SEVERAL])
+@few
+async def test_fewer_jobs(holder: Holder, observer: Observer, size: int) -> None:
+    """What is written in another way, by its number, is in the transaction too."""
+    await holder.enqueue(numbered(size))
+    await holder.rollback()
+    kept = await holder.enqueue(numbered(size))
+    back = await holder.savepoint()
+    await holder.enqueue(numbered(size))
+    await back()
+    with pytest.raises(Interrupted):
+        await holder.enqueue(numbered(size, size - 1))
+    assert observer.ids() == []
+    await holder.commit()
+    assert observer.places() == {id: n for n, id in enumerate(kept)}
+
+
+@pytest.mark.parametrize("failing_at", [0, SEVERAL])
+@few
+async def test_an_iterable_that_fails_early(
+    holder: Holder, observer: Observer, failing_at: int
+) -> None:
+    """Nothing has been written by then, and the transaction goes on."""
+    with pytest.raises(Interrupted):
+        await holder.enqueue(numbered(MANY, failing_at))
+    kept = await holder.enqueue(numbered(1))
+    await holder.commit()
+    assert observer.ids() == kept
+
+
+@pytest.mark.parametrize("size", [1, SEVERAL])
+@few_autocommitting
+async def test_fewer_jobs_in_autocommit(holder: Holder, observer: Observer, size: int) -> None:
+    """They are written when the call returns, all or none."""
+    kept = await holder.enqueue(numbered(size))
+    for failing_at in (0, size - 1):
+        with pytest.raises(Interrupted):
+            await holder.enqueue(numbered(MANY, failing_at))
+    assert observer.places() == {id: n for n, id in enumerate(kept)}
 
 
 @few
@@ -70,10 +113,10 @@ async def test_one_after_another(holder: Holder, observer: Observer) -> None:
     assert observer.ids() == ids
 
 
-@varied(AUTOCOMMITTING, "size", MANY, 1, SEVERAL)
-async def test_autocommit(holder: Holder, observer: Observer, size: int) -> None:
+@autocommitting
+async def test_autocommit(holder: Holder, observer: Observer) -> None:
     """Outside any transaction jobs are written when the call returns."""
-    ids = await holder.enqueue(numbered(size))
+    ids = await holder.enqueue(numbered(MANY))
     assert observer.ids() == ids
     assert observer.places() == {id: n for n, id in enumerate(ids)}
 
@@ -85,33 +128,30 @@ async def test_nothing_to_enqueue(holder: Holder, observer: Observer) -> None:
     assert observer.ids() == []
 
 
-@varied(TRANSACTIONAL, "failing_at", MANY - 1, 0, SEVERAL)
-async def test_all_or_none_when_the_iterable_fails(
-    holder: Holder, observer: Observer, failing_at: int
-) -> None:
+@transactional
+async def test_all_or_none_when_the_iterable_fails(holder: Holder, observer: Observer) -> None:
     """What the iterable raises reaches the caller, whose transaction is whole and goes on."""
     await holder.execute("INSERT INTO shop_order (id) VALUES (1)")
     with pytest.raises(Interrupted):
-        await holder.enqueue(numbered(MANY, failing_at))
+        await holder.enqueue(numbered(MANY, MANY - 1))
     kept = await holder.enqueue(numbered(1))
     await holder.commit()
     assert observer.ids() == kept
     assert observer.orders() == [1]
 
 
-@varied(AUTOCOMMITTING, "failing_at", MANY - 1, 0, SEVERAL)
-async def test_all_or_none_in_autocommit(
-    holder: Holder, observer: Observer, failing_at: int
-) -> None:
+@autocommitting
+async def test_all_or_none_in_autocommit(holder: Holder, observer: Observer) -> None:
     """A call that fails has committed nothing, and the connection is in autocommit as before."""
     with pytest.raises(Interrupted):
-        await holder.enqueue(numbered(MANY, failing_at))
+        await holder.enqueue(numbered(MANY, MANY - 1))
     assert observer.ids() == []
     kept = await holder.enqueue(numbered(1))
     assert observer.ids() == kept
 
 
-@varied(AUTOCOMMITTING, "before", MANY, 0, 1)
+@pytest.mark.parametrize("before", [MANY, 0, 1])
+@few_autocommitting
 async def test_all_or_none_when_a_job_is_refused(
     holder: Holder, observer: Observer, before: int
 ) -> None:
