@@ -4,13 +4,16 @@ BIN      := $(VENV)/bin
 SOURCES  := src tests $(wildcard benchmarks examples)
 ARGS     :=
 DATABASE :=
-# A file's tests stay together: some share a large database. A process that hung or crashed is not
-# replaced: where no test is left for the new one, xdist waits for ever.
-PYTEST   := -q -n auto --dist loadfile --max-worker-restart=0
+# Half of the time of the tests is waiting, so three processes share two cores. The tests of a class,
+# or else of a file, stay together: some share a large database. A process that hung or crashed is
+# not replaced: where no test is left for the new one, xdist waits for ever.
+CORES    := $(shell getconf _NPROCESSORS_ONLN)
+PYTEST   := -q -n $(shell expr $(CORES) + $(CORES) / 2) --dist loadscope --max-worker-restart=0
 
-# What a Python or a version of a package decides. What the SQL decides is shown once, on the newest.
-OF_PYTHON := tests/unit --ignore=tests/unit/test_readme.py tests/integration/tasks \
-             $(addprefix tests/conformance/,test_sql_store.py::TestSqlite)
+# What a Python or a version of a package decides: the pages, one driver of each database, workers.
+# What the SQL decides is shown once, on the newest.
+OF_PYTHON := tests/unit tests/integration/tasks tests/integration/worker \
+             $(addprefix tests/conformance/test_sql_store.py::,TestSqlite TestPublic)
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.
 unexport PYTHONDONTWRITEBYTECODE

@@ -1,4 +1,8 @@
-"""The contract of a store, on SQL: whole on every database, its drivers' part with every driver."""
+"""The contract of a store, on SQL: whole on every database, its drivers' part with every driver.
+
+On PostgreSQL the whole of it is shown in a schema, where a statement that named a table or a
+function without it would fail; in `public`, where the same statements name none, the drivers' part.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +62,32 @@ class TestSqlite(StoreContract):
         await store.close()
 
 
+@pytest.fixture(scope="module")
+def two_sets(postgres: PostgresServer, shared_database: str) -> str:
+    """A database with a set in the schema `jobs`, beside the one in `public`."""
+    migrations.upgrade(postgres.url(shared_database), "jobs")
+    return shared_database
+
+
 class TestPsycopg(StoreContract):
-    """PostgreSQL through its default driver."""
+    """PostgreSQL through its default driver: a set in a schema of its own, beside another one.
+
+    No path of a connection leads to either.
+    """
+
+    @pytest.fixture
+    async def store(self, postgres: PostgresServer, two_sets: str) -> AsyncIterator[Store]:
+        """A store on the set in `jobs`, whose connections have no path."""
+        empty(postgres, two_sets, "jobs")
+        nowhere = {"options": "-csearch_path="}
+        url = make_url(postgres.url(two_sets)).update_query_dict(nowhere)
+        store = SqlStore(url, schema="jobs")
+        yield store
+        await store.close()
+
+
+class TestPublic(DriverContract):
+    """The same in the schema `public`, where nothing is named."""
 
     @pytest.fixture
     def store(self, open_store: Open) -> Store:
@@ -107,27 +135,6 @@ class TestPsycopg(StoreContract):
             async with deadline():
                 assert await store.rescue(now=at(120)) == [(id, 2)]
         assert ids_of(await store.workers()) == [beating]
-
-
-@pytest.fixture(scope="module")
-def two_sets(postgres: PostgresServer, shared_database: str) -> str:
-    """A database with a set in the schema `jobs`, beside the one in `public`."""
-    migrations.upgrade(postgres.url(shared_database), "jobs")
-    return shared_database
-
-
-class TestSchema(StoreContract):
-    """A set in a schema of its own, beside another one; no path of a connection leads to either."""
-
-    @pytest.fixture
-    async def store(self, postgres: PostgresServer, two_sets: str) -> AsyncIterator[Store]:
-        """A store on the set in `jobs`, whose connections have no path."""
-        empty(postgres, two_sets, "jobs")
-        nowhere = {"options": "-csearch_path="}
-        url = make_url(postgres.url(two_sets)).update_query_dict(nowhere)
-        store = SqlStore(url, schema="jobs")
-        yield store
-        await store.close()
 
 
 class TestAsyncpg(DriverContract):

@@ -67,8 +67,8 @@ def test_asyncpg_migrates_an_empty_database(postgresql_url: str) -> None:
 def test_many_processes_migrate_at_once(database_url: str, connection: Connection) -> None:
     """One of them works while the others wait; none fails."""
     program = "import sys; from mutirao.sql import migrations; migrations.upgrade(sys.argv[1])"
-    running = [subprocess.Popen([sys.executable, "-c", program, database_url]) for _ in range(5)]
-    assert [process.wait(100) for process in running] == [0] * 5
+    running = [subprocess.Popen([sys.executable, "-c", program, database_url]) for _ in range(3)]
+    assert [process.wait(100) for process in running] == [0] * 3
     assert names(connection) == TABLES
     found = connection.execute(text("SELECT version_num FROM mutirao_version")).scalars().all()
     assert found == [version.head()]
@@ -153,22 +153,27 @@ def test_check_tells_apart_what_is_wrong(
         migrations.upgrade(database_url)
 
 
-@pytest.mark.parametrize("table", tables.metadata.sorted_tables, ids=lambda table: table.name)
-def test_core_knows_the_columns(migrated_url: str, table: Table) -> None:
+def test_core_knows_the_columns(migrated_url: str) -> None:
     """What SQLAlchemy Core is told of a table is what the migrations made."""
     engine = create_engine(migrated_url)
+    told = {table.name: _columns(table) for table in tables.metadata.sorted_tables}
     with engine.connect() as connection:
+        inspector = inspect(connection)
         made = {
-            column["name"]: column["nullable"]
-            for column in inspect(connection).get_columns(table.name)
+            name: [(each["name"], each["nullable"]) for each in inspector.get_columns(name)]
+            for name in told
         }
     engine.dispose()
-    # SQLite tells an integer primary key, which it never leaves empty, to be nullable.
-    keys = set(table.primary_key.columns.keys())
-    assert list(made) == table.columns.keys()
-    assert {name: empty for name, empty in made.items() if name not in keys} == {
-        column.name: column.nullable for column in table.columns if column.name not in keys
-    }
+    for table in tables.metadata.sorted_tables:
+        # SQLite tells an integer primary key, which it never leaves empty, to be nullable.
+        keys = table.primary_key.columns.keys()
+        made[table.name] = [(name, empty and name not in keys) for name, empty in made[table.name]]
+    assert made == told
+
+
+def _columns(table: Table) -> list[tuple[str, bool]]:
+    """Return the names of the columns of a table, and whether they may be empty."""
+    return [(column.name, bool(column.nullable)) for column in table.columns]
 
 
 def test_the_printed_schema_is_the_migrated_one_on_sqlite(tmp_path: Path) -> None:

@@ -25,16 +25,17 @@ from tests.support.history import opened
 from tests.support.postgresql import PostgresServer
 
 WHERE = (applications, operators, workers)  # where duties are, which are known once imported
+# Those of one line are set together: none of them can undo another's harm.
 SETTINGS = {
-    "lock_timeout": "1",
-    "statement_timeout": "20000",
-    "row_security": "off",
-    "standard_conforming_strings": "off",
-    "DateStyle": "German, DMY",
-    "IntervalStyle": "sql_standard",
-    "TimeZone": "'Asia/Tehran'",
-    "search_path": "pg_catalog, public",
-    "session_replication_role": "replica",
+    "limits": {"lock_timeout": "1", "statement_timeout": "20000"},
+    "texts": {
+        "standard_conforming_strings": "off",
+        "DateStyle": "German, DMY",
+        "IntervalStyle": "sql_standard",
+        "TimeZone": "'Asia/Tehran'",
+    },
+    "names": {"search_path": "pg_catalog, public", "row_security": "off"},
+    "triggers": {"session_replication_role": "replica"},
 }
 
 
@@ -48,21 +49,22 @@ def company(postgres: PostgresServer) -> Iterator[Company]:
 
 
 @contextmanager
-def by_default(company: Company, login: str, setting: str, value: str) -> Iterator[None]:
-    """Let sessions of a login that begin meanwhile have another setting."""
-    company.administer(f"ALTER ROLE {login} SET {setting} TO {value}")
+def by_default(company: Company, login: str, **settings: str) -> Iterator[None]:
+    """Let sessions of a login that begin meanwhile have other settings."""
+    for setting, value in settings.items():
+        company.administer(f"ALTER ROLE {login} SET {setting} TO {value}")
     try:
         yield
     finally:
-        company.administer(f"ALTER ROLE {login} RESET {setting}")
+        company.administer(f"ALTER ROLE {login} RESET ALL")
 
 
 @pytest.mark.parametrize("role", ["operator", "worker"])
-@pytest.mark.parametrize("setting", SETTINGS)
-async def test_all_duties(company: Company, role: str, setting: str) -> None:
-    """Looking, cancelling, hurrying, redriving, pruning, limits, schedules; a worker's work."""
+@pytest.mark.parametrize("what", SETTINGS)
+async def test_all_duties(company: Company, role: str, what: str) -> None:
+    """Looking, cancelling, running now, redriving, pruning, limits, schedules; a worker's work."""
     trial = Trial(company, role)
-    with by_default(company, f"company_{role}", setting, SETTINGS[setting]):
+    with by_default(company, f"company_{role}", **SETTINGS[what]):
         async with trial.opened():
             refused = {str(duty): await trial.refused(duty) for duty in duties_of(role)}
     assert {duty: error for duty, error in refused.items() if error is not None} == {}
@@ -93,7 +95,8 @@ async def test_too_little_time(
     worker = await join(others)
     claims = await take(others, worker)
     url = company.hire(f"company_{role}", role)
-    with by_default(company, f"company_{role}", setting, "50"), company.owner() as holder:
+    waiting = by_default(company, f"company_{role}", **{setting: "50"})
+    with waiting, company.owner() as holder:
         holder.execute("BEGIN; SELECT FROM mutirao_live FOR UPDATE")
         async with opened(url) as mine:
             ends = [ended(claim) for claim in claims]
@@ -108,7 +111,7 @@ async def test_too_little_time(
 async def test_without_the_schema(company: Company, role: str) -> None:
     """Where sessions do not look for the tables, it is said that they are missing."""
     url = company.hire(f"company_{role}", role)
-    with by_default(company, f"company_{role}", "search_path", "pg_catalog"):
+    with by_default(company, f"company_{role}", search_path="pg_catalog"):
         async with opened(url) as mine:
             with pytest.raises(SchemaMissing):
                 await mine.check()

@@ -184,7 +184,7 @@ def test_forking(pg_url: str) -> None:
 def test_forking_at_once(pg_url: str) -> None:
     """Whatever module is being imported in that moment, no child waits for it for ever."""
     url = pg_url.replace("psycopg", "psycopg2")
-    assert ran("forks_at_once", url, "50") == "all is well\n"
+    assert ran("forks_at_once", url, "20") == "all is well\n"
 
 
 def test_forking_from_sqlite(lite_url: str) -> None:

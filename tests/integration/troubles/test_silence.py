@@ -56,8 +56,15 @@ CALLS: dict[str, Call] = {
 }
 
 
+# All calls with one driver, and with the others one that reads and one that writes.
+EACH = [
+    *(("psycopg", name) for name in CALLS),
+    *((driver, name) for driver in ("asyncpg", "psycopg2") for name in ("lanes", "beat")),
+]
+
+
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(("troubled", "name"), EACH, indirect=["troubled"])
 async def test_each_call_ends(troubled: Mutirao, proxy: Proxy, name: str) -> None:
     """Within its limit; and the next one goes through, on a connection of its own."""
     store = troubled.store.clone(within=LIMIT)
