@@ -1,4 +1,4 @@
-"""What is printed and written: tables of figures, of ratios and of targets.
+"""What is printed: tables of figures, of ratios and of targets. What is kept: their medians.
 
 `python -m benchmarks.peers.report FILE.json` prints the tables of an earlier session again.
 """
@@ -14,12 +14,49 @@ Figure = Callable[[Record], float | None]
 OURS, LIMIT = "mutirao", "raw"
 
 
+# What is kept of a run in git: the column's name, the work, its variant, and the figure.
+MEDIANS: list[tuple[str, str, str, Figure]] = [
+    ("enqueue many, jobs/s", works.MANY, "60 B", rate),
+    ("enqueue one, jobs/s", works.ONE, "1 producer", rate),
+    ("16 producers", works.ONE, "16 producers", rate),
+    ("drain, jobs/s", works.DRAIN, "60 B", rate),
+    ("2 processes", works.DRAIN, "60 B, 2 processes", rate),
+    ("threads", works.DRAIN, "60 B, threads", rate),
+    ("8 kB", works.DRAIN, "8 kB", rate),
+    ("100,000 others wait", series.BACKLOG, "100000", rate),
+    ("commit to handler, p50, ms", works.LATENCY, "idle worker", plain("p50")),
+    ("p99", works.LATENCY, "idle worker", plain("p99")),
+    ("drain: server CPU, µs", works.DRAIN, "60 B", a_job("server_cpu", 1e6)),
+    ("drain: WAL, B", works.DRAIN, "60 B", a_job("wal_bytes")),
+    ("SQLite: enqueue many", series.SQLITE, "enqueue many", rate),
+    ("SQLite: drain", series.SQLITE, series.SQLITE_DRAIN, rate),
+]
+
+
 def write(results: Results, path: Path) -> str:
-    """Write tables and plots beside the JSON at `path`; return the tables."""
-    text = tables(results)
-    path.with_suffix(".md").write_text(text)
+    """Write the medians and the plots beside the JSON at `path`; return all tables."""
+    path.with_suffix(".md").write_text(medians(results))
     plots.draw(results, path.parent)
-    return text
+    return tables(results)
+
+
+def medians(results: Results) -> str:
+    """Return one table, as Markdown: of each system what it is, and its medians."""
+    rows = [
+        [
+            f"{name} {about['version']}",
+            "yes" if about["history"] else "no",
+            *(
+                number(results.median(name, work, variant, figure))
+                for _, work, variant, figure in MEDIANS
+            ),
+        ]
+        for name, about in results.peers.items()
+        if "failed" not in about
+    ]
+    head = ["system", "keeps history", *(column[0] for column in MEDIANS)]
+    machine = "; ".join(f"{name} {value}" for name, value in results.machine.items())
+    return f"# Medians of one run\n\n{machine}.\n\n{markdown(head, rows)}\n"
 
 
 def tables(results: Results) -> str:
