@@ -28,8 +28,7 @@ def given(conn: object) -> object | None:
     if conn is None:
         raise UnsupportedConnection(
             "conn= is None; give the connection or session whose transaction the job joins, or"
-            " leave conn= out to enqueue in a transaction of its own. (In Django,"
-            " connection.connection is None before the first query: call"
-            " connection.ensure_connection() first.)"
+            " leave conn= out to enqueue in a transaction of its own. (In Django, give"
+            " connections[alias] itself: its .connection is None before the first query.)"
         )
     return conn

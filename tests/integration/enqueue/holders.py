@@ -6,6 +6,7 @@ inside `async with`, in a transaction or about to begin one, as its users would 
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 from abc import ABC, abstractmethod
@@ -422,6 +423,72 @@ class AlchemyLentAiosqlite(AlchemyLent):
     driver: ClassVar[str] = "sqlite+aiosqlite"
 
 
+class Django(SyncHolder):
+    """A Django connection, as `connections[alias]` gives it, in one of its transactions."""
+
+    engine: ClassVar[str] = "postgresql"
+    autocommits: ClassVar[bool] = False
+
+    async def open(self) -> None:
+        _set_django_up()
+        from django.db.utils import ConnectionHandler
+
+        url = self.url
+        settings = {
+            "ENGINE": f"django.db.backends.{self.engine}",
+            "NAME": url.database,
+            "USER": url.username or "",
+            "PASSWORD": url.password or "",
+            "HOST": url.host or "",
+            "PORT": url.port or "",
+            "AUTOCOMMIT": self.autocommits,
+        }
+        self.conn = ConnectionHandler({"default": settings})["default"]
+
+    async def execute(self, sql: str) -> Any:
+        with self.conn.cursor() as cursor:
+            cursor.execute(sql)
+
+    async def beneath(self) -> Any:
+        self.conn.ensure_connection()
+        return self.conn.connection
+
+    async def savepoint(self) -> Callable[[], Awaitable[None]]:
+        id = self.conn.savepoint()
+
+        async def leave() -> None:
+            self.conn.savepoint_rollback(id)
+
+        return leave
+
+
+class DjangoAutocommit(Django):
+    autocommits: ClassVar[bool] = True
+
+
+class DjangoSqlite(Django):
+    backend = "sqlite"
+    engine: ClassVar[str] = "sqlite3"
+
+    async def savepoint(self) -> Callable[[], Awaitable[None]]:
+        return await Holder.savepoint(self)  # Django's own does nothing outside of `atomic` there
+
+
+class DjangoSqliteAutocommit(DjangoSqlite):
+    autocommits: ClassVar[bool] = True
+
+
+def _set_django_up() -> None:
+    import django
+    from django.conf import settings
+
+    # All holders are awaited; Django would refuse to be called where an event loop runs.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    if not settings.configured:
+        settings.configure(USE_TZ=True)
+        django.setup(set_prefix=False)
+
+
 # Those whose work is in a transaction of their own.
 TRANSACTIONAL: list[type[Holder]] = [
     Psycopg,
@@ -449,6 +516,8 @@ TRANSACTIONAL: list[type[Holder]] = [
     AlchemyAiosqlite,
     AlchemyAiosqliteSession,
     AlchemyLentAiosqlite,
+    Django,
+    DjangoSqlite,
 ]
 # Those whose every statement commits by itself.
 AUTOCOMMITTING: list[type[Holder]] = [
@@ -462,6 +531,8 @@ AUTOCOMMITTING: list[type[Holder]] = [
     AiosqliteAutocommit,
     AlchemySqliteAutocommit,
     AlchemyAiosqliteAutocommit,
+    DjangoAutocommit,
+    DjangoSqliteAutocommit,
 ]
 if sys.version_info >= (3, 12):
     TRANSACTIONAL += [Sqlite3Pep249, AiosqlitePep249]

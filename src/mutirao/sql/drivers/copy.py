@@ -1,5 +1,6 @@
-"""PostgreSQL's COPY in its binary format: the fastest way of writing that every driver offers.
+"""Many rows at once: PostgreSQL's COPY in its binary format, and an INSERT for SQLite.
 
+COPY is the fastest way of writing that every driver of PostgreSQL offers.
 The server parses nothing: reading a job and its live row takes it 5.0 µs instead of 6.4 in the text
 format, mostly because of timestamps. Rows are sent in pieces: the next piece is made while the
 server writes the previous one.
@@ -31,3 +32,25 @@ def pieces(load: Load) -> Iterator[bytes]:
     while piece := b"".join(islice(rows, PIECE)):
         yield piece
     yield _TRAILER
+
+
+class File:
+    """A file whose bytes are made while they are read."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes; none at the end."""
+        if not self._rest:
+            self._rest = next(self._pieces, b"")
+        given, self._rest = self._rest[:size], self._rest[size:]
+        return given
+
+
+def insertion(load: Load) -> str:
+    """Return the INSERT that does this where there is no COPY, for each row."""
+    columns = ", ".join(f'"{column}"' for column in load.columns)
+    marks = ", ".join("?" for _ in load.columns)
+    return f'INSERT INTO "{load.table}" ({columns}) VALUES ({marks})'  # noqa: S608

@@ -204,7 +204,18 @@ def judge(error: BaseException) -> Failure | None:
         return Failure(PASSING, "all connections are in use")
     if isinstance(error, DisconnectionError):
         return _LOST
+    if (said := beneath(error)) is not error:
+        return judge(said)
     return _by_code(error) or _by_class(error)
+
+
+def beneath(error: BaseException) -> BaseException:
+    """Return the driver's error that SQLAlchemy's or Django's stands for; others as they are."""
+    if isinstance(error, DBAPIError):
+        return error if error.orig is None else error.orig
+    if type(error).__module__ == "django.db.utils":
+        return error.__cause__ or error
+    return error
 
 
 def was_given_up(error: StoreError) -> bool:
@@ -231,7 +242,7 @@ def is_denied(error: BaseException, schema: str | None = None) -> bool:
 
 def short(error: BaseException) -> str:
     """Return the first line of a driver's message."""
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    cause = beneath(error)
     lines = str(cause).strip().splitlines()
     return lines[0] if lines else type(cause).__name__
 

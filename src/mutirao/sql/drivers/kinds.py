@@ -127,11 +127,16 @@ ASYNC_DRIVERS = Kinds[AsyncDriver](
     Adapting("asyncpg.pool", "PoolConnectionProxy", speaking("asyncpg:AsyncpgDriver")),
     Adapting("aiosqlite", "Connection", speaking("aiosqlite:AiosqliteDriver")),
 )
-_SYNC = Kinds(
+DJANGO = Adapting[SyncDriver](
+    "django.db.backends.base.base", "BaseDatabaseWrapper", speaking("django:DjangoDriver")
+)
+_SYNC = Kinds[SyncDriver](
     Adapting("sqlalchemy", "Connection", _sqlalchemy),
     Adapting("sqlalchemy.orm", "Session", _sqlalchemy_session),
     Adapting("sqlalchemy.orm", "scoped_session", _sqlalchemy_session),
     *DRIVERS.each,
+    DJANGO,
+    Adapting("django.utils.connection", "ConnectionProxy", speaking("django:beneath_proxy")),
 )
 # Their `run_sync` lends the synchronous connection beneath, which `run` accepts.
 _GREENLET = Kinds(

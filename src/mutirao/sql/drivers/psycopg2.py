@@ -1,7 +1,5 @@
 """The adapter for psycopg2."""
 
-from collections.abc import Iterator
-
 from psycopg2.extensions import TRANSACTION_STATUS_IDLE, connection, cursor
 
 from mutirao.errors import UnsupportedConnection
@@ -40,22 +38,7 @@ class Psycopg2Driver:
             return [(self._conn.autocommit and idle,)]
         with self._conn.cursor(cursor_factory=cursor) as plain:
             if isinstance(request, Load):
-                plain.copy_expert(copy.statement(request), _File(copy.pieces(request)))
+                plain.copy_expert(copy.statement(request), copy.File(copy.pieces(request)))
                 return []
             plain.execute(request.sql, request.params)
             return plain.fetchall() if request.answers else []
-
-
-class _File:
-    """A file whose bytes are made while they are read."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._rest = b""
-
-    def read(self, size: int) -> bytes:
-        """Return at most `size` bytes; none at the end."""
-        if not self._rest:
-            self._rest = next(self._pieces, b"")
-        given, self._rest = self._rest[:size], self._rest[size:]
-        return given

@@ -3,6 +3,7 @@
 import sqlite3
 from typing import Self
 
+from mutirao.sql.drivers import copy
 from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows
 
 _LEGACY = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL, from Python 3.12 on
@@ -43,7 +44,7 @@ class Sqlite3Driver:
         cursor.row_factory = None
         try:
             if isinstance(request, Load):
-                cursor.executemany(_insert(request), request.rows)
+                cursor.executemany(copy.insertion(request), request.rows)
             elif request.many:
                 cursor.executemany(request.sql, request.params)
             else:
@@ -57,9 +58,3 @@ def _autocommits(conn: sqlite3.Connection) -> bool:
     mode = getattr(conn, "autocommit", _LEGACY)
     standing = conn.isolation_level is None if mode == _LEGACY else bool(mode)
     return standing and not conn.in_transaction
-
-
-def _insert(load: Load) -> str:
-    columns = ", ".join(f'"{column}"' for column in load.columns)
-    marks = ", ".join("?" for _ in load.columns)
-    return f'INSERT INTO "{load.table}" ({columns}) VALUES ({marks})'  # noqa: S608

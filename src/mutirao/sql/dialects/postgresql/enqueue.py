@@ -18,6 +18,7 @@ from mutirao.model.supersede import Older, Supersede, decide
 from mutirao.model.uniqueness import KeyName, Placed, Unique, duplicate
 from mutirao.sql.dialects.postgresql.graphs import GRAPH_STATEMENTS
 from mutirao.sql.dialects.postgresql.rows import job_rows, live_rows
+from mutirao.sql.drivers.failures import beneath
 from mutirao.sql.drivers.steps import (
     AROUND,
     SAVEPOINT,
@@ -146,8 +147,8 @@ def enqueue(jobs: Iterable[NewJob]) -> Steps:
 
 
 def lacks_tables(error: Exception) -> bool:
-    """Whether `error`, any driver's or SQLAlchemy's, says that Mutirão's tables are missing."""
-    cause = getattr(error, "orig", error)
+    """Whether `error`, a driver's or of a layer above, says that Mutirão's tables are missing."""
+    cause = beneath(error)
     code = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
     return code == _NO_SCHEMA or (code in _UNDEFINED and "mutirao_" in str(cause))
 

@@ -4,13 +4,14 @@ from functools import partial
 
 from mutirao.sql.dialects.sqlite.graphs import GRAPH_STATEMENTS
 from mutirao.sql.dialects.sqlite.words import WORDS
+from mutirao.sql.drivers.failures import beneath
 from mutirao.sql.enqueue.intake import DialectIntake
 from mutirao.sql.rules.enqueue import enqueue, together
 
 
 def lacks_tables(error: Exception) -> bool:
-    """Whether `error`, sqlite3's or SQLAlchemy's, says that Mutirão's tables are missing."""
-    text = str(getattr(error, "orig", error))
+    """Whether `error`, sqlite3's or of a layer above, says that Mutirão's tables are missing."""
+    text = str(beneath(error))
     return text in {f"no such table: {name}" for name in ("mutirao_job", "sqlite_sequence")}
 
 

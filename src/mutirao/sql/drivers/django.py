@@ -1,0 +1,83 @@
+"""The adapter for Django's connections, `connections[alias]`.
+
+Statements go through Django's cursor, so that it opens the connection, logs them, calls execute
+wrappers, refuses them in a broken transaction, in a test that may not use this database or in
+another thread, and wraps their errors as usual. Nothing here imports Django.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from mutirao.errors import UnsupportedConnection
+from mutirao.sql.drivers import copy, kinds
+from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows, SyncDriver
+
+_DATABASES = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}  # by vendor
+
+
+class DjangoDriver:
+    """The adapter of a `BaseDatabaseWrapper`."""
+
+    def __init__(self, conn: Any) -> None:
+        self._conn = conn
+
+    @property
+    def database(self) -> str:
+        return _DATABASES.get(self._conn.vendor, str(self._conn.display_name))
+
+    @property
+    def _beneath(self) -> SyncDriver:
+        self._conn.ensure_connection()
+        return kinds.DRIVERS.adapt(self._conn.connection)
+
+    def drop(self) -> None:
+        self._beneath.drop()
+
+    def native(self, sql: str) -> str:
+        return _with_percents(sql) if self._conn.vendor == "sqlite" else sql
+
+    def handle(self, request: Request) -> Rows:
+        if isinstance(request, Autocommits):
+            return self._beneath.handle(request)
+        with self._conn.cursor() as cursor:
+            if isinstance(request, Load):
+                self._load(cursor, request)
+                return []
+            if request.many:
+                cursor.executemany(self.native(request.sql), request.params)
+            else:
+                cursor.execute(self.native(request.sql), request.params)
+            return [tuple(row) for row in cursor.fetchall()] if request.answers else []
+
+    def _load(self, cursor: Any, load: Load) -> None:
+        if self._conn.vendor == "sqlite":
+            cursor.executemany(self.native(copy.insertion(load)), load.rows)
+            return
+        with self._conn.wrap_database_errors:
+            if hasattr(cursor, "copy_expert"):  # psycopg2
+                cursor.copy_expert(copy.statement(load), copy.File(copy.pieces(load)))
+                return
+            with cursor.copy(copy.statement(load)) as channel:
+                for piece in copy.pieces(load):
+                    channel.write(piece)
+
+
+def beneath_proxy(proxy: Any) -> SyncDriver:
+    """Return the adapter for what `django.db.connection` stands for in this thread.
+
+    Raises:
+        UnsupportedConnection: it is another such proxy, as `django.core.cache.cache` is.
+    """
+    conn = proxy._connections[proxy._alias]
+    if not kinds.DJANGO.fits(conn):
+        raise UnsupportedConnection(
+            f"conn= was given a Django proxy of {type(conn).__module__}.{type(conn).__qualname__};"
+            " expected django.db.connection, or connections[alias]"
+        )
+    return DjangoDriver(conn)
+
+
+@lru_cache(maxsize=64)
+def _with_percents(sql: str) -> str:
+    """Return a statement with Django's placeholders instead of SQLite's."""
+    return sql.replace("%", "%%").replace("?", "%s")

@@ -1,0 +1,270 @@
+"""A Django project's own tests, run as a program: how jobs are enqueued through its connections.
+
+Not collected by pytest, since Django is set up once for a process. `test_django.py` runs it with
+the URL of a migrated database, which has a table `orders`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import unittest
+from contextlib import suppress
+from typing import Any
+
+import django
+import pytest
+from django.conf import settings
+from django.core.cache import cache
+from django.db import ProgrammingError, connection, connections, transaction
+from django.db.transaction import TransactionManagementError
+from django.db.utils import DatabaseError
+from django.test import SimpleTestCase, TestCase, TransactionTestCase
+from django.test.utils import CaptureQueriesContext, setup_test_environment
+from sqlalchemy import make_url
+
+from mutirao import Mutirao, Supersede
+from mutirao.errors import SchemaMissing, UnsupportedConnection
+from mutirao.model.job import NewJob
+
+if __name__ != "__main__":
+    raise ImportError("run this as a program")
+
+if "psycopg2" in sys.argv[1]:
+    sys.modules["psycopg"] = None  # type: ignore[assignment]  # Django prefers it
+
+URL = make_url(sys.argv[1])
+POSTGRESQL = URL.get_backend_name() == "postgresql"
+SHOP = {
+    "ENGINE": f"django.db.backends.{'postgresql' if POSTGRESQL else 'sqlite3'}",
+    "NAME": URL.database,
+    "USER": URL.username or "",
+    "PASSWORD": URL.password or "",
+    "HOST": URL.host or "",
+    "PORT": URL.port or "",
+}
+EMPTY = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+settings.configure(DATABASES={"default": SHOP, "other": SHOP, "empty": EMPTY}, USE_TZ=True)
+django.setup(set_prefix=False)
+
+app = Mutirao(URL)
+
+
+@app.task
+def send(order_id: int) -> None:
+    """Send a receipt."""
+
+
+@app.task(supersede=Supersede.activities(by="type"))
+def deliver(type: str, object: str) -> None:
+    """Deliver an activity."""
+
+
+def ids() -> list[int]:
+    """Return the jobs that others see."""
+    return [job.id for job in app.jobs(limit=1_000)]
+
+
+def orders() -> int:
+    """Return the number of orders that this connection sees."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM orders")
+        return int(cursor.fetchone()[0])
+
+
+def order() -> int:
+    """Place an order, and enqueue its receipt in the same transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO orders (item) VALUES (%s)", ["kite"])
+    return send.using(conn=connections["default"]).enqueue(order_id=1).id
+
+
+class Transactions(TransactionTestCase):  # type: ignore[misc]
+    """Whose transactions are committed. Django flushes nothing, as it knows no models."""
+
+    databases = {"default", "other", "empty"}  # noqa: RUF012
+
+    def setUp(self) -> None:
+        """Note what is there."""
+        self.before = ids()
+
+    def new(self) -> list[int]:
+        """Return the jobs that have become visible."""
+        return sorted(set(ids()) - set(self.before))
+
+    def test_an_unopened_connection(self) -> None:
+        """It is opened, as for a query; and without a transaction each call commits."""
+        connection.close()
+        assert connection.connection is None
+        id = send.using(conn=connections["default"]).enqueue(order_id=1).id
+        assert self.new() == [id]
+
+    def test_the_proxy(self) -> None:
+        """`django.db.connection` stands for this thread's; one of a cache is refused."""
+        id = send.using(conn=connection).enqueue(order_id=1).id
+        assert self.new() == [id]
+        with pytest.raises(UnsupportedConnection, match=r"expected django\.db\.connection"):
+            send.using(conn=cache).enqueue(order_id=1)
+
+    def test_atomic(self) -> None:
+        """The job is there when the block has committed, and not before."""
+        with transaction.atomic():
+            id = order()
+            if POSTGRESQL:  # SQLite's reader is in no other's way, but sees the same
+                assert self.new() == []
+        assert self.new() == [id]
+
+    def test_rollback(self) -> None:
+        """Nothing is left of one job or of many, nor of the order."""
+        count = orders()
+        with suppress(ValueError), transaction.atomic():
+            order()
+            app.enqueue_many((send.job(order_id=n) for n in range(300)), conn=connection)
+            raise ValueError("refused")
+        assert (self.new(), orders()) == ([], count)
+
+    def test_an_inner_rollback(self) -> None:
+        """Nested blocks are savepoints: what is in them goes alone, of many jobs too."""
+        with transaction.atomic():
+            kept = order()
+            try:
+                with transaction.atomic():
+                    order()
+                    jobs = [send.job(order_id=n) for n in range(300)]
+                    assert len(app.enqueue_many(jobs, conn=connection)) == 300
+                    raise ValueError
+            except ValueError:
+                pass
+            last = order()
+        assert self.new() == [kept, last]
+
+    def test_a_failing_statement(self) -> None:
+        """It is Django's error; in a block that has failed, jobs are refused like queries."""
+        with transaction.atomic():
+            with suppress(DatabaseError), transaction.atomic(savepoint=False):
+                connection.cursor().execute("SELECT nonsense FROM nowhere")
+            with pytest.raises(TransactionManagementError):
+                send.using(conn=connection).enqueue(order_id=1)
+        assert self.new() == []
+
+    def test_a_rule(self) -> None:
+        """What is asked of the database before it is written comes back as from any driver."""
+        by_key = deliver.using(conn=connection, key="note")
+        with transaction.atomic():
+            first = by_key.enqueue("Create", "a")
+            second = by_key.enqueue("Update", "b")
+        assert second.how == "merged"
+        args = {job.id: job.args for job in app.jobs(task="deliver")}
+        assert args[second.id] == {"type": "Create", "object": "b"}
+        assert first.id != second.id
+
+    def test_many(self) -> None:
+        """Without a transaction, all of a call are written in one."""
+
+        def some() -> Any:
+            for n in range(1_000):
+                yield send.job(order_id=n)
+                if n == 700:
+                    raise ValueError("refused")
+
+        with pytest.raises(ValueError, match="refused"):
+            app.enqueue_many(some(), conn=connection)
+        assert self.new() == []
+        written = app.enqueue_many((send.job(order_id=n) for n in range(1_000)), conn=connection)
+        assert self.new() == written
+
+    def test_another_alias(self) -> None:
+        """It is in the transaction of the connection that was given, and in no other."""
+        with suppress(ValueError), transaction.atomic(using="other"):
+            id = send.using(conn=connections["default"]).enqueue(order_id=1).id
+            if POSTGRESQL:  # SQLite has one writer
+                send.using(conn=connections["other"]).enqueue(order_id=2)
+            raise ValueError("refused")
+        assert self.new() == [id]
+
+    def test_another_thread(self) -> None:
+        """A connection is refused there, as Django does."""
+        held, raised = connections["default"], []
+        held.ensure_connection()
+
+        def elsewhere() -> None:
+            try:
+                send.using(conn=held).enqueue(order_id=1)
+            except DatabaseError as error:
+                raised.append(str(error))
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert "created in a thread can only be used in that same thread" in raised[0]
+
+    def test_a_database_without_tables(self) -> None:
+        """It is told as of any driver, and another kind of database too."""
+        elsewhere: Mutirao = app if not POSTGRESQL else Mutirao("sqlite:///nowhere.db")
+        with pytest.raises(SchemaMissing):
+            elsewhere.submit(NewJob(task="send"), connections["empty"])
+        if POSTGRESQL:
+            with pytest.raises(UnsupportedConnection, match="a connection to SQLite, but this"):
+                send.using(conn=connections["empty"]).enqueue(order_id=1)
+
+    def test_a_coroutine(self) -> None:
+        """Django has no asynchronous connection; the error says what to call."""
+        with pytest.raises(UnsupportedConnection, match="is synchronous: use `enqueue`"):
+            app._portal.call(send.using(conn=connection).aenqueue, 1)
+
+
+class InATest(TestCase):  # type: ignore[misc]
+    """Whose transaction is never committed."""
+
+    databases = {"default"}  # noqa: RUF012
+
+    def test_it_is_seen_here(self) -> None:
+        """By the test's own connection, and by nobody else."""
+        with connection.cursor() as cursor:
+            id = order()
+            cursor.execute("SELECT task FROM mutirao_jobs WHERE id = %s", [id])
+            assert cursor.fetchall() == [("send",)]
+        assert id not in ids()
+
+    def test_the_log_of_queries(self) -> None:
+        """Ours are in it: one for a job; for many all, and the bulk of them once."""
+        with CaptureQueriesContext(connection) as queries:
+            send.using(conn=connection).enqueue(order_id=1)
+        assert any("mutirao_" in each["sql"] for each in queries)
+        with CaptureQueriesContext(connection) as queries:
+            app.enqueue_many((send.job(order_id=n) for n in range(300)), conn=connection)
+        written = "COPY" if POSTGRESQL else "INSERT INTO"
+        assert any(written in each["sql"] for each in queries)
+
+    def test_execute_wrappers(self) -> None:
+        """They are asked, and may refuse."""
+
+        def refuse(*_: object) -> None:
+            raise ProgrammingError("no queries here")
+
+        with connection.execute_wrapper(refuse), pytest.raises(ProgrammingError, match="no qu"):
+            send.using(conn=connection).enqueue(order_id=1)
+
+    def test_another_database(self) -> None:
+        """The guard of those that a test has not named is kept."""
+        with pytest.raises(AssertionError, match="'other' are not allowed"):
+            send.using(conn=connections["other"]).enqueue(order_id=1)
+
+
+class WithoutADatabase(SimpleTestCase):  # type: ignore[misc]
+    """Which forbids queries."""
+
+    def test_it_is_forbidden(self) -> None:
+        """Whether the connection is open or not."""
+        with pytest.raises(AssertionError, match="are not allowed"):
+            send.using(conn=connections["default"]).enqueue(order_id=1)
+
+
+setup_test_environment()
+suite = unittest.TestSuite(
+    unittest.defaultTestLoader.loadTestsFromTestCase(each)
+    for each in (Transactions, InATest, WithoutADatabase)
+)
+result = unittest.TextTestRunner(verbosity=2).run(suite)
+app.close()
+sys.exit(0 if result.wasSuccessful() else 1)
