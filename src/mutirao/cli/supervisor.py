@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from time import monotonic
 
@@ -14,6 +14,9 @@ STEADY = 60.0  # seconds after which a process counts as healthy, and its next d
 HEEDED = (0, -signal.SIGTERM, -signal.SIGINT)  # of a process that was told to stop
 HOPELESS = (2, 3)  # misuse, configuration or schema errors: a restart does not help
 
+# Returns the changes of code from now on, in words, until the event is set.
+Watch = Callable[[asyncio.Event], AsyncIterator[str]]
+
 
 class Supervisor:
     """A supervisor of `count` processes of `command`.
@@ -21,58 +24,86 @@ class Supervisor:
     A process that dies is started again, after a wait that doubles; one that ends by itself (status
     0) is not. SIGTERM and SIGINT are passed on. The processes have a process group of their own, so
     that a Ctrl-C at the terminal reaches them only once, through the supervisor.
+
+    With a `watch`, all processes are ended with SIGTERM and started again when code changes, also
+    those that found it unfit.
     """
 
-    def __init__(self, command: Sequence[str], count: int) -> None:
+    def __init__(self, command: Sequence[str], count: int, watch: Watch | None = None) -> None:
         self._command = command
         self._count = count
+        self._watch = watch
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._stopping = asyncio.Event()
+        self._version = 0  # of the code: the number of changes
+        self._news = asyncio.Event()  # a change, or the end; each change has the next one begin
 
     async def run(self) -> int:
         """Run until all processes have ended; return 0, or the greatest exit status."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._pass_on, number)
-        statuses = await asyncio.gather(*(self._keep(place) for place in range(self._count)))
+        watching = asyncio.create_task(self._follow())
+        try:
+            statuses = await asyncio.gather(*(self._keep(place) for place in range(self._count)))
+        finally:
+            self._stopping.set()
+            await watching
         return max(statuses)
+
+    async def _follow(self) -> None:
+        if self._watch is None:
+            return
+        async for changed in self._watch(self._stopping):
+            log.info("%s: starting the worker processes again", changed)
+            self._version += 1
+            self._news.set()
+            self._news = asyncio.Event()
+            for process in self._running.values():
+                _send(process, signal.SIGTERM)
 
     async def _keep(self, place: int) -> int:
         wait = FIRST_WAIT
         while True:
-            began = monotonic()
+            began, version = monotonic(), self._version
             status = await self._run_once(place)
             if self._stopping.is_set():
                 return 0 if status in HEEDED else 1
-            if status == 0 or status in HOPELESS:
+            if version != self._version:
+                wait = FIRST_WAIT
+                continue
+            hopeless = status in HOPELESS and self._watch is not None
+            if status == 0 or (status in HOPELESS and not hopeless):
                 return status
             if monotonic() - began > STEADY:
                 wait = FIRST_WAIT
-            log.warning("worker process %d %s; again in %.1f s", place, _ended(status), wait)
-            if await self._stopped_within(wait):
+            when = "after a change" if hopeless else f"in {wait:.1f} s"
+            log.warning("worker process %d %s; again %s", place, _ended(status), when)
+            if await self._stopped_within(None if hopeless else wait):
                 return 0
             wait = min(2 * wait, LONGEST_WAIT)
 
     async def _run_once(self, place: int) -> int:
+        version = self._version
         process = await asyncio.create_subprocess_exec(*self._command, process_group=0)
         log.info("worker process %d has pid %d", place, process.pid)
         self._running[place] = process
-        if self._stopping.is_set():
+        if self._stopping.is_set() or version != self._version:
             _send(process, signal.SIGTERM)
         try:
             return await process.wait()
         finally:
             del self._running[place]
 
-    async def _stopped_within(self, seconds: float) -> bool:
-        try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
+    async def _stopped_within(self, seconds: float | None) -> bool:
+        """Wait for so long, or for the end or a change of code; return whether it is the end."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), seconds)
+        return self._stopping.is_set()
 
     def _pass_on(self, number: signal.Signals) -> None:
         self._stopping.set()
+        self._news.set()
         log.info("%s: passed on to %d worker processes", number.name, len(self._running))
         for process in self._running.values():
             _send(process, number)

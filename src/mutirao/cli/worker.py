@@ -10,6 +10,7 @@ import click
 from mutirao.app import EXIT_WHEN_STUCK
 from mutirao.cli import logs
 from mutirao.cli.options import kept, names, option, target
+from mutirao.cli.reloading import watch_here
 from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.job import OutcomeKind
@@ -103,6 +104,11 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     default=1_000,
     help="Jobs deleted in one transaction.",
 )
+@option(
+    "--reload/--no-reload",
+    default=False,
+    help="Start again when a Python file below the current directory changes; for development.",
+)
 @option("--log-format", type=click.Choice(["text", "json"]), default="text")
 @option(
     "--log-level",
@@ -110,7 +116,12 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
 )
 def worker(
-    target: str, processes: int, log_format: logs.Format, log_level: str, **settings: Any
+    target: str,
+    processes: int,
+    reload: bool,
+    log_format: logs.Format,
+    log_level: str,
+    **settings: Any,
 ) -> None:
     """Run jobs until SIGTERM or SIGINT; a second signal ends at once.
 
@@ -118,9 +129,10 @@ def worker(
     are released without costing an attempt.
     """
     logs.configure(log_format, log_level)
-    if processes > 1:
+    if processes > 1 or reload:
         command = _command(target, log_format=log_format, log_level=log_level, **settings)
-        status = asyncio.run(Supervisor(command, processes).run())
+        watch = watch_here() if reload else None
+        status = asyncio.run(Supervisor(command, processes, watch).run())
     else:
         status = load_app(target).run_worker(**_settings(**settings))
     raise click.exceptions.Exit(status)
@@ -147,7 +159,7 @@ def _settings(
 
 def _command(target: str, **options: Any) -> list[str]:
     """Return the command line of one worker process, whatever the variables say."""
-    command = [sys.executable, "-m", "mutirao", "worker", target, "--processes", "1"]
+    command = [sys.executable, "-m", "mutirao", "worker", target, "--processes", "1", "--no-reload"]
     for name, value in options.items():
         if value is not None:
             text = ",".join(value) if isinstance(value, tuple) else str(value)

@@ -39,7 +39,7 @@ class Worker:
         while True:
             line = self._lines.get(timeout=DEADLINE)
             assert line, f"the log ended with {self.log[-5:]}"
-            self.log.append(json.loads(line))
+            self.log.append(_record(line))
             if wanted(self.log[-1]):
                 return self.log[-1]
 
@@ -66,6 +66,11 @@ class Worker:
         for line in self.process.stderr:
             self._lines.put(line)
         self._lines.put("")
+
+
+def _record(line: str) -> Record:
+    """Return a line of the log; one that is none, such as the last error, is `raw`."""
+    return json.loads(line) if line.startswith("{") else {"raw": line, "message": ""}  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -200,6 +205,55 @@ def test_several_processes_that_cannot_start(sqlite_shell: Shell) -> None:
     said = [line for line in ended.stderr.splitlines() if line.startswith("mutirao: ")]
     assert len(said) == 2
     assert all("there is shop:app" in line for line in said)
+
+
+CHANGED = """
+
+@app.task(name="later", queue="mail")
+def later() -> None:
+    pass
+"""
+
+
+def test_reload(sqlite_shell: Shell) -> None:
+    """A changed file stops the workers as a signal does, and new ones run the new code."""
+    shop = sqlite_shell.directory / "shop.py"
+    code = shop.read_text()
+    with working(sqlite_shell, "--poll", "0.2", "--processes", "2", MUTIRAO_WORKER_RELOAD="1") as w:
+        first = {_started(w), _started(w)}
+        shop.write_text(code + CHANGED)
+        w.wait_for_message("shop.py changed: starting the worker processes again")
+        w.wait_for_message("stopped")
+        second = {_started(w), _started(w)}
+        assert not first & second
+        sqlite_shell.ok("enqueue", "shop:app", "later")
+        assert w.wait_for(lambda record: record.get("outcome"))["task"] == "later"
+        assert w.end(signal.SIGINT) == 0
+    for pid in (*first, *second):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_reload_of_what_cannot_start(sqlite_shell: Shell) -> None:
+    """It is told, and waits for the change that mends it; or for the end."""
+    shop = sqlite_shell.directory / "shop.py"
+    code = shop.read_text()
+    shop.write_text(code + "\nnot python")
+    with working(sqlite_shell, "--reload") as worker:
+        worker.wait_for(lambda record: "importing 'shop' failed" in record.get("raw", ""))
+        worker.wait_for_message("ended with status 2; again after a change")
+        shop.write_text(code)
+        worker.wait_for_message("started")
+        shop.write_text(code + "\nnot python either")
+        worker.wait_for_message("ended with status 2; again after a change")
+        assert worker.end() == 0
+
+
+def test_reload_without_its_package(sqlite_shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names what brings it."""
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    said = sqlite_shell.refused(2, "worker", "shop:app", "--reload")
+    assert "pip install 'mutirao[reload]'" in said
 
 
 def test_settings_that_do_not_fit_together(sqlite_shell: Shell) -> None:
