@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from mutirao.app import Mutirao
 from mutirao.engine.completer import Completer
@@ -71,12 +70,48 @@ async def adrain(
         await store.close()
 
 
-def drain(app: Mutirao, **options: Any) -> Counter[OutcomeKind]:
-    """As `adrain`, with the same options, for tests that are not coroutines."""
+def drain(
+    app: Mutirao,
+    *,
+    with_scheduled: bool = False,
+    queues: Collection[str] | None = None,
+    concurrency: int = 1,
+    limit: int = LIMIT,
+) -> Counter[OutcomeKind]:
+    """Run all due jobs of an application, and those they enqueue, until none is left.
+
+    For tests that are not coroutines. Everything is as in a worker: coroutines in an event loop
+    that is made for it, plain functions in threads, timeouts, middleware, retries, history. Errors
+    are outcomes; look at the counts. Jobs of tasks that `app` does not have are left alone.
+
+    Parameters:
+        app: the application, with its own store or inside `capture`.
+        with_scheduled: run jobs that are not due yet as well, retries included.
+        queues: only these; None means all.
+        concurrency: handlers running at once; with 1, jobs run in the order of their lanes.
+        limit: the most attempts in all.
+
+    Returns:
+        How many attempts ended with each outcome.
+
+    Raises:
+        InvalidTask: some tasks cannot work as they are; all of them are told.
+        SchemaError: the tables do not fit the code.
+        WrongState: `limit` was reached and there are jobs left; or an event loop runs in this
+            thread: await `adrain` there.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(adrain(app, **options))
+        return asyncio.run(
+            adrain(
+                app,
+                with_scheduled=with_scheduled,
+                queues=queues,
+                concurrency=concurrency,
+                limit=limit,
+            )
+        )
     raise WrongState("drain(app) was called in a running event loop; use `await adrain(app)`.")
 
 

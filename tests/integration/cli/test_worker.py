@@ -70,7 +70,7 @@ class Worker:
 
 def _record(line: str) -> Record:
     """Return a line of the log; one that is none, such as the last error, is `raw`."""
-    return json.loads(line) if line.startswith("{") else {"raw": line, "message": ""}  # type: ignore[no-any-return]
+    return json.loads(line) if line.startswith("{") else {"raw": line, "message": ""}
 
 
 @contextmanager
