@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,9 @@ from tests.support.history import opened
 
 PAGE = Path(__file__).parents[3] / "docs" / "uniqueness.md"
 COMMITTED, OLD = "READ COMMITTED", ["REPEATABLE READ", "SERIALIZABLE"]
-SERIES = Unique(supersede=Supersede(by="kind", rules={("a", "a"): "newer"}))
+SERIES = Supersede(by="kind", rules={("a", "a"): "newer"})
 REFUSED, RIGHT = "refused", "right"
+REPEATED = "drop_repeated"
 OLDER = "an older version"  # than that of what others enqueue
 # As the head of the page's table says it.
 EVENTS = {
@@ -90,6 +92,12 @@ CASES = [
     ("supersede", "enqueued", "nothing", "replaced"),
     ("supersede", "enqueued", "begun", "follows"),
     ("supersede", "begun", "finished", "inserted"),
+    (REPEATED, "nothing", "enqueued", "replaced"),
+    (REPEATED, "enqueued", "nothing", "replaced"),
+    (REPEATED, "enqueued", "begun", "follows"),
+    (REPEATED, "begun", "finished", "repeated"),
+    (REPEATED, "enqueued", "finished", "repeated"),
+    (REPEATED, "finished", "nothing", "repeated"),
     ("limits", "nothing", "enqueued", "o c"),
     ("limits", "nothing", "nothing", "c"),
     ("limits", "enqueued", "begun", "o c"),
@@ -111,12 +119,15 @@ def job_of(rule: str, version: int = 8) -> NewJob:
     """Return a job of the key, with this rule; or one of the task that has no keys."""
     if rule in WITHOUT_KEYS:
         return of("a") if rule == "turns" else due()
-    unique = SERIES
+    return due(key="k", args='{"kind": "a"}', unique=_unique(rule, version))
+
+
+def _unique(rule: str, version: int) -> Unique:
     if rule == OLDER:
-        unique = Unique(on_conflict=OnConflict.RERUN, version=version)
-    elif rule != "supersede":
-        unique = Unique(on_conflict=OnConflict(rule))
-    return due(key="k", args='{"kind": "a"}', unique=unique)
+        return Unique(on_conflict=OnConflict.RERUN, version=version)
+    if rule in ("supersede", REPEATED):
+        return Unique(supersede=replace(SERIES, drop_repeated=rule == REPEATED))
+    return Unique(on_conflict=OnConflict(rule))
 
 
 class Since:

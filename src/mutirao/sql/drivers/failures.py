@@ -223,6 +223,12 @@ def was_given_up(error: StoreError) -> bool:
     return error.__cause__ is not None and judge(error.__cause__) in _GIVEN_UP
 
 
+def was_undone(error: BaseException) -> bool:
+    """Return whether the server says that a statement was rolled back because of others."""
+    failure = judge(error)
+    return failure is not None and failure.kind is BUSY
+
+
 def translated(error: BaseException) -> StoreError | None:
     """Return the library's error for an error of a database; None if it is not one."""
     failure = judge(error)

@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, or_, select, update
 
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
-from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_of
@@ -99,7 +98,8 @@ def _change(
 ) -> None:
     same_counters = before.covers == after.covers
     if not same_counters:
-        touched = or_(live.c.worker.is_not(None), live.c.run_at == PARKED)
+        # Not steps that wait at gates: those belong to whoever has their graphs.
+        touched = or_(live.c.worker.is_not(None), live.c.id.in_(select(parked.c.job)))
         held = select(live.c.id).where(touched).order_by(live.c.id)
         conn.execute(held.with_for_update()).all()
         through(conn, dialect.rules.close_limit(after.name, now))

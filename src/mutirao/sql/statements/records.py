@@ -207,6 +207,11 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
     ]
     if (states := which.any_state) is not None:
         conditions.append(is_one_of(view.state, sorted(states)))
+        if states == {JobState.RUNNING}:
+            # One look at all live rows for the few that run takes half as long as the way through
+            # the view from the newest job on, past all that wait.
+            runs = select(tables.live.c.id).where(tables.live.c.worker.is_not(None))
+            conditions.append(view.id.in_(runs))
     if which.ids is not None:
         conditions.append(admin.among(view.id, which.ids))
     if which.tag is not None:

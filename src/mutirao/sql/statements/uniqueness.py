@@ -16,7 +16,7 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import job, key, live, supersede_wait
-from mutirao.sql.statements import limits, supersede
+from mutirao.sql.statements import supersede
 from mutirao.sql.statements.cancelling import cancel_waiting
 
 
@@ -53,7 +53,8 @@ def overtake(
     """Cancel those of these waiting jobs for which a newer job of their key waits; return them.
 
     Their attempts did not get done what they were about, and the newer jobs are about it, too: so
-    those are due now. The live rows of all of them must be locked.
+    those are due now. The live rows of all of them must be locked. What they held of limits was
+    given back when their runs ended.
     """
     older = live.alias("older")
     rows = conn.execute(
@@ -67,7 +68,6 @@ def overtake(
         why = cancelled_because("superseded", row.job)
         cancel_waiting(conn, dialect, [row.after], now, SUPERSEDED, why)
     if overtaken := [row.after for row in rows]:
-        limits.cancelled(conn, dialect, overtaken, now)
         let_go(conn, dialect, overtaken)
         through(conn, dialect.rules.tell_ended(overtaken))
     return overtaken

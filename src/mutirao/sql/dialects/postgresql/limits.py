@@ -3,12 +3,18 @@
 What is decided, and under which locks, is in the functions of the migration.
 """
 
-from mutirao.model.job import Claim, Wake
+import logging
+from collections.abc import Sequence
+
+from mutirao.model.job import Claim, Lane, Wake
 from mutirao.model.limits import Claimed, Settled, lowered
 from mutirao.sql.dialects.postgresql import statements
 from mutirao.sql.dialects.postgresql.claim import ClaimRequest, asks_again
+from mutirao.sql.drivers.failures import translated, was_undone
 from mutirao.sql.drivers.steps import Asking, Execute, Rows
 from mutirao.sql.schema.instant import from_micros
+
+log = logging.getLogger("mutirao")
 
 SEPARATOR = "\x1e"
 MOST_ROUNDS = 1_000  # of a claim
@@ -19,7 +25,9 @@ _TOLD = Claim._fields.index("task")
 def claim_on(request: ClaimRequest, rows: Rows) -> Asking[Claimed]:
     """Go on claiming after `rows` until enough is found, or nothing is left to look at.
 
-    Each statement is a transaction of its own: so it locks what it counts in order.
+    Each statement is a transaction of its own: so it locks what it counts in order. What was
+    claimed before one that the database gave up for others, or because of a lock, stays claimed:
+    it is returned, and the rest is left to the next claim.
     """
     found, lanes, rounds = Claimed(), request.lanes, 0
     while asks_again(rows):
@@ -27,15 +35,25 @@ def claim_on(request: ClaimRequest, rows: Rows) -> Asking[Claimed]:
         told = rows[-1][_TOLD]
         wakes, left, rounds = _parse(told), "*" in told, rounds + 1
         if len(found) >= request.limit or rounds == MOST_ROUNDS:
-            asked = [Wake(lane.queue, lane.priority, lane.run_at) for lane in lanes]
-            found.woken = (*wakes, *(asked if left or rounds == MOST_ROUNDS else ()))
+            found.woken = (*wakes, *(_asked(lanes) if left or rounds == MOST_ROUNDS else ()))
             return found
         lanes = lowered(lanes, wakes)
-        [(sifted,)] = yield sifting(request._replace(lanes=lanes))
-        lanes = lowered(lanes, _parse(sifted))
-        rows = yield request._replace(lanes=lanes, limit=request.limit - len(found)).statement()
+        try:
+            [(sifted,)] = yield sifting(request._replace(lanes=lanes))
+            lanes = lowered(lanes, _parse(sifted))
+            rows = yield request._replace(lanes=lanes, limit=request.limit - len(found)).statement()
+        except Exception as error:
+            if not found or not was_undone(error):
+                raise
+            log.warning("the rest is claimed later: %s", translated(error))
+            found.woken = _asked(lanes)
+            return found
     found.extend(map(Claim._make, rows))
     return found
+
+
+def _asked(lanes: Sequence[Lane]) -> tuple[Wake, ...]:
+    return tuple(Wake(lane.queue, lane.priority, lane.run_at) for lane in lanes)
 
 
 def sifting(request: ClaimRequest) -> Execute:

@@ -33,10 +33,10 @@ BEGIN
             MESSAGE = 'the transaction is ' || upper(current_setting('transaction_isolation'));
     END IF;
     LOOP
-        held := mutirao_around(_jobs) || noted;
+        held := mutirao_around(_jobs) || CASE WHEN noted <> '{}' THEN mutirao_ahead(noted) END;
         BEGIN
             PERFORM FROM mutirao_live WHERE id = ANY(held) ORDER BY id FOR UPDATE;
-            EXIT WHEN mutirao_around(_jobs) <@ held;
+            EXIT WHEN mutirao_around(_jobs) <@ held AND (noted IS NULL OR mutirao_ahead(noted) <@ held);
             RAISE EXCEPTION USING ERRCODE = 'MTUND';
         EXCEPTION
             WHEN SQLSTATE 'MTUND' THEN

@@ -100,18 +100,53 @@ BEGIN
 END
 $$
 --;
+-- These jobs, and in the series of each those before it, up to the second that is live: where a job
+-- was cancelled meanwhile, the one before that is locked in its place.
+CREATE FUNCTION mutirao_ahead(_noted bigint[]) RETURNS bigint[] LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    RETURN ARRAY(
+        WITH RECURSIVE series (job, met) AS (
+            SELECT u.job, (SELECT count(*) FROM mutirao_live WHERE id = u.job)
+            FROM unnest(_noted) AS u (job)
+            UNION
+            SELECT t.after, s.met + (SELECT count(*) FROM mutirao_live WHERE id = t.after)
+            FROM series s JOIN mutirao_supersede_wait t ON t.job = s.job WHERE s.met < 2
+        )
+        SELECT job FROM series
+    );
+END
+$$
+--;
 -- Locks them, in the order of their ids, as everybody locks live rows: the first trigger does so for
--- all. One after the other, as each key comes, two transactions waited for each other.
+-- all. One after the other, as each key comes, two transactions waited for each other. Should one
+-- before them end while this waits, all are locked in another try, in order.
 CREATE FUNCTION mutirao_lock_noted() RETURNS void LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    noted text := current_setting('mutirao.ahead', true);
+    noted bigint[] := string_to_array(nullif(current_setting('mutirao.ahead', true), ''), ',');
+    held bigint[];
 BEGIN
-    IF noted <> '' THEN
-        PERFORM set_config('mutirao.ahead', '', true);
-        PERFORM FROM mutirao_live WHERE id = ANY(string_to_array(noted, ',')::bigint[])
-        ORDER BY id FOR UPDATE;
+    IF noted IS NULL THEN
+        RETURN;
     END IF;
+    PERFORM set_config('mutirao.ahead', '', true);
+    IF current_setting('mutirao.series', true) IS DISTINCT FROM 'on' THEN
+        PERFORM FROM mutirao_live WHERE id = ANY(noted) ORDER BY id FOR UPDATE;
+        RETURN;
+    END IF;
+    LOOP
+        held := mutirao_ahead(noted);
+        BEGIN
+            PERFORM FROM mutirao_live WHERE id = ANY(held) ORDER BY id FOR UPDATE;
+            EXIT WHEN mutirao_ahead(noted) <@ held;
+            RAISE EXCEPTION USING ERRCODE = 'MTUND';
+        EXCEPTION
+            WHEN SQLSTATE 'MTUND' THEN
+                NULL; -- and nothing is locked
+        END;
+    END LOOP;
 END
 $$
 --;
@@ -488,6 +523,7 @@ BEGIN
         PERFORM mutirao_will_lock(ARRAY[
             _after, (SELECT t.after FROM mutirao_supersede_wait t WHERE t.job = _after)
         ]);
+        PERFORM set_config('mutirao.series', 'on', true); -- not all may read who waits for whom in series
         INSERT INTO mutirao_supersede_wait (job, after, how, args) VALUES (new_id, _after, _how, _merged);
     END IF;
     RETURN new_id;

@@ -1,0 +1,56 @@
+"""A claim of several statements, each a transaction: what was claimed is never forgotten."""
+
+from __future__ import annotations
+
+import pytest
+from psycopg import errors
+
+from mutirao.model.job import Claim, Lane
+from mutirao.model.limits import Claimed
+from mutirao.sql.dialects.postgresql import limits, statements
+from mutirao.sql.dialects.postgresql.claim import ClaimRequest
+from mutirao.sql.drivers.steps import Asking, Row
+from mutirao.testing.conformance.kit import LONG_AGO, lane
+
+_FACTS = dict.fromkeys(Claim._fields)
+AGAIN = Claim(**_FACTS | {"id": 0, "task": "*"})
+UNDONE = [errors.DeadlockDetected(), errors.SerializationFailure(), errors.LockNotAvailable()]
+
+
+def claiming(*rows: Row) -> Asking[Claimed]:
+    """Return the steps of a claim whose first statement has had these rows."""
+    request = ClaimRequest(statements.CLAIM, 1, [lane()], 10, None, None)
+    return limits.claim_on(request, list(rows))
+
+
+@pytest.mark.parametrize("error", UNDONE, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("statement", ["sift", "claim"])
+def test_the_database_gives_a_later_one_up(error: Exception, statement: str) -> None:
+    """The jobs of the earlier ones are returned; the lanes are to be looked at again."""
+    mine = Claim(**_FACTS | {"id": 7, "run": 1})
+    steps = claiming(mine, AGAIN)
+    next(steps)
+    if statement == "claim":
+        steps.send([("",)])
+    with pytest.raises(StopIteration) as end:
+        steps.throw(error)
+    found = end.value.value
+    assert [claim.id for claim in found] == [7]
+    assert [Lane(*wake, 0) for wake in found.woken] == [Lane("default", 0, LONG_AGO, 0)]
+
+
+@pytest.mark.parametrize("error", UNDONE, ids=lambda error: type(error).__name__)
+def test_nothing_was_claimed(error: Exception) -> None:
+    """Whoever asked hears of it, and tries again."""
+    steps = claiming(AGAIN)
+    next(steps)
+    with pytest.raises(type(error)):
+        steps.throw(error)
+
+
+def test_nobody_knows_what_came_of_it() -> None:
+    """A lost connection is told: the worker looks what it holds."""
+    steps = claiming(Claim(**_FACTS | {"id": 7}), AGAIN)
+    next(steps)
+    with pytest.raises(errors.ConnectionException):
+        steps.throw(errors.ConnectionException())
