@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Connection, NullPool, create_engine, make_url, text
 
 from mutirao.model.job import JobState
+from mutirao.model.records import JobFilter
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_named
 from mutirao.sql.statements import records
@@ -37,6 +38,7 @@ QUESTIONS = {
     "all queues": "SELECT * FROM mutirao_queues",
     "a day": "SELECT * FROM mutirao_throughput WHERE hour > '2999-01-01'",
 }
+[RUNNING] = [sql for sql in documented_sql("postgresql") if "FROM mutirao_workers" in sql]
 # Of moments SQLite shows the text, which no index knows.
 ON_POSTGRESQL = {
     "attempts that failed last": (
@@ -47,9 +49,10 @@ ON_POSTGRESQL = {
         "SELECT job, message FROM mutirao_attempts"
         " WHERE outcome = 'dead' AND finished_at > now() - interval '1 hour'"
     ),
+    "those that run": RUNNING.replace(":", r"\:"),
 }
 # Nothing tells who runs what: it looks through all live jobs.
-ALL_LIVE = {"mutirao_workers"}
+ALL_LIVE = {"mutirao_workers", "those that run"}
 
 
 def add_up(connection: Connection) -> None:
@@ -102,6 +105,16 @@ def test_on_postgresql(postgresql: Connection, what: str) -> None:
     read = sum(node.rows for node in heard if "Relation Name" in node.facts)
     assert read <= (2 * LIVE if what in ALL_LIVE else MOST)
     assert heard[0].facts["Total Cost"] < 100_000  # from which on it would
+
+
+def test_those_that_run_among_many_that_wait(postgresql: Connection) -> None:
+    """One look at the live rows finds them, not the way from the newest job on."""
+    with overheard(postgresql) as heard:
+        found = records.jobs(postgresql, JobFilter(state=JobState.RUNNING, limit=20))
+    assert len(found) == 20
+    assert heard.reads >= {"Seq Scan of mutirao_live", "mutirao_live_pkey"}
+    assert heard.rows("Seq Scan of mutirao_live") == LIVE
+    assert heard.rows("mutirao_live_pkey") <= LIVE / 20
 
 
 def test_tasks_that_nobody_knows(postgresql: Connection) -> None:

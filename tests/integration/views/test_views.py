@@ -83,7 +83,8 @@ def test_the_documented_queries_run(connection: Connection) -> None:
 def test_plain_sql_enqueues(connection: Connection) -> None:
     """The documented statements make jobs like any other, which end with the transaction."""
     dialect = make_url(connection.engine.url).get_backend_name()
-    statements = [text(sql.replace(":", r"\:")) for sql in documented_sql(dialect)]
+    shown = [sql for sql in documented_sql(dialect) if "FROM mutirao_jobs" not in sql]
+    statements = [text(sql.replace(":", r"\:")) for sql in shown]
     with_key = {"postgresql": 2, "sqlite": 0}[dialect]
     assert len(statements) == 2 + with_key
 

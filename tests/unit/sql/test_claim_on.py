@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 from psycopg import errors
 
-from mutirao.model.job import Claim, Lane
+from mutirao.model.job import Claim, Wake
 from mutirao.model.limits import Claimed
 from mutirao.sql.dialects.postgresql import limits, statements
 from mutirao.sql.dialects.postgresql.claim import ClaimRequest
 from mutirao.sql.drivers.steps import Asking, Row
-from mutirao.testing.conformance.kit import LONG_AGO, lane
+from mutirao.testing.conformance.kit import LONG_AGO, NOW, lane
 
-_FACTS = dict.fromkeys(Claim._fields)
-AGAIN = Claim(**_FACTS | {"id": 0, "task": "*"})
+NOBODY = (None,) * 8  # of a claim: what is not asked here
+MINE = Claim(7, 1, 1, "t", "{}", "default", 0, NOW, NOW, *NOBODY)
+AGAIN = MINE._replace(id=0, task="*")
 UNDONE = [errors.DeadlockDetected(), errors.SerializationFailure(), errors.LockNotAvailable()]
 
 
@@ -27,16 +28,15 @@ def claiming(*rows: Row) -> Asking[Claimed]:
 @pytest.mark.parametrize("statement", ["sift", "claim"])
 def test_the_database_gives_a_later_one_up(error: Exception, statement: str) -> None:
     """The jobs of the earlier ones are returned; the lanes are to be looked at again."""
-    mine = Claim(**_FACTS | {"id": 7, "run": 1})
-    steps = claiming(mine, AGAIN)
+    steps = claiming(MINE, AGAIN)
     next(steps)
     if statement == "claim":
         steps.send([("",)])
     with pytest.raises(StopIteration) as end:
         steps.throw(error)
     found = end.value.value
-    assert [claim.id for claim in found] == [7]
-    assert [Lane(*wake, 0) for wake in found.woken] == [Lane("default", 0, LONG_AGO, 0)]
+    assert found == [MINE]
+    assert found.woken == (Wake("default", 0, LONG_AGO),)
 
 
 @pytest.mark.parametrize("error", UNDONE, ids=lambda error: type(error).__name__)
@@ -50,7 +50,7 @@ def test_nothing_was_claimed(error: Exception) -> None:
 
 def test_nobody_knows_what_came_of_it() -> None:
     """A lost connection is told: the worker looks what it holds."""
-    steps = claiming(Claim(**_FACTS | {"id": 7}), AGAIN)
+    steps = claiming(MINE, AGAIN)
     next(steps)
     with pytest.raises(errors.ConnectionException):
         steps.throw(errors.ConnectionException())

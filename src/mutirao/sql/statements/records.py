@@ -206,12 +206,7 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
         _is_error(view.error_type, name) for name in (which.error_type,) if name is not None
     ]
     if (states := which.any_state) is not None:
-        conditions.append(is_one_of(view.state, sorted(states)))
-        if states == {JobState.RUNNING}:
-            # One look at all live rows for the few that run takes half as long as the way through
-            # the view from the newest job on, past all that wait.
-            runs = select(tables.live.c.id).where(tables.live.c.worker.is_not(None))
-            conditions.append(view.id.in_(runs))
+        conditions.append(_is_in(states))
     if which.ids is not None:
         conditions.append(admin.among(view.id, which.ids))
     if which.tag is not None:
@@ -233,6 +228,17 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
     if which.after is not None:
         conditions.append(view.enqueued_at >= which.after)
     return and_(True, *conditions)
+
+
+def _is_in(states: Collection[JobState]) -> ColumnElement[bool]:
+    """Return the condition that a job is in one of some states."""
+    of_view = is_one_of(views.jobs.c.state, sorted(states))
+    if set(states) != {JobState.RUNNING}:
+        return of_view
+    # One look at all live rows for the few that run takes half as long as the way through the view
+    # from the newest job on, past all that wait.
+    runs = select(tables.live.c.id).where(tables.live.c.worker.is_not(None))
+    return and_(of_view, views.jobs.c.id.in_(runs))
 
 
 def is_one_of(column: ColumnElement[str], values: Sequence[str]) -> ColumnElement[bool]:
