@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from mutirao.model.limits import LimitOrigin
-from mutirao.model.schedule import Amended
 from mutirao.sql.store import SqlStore
 from tests.support.company import Company
 
@@ -16,7 +15,7 @@ _CALLS = {
     "cancel": "operator", "run_now": "operator", "redrive": "operator", "jobs": "operator",
     "job": "operator", "counts": "operator", "workers": "operator", "graphs": "operator",
     "graph": "operator", "unserved_tasks": "operator", "remove_limit": "operator",
-    "change": "operator",
+    "change": "operator", "amend_schedule": "operator",
 }  # fmt: skip
 
 
@@ -37,11 +36,6 @@ class Crew:
         """Make a limit: those in code are the worker's."""
         who = "worker" if told.get("origin") is LimitOrigin.CODE else "operator"
         await self._stores[who].put_limit(*args, **told)
-
-    async def amend_schedule(self, *args: Any, wait: bool = True, **told: Any) -> Amended:
-        """Change a schedule: ticks, which wait for nobody, are the worker's."""
-        store = self._stores["operator" if wait else "worker"]
-        return await store.amend_schedule(*args, wait=wait, **told)
 
     def clone(self, *_: Any, **__: Any) -> Crew:
         """Return other handles on the same data."""

@@ -1,8 +1,9 @@
 """The worker's part in schedules: it declares those in its code, and makes the jobs of ticks.
 
 Every worker reads the agenda now and then and sleeps until the next tick. When one has come, a
-lease decides which worker handles it, so that they do not all try. The guarantee that a tick makes
-one job does not rest on the lease, but on the transaction that makes the job.
+lease decides which worker handles it, so that they do not all try; when very many have come, all
+workers do, each taking others. The guarantee that a tick makes one job does not rest on the lease,
+but on the transaction that makes the job.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -15,10 +16,11 @@ from mutirao.engine.pulse import Pulse
 from mutirao.engine.trouble import Trouble
 from mutirao.errors import InvalidSchedule, MutiraoError, StoreUnavailable
 from mutirao.model import schedule_rules
-from mutirao.model.schedule import Schedule
+from mutirao.model.schedule import MANY_DUE, Schedule, TickResult
 from mutirao.ports import Store
 
 DUTY = "schedule"
+BATCH = 200  # schedules that tick in one transaction: 50 ms
 AWAIT = 1.0  # seconds between checks for the end of a job
 CONFIRM_EVERY = 60.0  # seconds; a schedule that is in no code is detected after three of them
 
@@ -44,6 +46,8 @@ class Scheduler:
         self._store, self._declared, self._worker = store, declared, worker
         self._name, self._look = name, look
         self._has_held_lease = False
+        self._batch = BATCH
+        self._failed: dict[str, float] = {}  # schedules that cannot tick, left alone until then
         self._told: set[str] = set()
 
     async def declare(self, now: datetime | None = None) -> None:
@@ -73,16 +77,20 @@ class Scheduler:
             await pulse.rest(wait)
 
     async def run_once(self, now: datetime | None = None) -> float:
-        """Make the jobs of due schedules, if this worker gets the lease; return the pause in s."""
+        """Make the jobs of some due schedules, if it is this worker's turn; return the pause in s.
+
+        It is if it gets the lease, or if there is enough for all workers.
+        """
         agenda = await self._store.agenda(now=now)
         if not agenda.due:
             return self._pause(agenda.next_in, agenda.awaits)
         mine = await self._store.lease(DUTY, self._worker(), ttl=self._look, every=0.0, now=now)
-        if not mine:
+        self._has_held_lease = self._has_held_lease or mine
+        if not mine and len(agenda.due) < MANY_DUE:
             return self._look
-        self._has_held_lease = True
-        results = [await self._tick(name, now) for name in agenda.due]
-        return 0.0 if all(results) else self._look
+        if await self._tick(now):
+            return 0.0
+        return self._pause(agenda.next_in, agenda.awaits)
 
     async def confirm_declared(self, now: datetime | None = None) -> None:
         """Confirm that these schedules are in the code of a live worker; warn of those in none."""
@@ -100,23 +108,33 @@ class Scheduler:
         longest = min(self._look, AWAIT) if awaits else self._look
         return longest if next_in is None else min(longest, next_in)
 
-    async def _tick(self, name: str, now: datetime | None) -> bool:
-        """Make the jobs of one schedule; a failure must not affect the other schedules."""
+    async def _tick(self, now: datetime | None) -> bool:
+        """Make the jobs of a batch of schedules; return whether any were there to take.
+
+        Those that have failed are left alone until the next look, or they would keep the others
+        from their turn. A batch that takes too long is halved.
+        """
+        self._failed = {name: end for name, end in self._failed.items() if end > monotonic()}
         try:
-            done = await self._store.amend_schedule(name, schedule_rules.tick, wait=False, now=now)
+            results = await self._store.tick_schedules(self._batch, without=self._failed, now=now)
         except StoreUnavailable:
+            self._batch = max(1, self._batch // 2)
             raise
-        except MutiraoError as error:
-            log.error("schedule %s cannot tick: %s", name, error)
-            return False
-        except Exception:  # noqa: BLE001 (logged; it must not affect the others)
-            log.exception("schedule %s cannot tick", name)
-            return False
-        if done.state is not None and done.state.paused:
-            log.error("schedule %s is paused: %s", name, done.state.reason)
-        for job in done.jobs:
+        self._batch = min(BATCH, self._batch * 2)
+        for each in results:
+            self._tell(each)
+        return bool(results)
+
+    def _tell(self, result: TickResult) -> None:
+        name, state, jobs, error = result
+        if error is not None:
+            self._failed[name] = monotonic() + self._look
+            trace = None if isinstance(error, MutiraoError) else error
+            log.error("schedule %s cannot tick: %s", name, error, exc_info=trace)
+        if state is not None and state.paused:
+            log.error("schedule %s is paused: %s", name, state.reason)
+        for job in jobs:
             log.info("schedule %s made job %s", name, job)
-        return done.state is not None
 
     async def _warn_of_undeclared(self, mine: Collection[str]) -> None:
         for schedule in await self._store.schedules():

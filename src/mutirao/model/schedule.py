@@ -17,7 +17,8 @@ from mutirao.model.retry import FIRST_YEAR, LAST_YEAR, LONGEST_WAIT
 
 MAX_SCHEDULE_NAME = 200
 MAX_REASON = 1_000
-MAX_CATCH_UP = 1_000  # jobs enqueued in one transaction
+MAX_CATCH_UP = 1_000  # jobs of one schedule, enqueued in one transaction
+MANY_DUE = 100  # of which an agenda names no more
 KEPT_TICKS = 100  # per schedule
 NO_TIME = timedelta(0)
 SHORTEST, LONGEST = timedelta(milliseconds=1), timedelta(seconds=LONGEST_WAIT)
@@ -179,10 +180,22 @@ class Amended(NamedTuple):
 Amend = Callable[[ScheduleFacts], Amendment]
 
 
+class TickResult(NamedTuple):
+    """What became of a due schedule: what was written, or the error because of which nothing was.
+
+    `state` is None if there was an error.
+    """
+
+    name: str
+    state: ScheduleState | None
+    jobs: tuple[int, ...] = ()
+    error: Exception | None = None
+
+
 class Agenda(NamedTuple):
     """The schedules that are due now, and when to check again."""
 
-    due: tuple[str, ...]  # names; the one that has been due longest comes first
+    due: tuple[str, ...]  # names, MANY_DUE or a few more; the one due longest comes first
     next_in: float | None  # seconds until the next tick; None if there is none
     awaits: bool  # whether a schedule awaits the end of a live job
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from mutirao.model.change import Change
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
-from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord
+from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
 
 
 class RecordsApi(Protocol):
@@ -38,13 +38,13 @@ class RecordsApi(Protocol):
         """Return the schedules that are due, and the time until the next one is.
 
         A schedule is due if it is not paused and its next tick has come, or if it awaits the end of
-        a job that is no longer live. If very many are due, only the first ones are returned. Reads
-        only.
+        a job that is no longer live. If very many are due, only the first ones are returned, at
+        least `mutirao.model.schedule.MANY_DUE`. Reads only.
         """
         ...
 
     async def amend_schedule(
-        self, name: str, amend: Amend, *, wait: bool = True, now: datetime | None = None
+        self, name: str, amend: Amend, *, now: datetime | None = None
     ) -> Amended:
         """Lock a schedule, ask `amend` how it changes, and write the change: one transaction.
 
@@ -52,11 +52,28 @@ class RecordsApi(Protocol):
         lock was taken, and the time. It may be called again if another transaction made a schedule
         of that name at the same moment. What it raises reaches the caller, and nothing is written.
         Jobs are enqueued as usual, idle workers are woken, and each job is recorded with its tick:
-        no tick ever gets a second job. With `wait` False, a schedule that another transaction has
-        locked is treated as if it did not exist, and `amend` must not change anything then.
+        no tick ever gets a second job.
 
         Raises:
             WrongState: a tick has a job already; nothing was written.
+        """
+        ...
+
+    async def tick_schedules(
+        self, limit: int, *, without: Collection[str] = (), now: datetime | None = None
+    ) -> list[TickResult]:
+        """Let due schedules tick, up to `limit` of them, in one transaction; return what became.
+
+        Each is changed as by `amend_schedule` with `mutirao.model.schedule_rules.tick`. Those that
+        have been due longest come first. Schedules that another transaction has locked are skipped,
+        never waited for, so several workers take different ones. Fewer than `limit` are taken if
+        they make very many jobs. One that cannot tick, because of its row or because the database
+        refuses what it makes, stays as it was and is returned with the error; the others are
+        written. Schedules named in `without` are left alone.
+
+        Raises:
+            StoreError: the database cannot be used, or refuses the statements themselves; nothing
+                was written.
         """
         ...
 

@@ -9,12 +9,12 @@ from datetime import datetime
 from mutirao.model.change import Change
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
-from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord
+from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.schema import tables
-from mutirao.sql.statements import change, limits, records, results, schedules, workers
+from mutirao.sql.statements import change, limits, records, results, schedules, ticking, workers
 
 
 class SqlRecords:
@@ -40,11 +40,18 @@ class SqlRecords:
         return await self._runner.alone(schedules.agenda, self._dialect, now)
 
     async def amend_schedule(
-        self, name: str, amend: Amend, *, wait: bool = True, now: datetime | None = None
+        self, name: str, amend: Amend, *, now: datetime | None = None
     ) -> Amended:
         """Change a schedule and make its jobs."""
-        amendment = schedules.Amending(self._dialect, self._intake.enqueue, name, amend, wait, now)
+        amendment = schedules.Amending(self._dialect, self._intake.enqueue, name, amend, now)
         return await self._insistent.run(amendment.write)
+
+    async def tick_schedules(
+        self, limit: int, *, without: Collection[str] = (), now: datetime | None = None
+    ) -> list[TickResult]:
+        """Make the jobs of due schedules."""
+        batch = ticking.Batch(self._dialect, self._intake.enqueue, limit, without, now)
+        return await self._insistent.run(batch.write)
 
     async def confirm_declared(
         self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None

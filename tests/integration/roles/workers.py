@@ -198,9 +198,8 @@ async def lets_schedules_tick(mine: SqlStore, others: SqlStore) -> None:
     await mine.amend_schedule("s", declare, now=NOW)
     assert (await mine.agenda(now=at(1))).due == ("s",)
     for moment in (1.0, 2.0 + KEPT_TICKS):
-        assert (
-            await mine.amend_schedule("s", schedule_rules.tick, wait=False, now=at(moment))
-        ).jobs
+        [ticked] = await mine.tick_schedules(10, now=at(moment))
+        assert ticked.jobs
     await mine.confirm_declared(["s"], "w", every=60.0, now=at(100))
     assert [each.name for each in await mine.schedules()] == ["s"]
 

@@ -1,22 +1,27 @@
-"""A process that lets a schedule tick as fast as it can, with nobody deciding whose turn it is."""
+"""A process that lets schedules tick as fast as it can, with nobody deciding whose turn it is."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from datetime import UTC, datetime, timedelta
 
-from mutirao.model import schedule_rules
 from mutirao.sql.store import SqlStore
 
 
-async def race(url: str, name: str) -> None:
-    """Tick until there will be no more."""
+async def race(url: str, wrong: float) -> None:
+    """Tick until there will be no more, by a clock that is wrong by so many seconds."""
     store = SqlStore(url)
-    state = (await store.amend_schedule(name, schedule_rules.tick)).state
-    while state is not None and state.next_at is not None:
-        state = (await store.amend_schedule(name, schedule_rules.tick)).state
+    while True:
+        now = datetime.now(UTC) + timedelta(seconds=wrong)
+        for each in await store.tick_schedules(3, now=now):
+            if each.error is not None:
+                raise each.error
+        agenda = await store.agenda(now=now)
+        if not agenda.due and agenda.next_in is None:
+            break
     await store.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(race(*sys.argv[1:]))
+    asyncio.run(race(sys.argv[1], float(sys.argv[2])))

@@ -169,7 +169,7 @@ class Played:
         """Let it tick if the agenda says so."""
         agenda = await store.agenda(now=at(self.now))
         if self.name in agenda.due:
-            await store.amend_schedule(self.name, schedule_rules.tick, now=at(self.now))
+            assert all(not each.error for each in await store.tick_schedules(9, now=at(self.now)))
 
     async def check(self) -> None:
         """The jobs in the store are those of the model, and at most one is live if it must."""
@@ -238,6 +238,7 @@ async def _play(stores: list[Store], model: Model, actions: list[tuple[str, floa
         for action, amount in actions:
             await played.act(action, round(amount, 3))
             await played.check()
+        await order(stores[0], schedule_rules.remove, played.name)
     finally:
         for store in stores:
             await store.close()

@@ -16,17 +16,14 @@ from sqlalchemy import Engine, create_engine, event, make_url, select
 from mutirao import Job, Mutirao
 from mutirao.engine.pulse import Pulse
 from mutirao.engine.scheduler import Scheduler
-from mutirao.errors import InvalidArguments, InvalidSchedule, StoreUnavailable
+from mutirao.errors import InvalidArguments, StoreUnavailable
 from mutirao.model import schedule_rules
-from mutirao.model.job import NewJob
-from mutirao.model.records import JobFilter
-from mutirao.model.schedule import Amend, Amended, Amendment, Schedule, ScheduleFacts
+from mutirao.model.schedule import Amendment, Schedule, ScheduleFacts
 from mutirao.ports import Store
 from mutirao.sql.schema.tables import tick
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.kit import at, join
 from mutirao.testing.conformance.schedules import plan, scheduled
-from mutirao.testing.conformance.schedules import tick as let_tick
 from tests.integration.worker.kit import working
 from tests.support.waiting import until
 
@@ -173,27 +170,6 @@ def _due_now(facts: ScheduleFacts) -> Amendment:
     return Amendment(replace(facts.state, next_at=facts.now))
 
 
-class Failing(SqlStore):
-    """A store where one schedule cannot tick."""
-
-    async def amend_schedule(self, name: str, amend: Amend, **options: Any) -> Amended:
-        """Fail for the one called bad."""
-        if name == "bad" and amend is schedule_rules.tick:
-            raise InvalidSchedule("there is no such zone here")
-        return await super().amend_schedule(name, amend, **options)
-
-
-async def test_one_that_cannot_tick(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Is told of, keeps the others from nothing, and is tried again at the next look only."""
-    store = Failing(url)
-    for name in ("a", "bad", "c"):
-        await plan(store, scheduled(name))
-    assert await scheduler(store, 1).run_once(at(10)) == 5
-    assert len(await store.jobs(JobFilter())) == 2
-    assert "schedule bad cannot tick: there is no such zone here" in caplog.text
-    await store.close()
-
-
 class Away(SqlStore):
     """A store whose database is away at first."""
 
@@ -238,16 +214,6 @@ async def test_what_an_idle_worker_asks(url: str, request: pytest.FixtureRequest
     await mine.confirm_declared(at(60))
     assert len(statements) == 2
     await store.close()
-
-
-async def test_many_schedules(app: Mutirao) -> None:
-    """More than are read at once all tick, one after the other."""
-    for n in range(150):
-        await plan(app.store, scheduled(f"s{n}", job=NewJob(task="t")))
-    mine = scheduler(app.store, await join(app.store))
-    assert [await mine.run_once(at(10)) for _ in range(3)] == [0, 0, 5]
-    assert len(await app.ajobs(limit=None)) == 150
-    assert await let_tick(app.store, 10, "s149") == ()
 
 
 async def test_a_server_in_another_zone(pg_url: str) -> None:

@@ -7,7 +7,7 @@ more to it is in its parts: `connecting`, `intake`, `rules`, `admin`.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Insert, Table, Update, null
 from sqlalchemy.types import TypeEngine
@@ -18,6 +18,8 @@ from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.connecting import Connecting, Place
 from mutirao.sql.enqueue.intake import DialectIntake
 from mutirao.sql.rules.base import Rules
+
+Id = TypeVar("Id", int, str)
 
 
 class Dialect(ABC):
@@ -51,7 +53,7 @@ class Dialect(ABC):
         """Return `now` (None: the database's clock) plus some seconds, as an expression."""
 
     @abstractmethod
-    def among(self, column: ColumnElement[int], values: Sequence[int]) -> ColumnElement[bool]:
+    def among(self, column: ColumnElement[Id], values: Sequence[Id]) -> ColumnElement[bool]:
         """Return whether a column is one of `values`, of which there may be any number."""
 
     @abstractmethod

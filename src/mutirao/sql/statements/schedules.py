@@ -4,21 +4,23 @@ A schedule's row is locked during a decision, and everything else that the decis
 after that, so it sees everything that the previous decision wrote.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from itertools import takewhile
+from itertools import groupby, islice, takewhile
 from typing import Any
 
 import msgspec
 from sqlalchemy import (
+    ColumnElement,
     Connection,
+    Row,
+    bindparam,
     delete,
     exists,
     false,
     func,
     insert,
-    literal,
     select,
     union_all,
     update,
@@ -29,6 +31,7 @@ from mutirao.errors import WrongState
 from mutirao.model.job import FINAL_OUTCOMES, NewJob, OutcomeKind
 from mutirao.model.schedule import (
     KEPT_TICKS,
+    MANY_DUE,
     Agenda,
     Amend,
     Amended,
@@ -49,7 +52,6 @@ from mutirao.sql.statements import fairness
 
 Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
 
-MOST_DUE = 100  # schedules read at once
 _NAMED = ("task", "args", "queue", "priority")  # options of a job that have columns of their own
 _TERMS = (
     "cron", "timezone", "catch_up", "catch_up_limit", "overlap", "until", "max_runs",
@@ -60,6 +62,18 @@ _STANDS = (
     "runs", "skipped", "created_at", "changed_at", "declared", "declared_at", "declared_by",
 )  # fmt: skip
 
+# All but the latest jobs of a schedule: older ticks never come again.
+_FORGET = delete(tick).where(
+    tick.c.schedule == bindparam("of"),
+    tick.c.job
+    < select(tick.c.job)
+    .where(tick.c.schedule == bindparam("of"))
+    .order_by(tick.c.job.desc())
+    .offset(KEPT_TICKS - 1)
+    .limit(1)
+    .scalar_subquery(),
+)
+
 
 def agenda(conn: Connection, dialect: Dialect, now: datetime | None) -> Agenda:
     """Return the schedules that are due, and the time until the next tick. A single statement."""
@@ -68,14 +82,14 @@ def agenda(conn: Connection, dialect: Dialect, now: datetime | None) -> Agenda:
         select(schedule.c.name, schedule.c.next_at, false().label("live"), moment)
         .where(schedule.c.next_at.is_not(None), ~schedule.c.paused)
         .order_by(schedule.c.next_at)
-        .limit(MOST_DUE)
+        .limit(MANY_DUE)
         .subquery()
     )
-    running = _is_live(schedule.c.last_job).label("live")
+    running = is_live(schedule.c.last_job).label("live")
     awaiting = (
         select(schedule.c.name, schedule.c.next_at, running, moment)
         .where(schedule.c.awaiting, ~schedule.c.paused)
-        .limit(MOST_DUE * 10)
+        .limit(MANY_DUE * 10)
         .subquery()
     )
     rows = conn.execute(union_all(select(planned), select(awaiting))).all()
@@ -95,19 +109,20 @@ class Amending:
     enqueue: Enqueue
     name: str
     amend: Amend
-    wait: bool
     now: datetime | None
 
     def write(self, conn: Connection) -> Amended:
         """Lock the schedule, ask `amend` for the change, and write it."""
         while True:
-            before = self._hold(conn)
-            state, ticks = self.amend(self._facts(conn, before))
+            facts = self._hold(conn)
+            before = facts.state
+            state, ticks = self.amend(facts)
             if state is None and before is None:
                 return Amended(None)
             if before is None and not self._insert(conn, state):
                 continue  # another transaction just created it: decide about that one
-            return self._write(conn, before or state, state, self._make(conn, ticks))
+            [jobs] = make(conn, self.enqueue, [(self.name, ticks)])
+            return self._write(conn, before or state, state, jobs)
 
     def _write(
         self,
@@ -119,70 +134,106 @@ class Amending:
         if state is None:
             _remove(conn, self.name)
             return Amended(None, jobs)
-        after = replace(state, last_job=jobs[-1]) if jobs else state
+        after = with_last(state, jobs)
         if after is not written:
             row = _to_row(after)
             conn.execute(update(schedule).where(schedule.c.name == self.name).values(**row))
         return Amended(after, jobs)
 
-    def _hold(self, conn: Connection) -> ScheduleState | None:
-        held = select(schedule).where(schedule.c.name == self.name)
-        row = conn.execute(held.with_for_update(skip_locked=not self.wait)).first()
-        return None if row is None else _to_state(row)
-
-    def _facts(self, conn: Connection, state: ScheduleState | None) -> ScheduleFacts:
-        """Read what the decision needs, in another statement, which sees what was committed."""
-        last = None if state is None else state.last_job
-        ended = select(func.max(attempt.c.finished_at)).where(
-            attempt.c.job == last, attempt.c.outcome.in_([str(each) for each in FINAL_OUTCOMES])
-        )
-        row = conn.execute(
-            select(
-                self.dialect.moment(self.now).label("now"),
-                _is_live(literal(last, schedule.c.last_job.type)).label("live"),
-                ended.scalar_subquery().label("ended_at"),
-            )
-        ).one()
-        now, live, ended_at = _in_utc(row.now), bool(row.live), _in_utc(row.ended_at)
-        return ScheduleFacts(state, now, live, ended_at, _deaths(conn, state))
+    def _hold(self, conn: Connection) -> ScheduleFacts:
+        """Lock the schedule, if there is one, and then read what the decision needs."""
+        held = select(schedule.c.name).where(schedule.c.name == self.name).with_for_update()
+        rows = read(conn, self.dialect, conn.scalars(held).all(), self.now)
+        if not rows:
+            now = conn.execute(select(self.dialect.moment(self.now))).scalar_one()
+            return ScheduleFacts(None, _in_utc(now))
+        return facts_in(rows[0], deaths(conn, self.dialect, rows))
 
     def _insert(self, conn: Connection, state: ScheduleState | None) -> bool:
         if state is None:
             return False
         return self.dialect.write_new(conn, schedule, _to_row(state))
 
-    def _make(self, conn: Connection, ticks: Sequence[Ticked]) -> tuple[int, ...]:
-        if not ticks:
-            return ()
-        jobs = self.enqueue(fairness.known(conn, (each.job for each in ticks)), conn)
-        rows = [
-            {"schedule": self.name, "job": job, "tick": each.tick}
-            for job, each in zip(jobs, ticks, strict=True)
-        ]
-        try:
-            conn.execute(insert(tick), rows)
-        except IntegrityError as twice:
-            raise WrongState(
-                f"a tick of schedule {self.name!r} has its job already, but the schedule has not"
-                " gone on; was its row changed by hand? Remove the schedule and put it again"
-            ) from twice
-        _forget(conn, self.name)
-        return tuple(jobs)
 
+def read(
+    conn: Connection, dialect: Dialect, names: Sequence[str], now: datetime | None
+) -> Sequence[Row[Any]]:
+    """Read locked schedules, and what a decision about each needs.
 
-def _deaths(conn: Connection, state: ScheduleState | None) -> int:
-    """Count the deaths in a row of the schedule's latest jobs that have ended, if that matters."""
-    if state is None or state.schedule.pause_after is None:
-        return 0
-    final = attempt.c.outcome.in_([str(each) for each in FINAL_OUTCOMES])
-    outcome = select(attempt.c.outcome).where(attempt.c.job == tick.c.job, final).limit(1)
-    ended = conn.scalars(
-        select(outcome.scalar_subquery())
-        .where(tick.c.schedule == state.schedule.name, tick.c.job > (state.forgiven or 0))
-        .order_by(tick.c.job.desc())
+    In a statement of its own: it sees what was committed until the locks were taken.
+    """
+    if not names:
+        return []
+    ended = select(func.max(attempt.c.finished_at)).where(
+        attempt.c.job == schedule.c.last_job, _is_final()
     )
-    known = [outcome for outcome in ended if outcome is not None]
-    return sum(1 for _ in takewhile(lambda outcome: outcome == OutcomeKind.DEAD, known))
+    found = select(
+        schedule,
+        dialect.moment(now).label("now"),
+        is_live(schedule.c.last_job).label("live"),
+        ended.scalar_subquery().label("ended_at"),
+    )
+    return conn.execute(found.where(dialect.among(schedule.c.name, names))).all()
+
+
+def deaths(conn: Connection, dialect: Dialect, rows: Sequence[Row[Any]]) -> Mapping[str, int]:
+    """Count the deaths in a row of each schedule's latest jobs that have ended, where it matters.
+
+    One statement, if it matters anywhere.
+    """
+    names = [row.name for row in rows if row.pause_after is not None]
+    if not names:
+        return {}
+    outcome = select(attempt.c.outcome).where(attempt.c.job == tick.c.job, _is_final()).limit(1)
+    ended = conn.execute(
+        select(tick.c.schedule, outcome.scalar_subquery().label("outcome"))
+        .join(schedule, schedule.c.name == tick.c.schedule)
+        .where(dialect.among(schedule.c.name, names))
+        .where(tick.c.job > func.coalesce(schedule.c.forgiven, 0))
+        .order_by(tick.c.schedule, tick.c.job.desc())
+    )
+    known = (row for row in ended if row.outcome is not None)
+    return {
+        name: sum(1 for _ in takewhile(lambda row: row.outcome == OutcomeKind.DEAD, latest))
+        for name, latest in groupby(known, key=lambda row: row.schedule)
+    }
+
+
+def facts_in(row: Row[Any], deaths: Mapping[str, int]) -> ScheduleFacts:
+    """Return what a row says, for a decision."""
+    now, ended_at = _in_utc(row.now), _in_utc(row.ended_at)
+    return ScheduleFacts(_to_state(row), now, bool(row.live), ended_at, deaths.get(row.name, 0))
+
+
+def make(
+    conn: Connection, enqueue: Enqueue, asked: Sequence[tuple[str, Sequence[Ticked]]]
+) -> list[tuple[int, ...]]:
+    """Enqueue the jobs of schedules, and record each with its tick; return the ids for each."""
+    ticks = [(name, each) for name, several in asked for each in several]
+    if not ticks:
+        return [()] * len(asked)
+    jobs = enqueue(fairness.known(conn, (each.job for _, each in ticks)), conn)
+    rows = [
+        {"schedule": name, "job": job, "tick": each.tick}
+        for job, (name, each) in zip(jobs, ticks, strict=True)
+    ]
+    names = list(dict.fromkeys(name for name, _ in ticks))
+    try:
+        conn.execute(insert(tick), rows)
+    except IntegrityError as twice:
+        raise WrongState(
+            f"a tick of schedule {' or '.join(map(repr, names))} has its job already, but the"
+            " schedule has not gone on; was its row changed by hand? Remove the schedule and put it"
+            " again"
+        ) from twice
+    conn.execute(_FORGET, [{"of": name} for name in names])
+    rest = iter(jobs)
+    return [tuple(islice(rest, len(several))) for _, several in asked]
+
+
+def with_last(state: ScheduleState, jobs: Sequence[int]) -> ScheduleState:
+    """Return a schedule's state after it has made these jobs, if any."""
+    return replace(state, last_job=jobs[-1]) if jobs else state
 
 
 def listed(conn: Connection) -> list[ScheduleRecord]:
@@ -191,8 +242,13 @@ def listed(conn: Connection) -> list[ScheduleRecord]:
     return [_to_record(row) for row in conn.execute(select(view).order_by(view.c.name))]
 
 
-def _is_live(job: Any) -> Any:
+def is_live(job: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return the condition that a job is live."""
     return exists().where(live.c.id == job)
+
+
+def _is_final() -> ColumnElement[bool]:
+    return attempt.c.outcome.in_([str(each) for each in FINAL_OUTCOMES])
 
 
 def _is_due(row: Any) -> bool:
@@ -204,13 +260,6 @@ def _is_due(row: Any) -> bool:
 def _remove(conn: Connection, name: str) -> None:
     conn.execute(delete(tick).where(tick.c.schedule == name))
     conn.execute(delete(schedule).where(schedule.c.name == name))
-
-
-def _forget(conn: Connection, name: str) -> None:
-    """Delete all but the latest jobs of a schedule: older ticks never come again."""
-    newest = select(tick.c.job).where(tick.c.schedule == name).order_by(tick.c.job.desc())
-    oldest_kept = newest.offset(KEPT_TICKS - 1).limit(1).scalar_subquery()
-    conn.execute(delete(tick).where(tick.c.schedule == name, tick.c.job < oldest_kept))
 
 
 def _to_row(state: ScheduleState) -> dict[str, Any]:

@@ -15,8 +15,8 @@ import pytest
 for _suite in ("claiming", "commands", "concurrency", "enqueueing", "fairness", "graphs",
                "housekeeping", "kit", "lanes", "limited_graphs", "limits", "liveness", "losing",
                "notifier", "pruning", "rates", "records", "redriving", "repeated", "results",
-               "schedules", "settling", "staleness", "supersede", "transactions", "uniqueness",
-               "versions"):  # fmt: skip
+               "schedules", "settling", "staleness", "supersede", "ticks", "transactions",
+               "uniqueness", "versions"):  # fmt: skip
     pytest.register_assert_rewrite(f"{__name__}.{_suite}")
 
 from mutirao.testing.conformance.notifier import NotifierContract  # noqa: E402

@@ -59,8 +59,14 @@ async def plan(store: Store, schedule: Schedule, *, now: datetime | None = NOW) 
 
 
 async def tick(store: Store, seconds: float, name: str = "s") -> tuple[int, ...]:
-    """Let a schedule tick, so long after NOW; return the jobs it made."""
-    return (await store.amend_schedule(name, schedule_rules.tick, wait=False, now=at(seconds))).jobs
+    """Let one schedule tick, so long after NOW; return the jobs it made, or raise its error."""
+    others = [each.name for each in await store.schedules() if each.name != name]
+    results = await store.tick_schedules(2, without=others, now=at(seconds))
+    assert [each.name for each in results] in ([], [name])
+    for each in results:
+        if each.error is not None:
+            raise each.error
+    return results[0].jobs if results else ()
 
 
 async def order(
@@ -151,19 +157,6 @@ class SchedulesContract:
             assert await tick(handle, 10) == ()
             assert await tick(handle, 19) == ()
         assert len(await tick(store, 20)) == 1
-
-    async def test_many_at_the_same_moment(self, store: Store, other_store: Store) -> None:
-        """One of them makes the job; those who do not wait leave it alone."""
-        await plan(store, scheduled())
-        handles = [store, other_store] * 4
-        for seconds in range(10, 110, 10):
-            async with deadline():
-                made = await asyncio.gather(
-                    *(h.amend_schedule("s", schedule_rules.tick, wait=n % 4 < 2, now=at(seconds))
-                      for n, h in enumerate(handles))
-                )  # fmt: skip
-            assert sorted(len(each.jobs) for each in made) == [0] * 7 + [1]
-        assert len(await store.jobs(JobFilter())) == 10
 
     async def test_made_at_the_same_moment(self, store: Store, other_store: Store) -> None:
         """Of many that put the same name, one makes it and the others find it there."""

@@ -32,6 +32,7 @@ from mutirao.testing.conformance.schedules import SchedulesContract
 from mutirao.testing.conformance.settling import SettlingContract
 from mutirao.testing.conformance.staleness import ReleaseContract, StalenessContract
 from mutirao.testing.conformance.supersede import SupersedeContract
+from mutirao.testing.conformance.ticks import TicksContract
 from mutirao.testing.conformance.transactions import TransactionContract
 from mutirao.testing.conformance.uniqueness import UniquenessContract
 from mutirao.testing.conformance.versions import NewestNextContract, VersionsContract
@@ -50,6 +51,7 @@ class DriverContract(
     CancelContract,
     TransactionContract,
     SchedulesContract,
+    TicksContract,
     PausingContract,
     LimitsContract,
     GraphsContract,

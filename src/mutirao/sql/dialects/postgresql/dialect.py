@@ -31,7 +31,7 @@ from mutirao.model.records import Scalar
 from mutirao.notifiers.postgresql import CHANNEL, ENDS, PostgresqlNotifier
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
-from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.dialects.base import Dialect, Id
 from mutirao.sql.dialects.connecting import Place
 from mutirao.sql.dialects.postgresql.connecting import CONNECTING
 from mutirao.sql.dialects.postgresql.enqueue import INTAKE
@@ -77,8 +77,10 @@ class PostgreSQL(Dialect):
         start = func.statement_timestamp() if now is None else literal(now, timestamp)
         return (start + literal(timedelta(seconds=plus), Interval)).cast(timestamp)
 
-    def among(self, column: ColumnElement[int], values: Sequence[int]) -> ColumnElement[bool]:
+    def among(self, column: ColumnElement[Id], values: Sequence[Id]) -> ColumnElement[bool]:
         """Pass one array, whatever its length, of plain numbers: some ids know more of a job."""
+        if isinstance(column.type, Text):
+            return column == func.any(literal([*values], ARRAY(Text)))
         return column == func.any(literal([*map(int, values)], ARRAY(BigInteger)))
 
     def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:

@@ -25,7 +25,7 @@ from mutirao.model.uniqueness import PARKED
 from mutirao.notifiers.sqlite import SqliteNotifier
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
-from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.dialects.base import Dialect, Id
 from mutirao.sql.dialects.connecting import Place
 from mutirao.sql.dialects.sqlite.connecting import CONNECTING
 from mutirao.sql.dialects.sqlite.enqueue import INTAKE
@@ -62,7 +62,7 @@ class SQLite(Dialect):
         """Return `now` (None: this machine's clock) plus some seconds, as a value."""
         return literal((now or datetime.now(UTC)) + timedelta(seconds=plus), self.instant)
 
-    def among(self, column: ColumnElement[int], values: Sequence[int]) -> ColumnElement[bool]:
+    def among(self, column: ColumnElement[Id], values: Sequence[Id]) -> ColumnElement[bool]:
         """Pass one JSON array; the number of parameters is limited."""
         each = func.json_each(json.dumps(list(values))).table_valued("value")
         return column.in_(select(each.c.value))

@@ -1,0 +1,155 @@
+"""The ticks of due schedules, many in one transaction.
+
+The schedules are locked first, those that others have locked left out, so that several workers take
+different ones. What a schedule's row or the database refuses concerns that schedule alone: the
+others are written, with the same locks.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from mutirao.errors import SchemaError, StoreError, StoreRefused
+from mutirao.model import schedule_rules
+from mutirao.model.schedule import MAX_CATCH_UP, ScheduleState, Ticked, TickResult
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.drivers.failures import translated
+from mutirao.sql.schema.tables import schedule
+from mutirao.sql.statements.schedules import (
+    Enqueue,
+    deaths,
+    facts_in,
+    is_live,
+    make,
+    read,
+    with_last,
+)
+
+# What a tick changes.
+_MOVES = (
+    "paused", "reason", "awaiting", "next_at", "last_tick", "last_job", "runs", "skipped",
+    "changed_at",
+)  # fmt: skip
+_MOVE = (
+    update(schedule)
+    .where(schedule.c.name == bindparam("of"))
+    .values({name: bindparam(f"to_{name}") for name in _MOVES})
+)
+
+
+class _Decided(NamedTuple):
+    """A schedule that is to change, and the jobs to be made."""
+
+    name: str
+    before: ScheduleState
+    after: ScheduleState
+    ticks: Sequence[Ticked]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some of the schedules that are due, to tick in one transaction.
+
+    Parameters:
+        limit: the maximum number of them.
+        without: the names of those that are left alone.
+    """
+
+    dialect: Dialect
+    enqueue: Enqueue
+    limit: int
+    without: Collection[str]
+    now: datetime | None
+
+    def write(self, conn: Connection) -> list[TickResult]:
+        """Lock them, decide what each does, and write it."""
+        names = self._hold(conn)
+        rows = {row.name: row for row in read(conn, self.dialect, names, self.now)}
+        dead = deaths(conn, self.dialect, list(rows.values()))
+        decided: list[_Decided] = []
+        refused: list[TickResult] = []
+        jobs = 0
+        for name in names:
+            try:
+                decided.append(_decide(rows[name], dead))
+            except Exception as error:  # noqa: BLE001 (returned; it must not affect the others)
+                refused.append(TickResult(name, None, error=error))
+            else:
+                jobs += len(decided[-1].ticks)
+            if jobs >= MAX_CATCH_UP:
+                break  # the rest is as due as it was
+        return [*refused, *self._write(conn, decided)]
+
+    def _hold(self, conn: Connection) -> list[str]:
+        """Lock schedules whose awaited job has ended, then those whose tick has come."""
+        ended = (
+            select(schedule.c.name)
+            .where(schedule.c.awaiting, ~is_live(schedule.c.last_job), *self._open())
+            .limit(max(1, self.limit // 2))
+            .with_for_update(skip_locked=True)
+        )
+        names = list(conn.scalars(ended))
+        come = (
+            select(schedule.c.name)
+            .where(schedule.c.next_at.is_not(None), *self._open())
+            .where(schedule.c.next_at <= self.dialect.moment(self.now))
+            .order_by(schedule.c.next_at)
+            .limit(self.limit - len(names))
+            .with_for_update(skip_locked=True)
+        )
+        return names + list(conn.scalars(come))
+
+    def _open(self) -> Iterator[Any]:
+        yield ~schedule.c.paused
+        if self.without:
+            yield ~self.dialect.among(schedule.c.name, list(self.without))
+
+    def _write(self, conn: Connection, decided: Sequence[_Decided]) -> list[TickResult]:
+        """Write them; halve them until those are found that the database refuses."""
+        if not decided:
+            return []
+        try:
+            with conn.begin_nested():
+                return self._write_all(conn, decided)
+        except Exception as error:
+            refusal = translated(error) or error
+            if not _is_of_one(refusal):
+                raise
+            if len(decided) == 1:
+                return [TickResult(decided[0].name, None, error=refusal)]
+        half = len(decided) // 2
+        return [*self._write(conn, decided[:half]), *self._write(conn, decided[half:])]
+
+    def _write_all(self, conn: Connection, decided: Sequence[_Decided]) -> list[TickResult]:
+        made = make(conn, self.enqueue, [(each.name, each.ticks) for each in decided])
+        done = [
+            TickResult(each.name, with_last(each.after, jobs), jobs)
+            for each, jobs in zip(decided, made, strict=True)
+        ]
+        moved = [
+            {"of": name} | {f"to_{each}": getattr(state, each) for each in _MOVES}
+            for (name, state, *_), (_, before, *_) in zip(done, decided, strict=True)
+            if state is not before
+        ]
+        if moved:
+            conn.execute(_MOVE, moved)
+        return done
+
+
+def _decide(row: Any, dead: Any) -> _Decided:
+    facts = facts_in(row, dead)
+    after, ticks = schedule_rules.tick(facts)
+    if facts.state is None or after is None:
+        raise AssertionError(f"a tick removed schedule {row.name!r}")
+    return _Decided(row.name, facts.state, after, ticks)
+
+
+def _is_of_one(error: Exception) -> bool:
+    """Return whether an error may concern only one of many schedules.
+
+    Errors about the database as a whole, or about a lock, do not.
+    """
+    return isinstance(error, StoreRefused) or not isinstance(error, StoreError | SchemaError)

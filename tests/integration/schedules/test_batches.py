@@ -1,0 +1,208 @@
+"""Schedules that are due together: in batches, by several workers, whatever one of them brings."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine, event, insert, text, update
+
+from mutirao.engine.scheduler import BATCH, Scheduler
+from mutirao.errors import StoreUnavailable
+from mutirao.model.job import NewJob
+from mutirao.model.records import JobFilter
+from mutirao.model.schedule import MANY_DUE, TickResult
+from mutirao.sql.schema.tables import schedule
+from mutirao.sql.statements.ticking import Batch
+from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.kit import NOW, at, join
+from mutirao.testing.conformance.schedules import plan, scheduled
+from tests.integration.schedules.test_plans import rows
+from tests.integration.schedules.test_working import scheduler
+
+
+def fill(store: SqlStore, name: str, many: int, **columns: Any) -> None:
+    """Write schedules that are due at NOW, with these columns, which nobody has checked."""
+    with store.engines.sync().begin() as conn:
+        some = rows(name, next_at=NOW)[:many]
+        conn.execute(insert(schedule), [row | columns for row in some])
+
+
+async def made(store: SqlStore) -> Counter[str]:
+    """Return how many jobs each schedule has made."""
+    jobs = await store.jobs(JobFilter(limit=None))
+    return Counter(job.metadata["schedule"] for job in jobs)
+
+
+async def look(mine: Scheduler, seconds: float = 0) -> list[float]:
+    """Look until there is a pause; return what was to be waited each time."""
+    waits = [await mine.run_once(at(seconds))]
+    while waits[-1] == 0:
+        waits.append(await mine.run_once(at(seconds)))
+    return waits
+
+
+async def test_more_than_a_batch(url: str) -> None:
+    """All of them tick, one batch after the other."""
+    store = SqlStore(url)
+    fill(store, "s", BATCH + 50)
+    assert await look(scheduler(store, await join(store))) == [0, 0, 5]
+    assert await made(store) == {f"s {n}": 1 for n in range(BATCH + 50)}
+    await store.close()
+
+
+async def test_beside_one_that_hangs(pg_url: str) -> None:
+    """While a worker is held up in the middle of its batch, another one, without a lease, goes on.
+
+    Where so many are due; few are left to the one that has the lease.
+    """
+    store, engine = SqlStore(pg_url), create_engine(pg_url)
+    many = BATCH + MANY_DUE
+    fill(store, "s", many)
+    assert await store.lease("schedule", await join(store), ttl=60, every=0, now=NOW)
+    with engine.connect() as conn:
+        first = Batch(store._dialect, store._intake.enqueue, BATCH, (), NOW).write(conn)
+        assert len(first) == BATCH
+        assert await look(scheduler(store, await join(store))) == [0, 5]
+        assert len(await made(store)) == MANY_DUE
+        conn.commit()
+    assert await made(store) == {f"s {n}": 1 for n in range(many)}
+    fill(store, "t", MANY_DUE - 1)
+    assert await look(scheduler(store, await join(store))) == [5]
+    engine.dispose()
+    await store.close()
+
+
+async def test_one_that_dies_in_the_middle(pg_url: str) -> None:
+    """What it has not committed is done by another."""
+    store, engine = SqlStore(pg_url), create_engine(pg_url)
+    fill(store, "s", 50)
+    with engine.connect() as conn:
+        Batch(store._dialect, store._intake.enqueue, 30, (), NOW).write(conn)
+        conn.invalidate()
+    assert await look(scheduler(store, await join(store))) == [0, 5]
+    assert await made(store) == {f"s {n}": 1 for n in range(50)}
+    engine.dispose()
+    await store.close()
+
+
+SPOILT: dict[str, dict[str, Any]] = {
+    "'now and then' is no cron line": {"cron": "now and then", "every": None},
+    "no time zone 'Nowhere'": {"cron": "* * * * *", "every": None, "timezone": "Nowhere"},
+    "JSON is malformed": {"options": "[}"},
+}
+
+
+@pytest.mark.parametrize("said", SPOILT)
+async def test_one_that_cannot_tick(url: str, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is told of at each look, and keeps no other from its tick, today or tomorrow."""
+    store = SqlStore(url)
+    fill(store, "bad", 1, **SPOILT[said])
+    for name in ("a", "c"):
+        await plan(store, scheduled(name))
+    mine = scheduler(store, await join(store))
+    assert await look(mine, 10) == [0, 5]
+    assert await look(mine, 18) == [2]
+    assert await look(mine, 20) == [0, 5]
+    assert await made(store) == {"a": 2, "c": 2}
+    told = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+    assert len(told) == 1
+    assert told[0].startswith("schedule bad 0 cannot tick: ")
+    assert said in told[0]
+    assert await look(scheduler(store, await join(store)), 20) == [5]  # not its turn
+    await store.close()
+
+
+async def test_one_that_the_database_refuses(pg_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Arguments that are no JSON: the others of its batch tick, and are enqueued once."""
+    store = SqlStore(pg_url)
+    fill(store, "s", 40)
+    with store.engines.sync().begin() as conn:
+        conn.execute(update(schedule).where(schedule.c.name == "s 17").values(args="{"))
+    assert await look(scheduler(store, await join(store))) == [0, 5]
+    assert await made(store) == {f"s {n}": 1 for n in range(40) if n != 17}
+    assert "schedule s 17 cannot tick: the database refuses a value: " in caplog.text
+    await store.close()
+
+
+async def test_more_that_cannot_tick_than_a_batch(url: str) -> None:
+    """The others get their turn."""
+    store = SqlStore(url)
+    fill(store, "bad", BATCH + 10, cron="now and then", every=None)
+    await plan(store, scheduled("good"))
+    assert await look(scheduler(store, await join(store)), 10) == [0, 0, 5]
+    assert await made(store) == {"good": 1}
+    await store.close()
+
+
+class Slow(SqlStore):
+    """A store on which large batches take too long."""
+
+    asked: list[int]
+
+    async def tick_schedules(
+        self, limit: int, *, without: Collection[str] = (), now: datetime | None = None
+    ) -> list[TickResult]:
+        """Give up large ones."""
+        self.asked.append(limit)
+        if limit > BATCH // 4:
+            raise StoreUnavailable("too slow")
+        return await super().tick_schedules(limit, without=without, now=now)
+
+
+async def test_a_batch_that_takes_too_long(url: str) -> None:
+    """The next one is smaller; once it succeeds, larger ones are tried again."""
+    store = Slow(url)
+    store.asked = []
+    fill(store, "s", 10)
+    mine = scheduler(store, await join(store))
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            await mine.run_once(at(0))
+    assert await look(mine) == [0, 5]
+    assert len(await made(store)) == 10
+    fill(store, "t", 10)
+    with pytest.raises(StoreUnavailable):
+        await mine.run_once(at(0))
+    assert store.asked == [200, 100, 50, 100]
+    await store.close()
+
+
+async def test_statements(url: str, request: pytest.FixtureRequest) -> None:
+    """A batch takes as many, however many schedules are in it, and however many rest."""
+    store = SqlStore(url)
+    fill(store, "resting", 3_000, next_at=at(1e6))
+    with store.engines.sync().begin() as conn:
+        conn.execute(text("ANALYZE"))
+    said: list[str] = []
+
+    def note(conn: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        said.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    request.addfinalizer(lambda: event.remove(Engine, "before_cursor_execute", note))
+    counts = []
+    for many in (2, 150):
+        fill(store, f"s{many}", many)
+        said.clear()
+        assert len(await store.tick_schedules(BATCH, now=NOW)) == many
+        counts.append(len(said))
+    assert counts[0] == counts[1] <= 16, said
+    await store.close()
+
+
+async def test_what_a_tick_keeps(url: str) -> None:
+    """Nothing but what a tick changes: what the code declared, and the job, stay as they were."""
+    store = SqlStore(url)
+    job = NewJob(task="t", args='{"n": 1}', queue="q", priority=3, tags=("a",))
+    before = await plan(store, scheduled(job=job))
+    [result] = await store.tick_schedules(10, now=at(10))
+    assert result.state is not None
+    assert (result.state.schedule, result.state.created_at) == (before.schedule, NOW)
+    [record] = await store.schedules()
+    assert (record.args, record.queue, record.changed_at) == ({"n": 1}, "q", NOW)
+    await store.close()
