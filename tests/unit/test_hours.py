@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mutirao.model.hours import HOUR, Ended, Failure, Hour, by_failure, by_hour, finished_jobs
+from mutirao.model.hours import HOUR, Ended, FailureGroup, Hour, by_failure, by_hour, finished_jobs
 
 
 def ended(job: int = 1, run: int = 1, outcome: str = "succeeded", **facts: object) -> Ended:
@@ -52,5 +52,5 @@ def test_a_job_is_counted_once_for_each_failure() -> None:
         (2, 1, "E", "why"),
     ]
     [(failure, sums)] = by_failure(failed, before).items()
-    assert failure == Failure("send", "E", "why")
+    assert failure == FailureGroup("send", "E", "why")
     assert (sums.jobs, sums.attempts) == (1, 3)

@@ -230,6 +230,17 @@ def test_doing_more_than_importing_is_noticed(tmp_path: Path, offence: str, body
     assert {line.split("\t")[0] for line in found} == {offence}
 
 
+def classes(source: str) -> list[str]:
+    """Return the names of the classes of a module."""
+    return [node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+
+
+def test_no_class_has_the_name_of_another() -> None:
+    """One name for one thing: but what each driver has, and a protocol with what keeps to it."""
+    found = [name for path in SOURCES for name in classes(path.read_text())]
+    assert {name for name in found if found.count(name) > 1} == {"OwnConnection", "Endings"}
+
+
 def test_the_moment_that_means_blocked_is_said_once() -> None:
     """In Python; SQL files name it, and statements are made of it."""
     told = [*SOURCES, *SQL]

@@ -201,7 +201,7 @@ def _section(page: str, heading: str) -> str:
     return found[0]
 
 
-def _sorted(rows: list[tuple[str, str]], there: tuple[kinds.Kind, ...]) -> list[str]:
+def _sorted(rows: list[tuple[str, str]], there: tuple[kinds.ConnectionKind, ...]) -> list[str]:
     names = {str(kind) for kind in there}
     order = [name for name, _ in rows if name in names]
     return order + sorted(names - set(order))

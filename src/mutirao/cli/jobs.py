@@ -35,7 +35,7 @@ yes = option("--yes", "-y", is_flag=True, help="Do not ask, where no ids are giv
 
 
 @dataclass(frozen=True)
-class Order:
+class JobCommand:
     """An operation on jobs: its name, the function that performs it, and the message afterwards."""
 
     verb: str
@@ -50,9 +50,9 @@ async def _redrive(app: Mutirao, **which: Any) -> list[int]:
     return []
 
 
-RETRY = Order("retry", Mutirao.aretry, "due now")
-CANCEL = Order("cancel", Mutirao.acancel, "cancelled")
-REDRIVE = Order(
+RETRY = JobCommand("retry", Mutirao.aretry, "due now")
+CANCEL = JobCommand("cancel", Mutirao.acancel, "cancelled")
+REDRIVE = JobCommand(
     "redrive",
     _redrive,
     "enqueued as new jobs",
@@ -176,7 +176,7 @@ def change(
     def give(app: Mutirao, **which: Any) -> Awaitable[list[int]]:
         return app.achange(where=which, **new)  # type: ignore[arg-type]
 
-    _order(Order("change", give, "changed"), target, ids, yes, as_json, given)
+    _order(JobCommand("change", give, "changed"), target, ids, yes, as_json, given)
 
 
 @click.command(cls=AppCommand)
@@ -194,7 +194,7 @@ def redrive(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given
 
 
 def _order(
-    order: Order,
+    order: JobCommand,
     target: str,
     ids: tuple[int, ...],
     yes: bool,
@@ -222,7 +222,7 @@ def _order(
         raise click.exceptions.Exit(1)
 
 
-def _confirm(order: Order, ids: tuple[int, ...], yes: bool, given: dict[str, Any]) -> None:
+def _confirm(order: JobCommand, ids: tuple[int, ...], yes: bool, given: dict[str, Any]) -> None:
     if ids:
         return
     named = {
@@ -254,7 +254,7 @@ async def _named(app: Mutirao, ids: tuple[int, ...]) -> dict[int, JobRecord]:
     return {job.id: job for job in await app.ajobs(ids=ids, limit=None)}
 
 
-def _refusal(order: Order, id: int, job: JobRecord | None, reached: list[int]) -> str | None:
+def _refusal(order: JobCommand, id: int, job: JobRecord | None, reached: list[int]) -> str | None:
     """Return why an operation did not change a job that was named, or None if it did."""
     if order is REDRIVE:
         return why_not_redriven(id, job)

@@ -1,18 +1,16 @@
 """`limits`, `pause`, `resume`: list and change how many jobs run at once."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
 
-from mutirao.cli.options import as_json, ask, duration, option, target
+from mutirao.cli.options import Command, as_json, ask, duration, option, target
 from mutirao.cli.output import print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.limits import Limit, LimitRecord
 
 T = TypeVar("T")
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _target_options(command: Command) -> Command:

@@ -19,7 +19,7 @@ from mutirao.model.retry_words import FORMS, policy_in_words
 if TYPE_CHECKING:
     from mutirao.engine.settings import WorkerTerms
 
-_KEPT = "How long jobs that {} are kept: 36h, 7d, 8w, or forever."
+_KEEP_HELP = "How long jobs that {} are kept: 36h, 7d, 8w, or forever."
 
 
 def _text(read: Callable[[str], object]) -> Callable[[str], str]:
@@ -89,9 +89,9 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     type=_POSITIVE,
     help="Seconds that an attempt may take, for tasks without a timeout of their own.",
 )
-@option("--keep-succeeded", type=_text(kept), default="7d", help=_KEPT.format("succeeded"))
-@option("--keep-cancelled", type=_text(kept), default="7d", help=_KEPT.format("cancelled"))
-@option("--keep-dead", type=_text(kept), default="90d", help=_KEPT.format("dead"))
+@option("--keep-succeeded", type=_text(kept), default="7d", help=_KEEP_HELP.format("succeeded"))
+@option("--keep-cancelled", type=_text(kept), default="7d", help=_KEEP_HELP.format("cancelled"))
+@option("--keep-dead", type=_text(kept), default="90d", help=_KEEP_HELP.format("dead"))
 @option(
     "--keep-hours",
     type=_text(kept),

@@ -30,10 +30,10 @@ from mutirao.engine.messages import (
     ENDED,
     FAILED,
     TOLD,
+    ImportPath,
     Inbox,
     Message,
     Order,
-    Place,
     packed,
 )
 from mutirao.engine.progress import PACE, to_tell
@@ -43,7 +43,7 @@ from mutirao.model.outcome import Outcome
 from mutirao.tasks.task import Task
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-Found = dict[tuple[Place, tuple[Place, ...], tuple[Place, ...]], Task[..., Any]]
+Found = dict[tuple[ImportPath, tuple[ImportPath, ...], tuple[ImportPath, ...]], Task[..., Any]]
 POLL = 0.5  # seconds between two checks of a process, if the system offers nothing better
 
 

@@ -21,7 +21,7 @@ from mutirao.model.job import Claim, Job, NewJob, OutcomeKind, Report
 from mutirao.model.job_schedule import SchedulePauser
 from mutirao.model.outcome import SUCCEEDED, Outcome
 from mutirao.model.records import DeadJob
-from mutirao.tasks.defaults import Defaults, Terms
+from mutirao.tasks.defaults import AttemptTerms, Defaults
 from mutirao.tasks.middleware import AttemptMiddleware, around_attempt
 from mutirao.tasks.task import Task
 
@@ -216,14 +216,14 @@ class Executor:
         return _number(claim.max_attempts) or self._terms[claim.task].retry.most_attempts
 
 
-class _TermsOfTasks(dict[str, Terms]):
+class _TermsOfTasks(dict[str, AttemptTerms]):
     """What applies to the attempts of each task, found out when it is first asked."""
 
     def __init__(self, tasks: Mapping[str, Task[..., Any]], defaults: Defaults | None) -> None:
         super().__init__()
         self._tasks, self._defaults = tasks, defaults
 
-    def __missing__(self, name: str) -> Terms:
+    def __missing__(self, name: str) -> AttemptTerms:
         terms = self[name] = self._tasks[name].terms(self._defaults)
         return terms
 

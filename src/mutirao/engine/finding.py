@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from mutirao.engine.messages import Order, Place
+from mutirao.engine.messages import ImportPath, Order
 from mutirao.errors import ConfigurationError
 from mutirao.model.job import Claim
 from mutirao.tasks.defaults import DefaultsInWords
@@ -59,11 +59,11 @@ def _around(task: Task[..., Any]) -> tuple[Sequence[Any], Sequence[Any]]:
     return task.surroundings.hooks, [each.function for each in task.inside.plan]
 
 
-def _place(thing: Any) -> Place:
+def _place(thing: Any) -> ImportPath:
     return thing.__module__, getattr(thing, "__qualname__", repr(thing))
 
 
-def _find_task(place: Place) -> Task[..., Any]:
+def _find_task(place: ImportPath) -> Task[..., Any]:
     found = _find(place)
     if not isinstance(found, Task):
         raise ConfigurationError(
@@ -73,7 +73,7 @@ def _find_task(place: Place) -> Task[..., Any]:
     return found
 
 
-def _find(place: Place) -> Any:
+def _find(place: ImportPath) -> Any:
     """Return what stands under that name, importing the module; None if nothing does."""
     module, qualname = place
     found: Any = sys.modules.get(module) or import_module(module)

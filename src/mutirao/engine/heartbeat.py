@@ -28,7 +28,7 @@ DELAY_DECAY = 0.99  # factor by which the reported delay decreases with each bea
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class WorkerView:
     """The worker as the heartbeat sees it. All are called in the heartbeat's thread.
 
     Parameters:
@@ -65,7 +65,7 @@ class Heartbeat:
         settings: WorkerSettings,
         identity: NewWorker,
         worker: int,
-        body: Body,
+        body: WorkerView,
     ) -> None:
         self._store, self._settings, self._identity = store, settings, identity
         self._worker, self._body = worker, body

@@ -16,7 +16,7 @@ from mutirao.ports import Store
 FIRST_LOOK = 60.0  # seconds before the first roll-up and the first search for leftovers
 MOST_TOLD = 50  # ids in one log line; history has all of them
 
-Work = Callable[[datetime | None], Awaitable[bool]]  # does a part; returns whether there is more
+Portion = Callable[[datetime | None], Awaitable[bool]]  # does a part; returns whether there is more
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Duty:
     name: str
     every: float
     ttl: float
-    work: Work
+    work: Portion
     after: float = 0.0
 
 

@@ -30,7 +30,7 @@ class InvalidMessage(Exception):
     """Bytes that are not a message, or a message that is not expected now."""
 
 
-Place = tuple[str, str]  # the module and the qualified name of what a child finds there
+ImportPath = tuple[str, str]  # the module and the qualified name of what a child finds there
 
 
 class Order(msgspec.Struct):
@@ -40,10 +40,10 @@ class Order(msgspec.Struct):
     worker's, for tasks without options of their own.
     """
 
-    task: Place
+    task: ImportPath
     claim: Claim
-    hooks: tuple[Place, ...] = ()
-    factories: tuple[Place, ...] = ()
+    hooks: tuple[ImportPath, ...] = ()
+    factories: tuple[ImportPath, ...] = ()
     defaults: DefaultsInWords = NO_DEFAULTS
 
 

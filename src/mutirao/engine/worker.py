@@ -14,7 +14,7 @@ from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import Executor
 from mutirao.engine.finding import check_places
-from mutirao.engine.heartbeat import Body, Heartbeat
+from mutirao.engine.heartbeat import Heartbeat, WorkerView
 from mutirao.engine.identity import identity
 from mutirao.engine.job_log import JobLog
 from mutirao.engine.limiter import Limiter
@@ -324,7 +324,7 @@ class Worker:
 
     def _start_heartbeat(self) -> Heartbeat:
         loop = asyncio.get_running_loop()
-        body = Body(
+        body = WorkerView(
             stuck=lambda: self._dispatcher.stuck,
             runs=loop.is_running,
             ping=lambda answer: _tell(loop, answer),

@@ -43,12 +43,12 @@ class Ended(NamedTuple):
         return max(self.finished_at - self.started_at, 0) / 1e6
 
     @property
-    def failure(self) -> "Failure":
+    def failure(self) -> "FailureGroup":
         """What it is counted among, if it failed."""
         return failure_of(self.task, self.error_type, self.error)
 
 
-class Failure(NamedTuple):
+class FailureGroup(NamedTuple):
     """What errors are counted by."""
 
     task: str
@@ -56,9 +56,11 @@ class Failure(NamedTuple):
     message: str
 
 
-def failure_of(task: str, error_type: str | None, error: str | None) -> Failure:
+def failure_of(task: str, error_type: str | None, error: str | None) -> FailureGroup:
     """Return what an error is counted by."""
-    return Failure(task, str(error_type or "")[:LONGEST], str(error or "").split("\n")[0][:LONGEST])
+    return FailureGroup(
+        task, str(error_type or "")[:LONGEST], str(error or "").split("\n")[0][:LONGEST]
+    )
 
 
 @dataclass
@@ -124,7 +126,7 @@ def finished_jobs(ended: Iterable[Ended]) -> Counter[tuple[str, str, int]]:
 
 def by_failure(
     failed: Iterable[Ended], before: Iterable[tuple[int, int, str | None, str | None]]
-) -> dict[Failure, Failures]:
+) -> dict[FailureGroup, Failures]:
     """Return the sums by failure.
 
     Parameters:
@@ -135,7 +137,7 @@ def by_failure(
     for job, run, error_type, error in before:
         key = (job, *failure_of("", error_type, error)[1:])
         first[key] = min(run, first.get(key, run))
-    sums: dict[Failure, Failures] = {}
+    sums: dict[FailureGroup, Failures] = {}
     for each in failed:
         failure = each.failure
         new = first.get((each.job, *failure[1:]), each.run) >= each.run

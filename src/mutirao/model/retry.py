@@ -17,7 +17,7 @@ DAY = 86_400.0
 LEAST_SNOOZE = 1.0  # seconds; without a minimum, one job made 72 attempts a second
 LONGEST_WAIT = 1e10  # seconds, about 300 years: databases have a limit
 
-Backoff = Callable[[int, BaseException | None], float]
+BackoffFunction = Callable[[int, BaseException | None], float]
 ExceptionTypes = tuple[type[BaseException], ...]
 
 
@@ -51,7 +51,7 @@ class RetryPolicy:
     """
 
     max_attempts: int
-    backoff: Backoff
+    backoff: BackoffFunction
     only: ExceptionTypes = ()
     never: ExceptionTypes = ()
     by_type: tuple[tuple[type[BaseException], "RetryPolicy"], ...] = ()

@@ -31,7 +31,7 @@ def identity_of(path: str) -> Identity:
     return found.st_dev, found.st_ino
 
 
-class Watch:
+class FileWatch:
     """A set of watched files. `written` is set when any process has written to one of them."""
 
     def __init__(self, descriptor: int) -> None:
@@ -62,13 +62,13 @@ class Watch:
 
 
 @contextmanager
-def watching(paths: Sequence[str]) -> Iterator[Watch | None]:
+def watching(paths: Sequence[str]) -> Iterator[FileWatch | None]:
     """Watch those of `paths` that exist; yield None if the system cannot, or has no watch left."""
     descriptor = _descriptor(paths) if sys.platform == "linux" else None
     if descriptor is None:
         yield None
         return
-    watch = Watch(descriptor)
+    watch = FileWatch(descriptor)
     try:
         yield watch
     finally:

@@ -13,7 +13,7 @@ from sqlalchemy import URL, make_url
 
 from mutirao.errors import StoreUnavailable
 from mutirao.model.job import Wake
-from mutirao.notifiers.files import Identity, Watch, identity_of, watching
+from mutirao.notifiers.files import FileWatch, Identity, identity_of, watching
 
 # Seconds from a write to the checks after it: a commit is visible only when its data have reached
 # the disk, and the write that was notified may belong to another commit.
@@ -58,7 +58,7 @@ class SqliteNotifier:
 class Pauses:
     """The pauses between checks: until the file is written to, and a few short ones after that."""
 
-    def __init__(self, watch: Watch | None) -> None:
+    def __init__(self, watch: FileWatch | None) -> None:
         self._watch = watch
         self.again()
 

@@ -10,7 +10,7 @@ from mutirao.model.retry_words import policy_in_words
 from mutirao.tasks.options import TaskOptions
 
 
-class Terms(NamedTuple):
+class AttemptTerms(NamedTuple):
     """What applies to the attempts of a task; `timeout` is in seconds."""
 
     retry: RetryPolicy
@@ -53,12 +53,12 @@ class Defaults:
             timeout=others.timeout if self.timeout is None else self.timeout,
         )
 
-    def of(self, options: TaskOptions) -> Terms:
+    def of(self, options: TaskOptions) -> AttemptTerms:
         """Return what applies to a task with these options."""
         usual = policy_of(self.retry, self.max_attempts)
         timeout = self.timeout if options.timeout is None else options.timeout
         retry = policy_of(options.retry or usual, options.max_attempts)
-        return Terms(retry, None if timeout == inf else timeout)
+        return AttemptTerms(retry, None if timeout == inf else timeout)
 
 
 class DefaultsInWords(NamedTuple):

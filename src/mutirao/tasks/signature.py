@@ -20,7 +20,7 @@ from mutirao.tasks.conversion import ENCODER, SORTED, UNFIT, decoder
 from mutirao.tasks.parameters import Parameters, need_spreading
 from mutirao.tasks.providing import Factories
 
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+CallArguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Signature(Parameters):
@@ -118,7 +118,7 @@ class Signature(Parameters):
                 f"the stored result does not fit what task {self._task!r} says it returns: {unfit}"
             ) from None
 
-    def decode(self, payload: str) -> Arguments:
+    def decode(self, payload: str) -> CallArguments:
         """Return the arguments to call the handler with, converted to its types.
 
         Raises:
@@ -189,6 +189,6 @@ class Signature(Parameters):
         keyword_only = Parameter.KEYWORD_ONLY
         return [p.name for p in self._signature.parameters.values() if p.kind is not keyword_only]
 
-    def _spread(self, values: dict[str, Any]) -> Arguments:
+    def _spread(self, values: dict[str, Any]) -> CallArguments:
         bound = inspect.BoundArguments(self._signature, values)
         return bound.args, bound.kwargs

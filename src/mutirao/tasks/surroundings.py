@@ -93,7 +93,7 @@ class Inside:
         """
         with ExitStack() as stack:
             for hook in self.surroundings.hooks:
-                stack.enter_context(Opened(hook, hook(job)))
+                stack.enter_context(Entered(hook, hook(job)))
             values: dict[Any, Any] = {Job: job}
             for each in self.plan:
                 made = each.function(**given_to(each, values))
@@ -108,7 +108,7 @@ class Inside:
         """
         async with AsyncExitStack() as stack:
             for hook in self.surroundings.async_hooks:
-                await stack.enter_async_context(AsyncOpened(hook, hook(job)))
+                await stack.enter_async_context(AsyncEntered(hook, hook(job)))
             values: dict[Any, Any] = {Job: job}
             for each in self.plan:
                 values[each.kind] = await _made(stack, each, values)
@@ -119,7 +119,7 @@ class Inside:
 
 
 def _entered(stack: ExitStack | AsyncExitStack, factory: Factory, made: Any) -> Any:
-    return stack.enter_context(Opened(factory.function, made))
+    return stack.enter_context(Entered(factory.function, made))
 
 
 async def _made(stack: AsyncExitStack, factory: Factory, values: Mapping[Any, Any]) -> Any:
@@ -127,11 +127,11 @@ async def _made(stack: AsyncExitStack, factory: Factory, values: Mapping[Any, An
     if not factory.yields:
         return await made if factory.asynchronous else made
     if factory.asynchronous:
-        return await stack.enter_async_context(AsyncOpened(factory.function, made))
+        return await stack.enter_async_context(AsyncEntered(factory.function, made))
     return _entered(stack, factory, made)
 
 
-class Opened(AbstractContextManager[Any, None]):
+class Entered(AbstractContextManager[Any, None]):
     """A generator that yields once, as a context manager that cannot swallow an error.
 
     Unlike those of `contextlib`, which can: the failure of a handler must not become a success.
@@ -167,7 +167,7 @@ class Opened(AbstractContextManager[Any, None]):
         raise _yielded_twice(self._function) from error
 
 
-class AsyncOpened(AbstractAsyncContextManager[Any, None]):
+class AsyncEntered(AbstractAsyncContextManager[Any, None]):
     """The same for an asynchronous generator."""
 
     def __init__(self, function: Callable[..., Any], steps: AsyncIterator[Any]) -> None:

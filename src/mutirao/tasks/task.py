@@ -20,7 +20,7 @@ from mutirao.model.records import DeadJob
 from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import Unique
 from mutirao.tasks.connection import NOT_GIVEN, given
-from mutirao.tasks.defaults import Defaults, Terms
+from mutirao.tasks.defaults import AttemptTerms, Defaults
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import CallTerms, TaskOptions, template_of
 from mutirao.tasks.results import kept_result
@@ -195,7 +195,7 @@ class Task(Generic[P, R]):
         """The application's defaults for tasks without options of their own."""
         return self._app.defaults
 
-    def terms(self, defaults: Defaults | None = None) -> Terms:
+    def terms(self, defaults: Defaults | None = None) -> AttemptTerms:
         """Return the retry policy and timeout of its attempts.
 
         `defaults`: those of a worker, which replace the application's.

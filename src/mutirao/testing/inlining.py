@@ -27,7 +27,7 @@ from mutirao.testing.memory import MemoryStore, at_once
 from mutirao.testing.transactions import SessionFactory
 
 CALLER = 0  # in the place of a worker's id
-Call = Callable[[Callable[[], object]], Awaitable[object]]
+Perform = Callable[[Callable[[], object]], Awaitable[object]]
 
 # In the order of a claim's fields. Whatever its lane's turn and its limits are.
 _WAITING = (
@@ -142,7 +142,7 @@ class InlineStore(MemoryStore):
             [claim] = graphs.with_results(conn, [claim])
         return claim
 
-    async def _attempt(self, claim: Claim, call: Call) -> None:
+    async def _attempt(self, claim: Claim, call: Perform) -> None:
         task = self._known[claim.task]
         policy, usual = task.terms()
         limit = claim.max_attempts or policy.max_attempts
@@ -199,7 +199,7 @@ class InlineStore(MemoryStore):
         return ids
 
 
-async def _perform(task: Task[..., Any], job: Job, claim: Claim, call: Call) -> object:
+async def _perform(task: Task[..., Any], job: Job, claim: Claim, call: Perform) -> object:
     args, kwargs = task.signature.decode(claim.args)
     if task.signature.wants_job:
         args = (job, *args)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mutirao.engine import heartbeat
-from mutirao.engine.heartbeat import Body, Heartbeat
+from mutirao.engine.heartbeat import Heartbeat, WorkerView
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import StoreUnavailable
 from mutirao.model.job import Beat, NewWorker
@@ -66,7 +66,7 @@ class Heart:
         store: Any = self.store
         self.returns = 0
         self.blocked: list[float] = []
-        body = Body(
+        body = WorkerView(
             stuck=lambda: 0,
             runs=lambda: True,
             ping=self.answers.append,

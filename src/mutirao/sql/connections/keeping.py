@@ -10,18 +10,18 @@ from sqlalchemy import Connection, Engine, event
 
 from mutirao.errors import WrongState
 
-_KEPT = "mutirao_kept"  # the key under which a connection remembers it
+_IS_KEPT = "mutirao_kept"  # the key under which a connection remembers it
 
 
 @contextmanager
 def kept(connection: Connection) -> Iterator[None]:
     """Refuse commits of this connection in the block."""
-    connection.info[_KEPT] = True
+    connection.info[_IS_KEPT] = True
     try:
         yield
     finally:
         if not connection.invalidated:
-            connection.info.pop(_KEPT, None)
+            connection.info.pop(_IS_KEPT, None)
 
 
 def refuse_kept(engine: Engine) -> None:
@@ -30,7 +30,7 @@ def refuse_kept(engine: Engine) -> None:
 
 
 def _refuse(connection: Connection) -> None:
-    if _KEPT not in connection.info:
+    if _IS_KEPT not in connection.info:
         return
     # SQLAlchemy does not roll back after a failed commit, and no commit has reached the database.
     connection.connection.rollback()

@@ -18,7 +18,7 @@ Adapted = TypeVar("Adapted", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ConnectionKind:
     """One class of connections or sessions."""
 
     module: str
@@ -34,7 +34,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Adapting(Kind, Generic[Adapted]):
+class Adapting(ConnectionKind, Generic[Adapted]):
     """A kind with the function that returns its adapter."""
 
     adapt: Callable[[Any], Adapted]

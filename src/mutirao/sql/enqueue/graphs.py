@@ -45,7 +45,7 @@ def write_graph(
 
 def as_text(job: NewJob, needs: Needs) -> str:
     """Return a job to be enqueued later, and the steps whose results it uses, as JSON."""
-    asked = {name: value for name in _KEPT if (value := getattr(job, name))}
+    asked = {name: value for name in _OPTIONS if (value := getattr(job, name))}
     return msgspec.json.encode({"job": asked, "needs": needs}).decode()
 
 
@@ -57,7 +57,7 @@ def from_text(text: str) -> tuple[NewJob, Needs]:
 
 
 # Without times: a compensating job is due when the ones before it have ended.
-_KEPT = (
+_OPTIONS = (
     "task", "args", "queue", "priority", "max_attempts", "timeout", "tags", "metadata",
     "traceparent", "fingerprint",
 )  # fmt: skip

@@ -12,7 +12,7 @@ from mutirao.model.hours import (
     FAILED,
     LONGEST,
     Ended,
-    Failure,
+    FailureGroup,
     Failures,
     Hour,
     by_failure,
@@ -74,7 +74,7 @@ SELECT jobs, attempts, first_at, last_at FROM mutirao_error
 WHERE task = ? AND error_type = ? AND message = ?
 """
 _ERROR_SUMS = ("jobs", "attempts", "first_at", "last_at")
-_KEPT = "INSERT INTO mutirao_kept (queue, outcome, hour, jobs) VALUES (?, ?, ?, ?)"
+_INSERT_KEPT = "INSERT INTO mutirao_kept (queue, outcome, hour, jobs) VALUES (?, ?, ?, ?)"
 _SEVERAL = """
 SELECT queue, outcome, hour, sum(jobs) FROM mutirao_kept
 GROUP BY queue, outcome, hour HAVING count(*) > 1 OR min(jobs) <= 0
@@ -134,7 +134,7 @@ def _add_up(words: Words, until: int, closing: int) -> Asking[None]:
     ended = [Ended(*row) for row in rows]
     yield from _add_hours(words, by_hour(ended))
     kept = finished_jobs(ended)
-    yield from _write(_KEPT, [(*key, jobs) for key, jobs in kept.items()])
+    yield from _write(_INSERT_KEPT, [(*key, jobs) for key, jobs in kept.items()])
     yield from _add_errors(words, [one for one in ended if one.outcome in FAILED])
     yield command(_CAUGHT_UP)
     yield Execute(_ROLLED, (closing, closing), answers=False)
@@ -165,8 +165,8 @@ def _add_errors(words: Words, failed: Sequence[Ended]) -> Asking[None]:
     for failure, added in by_failure(failed, before).items():
         known = yield Execute(_ERROR, failure)
         rows.append((*failure, *_with(words, added, known)))
-    columns = (*Failure._fields, *_ERROR_SUMS)
-    yield each(words.upsert("mutirao_error", columns, Failure._fields, _ERROR_SUMS), rows)
+    columns = (*FailureGroup._fields, *_ERROR_SUMS)
+    yield each(words.upsert("mutirao_error", columns, FailureGroup._fields, _ERROR_SUMS), rows)
 
 
 def _with(words: Words, added: Failures, known: Iterable[Row]) -> Row:
@@ -182,7 +182,7 @@ def _balance() -> Asking[None]:
     """Replace the entries of the journal of finished jobs by one for each hour."""
     rows = yield Execute(_SEVERAL)
     yield from _write(_NOT_SEVERAL, [row[:3] for row in rows])
-    yield from _write(_KEPT, [row for row in rows if row[3]])
+    yield from _write(_INSERT_KEPT, [row for row in rows if row[3]])
 
 
 def _write(sql: str, rows: Sequence[Row]) -> Asking[None]:
