@@ -12,7 +12,7 @@ from benchmarks.backlog import SIZES, backlog
 from benchmarks.command import command
 from benchmarks.drain import drain
 from benchmarks.enqueue import PRODUCERS, enqueue
-from benchmarks.fair import fair
+from benchmarks.fairness import fairness
 from benchmarks.fanout import fanout
 from benchmarks.figures import Figures, Result
 from benchmarks.fleet import WORKERS as FLEETS
@@ -234,7 +234,7 @@ def _limits(**given: Any) -> None:
 
 
 @_work(
-    "fair",
+    "fairness",
     option("--jobs", type=_AT_LEAST_1, default=200_000, help="How many, each time."),
     option("--keys", type=_AT_LEAST_1, default=1_000, help="Tenants, where there are many."),
     option("--singles", type=_AT_LEAST_1, default=20, help="Others, with one job each."),
@@ -242,7 +242,7 @@ def _limits(**given: Any) -> None:
 )
 def _fair(**given: Any) -> None:
     """Drain jobs without turns and with them; have single jobs come amidst one tenant's many."""
-    _run(fair, **given)
+    _run(fairness, **given)
 
 
 @_work(

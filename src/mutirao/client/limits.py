@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 from mutirao.client.portal import Portal
 from mutirao.errors import InvalidLimit, UnknownLimit
@@ -23,6 +23,22 @@ from mutirao.model.limits import (
 )
 from mutirao.ports import Store
 from mutirao.tasks.task import Task
+
+
+class Paused(TypedDict, total=False):
+    """What is paused or resumed.
+
+    Parameters:
+        queue: the name of the queue; or
+        task: the name of the task.
+        key: only jobs with this value, as text.
+        by: the argument of `key`; may be left out if the limits there count by one argument only.
+    """
+
+    queue: str | None
+    task: str | None
+    key: str | None
+    by: str | None
 
 
 class LimitsApp(Protocol):
@@ -111,49 +127,31 @@ class Limits:
         """List the limits by name, with a record for each value that they count separately."""
         return tuple(await self._app.store.limits())
 
-    async def apause(
-        self,
-        *,
-        queue: str | None = None,
-        task: str | None = None,
-        key: str | None = None,
-        by: str | None = None,
-    ) -> None:
+    async def apause(self, **where: Unpack[Paused]) -> None:
         """Pause a queue, a task, or one value of an argument: none of its jobs start any more.
 
         In force at once, for all workers, until resumed. Running jobs continue. Pausing twice is
         harmless.
 
         Parameters:
-            queue: the name of the queue; or
-            task: the name of the task.
-            key: pause only jobs with this value, as text.
-            by: the argument of `key`; may be left out if the limits there count by exactly one
-                argument.
+            where: the fields of `Paused`: queue or task, key, by.
 
         Raises:
             InvalidLimit: neither a queue nor a task is named, or both are; or the task or `by` is
                 not known.
         """
-        self._check_known(task, by)
-        rule = await self._pause(queue, task, key, by)
+        self._check_known(where.get("task"), where.get("by"))
+        rule = await self._pause(**where)
         await self._app.store.put_limit(rule, origin=LimitOrigin.PAUSE)
 
-    async def aresume(
-        self,
-        *,
-        queue: str | None = None,
-        task: str | None = None,
-        key: str | None = None,
-        by: str | None = None,
-    ) -> None:
+    async def aresume(self, **where: Unpack[Paused]) -> None:
         """Resume what was paused with the same arguments.
 
         Raises:
             UnknownLimit: it is not paused.
             InvalidLimit: neither a queue nor a task is named, or both are; or `by` is not known.
         """
-        rule = await self._pause(queue, task, key, by)
+        rule = await self._pause(**where)
         if not await self._app.store.remove_limit(rule.name):
             what = rule.name.removeprefix("pause ")
             raise UnknownLimit(f"{what} is not paused; `mutirao limits list` shows what is")
@@ -181,48 +179,35 @@ class Limits:
         """List the limits by name, one record for each counted value, from synchronous code."""
         return self._portal.call(self.alist)
 
-    def pause(
-        self,
-        *,
-        queue: str | None = None,
-        task: str | None = None,
-        key: str | None = None,
-        by: str | None = None,
-    ) -> None:
+    def pause(self, **where: Unpack[Paused]) -> None:
         """Pause a queue, a task, or one value of an argument, from synchronous code.
 
         None of its jobs start until it is resumed; running jobs continue.
 
         Parameters:
-            queue: the name of the queue; or
-            task: the name of the task.
-            key: pause only jobs with this value, as text.
-            by: the argument of `key`.
+            where: the fields of `Paused`: queue or task, key, by.
 
         Raises:
             InvalidLimit: neither a queue nor a task is named, or both are; or the task or `by` is
                 not known.
         """
-        self._portal.call(partial(self.apause, queue=queue, task=task, key=key, by=by))
+        self._portal.call(partial(self.apause, **where))
 
-    def resume(
-        self,
-        *,
-        queue: str | None = None,
-        task: str | None = None,
-        key: str | None = None,
-        by: str | None = None,
-    ) -> None:
+    def resume(self, **where: Unpack[Paused]) -> None:
         """Resume what was paused with the same arguments, from synchronous code.
 
         Raises:
             UnknownLimit: it is not paused.
             InvalidLimit: neither a queue nor a task is named, or both are; or `by` is not known.
         """
-        self._portal.call(partial(self.aresume, queue=queue, task=task, key=key, by=by))
+        self._portal.call(partial(self.aresume, **where))
 
     async def _pause(
-        self, queue: str | None, task: str | None, key: str | None, by: str | None
+        self,
+        queue: str | None = None,
+        task: str | None = None,
+        key: str | None = None,
+        by: str | None = None,
     ) -> Rule:
         plain = pause_of(queue, task)
         if key is None:

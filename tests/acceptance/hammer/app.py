@@ -20,7 +20,7 @@ CONFLICTS: tuple[Conflict, ...] = ("keep", "replace", "rerun")
 QUEUES = ("work", "aside")
 MOST_LATER = 1.0  # seconds that a job is put off
 RETRY = Retry.fixed(max_attempts=1_000, interval=0.2)
-SERIES = Supersede(
+RULE = Supersede(
     by="kind",
     rules={
         ("new", "change"): "merge",
@@ -69,8 +69,8 @@ async def keyed_and_limited(number: int) -> None:
     stumble()
 
 
-@app.task(queue="work", retry=RETRY, supersede=SERIES)
-async def in_series(kind: str, number: int) -> None:
+@app.task(queue="work", retry=RETRY, supersede=RULE)
+async def superseded(kind: str, number: int) -> None:
     """Come after the older ones of its key."""
     stumble()
 
@@ -168,15 +168,15 @@ def with_key(dice: random.Random, key: str) -> NewJob:
     return call.job(dice.randrange(1_000))
 
 
-def of_series(dice: random.Random, key: str) -> NewJob:
-    """Return a job of the series of a key."""
-    call = in_series.using(key=key, delay=later(dice))
+def superseding(dice: random.Random, key: str) -> NewJob:
+    """Return a job that supersedes others of its key."""
+    call = superseded.using(key=key, delay=later(dice))
     return call.job(dice.choice(KINDS), dice.randrange(1_000))
 
 
 def any_with_key(dice: random.Random, key: str) -> NewJob:
-    """Return a job with a key, of a series or not."""
-    return dice.choice((with_key, with_key, of_series))(dice, key)
+    """Return a job with a key, which supersedes others or not."""
+    return dice.choice((with_key, with_key, superseding))(dice, key)
 
 
 def without_key(dice: random.Random, threads: bool) -> NewJob:

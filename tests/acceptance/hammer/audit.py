@@ -127,7 +127,7 @@ def _without_cause(connection: Connection) -> Iterator[str]:
 def _causes(connection: Connection, id: int) -> Iterator[str]:
     named = {
         "a job of its key": _behind_key(),
-        "its series": _behind_turn(),
+        "those before it": _behind_turn(),
         "a limit": _behind_limit(),
         "earlier steps": _behind_steps(),
     }

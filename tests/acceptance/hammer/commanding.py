@@ -24,7 +24,7 @@ def _filter(hand: Hand) -> dict[str, Any]:
     narrowing: dict[str, Any] = dice.choice(
         (
             {"queue": dice.choice(app.QUEUES)},
-            {"task": dice.choice(("keyed", "in_series", "limited", "step", "keyed_and_limited"))},
+            {"task": dice.choice(("keyed", "superseded", "limited", "step", "keyed_and_limited"))},
             {"state": dice.choice((JobState.BLOCKED, JobState.READY, JobState.SCHEDULED))},
             {"tag": dice.choice(app.TENANTS)},
         )
@@ -113,7 +113,7 @@ async def extra_limit(hand: Hand) -> None:
     """Make a limit, of one thing or another, or remove it."""
     dice, limits = hand.dice, hand.commander.limits
     if dice.random() < 0.4:
-        where = dice.choice(({"task": "keyed"}, {"task": "in_series"}, {"queue": "work"}))
+        where = dice.choice(({"task": "keyed"}, {"task": "superseded"}, {"queue": "work"}))
         await limits.aput(Limit(dice.randint(4, 12), name=EXTRA), **where)
     else:
         with suppress(UnknownLimit):
@@ -123,7 +123,7 @@ async def extra_limit(hand: Hand) -> None:
 def _paused(hand: Hand) -> dict[str, str]:
     choices = (
         {"queue": "aside"},
-        {"task": "in_series"},
+        {"task": "superseded"},
         {"task": "keyed"},
         {"task": "limited", "key": "ann", "by": "tenant"},
         {"task": "limited_in_turn", "key": "bob", "by": "tenant"},

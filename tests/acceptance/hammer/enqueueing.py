@@ -18,9 +18,9 @@ async def keyed_calls(hand: Hand) -> None:
     await _calls(hand, [app.with_key(hand.dice, key) for key in app.some_keys(hand.dice, 6, 12)])
 
 
-async def series_calls(hand: Hand) -> None:
-    """Enqueue jobs of series, call by call, in the order of the keys."""
-    await _calls(hand, [app.of_series(hand.dice, key) for key in app.some_keys(hand.dice, 4, 8)])
+async def superseding_calls(hand: Hand) -> None:
+    """Enqueue jobs that supersede others, call by call, in the order of the keys."""
+    await _calls(hand, [app.superseding(hand.dice, key) for key in app.some_keys(hand.dice, 4, 8)])
 
 
 async def mixed_calls(hand: Hand) -> None:
@@ -109,7 +109,7 @@ async def _batch(hand: Hand, jobs: list[NewJob]) -> None:
 
 ENQUEUEING = (
     Operation(CALLER, keyed_calls, 14),
-    Operation(CALLER, series_calls, 8),
+    Operation(CALLER, superseding_calls, 8),
     Operation(CALLER, mixed_calls, 8, grows=True),
     Operation(CALLER, rolled_back, 3),
     Operation(CALLER, keyed_batch, 10),

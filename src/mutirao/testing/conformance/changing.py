@@ -212,7 +212,7 @@ class ChangeContract:
         again = await take_one(store, worker, now=at(9))
         assert (again.id, again.priority, again.queue) == (second, -1, "q")
 
-    async def test_behind_a_job_of_its_series(self, store: Store) -> None:
+    async def test_behind_a_job_by_a_supersede_rule(self, store: Store) -> None:
         """Likewise."""
         worker = await join(store)
         await put(store, activity("Like"))

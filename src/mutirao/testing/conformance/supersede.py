@@ -286,7 +286,7 @@ class SupersedeContract:
         assert (await placed(store, shared))[1] == "follows"
 
     async def test_keys_without_a_rule_are_others(self, store: Store) -> None:
-        """A job of a unique key does not meet one of a series."""
+        """A job of a unique key does not meet one that supersedes."""
         await placed(store, activity("Create"))
         unique = due("send", key="k", unique=Unique())
         assert (await placed(store, unique))[1] == "inserted"
@@ -299,7 +299,7 @@ class SupersedeContract:
         assert [(await placed(store, job))[1] for job in jobs] == ["inserted", "follows"]
         assert (await placed(store, activity("Update")))[1] == "follows"
 
-    async def test_pruning_forgets_the_series(self, store: Store) -> None:
+    async def test_pruning_forgets_who_was_last(self, store: Store) -> None:
         """But not while a job of it is live."""
         worker = await join(store)
         await placed(store, activity("A"))

@@ -1,4 +1,4 @@
-"""`bench fair`: the same jobs are done three times, and single ones come among them."""
+"""`fairness`: the same jobs are done three times, and single ones come among them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.integration.benchmarks.conftest import Bench
 
 def test_three_times(bench: Bench) -> None:
     """Without turns, of some tenants, and of one, among whose jobs others come."""
-    found = bench.one("fair", "--jobs", 300, "--keys", 7, "--singles", 2)
+    found = bench.one("fairness", "--jobs", 300, "--keys", 7, "--singles", 2)
     for each, jobs in (("unfair", 300), ("fair", 300), ("single", 302)):
         bench.check_cost(found[each], jobs)
     assert len(found["before"]) == 2

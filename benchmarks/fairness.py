@@ -1,4 +1,4 @@
-"""`fair`: how long a tenant's job waits while another's very many are done; what turns cost."""
+"""`fairness`: how long a tenant's job waits while another's very many are done; what turns cost."""
 
 import asyncio
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Fair:
         } | prefixed("another's single job", self.waited.figures())
 
 
-async def fair(
+async def fairness(
     url: str, *, jobs: int = 200_000, keys: int = 1_000, singles: int = 20, processes: int = 1
 ) -> Fair:
     """Drain jobs that do nothing: without turns, of many tenants in turn, and of a single tenant.
