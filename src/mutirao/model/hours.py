@@ -37,14 +37,14 @@ class Ended(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it took; 0 if the clock was set back meanwhile."""
+        """Return how long it took; 0 if the clock was set back meanwhile."""
         if not isinstance(self.started_at, int):
             return 0.0
         return max(self.finished_at - self.started_at, 0) / 1e6
 
     @property
     def failure(self) -> "FailureGroup":
-        """What it is counted among, if it failed."""
+        """Return the group it is counted in, if it failed."""
         return failure_of(self.task, self.error_type, self.error)
 
 
@@ -75,7 +75,7 @@ class Hour:
 
     @property
     def attempts(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
         return self.durations.total()
 
     def add(self, seconds: float) -> None:

@@ -103,7 +103,7 @@ class Rule:
 
     @property
     def covers(self) -> tuple[str | None, ...]:
-        """What the rule's counters count; a rule that covers something else has other counters."""
+        """Return what its counters count; a rule that covers something else has other counters."""
         return (self.queue, self.task, self.by, self.key, str(self.per is None))
 
     @property

@@ -81,7 +81,7 @@ class MemoryStore(SqlStore):
         return ids
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
-        """As `enqueue`."""
+        """Enqueue jobs from a coroutine; the same as `enqueue`."""
         return self.enqueue(jobs, conn)
 
     def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
@@ -93,7 +93,7 @@ class MemoryStore(SqlStore):
         return ids
 
     async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
-        """As `enqueue_graph`."""
+        """Enqueue a graph from a coroutine; the same as `enqueue_graph`."""
         return self.enqueue_graph(plan, conn)
 
     def transaction(self, job: Job, attempt: Attempt, *, gives: Gives) -> Transaction[Any, Any]:

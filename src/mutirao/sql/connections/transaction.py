@@ -123,7 +123,7 @@ class CompletingTransaction:
             self._connection, self._stack = connection, stack.pop_all()
 
     def _tell_lent(self, connection: Connection, lent: bool) -> None:
-        """Tell whose statements are sent: names of the handler's own are left as they are."""
+        """Mark whose statements are sent: names of the handler's own are left as they are."""
         if self._engines.names is not None:
             connection.execution_options(**{LENT: lent})
 

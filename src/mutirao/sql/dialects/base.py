@@ -38,7 +38,7 @@ class Dialect(ABC):
     @property
     @abstractmethod
     def admin(self) -> Admin:
-        """What people and migrations ask. Loaded when asked for: workers never do."""
+        """Return what people and migrations ask. Loaded when asked for: workers never do."""
 
     def notifier(self, place: Place) -> Notifier | None:
         """Return what wakes workers; None where there is only polling."""

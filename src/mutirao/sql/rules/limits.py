@@ -158,7 +158,7 @@ def let_go(words: Words, jobs: Collection[int], moment: int) -> Asking[tuple[Wak
 def give_back(
     words: Words, jobs: Collection[int], now: datetime | None
 ) -> Asking[tuple[Wake, ...]]:
-    """As `let_go`, where anything is counted at all."""
+    """Let jobs go as `let_go` does, if anything is counted at all."""
     if not jobs or not (yield from in_use()):
         return ()
     moment = yield from words.moment(now)

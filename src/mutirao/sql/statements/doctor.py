@@ -63,7 +63,7 @@ def findings(conn: Connection, known: Collection[str], schema: str | None = None
 
 
 def _migrations(conn: Connection) -> Iterator[Finding]:
-    """Tell whoever has an Alembic of their own what it must know, which no database shows."""
+    """Return what an application's own Alembic must know; no database shows it."""
     if inspect(conn).has_table(ALEMBIC):
         yield Finding(
             Level.OK,

@@ -31,5 +31,5 @@ class ClaimRequest(NamedTuple):
 
 
 def asks_again(rows: Rows) -> bool:
-    """Tell whether the last row of an answer is no job, but says that limits left some out."""
+    """Return whether the last row of an answer is no job, but says that limits left some out."""
     return bool(rows) and rows[-1][_ID] == 0

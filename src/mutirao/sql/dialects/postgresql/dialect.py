@@ -58,7 +58,7 @@ class PostgreSQL(Dialect):
 
     @property
     def admin(self) -> Admin:
-        """What people and migrations ask."""
+        """Return what people and migrations ask."""
         from mutirao.sql.dialects.postgresql.admin import ADMIN
 
         return ADMIN

@@ -147,7 +147,7 @@ def enqueue(jobs: Iterable[NewJob]) -> Steps:
 
 
 def lacks_tables(error: Exception) -> bool:
-    """Whether `error`, a driver's or of a layer above, says that Mutirão's tables are missing."""
+    """Return whether `error`, a driver's or of a layer above, says that our tables are missing."""
     cause = beneath(error)
     code = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
     return code == _NO_SCHEMA or (code in _UNDEFINED and "mutirao_" in str(cause))

@@ -49,7 +49,7 @@ class SQLite(Dialect):
 
     @property
     def admin(self) -> Admin:
-        """What people and migrations ask."""
+        """Return what people and migrations ask."""
         from mutirao.sql.dialects.sqlite.admin import ADMIN
 
         return ADMIN

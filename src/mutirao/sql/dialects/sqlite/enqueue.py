@@ -10,7 +10,7 @@ from mutirao.sql.rules.enqueue import enqueue, together
 
 
 def lacks_tables(error: Exception) -> bool:
-    """Whether `error`, sqlite3's or of a layer above, says that Mutirão's tables are missing."""
+    """Return whether `error`, sqlite3's or of a layer above, says that our tables are missing."""
     text = str(beneath(error))
     return text in {f"no such table: {name}" for name in ("mutirao_job", "sqlite_sequence")}
 
