@@ -33,7 +33,7 @@ ORDER BY queue, priority LIMIT 1
 """
 # Whether there are limits is told with the jobs they may concern, not asked.
 _DUE = """
-SELECT id, EXISTS (SELECT 1 FROM mutirao_limit) FROM mutirao_live
+SELECT id, EXISTS (SELECT 1 FROM mutirao_limit) FROM mutirao_live {}
 WHERE worker IS NULL AND queue = ? AND priority = ? AND {} AND run_at <= ?{}
 ORDER BY run_at, id LIMIT ?{}
 """
@@ -140,7 +140,7 @@ def _due(
         return ids, (yield from limits.exist())
     since, place = words.since(to_micros_or_before(lane.run_at), lane.id)
     unwanted, values = fairness.but(words, without)
-    sql = _DUE.format(since, unwanted, words.hold_free)
+    sql = _DUE.format(words.by_lane, since, unwanted, words.hold_free)
     rows = yield Execute(sql, (lane.queue, lane.priority, *place, moment, *values, limit))
     return [row[0] for row in rows], bool(rows) and bool(rows[0][1])
 

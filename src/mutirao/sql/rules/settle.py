@@ -72,14 +72,8 @@ def finish(
     moment = yield from words.moment(now)
     ended = yield from _tell(words, settlements, moment)
     if ended:
-        yield from drop(words, ended)
+        yield words.drop_live(ended)
     return (yield from _counted_down(words, ended, moment))
-
-
-def drop(words: Words, jobs: Collection[int]) -> Asking[None]:
-    """Remove the live rows of these jobs."""
-    which, values = words.among("id", jobs)
-    yield Execute(f"DELETE FROM mutirao_live WHERE {which}", values, answers=False)
 
 
 def resume(

@@ -100,8 +100,7 @@ def cancel(
     which, values = words.among("id", jobs)
     told = (str(OutcomeKind.CANCELLED), moment, moment, kind, error)
     yield Execute(TELL + which, (*told, *values), answers=False)
-    sql = f"DELETE FROM mutirao_live WHERE worker IS NULL AND {which}"
-    yield Execute(sql, values, answers=False)
+    yield words.drop_live(jobs, waiting=True)
     which, values = words.among("job", jobs)
     sql = f"DELETE FROM mutirao_parked WHERE {which} AND job NOT IN (SELECT id FROM mutirao_live)"
     yield Execute(sql, values, answers=False)

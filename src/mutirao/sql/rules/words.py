@@ -25,6 +25,8 @@ class Words(ABC):
     other writers out, from its beginning on.
     `hold`, `hold_free`: end a SELECT whose rows nobody else may change until the transaction ends;
     the second passes over those that somebody else has.
+    `by_lane`: stands after `mutirao_live` where due jobs are locked, if the planner has to be told
+    to read them in their order, and no others.
     `forever`: stands for infinity, where a column of numbers has none.
     """
 
@@ -32,6 +34,7 @@ class Words(ABC):
     hold: ClassVar[str] = ""
     hold_free: ClassVar[str] = ""
     quote: ClassVar[str] = '"'
+    by_lane: ClassVar[str] = ""
     forever: ClassVar[float] = FOREVER
     transaction: ClassVar[Bracket]
 
@@ -98,6 +101,16 @@ class Words(ABC):
     ) -> str:
         """Return the INSERT of one row that changes some columns where the key is there."""
         return f"{self.insert(table, columns)} {self.on_conflict(key, changed)}"
+
+    def drop_live(self, jobs: Collection[int], *, waiting: bool = False) -> Execute:
+        """Return the DELETE of the live rows of these jobs, which are held.
+
+        It locks no others, not even to look at them. `waiting`: only of those that wait.
+        """
+        which, values = self.among("id", jobs)
+        if waiting:
+            which += " AND worker IS NULL"
+        return Execute(f"DELETE FROM mutirao_live WHERE {which}", values, answers=False)
 
     def hold_jobs(self, jobs: Collection[int], *, free: bool = False) -> Asking[set[int]]:
         """Lock the live rows of these jobs in order; return which there are.
