@@ -1,4 +1,4 @@
-"""Where PostgreSQL's programs, PgBouncer and libfaketime are, and how to get them if they are not.
+"""Where the servers' programs, PgBouncer and libfaketime are, and how to get those that are not.
 
 The tests need a real server. They look where distributions put one, and where there is none they
 install Debian's, if they may.
@@ -25,6 +25,10 @@ class ServerNotFound(Exception):
 
 class FaketimeNotFound(Exception):
     """libfaketime is not installed; the message says how to get it."""
+
+
+class MariadbNotFound(Exception):
+    """MariaDB's server is not installed; the message says how to get it."""
 
 
 class PoolerNotFound(Exception):
@@ -69,6 +73,16 @@ def find_pgbouncer() -> Path:
     return _found(_pgbouncer, "pgbouncer", PoolerNotFound, "PgBouncer is missing.")
 
 
+def find_mariadb() -> Path:
+    """Return the program of MariaDB's server, installing it where that is possible.
+
+    Debian's packages without the service: nothing is started, and there is no data directory.
+    `mariadb-install-db` stands in PATH then.
+    """
+    packages = "mariadb-server-core mariadb-client-core"
+    return _found(_mariadb, packages, MariadbNotFound, "MariaDB's server is missing.")
+
+
 def _found(
     look: Callable[[], Iterator[Path]], package: str, missing: type[Exception], why: str
 ) -> Path:
@@ -87,6 +101,12 @@ def _found(
 def _pgbouncer() -> Iterator[Path]:
     found = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if found is not None:
+        yield Path(found)
+
+
+def _mariadb() -> Iterator[Path]:
+    found = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/libexec")
+    if found is not None and shutil.which("mariadb-install-db") is not None:
         yield Path(found)
 
 

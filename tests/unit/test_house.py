@@ -33,7 +33,9 @@ BORROWED = re.compile(r"^(?:As|Like) `|\b(?:see|as in) `", re.M)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 MAKES = re.compile(
-    r"^CREATE (?:OR REPLACE )?(?:UNIQUE |CONSTRAINT )?(?P<kind>[A-Z]+) (?P<name>\w+).*", re.M | re.S
+    r"^CREATE (?:OR REPLACE )?(?:UNIQUE |CONSTRAINT )?(?P<kind>[A-Z]+) (?:IF NOT EXISTS )?"
+    r"(?P<name>\w+).*",
+    re.M | re.S,
 )
 
 

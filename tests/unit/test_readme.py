@@ -121,12 +121,16 @@ rm -rf /
 
 
 def test_the_table_of_connections_is_complete() -> None:
-    """The README lists the kinds that are accepted, and no other, each with the right call."""
+    """The README lists the kinds that are accepted, and no other, each with the right call.
+
+    But for those of a database that is not announced yet.
+    """
     rows = re.findall(r"^\| `([\w.]+)`.*\| (.*) \|$", _section("README.md", "In your own"), re.M)
     calls = [call for _, call in rows]
     first_async = next(n for n, call in enumerate(calls) if call.startswith("`await"))
     for some, accepted in ((rows[:first_async], kinds._SYNC), (rows[first_async:], kinds._ASYNC)):
-        assert [name for name, _ in some] == _sorted(some, accepted.each)
+        announced = tuple(kind for kind in accepted.each if kind.module != "pymysql")
+        assert [name for name, _ in some] == _sorted(some, announced)
     assert set(calls[1:first_async]) == set(calls[first_async + 1 :]) == {"the same"}
 
 

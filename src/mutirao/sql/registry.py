@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 DIALECTS = {
     "postgresql": "mutirao.sql.dialects.postgresql.dialect:POSTGRESQL",
     "sqlite": "mutirao.sql.dialects.sqlite.dialect:SQLITE",
+    "mysql": "mutirao.sql.dialects.mysql.dialect:MARIADB",
+    "mariadb": "mutirao.sql.dialects.mysql.dialect:MARIADB",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 import psycopg
 import psycopg2
+import pymysql
 import pytest
 from psycopg import errors
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
@@ -28,6 +29,7 @@ from mutirao.sql.drivers.failures import (
     judge,
     translate_errors,
     translated,
+    was_given_up,
 )
 
 # No error: success, warnings, no data.
@@ -108,6 +110,33 @@ def test_sqlstates(state: str, kind: type[StoreError], reconnect: bool) -> None:
             assert failure is not None
             assert (failure.kind.value, failure.reconnect) == (kind, reconnect)
             assert type(translated(each)) is kind
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "again"),
+    [
+        (1020, StoreBusy, True),
+        (1205, StoreBusy, False),
+        (1213, StoreBusy, True),
+        (1040, StoreUnavailable, False),
+        (1045, StoreUnavailable, False),
+        (1142, StoreUnavailable, False),
+        (1406, StoreRefused, False),
+        (4025, StoreRefused, False),
+        (1062, StoreRefused, False),
+        (1064, StoreError, False),
+        (2003, StoreUnavailable, False),
+        (2013, StoreUnavailable, False),
+    ],
+)
+def test_numbers_of_mariadb(number: int, kind: type[StoreError], again: bool) -> None:
+    """Whatever class PyMySQL has for it; what the server gave up for others is tried again."""
+    error = pymysql.err.error_map.get(number, pymysql.OperationalError)(number, "why")
+    for each in (error, DBAPIError("SELECT", None, error)):
+        found = translated(each)
+        assert type(found) is kind
+        found.__cause__ = each
+        assert was_given_up(found) == again
 
 
 def _set(error: psycopg2.Error, state: str) -> None:

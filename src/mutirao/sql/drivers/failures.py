@@ -145,7 +145,6 @@ SQLSTATES: dict[str, Failure] = {
     "XX002": Failure(STATEMENT, "an index is corrupted; reindex it"),
 }
 
-_GIVEN_UP = (SQLSTATES["40001"], SQLSTATES["40P01"])
 
 # By SQLite's primary result code: the low byte of the extended one.
 SQLITE_CODES: dict[int, Failure] = {
@@ -176,6 +175,30 @@ SQLITE_CODES: dict[int, Failure] = {
     26: Failure(FATAL, "the file is no SQLite database"),  # NOTADB
 }
 
+# By the number of MariaDB's server, below 2000, or of the client.
+# https://mariadb.com/kb/en/mariadb-error-codes/
+MARIADB_NUMBERS: dict[int, Failure] = {
+    **dict.fromkeys((1044, 1045, 1130, 1698), Failure(PASSING, "the database does not let us in")),
+    **dict.fromkeys((1142, 1143, 1227, 1370), DENIED),
+    **dict.fromkeys((1037, 1038, 1041, 1114, 1135), SQLSTATES["53"]),  # memory, disk, threads
+    **dict.fromkeys((1040, 1203, 1226), SQLSTATES["53"]),  # connections
+    **dict.fromkeys((1053, 1927, 2006, 2013, 2014, 2055, 4031), _LOST),
+    **dict.fromkeys((2002, 2003, 2005), _UNREACHABLE),
+    1020: Failure(BUSY, "the transaction does not fit what others wrote (snapshot)"),
+    1049: SQLSTATES["3D"],
+    1153: SQLSTATES["54"],  # a packet that is too large, after which the server hangs up
+    1205: SQLSTATES["55P03"],
+    1213: SQLSTATES["40P01"],
+    **dict.fromkeys((1290, 1836), SQLSTATES["25006"]),
+    **dict.fromkeys((1317, 1969, 3024), SQLSTATES["57014"]),
+    1412: SQLSTATES["55"],  # somebody changed the table meanwhile
+    **dict.fromkeys((1048, 1062, 1264, 1265, 1292, 1364, 1366, 1406, 1451, 1452, 4025), _VALUE),
+    **dict.fromkeys((1300, 1411, 1690, 3140, 3819, 4037, 4038), _VALUE),  # texts and JSON, too
+    1644: _TRIGGER,
+}
+_GIVEN_UP = (SQLSTATES["40001"], SQLSTATES["40P01"], MARIADB_NUMBERS[1020])
+TAKEN = 1062  # a key that has to be unique is there already
+
 # By the class of the error, or a base class, if there is no code. psycopg2 raises a plain
 # DatabaseError on a broken connection.
 _CLASSES: dict[str, Failure] = {
@@ -191,7 +214,7 @@ _CLASSES: dict[str, Failure] = {
     "ProgrammingError": _STATEMENT,
     "DatabaseError": _LOST,
 }
-_DRIVERS = ("psycopg", "psycopg2", "asyncpg", "sqlite3", "aiosqlite", "sqlalchemy")
+_DRIVERS = ("psycopg", "psycopg2", "asyncpg", "sqlite3", "aiosqlite", "pymysql", "sqlalchemy")
 
 
 def judge(error: BaseException) -> Failure | None:
@@ -227,6 +250,11 @@ def was_undone(error: BaseException) -> bool:
     """Return whether the server says that a statement was rolled back because of others."""
     failure = judge(error)
     return failure is not None and failure.kind is BUSY
+
+
+def is_taken(error: DBAPIError) -> bool:
+    """Return whether MariaDB refused a row because its key is taken."""
+    return _number(error.orig) == TAKEN
 
 
 def translated(error: BaseException) -> StoreError | None:
@@ -276,7 +304,16 @@ def _by_code(error: BaseException) -> Failure | None:
                 return found
         return _TRIGGER  # the application's own code
     code = getattr(error, "sqlite_errorcode", None)
-    return SQLITE_CODES.get(code & 0xFF, _STATEMENT) if isinstance(code, int) else None
+    if isinstance(code, int):
+        return SQLITE_CODES.get(code & 0xFF, _STATEMENT)
+    return MARIADB_NUMBERS.get(_number(error) or 0)
+
+
+def _number(error: object) -> int | None:
+    """Return the number of an error of PyMySQL."""
+    args = error.args if isinstance(error, Exception) else ()
+    ours = type(error).__module__.startswith("pymysql") and args
+    return args[0] if ours and isinstance(args[0], int) else None
 
 
 def _by_class(error: BaseException) -> Failure | None:

@@ -120,6 +120,7 @@ DRIVERS = Kinds[SyncDriver](
     Adapting("psycopg", "Connection", speaking("psycopg:PsycopgDriver")),
     Adapting("psycopg2.extensions", "connection", speaking("psycopg2:Psycopg2Driver")),
     Adapting("sqlite3", "Connection", speaking("sqlite3:Sqlite3Driver")),
+    Adapting("pymysql", "Connection", speaking("pymysql:PyMysqlDriver")),
 )
 ASYNC_DRIVERS = Kinds[AsyncDriver](
     Adapting("psycopg", "AsyncConnection", speaking("psycopg:AsyncPsycopgDriver")),

@@ -120,6 +120,13 @@ _SQLITE = _Lent(  # BEGIN IMMEDIATE was sent
 )
 
 
+def _begin_pymysql(conn: Connection) -> None:
+    conn.connection.cursor().execute("START TRANSACTION")
+
+
+_PYMYSQL = _Lent(_begin_pymysql, lambda conn: conn.server_status & 1, lambda conn: not conn.open)
+
+
 def _kind(module: str, name: str, lent: _Lent) -> Adapting[_Lent]:
     return Adapting(module, name, lambda _: lent)
 
@@ -131,6 +138,7 @@ _KINDS = Kinds(
     _kind("asyncpg", "Connection", _ASYNCPG),
     _kind("sqlite3", "Connection", _SQLITE),
     _kind("aiosqlite", "Connection", _SQLITE),
+    _kind("pymysql", "Connection", _PYMYSQL),
 )
 
 

@@ -1,0 +1,1 @@
+"""MariaDB: what is said differently there. MySQL itself is not served yet."""

@@ -1,0 +1,134 @@
+"""MariaDB as a `Dialect`: the general rules in its words, and what else it says differently."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Insert,
+    Table,
+    Text,
+    Update,
+    and_,
+    cast,
+    exists,
+    func,
+    literal,
+    literal_column,
+    select,
+    true,
+    type_coerce,
+)
+from sqlalchemy.dialects.mysql import insert
+from sqlalchemy.exc import IntegrityError
+
+from mutirao.model.records import Scalar
+from mutirao.sql.dialects.admin import Admin
+from mutirao.sql.dialects.base import Dialect, Id
+from mutirao.sql.dialects.mysql.connecting import CONNECTING
+from mutirao.sql.dialects.mysql.enqueue import INTAKE
+from mutirao.sql.dialects.mysql.moments import CONSTANTS, NOW, InUtc
+from mutirao.sql.dialects.mysql.words import WORDS
+from mutirao.sql.drivers.failures import is_taken
+from mutirao.sql.rules.generic import LockAskWrite
+from mutirao.sql.schema.instant import SECOND, Micros, to_micros
+from mutirao.sql.schema.tables import live
+
+_BYTES = "utf8mb4_nopad_bin"  # the collation of all our texts
+_COUNT_RETRY = "UPDATE mutirao_lock SET retries = retries + 1 WHERE name = 'retries'"
+
+
+class MariaDB(Dialect):
+    """MariaDB 10.6 and later, by the names that SQLAlchemy has for it. Whoever waits polls."""
+
+    name = "mysql"
+    connecting = CONNECTING
+    intake = INTAKE
+    rules = LockAskWrite(WORDS)
+    instant = Micros()
+    shown = InUtc()
+    constants = CONSTANTS
+    tells_ends = False
+
+    @property
+    def admin(self) -> Admin:
+        """What people and migrations ask."""
+        from mutirao.sql.dialects.mysql.admin import ADMIN
+
+        return ADMIN
+
+    def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
+        """Return `now` (None: the server's clock) plus some seconds, as an expression."""
+        start = literal_column(NOW) if now is None else literal(to_micros(now))
+        return type_coerce(start + literal(round(plus * SECOND)), self.instant)
+
+    def among(self, column: ColumnElement[Id], values: Sequence[Id]) -> ColumnElement[bool]:
+        """List them, numbers as plain ones: some ids know more of a job."""
+        if isinstance(column.type, Text):
+            return column.in_(values)
+        return column.in_([*map(int, values)])
+
+    def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
+        """Search the array."""
+        return func.json_contains(tags, func.json_quote(literal(tag))) == true()
+
+    def has_argument(
+        self, args: ColumnElement[Any], name: str, value: Scalar
+    ) -> ColumnElement[bool]:
+        """Search the object; numbers are equal as numbers are."""
+        # A name stands there as it is or in ASCII, and is compared as it was written.
+        written = dict.fromkeys(json.dumps(name, ensure_ascii=ascii) for ascii in (False, True))
+        found = func.coalesce(*(func.json_extract(args, f"$.{each}") for each in written))
+        kind, told = func.json_type(found), func.json_value(found, "$")
+        if value is None:
+            return kind == "NULL"
+        if isinstance(value, bool):
+            return and_(kind == "BOOLEAN", told == str(int(value)))
+        if isinstance(value, str):
+            return and_(kind == "STRING", cast(told, Text).collate(_BYTES) == value)
+        return and_(kind.in_(["INTEGER", "DOUBLE"]), told + 0 == literal(value))
+
+    def held_by(self, worker: int) -> ColumnElement[bool]:
+        """Return the condition that a worker holds the job: an index tells."""
+        return live.c.worker == worker
+
+    def to_cancel_by(self, worker: int) -> ColumnElement[bool]:
+        """Return the condition that a worker is to cancel the job: it is among those it holds."""
+        return and_(self.held_by(worker), live.c.cancel == true())
+
+    def has_to_cancel(self, worker: int) -> ColumnElement[bool]:
+        """Return whether there is such a job, as an expression."""
+        return exists().where(self.to_cancel_by(worker))
+
+    def insert_unless_exists(self, table: Table) -> Insert:
+        """Return an INSERT that leaves a row with that key as it is."""
+        [first, *_] = table.primary_key.columns
+        return insert(table).on_duplicate_key_update({first.name: first})
+
+    def write_new(self, conn: Connection, table: Table, row: dict[str, Any]) -> bool:
+        """Insert a row, and return whether it was new: an error undoes the statement only."""
+        try:
+            conn.execute(insert(table).values(**row))
+        except IntegrityError as error:
+            if not is_taken(error):
+                raise
+            return False
+        return True
+
+    def tell_updated(self, conn: Connection, change: Update, told: ColumnElement[Any]) -> Any:
+        """Change one row and select the expression: an UPDATE returns nothing."""
+        return conn.execute(select(told)).scalar() if conn.execute(change).rowcount else None
+
+    def count_retry(self, conn: Connection) -> None:
+        """Count it in a row that nobody holds for longer."""
+        conn.exec_driver_sql(_COUNT_RETRY)
+
+    def refresh_statistics(self, conn: Connection) -> None:
+        """Analyse the tables whose size changes with the load."""
+        conn.exec_driver_sql("ANALYZE TABLE mutirao_job, mutirao_live, mutirao_attempt").all()
+
+
+MARIADB = MariaDB()

@@ -1,0 +1,33 @@
+"""The rows of a graph in MariaDB's words."""
+
+from mutirao.model.uniqueness import PARKED
+from mutirao.sql.enqueue.graphs import GraphStatements
+from mutirao.sql.schema.instant import to_micros
+
+_COLUMNS = {
+    "id": "bigint", "job": "bigint", "graph": "bigint", "depth": "int", "stage": "text",
+    "on_dead": "varchar(20)", "gate": "bigint", "needs": "longtext", "compensate": "longtext",
+    "unfinished": "int", "step": "bigint",
+}  # fmt: skip
+
+
+def _insert(table: str, **of: str) -> str:
+    """Return the INSERT of the rows in a JSON array; `of`: a column, and its name there."""
+    read = ", ".join(f"{name} {_COLUMNS[name]} PATH '$.{place}'" for name, place in of.items())
+    names = ", ".join(of)
+    return (
+        f"INSERT INTO {table} ({names}) SELECT {names}"  # noqa: S608 (constants)
+        f" FROM json_table(?, '$[*]' COLUMNS ({read})) given"
+    )
+
+
+_STEP = ("graph", "depth", "stage", "on_dead", "gate", "needs", "compensate")
+
+GRAPH_STATEMENTS = GraphStatements(
+    graph="INSERT INTO mutirao_graph (id, name, unfinished) VALUES (?, ?, ?)",
+    steps=_insert("mutirao_step", id="id", job="id", **{name: name for name in _STEP}),
+    gates=_insert("mutirao_gate", id="id", unfinished="left"),
+    edges=_insert("mutirao_edge", step="step", gate="gate"),
+    park=f"UPDATE mutirao_live SET run_at = {to_micros(PARKED)}"  # noqa: S608 (a constant)
+    " WHERE id IN (SELECT id FROM json_table(?, '$[*]' COLUMNS (id bigint PATH '$')) given)",
+)

@@ -1,0 +1,47 @@
+-- Keys that at most one job holds, and jobs of a key that supersede each other or come one after the other.
+
+-- The job that holds a key, or held it last. A key is the task's and the queue's, or the scope's:
+-- then they are empty. Nothing is released when a job ends: whoever wants the key looks whether its
+-- job is live. So a job without a key pays nothing, and one with a key next to nothing.
+CREATE TABLE IF NOT EXISTS mutirao_key (
+    scope varchar(200) NOT NULL,
+    task varchar(200) NOT NULL,
+    queue varchar(100) NOT NULL,
+    `key` varchar(200) NOT NULL CHECK (char_length(`key`) >= 1),
+    -- 0: whoever holds its lock is about to write the first one.
+    job bigint NOT NULL,
+    -- The running job that it waits for.
+    after bigint,
+    -- When the first of those was enqueued that it replaced, one after the other.
+    since bigint NOT NULL,
+    -- Seconds that it holds the key once it has finished; 1e300: until it is pruned.
+    unique_for double CHECK (unique_for > 0),
+    PRIMARY KEY (scope, task, queue, `key`),
+    INDEX mutirao_key_job (job),
+    INDEX mutirao_key_after (after)
+) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+--;
+-- The job of each key that was enqueued last, for tasks with a supersede rule. A key is the task's
+-- and the queue's, or the scope's: then they are empty.
+CREATE TABLE IF NOT EXISTS mutirao_supersede_last (
+    scope varchar(200) NOT NULL,
+    task varchar(200) NOT NULL,
+    queue varchar(100) NOT NULL,
+    `key` varchar(200) NOT NULL CHECK (char_length(`key`) >= 1),
+    last bigint NOT NULL,
+    -- The last one that succeeded, if after it nobody had tried any when `last` was enqueued, and somebody
+    -- wants to know.
+    done bigint,
+    PRIMARY KEY (scope, task, queue, `key`),
+    INDEX mutirao_supersede_last_job (last)
+) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+--;
+-- Who waits for the end of whom: as long as the other is live. The last two columns are for databases
+-- where a job can be taken between a decision about it and the commit; here its row is locked.
+CREATE TABLE IF NOT EXISTS mutirao_supersede_wait (
+    job bigint PRIMARY KEY,
+    after bigint NOT NULL,
+    how text,
+    args longtext,
+    INDEX mutirao_supersede_wait_after (after)
+) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
