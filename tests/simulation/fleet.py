@@ -103,8 +103,14 @@ class Fleet:
         ids = self.store.enqueue(jobs)
         for id, job in zip(ids, jobs, strict=True):
             self.story.tell(f"is enqueued: {job.task} {job.args}", id)
-        self.notices.notify(Wake("default", 0, self.world.moment()))
+        self.notices.notify(self._wake())
         return ids
+
+    def _wake(self) -> Wake:
+        """Return a wake as PostgreSQL sends it: one worker, three after it; some may be gone."""
+        known = [*(worker.id for _, worker in self.workers.values()), 0]
+        self.world.random.shuffle(known)
+        return Wake("default", 0, self.world.moment(), tuple(known[:1]), tuple(known[1:4]))
 
     def kill(self, process: Process) -> None:
         """End a process at once."""

@@ -32,6 +32,9 @@ LISTENER_WAIT = 1.0  # seconds that a worker waits for its listener before the f
 REFRESH_SHARE = 50  # reading the heads may take 1/50 of the time: ≤ 2 %
 REFRESH_POLLS = 3  # polls after which they are read at the latest: a delayed read says nothing
 APART, LATEST = 0.2, 30.0  # seconds between jobs that are postponed, and the maximum
+# Seconds after which a second worker looks for a job, in case the first one is busy, frozen or
+# gone; the next two look four times as late each.
+SECOND_LOOK, LATER_LOOKS = 0.025, 4
 STOP_LISTENING_AFTER = 0.5  # seconds without room, after which notifications are not needed
 
 
@@ -112,12 +115,24 @@ class Producer:
         self._dispatcher.changed.set()
 
     def wake(self, wake: Wake) -> None:
-        """Look for jobs now: in the lane that was named, or in all lanes."""
+        """Look for jobs now, in the lane that was named or in all; or later, after other workers.
+
+        Who is named to look after others reads the heads of the lanes, once for all that was
+        notified by then. A job that they have taken by then is not seen.
+        """
         # Another machine's clock may differ; then polling finds the job.
         ahead = 0.0 if wake.run_at is None else (wake.run_at - datetime.now(UTC)).total_seconds()
-        if not self._lanes.wake(wake, monotonic(), ahead):
+        turn = wake.turn(self._worker()) if self._listening else 0
+        if turn is None:
+            return
+        if turn > 0:
+            self._look_by(monotonic() + max(0.0, ahead) + SECOND_LOOK * LATER_LOOKS ** (turn - 1))
+        elif not self._lanes.wake(wake, monotonic(), ahead):
             self._refresh_at = 0.0
         self._woken.set()
+
+    def _look_by(self, moment: float) -> None:
+        self._refresh_at = min(self._refresh_at, max(moment, self._may_refresh_at))
 
     def expect(self, claim: Claim, outcome: Outcome) -> None:
         """Record that a job of this worker waits for its next attempt, at the time in `outcome`."""

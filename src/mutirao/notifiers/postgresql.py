@@ -51,15 +51,28 @@ class PostgresqlNotifier:
 
 
 def parse(payload: str) -> Wake:
-    """Return the wake in a notification: `priority microseconds queue`, or nothing."""
-    priority, _, rest = payload.partition(" ")
+    """Return the wake in a notification: `whom priority microseconds queue`, or nothing.
+
+    `whom` is `*`, all, or `2:7,9,4`: the ids of workers, of which the first two look at once.
+    """
+    whom, _, rest = payload.partition(" ")
+    priority, _, rest = rest.partition(" ")
     micros, _, queue = rest.partition(" ")
     if not queue:
         return Wake()
     try:
-        return Wake(queue, int(priority), EPOCH + timedelta(microseconds=int(micros)))
+        at = EPOCH + timedelta(microseconds=int(micros))
+        return Wake(queue, int(priority), at, *_workers(whom))
     except (ValueError, OverflowError):
         return Wake()  # another program's notification on our channel: look everywhere
+
+
+def _workers(whom: str) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+    if whom == "*":
+        return None, ()
+    number, _, ids = whom.partition(":")
+    workers, first = tuple(map(int, ids.split(","))), int(number)
+    return workers[:first], workers[first:]
 
 
 async def _connect_psycopg(url: URL) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -9,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from mutirao.model.job import NewJob
+from mutirao.model.job import NewJob, Wake
+from mutirao.notifiers.postgresql import parse
 from tests.integration.enqueue.holders import (
     AlchemyAsyncpg,
     AlchemyConnection,
@@ -37,12 +39,28 @@ class Listener:
         self._conn.add_notify_handler(lambda notify: self._payloads.append(notify.payload))
         self._conn.execute("LISTEN mutirao")
 
-    def register(self) -> None:
-        """Say that somebody listens."""
-        self._conn.execute(
-            "INSERT INTO mutirao_worker (name, host, pid, concurrency, version, expires_at)"
-            " VALUES ('w', 'h', 1, 1, '0', statement_timestamp() + interval '1 hour')"
-        )
+    def register(self, **serves: list[str]) -> int:
+        """Say that a worker listens, which serves everything or this; return its id."""
+        row = self._conn.execute(
+            "INSERT INTO mutirao_worker"
+            " (name, host, pid, concurrency, version, expires_at, queues, exclude_queues, tasks)"
+            " VALUES ('w', 'h', 1, 1, '0', statement_timestamp() + interval '1 hour',"
+            " %s::json, %s::json, %s::json) RETURNING id",
+            [
+                json.dumps(serves[name]) if name in serves else None
+                for name in ("queues", "exclude_queues", "tasks")
+            ],
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def say(self, statement: str) -> None:
+        """Execute a statement."""
+        self._conn.execute(statement)
+
+    def wakes(self) -> list[Wake]:
+        """Return what the notifications so far say."""
+        return [parse(payload) for payload in self.heard()]
 
     def heard(self) -> list[str]:
         """Return everything notified so far, up to a notification of our own."""
@@ -69,9 +87,9 @@ def listener(observer: Observer) -> Iterator[Listener]:
 
 
 def lane(job: NewJob) -> str:
-    """Return the notification of one lane: priority, run_at in microseconds, queue."""
+    """Return the notification of one lane: for all, priority, run_at in microseconds, queue."""
     assert job.run_at is not None
-    return f"{job.priority} {int(job.run_at.timestamp()) * 1_000_000} {job.queue}"
+    return f"* {job.priority} {int(job.run_at.timestamp()) * 1_000_000} {job.queue}"
 
 
 def in_one_lane(size: int) -> list[NewJob]:
@@ -127,6 +145,64 @@ async def test_due_now(holder: Holder, observer: Observer, listener: Listener, s
     listener.register()
     await holder.enqueue([NewJob(task="t")] * size)
     [payload] = listener.heard()
-    priority, micros, queue = payload.split(" ", 2)
-    assert (priority, queue) == ("0", "default")
+    whom, priority, micros, queue = payload.split(" ", 3)
+    assert (whom, priority, queue) == ("*", "0", "default")
     assert int(micros) == round(observer.jobs()[0].due.timestamp() * 1_000_000)
+
+
+@kinds(PsycopgAutocommit)
+async def test_one_of_many_looks_at_once(holder: Holder, listener: Listener) -> None:
+    """The next job is for the next worker; three others look later, from all over the list."""
+    workers = [listener.register() for _ in range(8)]
+    ids = [(await holder.enqueue([NewJob(task="t")]))[0] for _ in range(8)]
+    wakes = listener.wakes()
+    assert [wake.first for wake in wakes] == [(workers[id % 8],) for id in ids]
+    places = [[workers.index(each) for each in wake.then] for wake in wakes]
+    assert places == [[(id + step) % 8 for step in (2, 4, 6)] for id in ids]
+
+
+@kinds(PsycopgAutocommit)
+async def test_as_many_as_there_are_jobs(holder: Holder, listener: Listener) -> None:
+    """In one lane; all where there are as many jobs as workers, or jobs of several lanes."""
+    workers = {listener.register() for _ in range(8)}
+    await holder.enqueue([NewJob(task="t"), NewJob(task="t"), NewJob(task="u")])
+    await holder.enqueue([NewJob(task="t")] * 8)
+    await holder.enqueue([NewJob(task="t"), NewJob(task="t", priority=1)])
+    some, everybody, everywhere = listener.wakes()
+    assert some.first is not None
+    assert {*some.first, *some.then} < workers
+    assert (len(set(some.first)), len({*some.first, *some.then})) == (3, 6)
+    assert (everybody.queue, everybody.first) == ("default", None)
+    assert everywhere == Wake()
+
+
+@kinds(PsycopgAutocommit)
+async def test_those_who_serve_it(holder: Holder, listener: Listener) -> None:
+    """Workers of other queues or of other tasks are not named; where only they are idle, nobody."""
+    listener.register(queues=["mail"])
+    listener.register(exclude_queues=["default", "x"])
+    listener.register(tasks=["other", "t2"])
+    await holder.enqueue([NewJob(task="t")])
+    await holder.enqueue([NewJob(task="t")] * 2)
+    assert listener.heard() == []
+    serving = {
+        listener.register(),
+        listener.register(queues=["x", "default"]),
+        listener.register(exclude_queues=["mail"]),
+        listener.register(tasks=["t"]),
+    }
+    await holder.enqueue([NewJob(task="t")])
+    await holder.enqueue([NewJob(task="t", fair_by="n", args='{"n": 1}')])
+    wakes = listener.wakes()
+    assert [{*(wake.first or ()), *wake.then} for wake in wakes] == [serving, serving]
+
+
+@kinds(PsycopgAutocommit)
+async def test_of_any_task(holder: Holder, listener: Listener) -> None:
+    """Where it is not known whose task it is, and some serve only certain ones: all look."""
+    workers = [listener.register(), listener.register()]
+    said = "SELECT mutirao_wake('default', 0, statement_timestamp(), 2)"
+    listener.say(said)
+    listener.register(tasks=["t"])
+    listener.say(said)
+    assert [wake.first for wake in listener.wakes()] == [(workers[0],), None]

@@ -108,7 +108,10 @@ _SEVERAL = """WITH asked AS (
 SELECT id, (
     SELECT CASE
         WHEN count(DISTINCT (queue, priority)) > 1 THEN mutirao_wake()
-        ELSE mutirao_wake(min(queue), min(priority), min(run_at))
+        ELSE mutirao_wake(
+            min(queue), min(priority), min(run_at), min(id), count(*),
+            (SELECT min(task) FROM asked HAVING count(DISTINCT task) = 1)
+        )
     END FROM job
 ) FROM job ORDER BY id"""
 
@@ -121,7 +124,9 @@ _RESERVE = """SELECT string_agg(id::text, ',') FROM (
     SELECT mutirao_next_id() AS id
     FROM generate_series(1, %s::integer)
 ) reserved"""
-_WAKE_LANE = "SELECT mutirao_wake(%s::text, %s::integer, %s::text::timestamptz)"
+_WAKE_LANE = """SELECT mutirao_wake(
+    %s::text, %s::integer, %s::text::timestamptz, %s::bigint, %s::bigint
+)"""
 _WAKE_ALL = "SELECT mutirao_wake()"
 
 _TRANSACTION = Bracket("BEGIN", "COMMIT", ("ROLLBACK",))
@@ -310,7 +315,7 @@ def _copy(jobs: Iterator[NewJob], now: datetime) -> Steps:
         yield from _place_in_order(chunk, ordered, new, now)
         ids += [new[n] for n in places]
     if lanes:
-        yield _wake(lanes, earliest)
+        yield _wake(lanes, earliest, ids)
     return ids
 
 
@@ -336,11 +341,11 @@ def _place_in_order(
         new[n] = yield from _place(jobs[n], drawn)
 
 
-def _wake(lanes: set[tuple[str, int]], earliest: datetime) -> Execute:
+def _wake(lanes: set[tuple[str, int]], earliest: datetime, ids: Sequence[int]) -> Execute:
     if len(lanes) > 1:
         return Execute(_WAKE_ALL)
     ((queue, priority),) = lanes
-    return Execute(_WAKE_LANE, (queue, priority, earliest.isoformat()))
+    return Execute(_WAKE_LANE, (queue, priority, earliest.isoformat(), ids[0], len(ids)))
 
 
 def _due(job: NewJob, now: datetime) -> datetime:

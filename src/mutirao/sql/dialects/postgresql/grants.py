@@ -193,7 +193,7 @@ _ENQUEUE = {
     "mutirao_job": "SELECT (id, priority, queue, run_at), INSERT",
     "mutirao_live": "SELECT (queue), INSERT",
     "mutirao_fairness": "SELECT",
-    "mutirao_worker": "SELECT (expires_at, listening)",
+    "mutirao_worker": "SELECT (exclude_queues, expires_at, id, listening, queues, tasks)",
     _SEQUENCE: "USAGE",
 }
 
@@ -205,7 +205,7 @@ ROLES: Mapping[str, Role] = {
         why={
             "mutirao_fairness": "whether, and by which argument, the task's jobs take turns",
             "mutirao_job": "what INSERT gives back is read; others' arguments are not",
-            "mutirao_worker": "whether somebody idle is to be woken",
+            "mutirao_worker": "who is idle and serves the job's lane, to be woken",
             _SEQUENCE: "many jobs are copied in, with ids that were drawn before",
         },
     ),
@@ -332,7 +332,7 @@ ROLES: Mapping[str, Role] = {
             ),
             "mutirao_live": _ALL,
             "mutirao_attempt": _ALL,
-            "mutirao_worker": "SELECT (expires_at, id, listening)",
+            "mutirao_worker": "SELECT (exclude_queues, expires_at, id, listening, queues, tasks)",
             "mutirao_fairness": "SELECT",
             **_each("SELECT, UPDATE, DELETE", "mutirao_key", *_SUPERSEDE),
             "mutirao_graph": "SELECT, UPDATE, DELETE",

@@ -8,17 +8,45 @@ RETURN nextval('mutirao_job_id_seq')
 -- function in SQL, which would be planned at every call: enqueueing a job took the server 285 µs
 -- instead of 150. A transaction that notifies cannot be prepared for a two-phase commit, hence the
 -- setting: its jobs are found by polling.
-CREATE FUNCTION mutirao_wake(queue text DEFAULT NULL, priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL)
-RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+-- It names as many of the idle workers that serve the lane as there are jobs, to look at once, and three
+-- more, to look a moment later in case one of those does not. `job` is the id of one of them: jobs that
+-- come one after another are for one worker after another. They are taken from the whole list evenly, as
+-- neighbours in it may stand on one machine, which freezes. Without a lane all are to look; so they are
+-- for very many jobs, or if some serve certain tasks only and the task is not known.
+CREATE FUNCTION mutirao_wake(
+    queue text DEFAULT NULL, priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL,
+    job bigint DEFAULT NULL, jobs bigint DEFAULT 1, task text DEFAULT NULL
+) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    idle bigint[];
+    special boolean;
+    most integer;
+    named integer;
+    start bigint;
+    whom text := '*';
 BEGIN
-    IF EXISTS (
-        SELECT FROM mutirao_worker WHERE listening AND expires_at > statement_timestamp()
-    ) AND current_setting('mutirao.notify', true) IS DISTINCT FROM 'off' THEN
-        PERFORM pg_notify(
-            'mutirao',
-            coalesce($2 || ' ' || (extract(epoch FROM $3) * 1000000)::bigint || ' ' || $1, '')
-        );
+    SELECT array_agg(w.id ORDER BY w.id), bool_or(w.tasks IS NOT NULL) INTO idle, special
+    FROM mutirao_worker w
+    WHERE w.listening AND w.expires_at > statement_timestamp() AND ($1 IS NULL OR (
+        (w.queues IS NULL OR w.queues::jsonb ? ltrim($1, E'\x1f'))
+        AND (w.exclude_queues IS NULL OR NOT w.exclude_queues::jsonb ? ltrim($1, E'\x1f'))
+        AND (w.tasks IS NULL OR $6 IS NULL OR w.tasks::jsonb ? $6)
+    ));
+    IF idle IS NULL OR current_setting('mutirao.notify', true) IS NOT DISTINCT FROM 'off' THEN
+        RETURN;
     END IF;
+    most := cardinality(idle);
+    IF $5 < least(most, 50) AND ($6 IS NOT NULL OR NOT special) THEN
+        named := least(most, $5 + 3);
+        start := coalesce($4, (random() * most)::bigint);
+        whom := $5 || ':' || idle[1 + start % most];
+        FOR n IN 1 .. named - 1 LOOP -- a quarter of the time that a query takes
+            whom := whom || ',' || idle[1 + (start + n * most / named) % most];
+        END LOOP;
+    END IF;
+    PERFORM pg_notify('mutirao', coalesce(
+        whom || ' ' || $2 || ' ' || (extract(epoch FROM $3) * 1000000)::bigint || ' ' || $1, ''
+    ));
 END
 $$
 --;
@@ -74,7 +102,7 @@ BEGIN
     IF EXISTS (
         SELECT FROM mutirao_worker WHERE listening AND expires_at > statement_timestamp()
     ) THEN
-        PERFORM mutirao_wake(lane, $4, due);
+        PERFORM mutirao_wake(lane, $4, due, new_id, 1, $1);
     END IF;
     RETURN new_id;
 END

@@ -29,7 +29,7 @@ BEGIN
     WHERE l.id = _job AND j.id = l.id AND r.by IS NOT NULL AND l.fair = '' AND l.worker IS NULL
     RETURNING l.* INTO moved;
     IF FOUND THEN
-        PERFORM mutirao_wake(moved.queue, moved.priority, moved.run_at);
+        PERFORM mutirao_wake(moved.queue, moved.priority, moved.run_at, _job);
     END IF;
 END
 $$

@@ -474,15 +474,16 @@ BEGIN
         ), back AS (
             UPDATE mutirao_live l SET run_at = called.run_at FROM called
             WHERE l.id = called.job AND l.worker IS NULL
-            RETURNING l.queue, l.priority, l.run_at
+            RETURNING l.id, l.queue, l.priority, l.run_at
         )
-        SELECT b.queue, b.priority, min(b.run_at) AS run_at FROM back b GROUP BY 1, 2
+        SELECT b.queue, b.priority, min(b.run_at) AS run_at, min(b.id) AS job, count(*) AS jobs
+        FROM back b GROUP BY 1, 2
     LOOP
         lanes := lanes || (
             lane.priority || ' ' || (extract(epoch FROM lane.run_at) * 1000000)::bigint || ' '
             || lane.queue
         );
-        PERFORM mutirao_wake(lane.queue, lane.priority, lane.run_at);
+        PERFORM mutirao_wake(lane.queue, lane.priority, lane.run_at, lane.job, lane.jobs);
     END LOOP;
     RETURN lanes;
 END
@@ -533,7 +534,7 @@ BEGIN
         FOR UPDATE SKIP LOCKED;
         IF FOUND THEN
             UPDATE mutirao_live SET run_at = each.at WHERE id = each.job;
-            PERFORM mutirao_wake(ahead.queue, ahead.priority, each.at);
+            PERFORM mutirao_wake(ahead.queue, ahead.priority, each.at, ahead.id);
         END IF;
     END LOOP;
     RETURN lanes;

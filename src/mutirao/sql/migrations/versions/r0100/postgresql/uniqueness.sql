@@ -292,7 +292,7 @@ BEGIN
         _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint, waits_for IS NOT NULL, _version
     );
     IF waits_for IS NULL THEN
-        PERFORM mutirao_wake(_queue, _priority, due);
+        PERFORM mutirao_wake(_queue, _priority, due, new_id, 1, _task);
     ELSE
         PERFORM mutirao_will_lock(ARRAY[waits_for, held.job]);
     END IF;
@@ -335,7 +335,7 @@ BEGIN
     IF running IS NULL THEN
         UPDATE mutirao_live l SET run_at = j.run_at
         FROM mutirao_job j WHERE l.id = NEW.job AND j.id = l.id;
-        PERFORM mutirao_wake(queue, priority, run_at) FROM mutirao_live WHERE id = NEW.job;
+        PERFORM mutirao_wake(queue, priority, run_at, id) FROM mutirao_live WHERE id = NEW.job;
     END IF;
     RETURN NULL;
 END
@@ -447,7 +447,7 @@ BEGIN
     DELETE FROM mutirao_supersede_wait WHERE job = _job;
     UPDATE mutirao_live l SET run_at = j.run_at
     FROM mutirao_job j WHERE l.id = _job AND j.id = l.id;
-    PERFORM mutirao_wake(queue, priority, run_at) FROM mutirao_live WHERE id = _job;
+    PERFORM mutirao_wake(queue, priority, run_at, id) FROM mutirao_live WHERE id = _job;
 END
 $$
 --;
@@ -518,7 +518,7 @@ BEGIN
       AND s.task = CASE WHEN _scope IS NULL THEN _task ELSE '' END
       AND s.queue = CASE WHEN _scope IS NULL THEN _queue ELSE '' END;
     IF _after IS NULL THEN
-        PERFORM mutirao_wake(_queue, _priority, due);
+        PERFORM mutirao_wake(_queue, _priority, due, new_id, 1, _task);
     ELSE
         PERFORM mutirao_will_lock(ARRAY[
             _after, (SELECT t.after FROM mutirao_supersede_wait t WHERE t.job = _after)

@@ -1,0 +1,178 @@
+"""Many idle workers on PostgreSQL: few of them look for a job, and it starts soon all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mutirao import Mutirao
+from mutirao.engine import producer
+from mutirao.model.job import Claim, NewWorker
+from mutirao.sql.store import SqlStore
+from tests.integration.worker.kit import ended, never_polling
+from tests.support.waiting import soon, until
+
+MANY = 8
+
+
+@pytest.fixture
+def claimers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The workers that asked for jobs, in their order."""
+    asked: list[int] = []
+    claim = SqlStore.claim
+
+    async def counted(store: SqlStore, worker: int, *args: Any, **named: Any) -> list[Claim]:
+        asked.append(worker)
+        return await claim(store, worker, *args, **named)
+
+    monkeypatch.setattr(SqlStore, "claim", counted)
+    return asked
+
+
+@asynccontextmanager
+async def idle(app: Mutirao, number: int, **settings: Any) -> AsyncIterator[None]:
+    """Run so many workers that never poll; begin when all of them listen."""
+    async with AsyncExitStack() as stack:
+        for _ in range(number):
+            await stack.enter_async_context(never_polling(app, **settings))
+        await until(lambda: listening(app, number))
+        yield
+
+
+async def listening(app: Mutirao, number: int) -> bool:
+    """Return whether so many workers are registered, and all of them listen."""
+    return [worker.listening for worker in await app.store.workers()] == [True] * number
+
+
+async def frozen(app: Mutirao, number: int, **serving: Any) -> None:
+    """Register workers that are said to listen, and never look for anything."""
+    new = NewWorker(name="frozen", host="h", pid=1, queues=None, concurrency=1, version="0")
+    for _ in range(number):
+        await app.store.register(replace(new, **serving), expiry=3_600.0)
+
+
+async def test_claims_for_a_job(
+    pg_app: Mutirao, claimers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most two, however many workers are idle; and each of them gets its share."""
+    # On a machine that is slow enough, a second look would come before the first one.
+    monkeypatch.setattr(producer, "SECOND_LOOK", 1.0)
+
+    @pg_app.task
+    async def send() -> None:
+        pass
+
+    async with idle(pg_app, MANY):
+        claimers.clear()
+        for _ in range(5 * MANY):
+            await soon(ended(pg_app, send.enqueue().id))
+    assert len(claimers) <= 2 * 5 * MANY
+    assert len(set(claimers)) == MANY
+
+
+async def test_a_worker_that_freezes(pg_app: Mutirao, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each that is told first does nothing, so another one runs the job, until one is left."""
+    held: set[int] = set()
+    go, claim = asyncio.Event(), SqlStore.claim
+
+    async def hanging(store: SqlStore, worker: int, *args: Any, **named: Any) -> list[Claim]:
+        if not go.is_set() and (worker in held or len(held) < 3):
+            held.add(worker)
+            await go.wait()
+        return await claim(store, worker, *args, **named)
+
+    @pg_app.task
+    async def send() -> None:
+        pass
+
+    async with idle(pg_app, 4):
+        monkeypatch.setattr(SqlStore, "claim", hanging)
+        try:
+            assert (await soon(ended(pg_app, send.enqueue().id))).attempt == 1
+            assert len(held) == 3
+            await soon(ended(pg_app, send.enqueue().id))
+        finally:
+            go.set()
+
+
+@pytest.mark.parametrize("number", [1, 3])
+async def test_an_outdated_list(pg_app: Mutirao, number: int) -> None:
+    """Workers that are gone, and not yet missed, are named first: one that lives looks soon."""
+
+    @pg_app.task
+    async def send() -> None:
+        pass
+
+    async with idle(pg_app, 1):
+        await frozen(pg_app, number)
+        for _ in range(2 * (number + 1)):
+            await soon(ended(pg_app, send.enqueue().id))
+
+
+async def test_others_are_not_waited_for(pg_app: Mutirao, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of other queues and tasks, however many, are never named instead: none looks late."""
+
+    @pg_app.task(queue="mail")
+    async def send() -> None:
+        pass
+
+    async with idle(pg_app, 1, queues=["mail", "urgent"]):
+        await frozen(pg_app, 10, queues=("x",))
+        await frozen(pg_app, 10, exclude_queues=("mail",))
+        await frozen(pg_app, 10, tasks=("x",))
+        monkeypatch.setattr(producer, "SECOND_LOOK", 10_000.0)
+        for _ in range(5):
+            await soon(ended(pg_app, send.enqueue().id))
+
+
+def together(app: Mutirao, number: int) -> Callable[..., Any]:
+    """Make a task whose handlers end when so many of them run."""
+    running, all_run = 0, asyncio.Event()
+
+    @app.task
+    async def meet() -> None:
+        nonlocal running
+        running += 1
+        if running == number:
+            all_run.set()
+        await all_run.wait()
+
+    return meet
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_burst(pg_app: Mutirao, at_once: bool) -> None:
+    """Wakes as many as it needs: each worker runs one of the jobs, all at the same time."""
+    meet: Any = together(pg_app, MANY)
+    async with idle(pg_app, MANY, concurrency=1):
+        if at_once:
+            ids = pg_app.enqueue_many(meet.job() for _ in range(MANY))
+        else:
+            ids = [meet.enqueue().id for _ in range(MANY)]
+        for id in ids:
+            assert (await soon(ended(pg_app, id))).attempt == 1
+
+
+async def test_busy_workers(pg_app: Mutirao) -> None:
+    """Those that run something are told in vain; the one that is free looks soon."""
+    go = asyncio.Event()
+
+    @pg_app.task
+    async def hold() -> None:
+        await go.wait()
+
+    @pg_app.task
+    async def send() -> None:
+        pass
+
+    async with idle(pg_app, 3, concurrency=1):
+        for _ in range(2):
+            hold.enqueue()
+        for _ in range(6):
+            await soon(ended(pg_app, send.enqueue().id))
+        go.set()
