@@ -22,7 +22,7 @@ from mutirao.errors import (
 from mutirao.model.job import Gives, Job, Transaction, Wake
 from mutirao.model.outcome import Settlement
 from mutirao.ports import Attempt
-from mutirao.testing import MemoryStore
+from tests.simulation.store import FleetStore
 from tests.simulation.world import Process
 
 REFUSED = "\N{SKULL}"  # in the text of an error: no database takes it
@@ -35,6 +35,7 @@ FAULTS: dict[Fault, float] = {
     "busy": 3,
     "lost answer": 6,
     "late": 4,
+    "answers late": 4,
     "hangs": 3,
     "hangs, and happens": 3,
     "happens when nobody waits": 3,
@@ -71,7 +72,7 @@ class Handle:
 
     def __init__(
         self,
-        store: MemoryStore,
+        store: FleetStore,
         weather: Weather,
         process: Process,
         notify: Callable[[Wake], None],
@@ -96,7 +97,7 @@ class Handle:
 
     async def check(self) -> None:
         """The schema fits, if it can be asked."""
-        await self._call("counts")
+        await self._call("answered")
 
     def transaction(self, job: Job, attempt: Attempt, *, gives: Gives) -> Transaction[Any, Any]:
         """The store's; it does not fail by itself."""
@@ -148,6 +149,10 @@ class Handle:
         elif fault == "late":
             await self._wait(world.random.uniform(0, 3))
             return await self._do(name, *args, **kwargs)
+        elif fault == "answers late":
+            done = await self._do(name, *args, **kwargs)
+            await self._wait(world.random.uniform(0, 4))
+            return done
         return await self._wait(inf)
 
     async def _do(self, name: str, *args: Any, **kwargs: Any) -> Any:

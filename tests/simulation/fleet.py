@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib import import_module
@@ -15,14 +16,15 @@ import pytest
 
 import mutirao.engine
 import mutirao.sql.dialects.sqlite
-from mutirao import Mutirao
+from mutirao import Graph, Job, Mutirao
+from mutirao.client.graphs import GraphHandle
 from mutirao.engine import producer
 from mutirao.engine.heartbeat import Heartbeat
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker import Worker
 from mutirao.model.job import NewJob, Wake
 from tests.simulation.faults import Handle, Weather
-from tests.simulation.jobs import Story, application
+from tests.simulation.jobs import Noted, Story, application
 from tests.simulation.store import FleetStore
 from tests.simulation.world import Loop, Process, World, here
 
@@ -76,7 +78,7 @@ class Fleet:
     def __init__(self, world: World, size: int) -> None:
         self.world, self.size = world, size
         self.story = Story(world)
-        self.store = FleetStore()
+        self.store = FleetStore(world.moment)
         self.weather = Weather()
         self.notices = Notices(world, self.weather)
         self.app: Mutirao = application(self.store, self.story, self._kill_named)
@@ -103,14 +105,27 @@ class Fleet:
         ids = self.store.enqueue(jobs)
         for id, job in zip(ids, jobs, strict=True):
             self.story.tell(f"is enqueued: {job.task} {job.args}", id)
-        self.notices.notify(self._wake())
+        for lane in sorted({job.lane for job in jobs}):
+            self.notices.notify(self._wake(lane))
         return ids
 
-    def _wake(self) -> Wake:
+    def _wake(self, lane: str) -> Wake:
         """Return a wake as PostgreSQL sends it: one worker, three after it; some may be gone."""
         known = [*(worker.id for _, worker in self.workers.values()), 0]
         self.world.random.shuffle(known)
-        return Wake("default", 0, self.world.moment(), tuple(known[:1]), tuple(known[1:4]))
+        return Wake(lane, 0, self.world.moment(), tuple(known[:1]), tuple(known[1:4]))
+
+    def enqueue_graph(self, graph: Graph) -> GraphHandle:
+        """Commit a graph, and notify."""
+        handle = self.app.enqueue_graph(graph)
+        for job in handle.jobs:
+            self.story.tell(f"is enqueued as a step: {job.task}", job.id)
+        self.notices.notify(self._wake("default"))
+        return handle
+
+    def noted(self, job: Job) -> AbstractContextManager[None]:
+        """Return what a handler is in."""
+        return Noted(self.story, job, here().process.name)
 
     def kill(self, process: Process) -> None:
         """End a process at once."""
@@ -129,6 +144,12 @@ class Fleet:
         if process.name in self.workers:
             worker = self.workers[process.name][1]
             process.main.call_soon(lambda: process.main.create_task(worker.stop()))
+
+    def hurry(self, process: Process) -> None:
+        """Send it the signal once more."""
+        if process.alive and process.name in self.workers:
+            self.story.tell(f"{process.name} is told again to end")
+            process.main.call_soon(self.workers[process.name][1].end_grace)
 
     def living(self) -> list[Process]:
         """Return the processes that have not ended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from mutirao import Dead, DeadJob, Job, Limit, Mutirao, Retry, Snooze
@@ -27,6 +28,7 @@ class Story:
     running: dict[tuple[str, int, int], Job] = field(default_factory=dict)
     effects: Counter[int] = field(default_factory=Counter)  # of transactions that were committed
     lines: list[tuple[float, int | None, str]] = field(default_factory=list)
+    on_begin: Callable[[Job], None] | None = None
 
     def tell(self, text: str, job: int | None = None) -> None:
         """Note what happened, to one job or to all."""
@@ -39,6 +41,8 @@ class Story:
         self.starts[run] += 1
         self.running[process, *run] = job
         self.tell(f"run {job.run}, attempt {job.attempt} begins in {process}", job.id)
+        if self.on_begin is not None:
+            self.on_begin(job)
 
     def end(self, job: Job, process: str) -> None:
         """Note that it returned, or raised."""
@@ -61,8 +65,8 @@ def application(  # noqa: C901 (one handler after the other)
     """Return the application. `kill` ends a process at once, by its name."""
     app = Mutirao(store=store)
 
-    def noted(job: Job) -> _Noted:
-        return _Noted(story, job, _process())
+    def noted(job: Job) -> Noted:
+        return Noted(story, job, _process())
 
     @app.task(retry=RETRY)
     async def quick(job: Job) -> None:
@@ -163,7 +167,7 @@ def application(  # noqa: C901 (one handler after the other)
     return app
 
 
-class _Noted:
+class Noted(AbstractContextManager[None]):
     """Notes the beginning and the end of a handler."""
 
     def __init__(self, story: Story, job: Job, process: str) -> None:

@@ -15,10 +15,15 @@ import pytest
 
 from mutirao.engine import executor
 from mutirao.engine.completer import Completer
+from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.holdings import Holdings
+from mutirao.engine.producer import Producer
 from mutirao.engine.trouble import Trouble
 from mutirao.engine.worker import Worker
-from tests.simulation import faults
+from mutirao.model.job import Claim, Lane
+from mutirao.sql.drivers.steps import Asking
+from mutirao.sql.rules import uniqueness
+from tests.simulation import faults, run
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -55,6 +60,30 @@ def _a_row_stops_the_others(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Completer, "_settle_or_put_aside", settle)
 
 
+def _handlers_start_whoever_lives(patch: pytest.MonkeyPatch) -> None:
+    def live(self: Dispatcher, _: float) -> None:
+        self._lives_until = inf
+
+    patch.setattr(Dispatcher, "set_lifetime", live)
+    patch.setattr(run, "TROUBLES", ["_freeze"])  # or it takes some hundred seeds
+    patch.setattr(run, "MOST_TROUBLES", 10)
+
+
+def _claims_of_a_dead_id_are_taken(patch: pytest.MonkeyPatch) -> None:
+    async def take(self: Producer, lanes: list[Lane], wanted: int) -> list[Claim]:
+        without = tuple(self._left_to_others)
+        return await self._store.claim(self._worker(), lanes, wanted, without=without)
+
+    patch.setattr(Producer, "_take", take)
+
+
+def _nobody_waits_for_a_key(patch: pytest.MonkeyPatch) -> None:
+    def follow(*_: Any) -> Asking[None]:
+        yield from ()
+
+    patch.setattr(uniqueness, "_follow", follow)
+
+
 MUTANTS: dict[str, Patch] = {
     "a loop ends by what passes": _loops_end_by_what_passes,
     "calls have no limit": _calls_have_no_limit,
@@ -62,7 +91,10 @@ MUTANTS: dict[str, Patch] = {
     "what a lost answer left is not looked for": lambda patch: patch.setattr(
         Holdings, "doubt", _nothing
     ),
+    "claims of a dead id are taken": _claims_of_a_dead_id_are_taken,
+    "handlers start whoever lives": _handlers_start_whoever_lives,
     "who ends its workers lives for ever": lambda patch: patch.setattr(executor, "MOST_LOST", inf),
+    "nobody waits for a key": _nobody_waits_for_a_key,
 }
 
 

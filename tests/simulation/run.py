@@ -8,10 +8,12 @@ import random
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 
 from mutirao.engine.executor import SUSPECT
 from mutirao.model.job import FINAL_OUTCOMES, NewJob
+from tests.simulation.features import Features
 from tests.simulation.fleet import SETTINGS, Fleet, patched
 from tests.simulation.jobs import MOST
 from tests.simulation.store import Live
@@ -24,6 +26,8 @@ LAST = TROUBLED + 5  # seconds: when the last job may be enqueued
 BOUND = SETTINGS.call_limit + SETTINGS.longest_wait + 2 * SETTINGS.expiry + 2 * SETTINGS.poll + 4.0
 LOOK = 0.5  # seconds between looks
 END = 400.0  # seconds: what has not ended by then never will
+MOST_TROUBLES = 8
+TROUBLES = ["_away", "_silence", "_kill", "_freeze", "_stop", "_lock", "_jump", "_kill", "_freeze"]
 
 KINDS: dict[str, tuple[float, bool]] = {  # how often, and whether it takes a time
     "quick": (6, False),
@@ -40,6 +44,10 @@ KINDS: dict[str, tuple[float, bool]] = {  # how often, and whether it takes a ti
     "kills": (0.4, True),
     "limited": (4, True),
     "tells": (2, True),
+    "keyed": (4, True),
+    "activity": (3, True),
+    "turn": (2, False),
+    "graph": (1.5, False),
 }
 
 
@@ -68,6 +76,10 @@ class Run:
         self.result = Result(seed)
         self._number = self._random.randint(10, 40)
         self._noted: set[int] = set()
+        self._due_since: dict[int, tuple[datetime, float]] = {}  # (its time, first seen at)
+        self._troubles = self._random.randint(0, MOST_TROUBLES)
+        ticking = self._random.random() < 0.12
+        self._features = Features(self.fleet, ticking=ticking, last=LAST)
 
     def carry_out(self) -> Result:
         """Let it happen; return what was found."""
@@ -91,18 +103,30 @@ class Run:
             self.world.at(at, partial(self._enqueue, kind))
 
     def _enqueue(self, kind: str) -> None:
-        seconds = round(self._random.expovariate(1 / 0.7), 3)
+        seconds, features = round(self._random.expovariate(1 / 0.7), 3), self._features
+        if kind == "keyed":
+            features.enqueue_keyed(seconds)
+        elif kind == "activity":
+            features.enqueue_activity(seconds)
+        elif kind == "turn":
+            features.enqueue_turn()
+        elif kind == "graph":
+            self.result.jobs += features.enqueue_graph() - 1
+        else:
+            self._enqueue_plain(kind, seconds)
+        self.result.jobs += 1
+
+    def _enqueue_plain(self, kind: str, seconds: float) -> None:
         args = f'{{"seconds":{seconds}}}' if KINDS[kind][1] else "{}"
         self.fleet.enqueue([NewJob(task=kind, args=args)])
-        self.result.jobs += 1
 
     def _plan_troubles(self) -> None:
         weather, world = self.fleet.weather, self.world
         weather.share = self._random.choice((0.0, 0.02, 0.1, 0.3))
-        troubles = [self._away, self._silence, self._kill, self._freeze, self._stop, self._lock,
-                    self._jump, self._kill, self._freeze]  # fmt: skip
-        for _ in range(self._random.randint(0, 8)):
-            trouble = self._random.choice(troubles)
+        if not weather.share and not self._troubles:
+            world.at(5.0, self._features.enqueue_crowd)
+        for _ in range(self._troubles):
+            trouble = getattr(self, self._random.choice(TROUBLES))
             world.at(self._random.uniform(0, TROUBLED), trouble)
         world.at(TROUBLED, self._calm)
 
@@ -132,7 +156,10 @@ class Run:
 
     def _stop(self) -> None:
         if living := self.fleet.living():
-            self.fleet.terminate(self._random.choice(living))
+            process = self._random.choice(living)
+            self.fleet.terminate(process)
+            if self._random.random() < 0.5:  # twice
+                self.world.after(self._random.uniform(0, 1), partial(self.fleet.hurry, process))
 
     def _lock(self) -> None:
         if live := [*self._live()]:
@@ -150,18 +177,23 @@ class Run:
         return self.fleet.store.live()
 
     def _unfinished(self) -> bool:
-        return bool(self._live())
+        if self._features.waits_for_ticks():
+            return True
+        live = {*self._live()}
+        return bool(live and live - self._features.stopped())
 
     def _look(self) -> None:
         self._look_at_lateness()
         self._look_at_limits()
+        for problem in self._features.found:
+            self._found(*problem)
 
     def _look_at_lateness(self) -> None:
         """Once the faults have ended, what is due starts soon, whatever has happened before."""
         now, claimed_late = self.world.now, self.fleet.weather.claimed_late
-        live = self._live() if now > TROUBLED + BOUND else {}
+        live = self._live() if now > TROUBLED else {}
         for id, job in live.items():
-            due = max((job.run_at - BEGINNING).total_seconds(), TROUBLED)
+            due = self._due(id, job)
             late = now - max(due, claimed_late.get(id, 0.0))
             may_wait = job.lost >= SUSPECT or self._waits_in_turn(job.task)
             begun = job.worker is not None and (id, job.run) in self.fleet.story.starts
@@ -169,23 +201,32 @@ class Run:
                 self._found(f"job {id} is due for {late:.1f} s and does not start", id)
         self._note_lateness()
 
+    def _due(self, id: int, job: Live) -> float:
+        """Return since when it is due, and does not wait for another one, at the earliest."""
+        known, since = self._due_since.get(id, (None, 0.0))
+        if known != job.run_at:
+            since = max(self.world.now - LOOK, TROUBLED)
+            self._due_since[id] = job.run_at, since
+        return max((job.run_at - BEGINNING).total_seconds(), since)
+
     def _note_lateness(self) -> None:
         """Remember how long a job had to wait for its first start after the faults."""
         begun = self.fleet.story.begun.items()
         new = [(id, at) for (id, _), at in begun if at > TROUBLED and id not in self._noted]
         jobs = self.fleet.store.asked() if new else {}
+        steps = self._features.steps() if new else set()
         for id, at in new:
             if id not in self._noted:
                 self._noted.add(id)
                 task, enqueued_at = jobs[id]
                 due = (enqueued_at - BEGINNING).total_seconds()
                 first = all(began >= at for (job, _), began in begun if job == id)
-                if first and not self._waits_in_turn(task):
+                if first and id not in steps and not self._waits_in_turn(task):
                     self.result.longest = max(self.result.longest, at - max(due, TROUBLED))
 
     def _waits_in_turn(self, task: str) -> bool:
         """Whether it waits for a limit, which the others of its kind may need for longer."""
-        return task == "limited"
+        return task in ("limited", "keyed", "activity")
 
     def _look_at_limits(self) -> None:
         """Not more handlers at once whose runs are still theirs."""
@@ -206,16 +247,19 @@ class Run:
         self._audit_attempts()
         self._audit_executions()
         self._look_at_slots()
+        for problem in [] if self.result.problems else self._features.audit():
+            self._found(*problem)
         for complaint in self.world.complaints:
             self._found(f"an event loop complains: {complaint}")
 
     def _audit_attempts(self) -> None:
         live, attempts = self._live(), self.fleet.store.attempts()
-        effects = self.fleet.story.effects
+        effects, stopped = self.fleet.story.effects, self._features.stopped()
         for id in self.fleet.store.asked():
             finals = [outcome for _, outcome in attempts[id] if outcome in FINAL_OUTCOMES]
             if id in live:
-                self._found(f"job {id} never ended", id)
+                if id not in stopped:
+                    self._found(f"job {id} never ended", id)
             elif len(finals) != 1:
                 self._found(f"job {id} has {len(finals)} final attempts", id)
             if effects[id] > 1:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from time import monotonic
 
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import simulate
 
+ROOT = Path(__file__).parents[2]
 SEEDS, LEAST = 500, 40
 LONG = 60.0  # seconds: a slow machine does as many as fit, but not fewer than LEAST
 
@@ -33,6 +35,13 @@ def test_defects_are_found() -> None:
     ran = subprocess.run(command, check=False, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout
     assert ran.stdout.count(": found by seed ") == len(MUTANTS)
+
+
+def test_the_table_of_races_names_all_defects() -> None:
+    """And no others."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    table = text.split("| the defect that is put in |\n")[1].split("\n\n")[0]
+    assert [row.split("|")[2].strip() for row in table.splitlines()[1:]] == list(MUTANTS)
 
 
 def test_a_seed_is_replayed_exactly() -> None:

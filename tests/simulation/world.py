@@ -214,12 +214,17 @@ class World:
 
     def _next_loops(self) -> list[tuple[float, Loop]]:
         """Return the loops that are next, any of which may be the first."""
-        earliest, found = inf, list[tuple[float, Loop]]()
+        now, earliest, found = self.now, inf, list[tuple[float, Loop]]()
         for process in self.processes:
+            frozen = process.frozen_until
             for loop in process.loops:
-                at = max(loop.next_at(), process.frozen_until, self.now)
+                at = now if loop._ready else loop.next_at()
+                if at < now:
+                    at = now
+                if at < frozen:
+                    at = frozen
                 if at < earliest:
                     earliest, found = at, [(at, loop)]
-                elif at == earliest and at < inf:
+                elif at == earliest < inf:
                     found.append((at, loop))
         return found

@@ -42,7 +42,7 @@ class Plan:
     grace: float = 30.0
     shortest: float = 5.0
     longest: float = 40.0
-    margin: float = 15.0
+    margin: float = 5.0  # so 15 s in all
     calm: float = 7.0
     late: float = 5.0
 
