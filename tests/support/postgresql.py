@@ -152,6 +152,19 @@ class PostgresServer:
             raise
         return follower
 
+    @contextmanager
+    def read_only(self) -> Iterator[None]:
+        """Let nothing be written on the whole server."""
+        with self.connect() as administrator:
+            try:
+                administrator.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+                administrator.execute("SELECT pg_reload_conf()")
+                yield
+            finally:
+                administrator.execute("SET transaction_read_only = off")
+                administrator.execute("ALTER SYSTEM RESET default_transaction_read_only")
+                administrator.execute("SELECT pg_reload_conf()")
+
     def promote(self) -> None:
         """End the recovery: a standby becomes a server that writes."""
         with self.connect() as connection:

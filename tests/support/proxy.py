@@ -59,6 +59,10 @@ class Proxy:
             for pair in self._pairs:
                 pair.silent = True
 
+    def lead_to(self, port: int) -> None:
+        """Relay new connections to another server."""
+        self._server = ("127.0.0.1", port)
+
     def speak(self) -> None:
         """Let new connections work; those that fell silent stay so."""
         with self._changed:
@@ -68,7 +72,12 @@ class Proxy:
         with suppress(OSError):  # closed: we are done
             while True:
                 client, _ = self._listener.accept()
-                pair = _Pair(client, socket.create_connection(self._server))
+                try:
+                    server = socket.create_connection(self._server)
+                except OSError:  # there is none now
+                    client.close()
+                    continue
+                pair = _Pair(client, server)
                 with self._changed:
                     if self._closed:  # whoever closes has seen all pairs but this one
                         for each in pair.sockets:

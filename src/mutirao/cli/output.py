@@ -24,7 +24,7 @@ _STYLES = {
 
 def print_json(value: Any) -> None:
     """Print one JSON document; records become objects, moments ISO 8601 text."""
-    click.echo(msgspec.json.format(_as_json(value), indent=2))
+    click.echo(_as_json(value, indent=2))
 
 
 def fields_of(handle: Handle[Any]) -> dict[str, Any]:
@@ -78,11 +78,12 @@ def first_line(text: str | None, longest: int = 60) -> str:
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
-def _as_json(value: Any) -> str:
+def _as_json(value: Any, *, indent: int | None = None) -> str:
     try:
-        return msgspec.json.encode(value).decode()
+        encoded = msgspec.json.encode(value)
     except UnicodeEncodeError:  # a lone surrogate, which JSON can contain only escaped
-        return json.dumps(msgspec.to_builtins(value))
+        return json.dumps(msgspec.to_builtins(value), indent=indent)
+    return (encoded if indent is None else msgspec.json.format(encoded, indent=indent)).decode()
 
 
 def _printable(text: str) -> str:

@@ -51,6 +51,20 @@ def test_list_as_json(shell: Shell) -> None:
     assert jobs[made.scheduled]["run_at"].endswith("Z")
 
 
+def test_half_a_character(shell: Shell) -> None:
+    """Another program may have put it into a job's arguments: JSON has it escaped."""
+    plain = """SELECT mutirao_enqueue('other', '{"n": "\\ud800"}')"""
+    lite = """INSERT INTO mutirao_job (task, args) VALUES ('other', '{"n": "\\ud800"}')"""
+    engine = create_engine(shell.url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(lite if connection.dialect.name == "sqlite" else plain)
+    engine.dispose()
+    assert [job["args"] for job in shell.json("list", "shop:app")] == [{"n": "\ud800"}]
+    assert shell.json("show", "shop:app", 1)["args"] == {"n": "\ud800"}
+    assert "other" in shell.ok("list", "shop:app")
+    assert "ud800" in shell.ok("show", "shop:app", 1)
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

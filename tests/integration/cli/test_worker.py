@@ -10,13 +10,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from queue import Queue
 from typing import Any
 
 import pytest
 
 from mutirao.model.job import JobState
-from tests.integration.cli.conftest import Shell
+from tests.integration.cli.conftest import Shell, make_shop
+from tests.support.postgresql import PostgresServer
 from tests.support.waiting import wait_until
 
 DEADLINE = 60.0
@@ -193,6 +195,28 @@ def test_several_processes(sqlite_shell: Shell) -> None:
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_several_processes_on_a_server_that_is_read_only_for_a_while(
+    migrated_postgresql_url: str,
+    postgres: PostgresServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It passes: neither ends, none is started again, and the jobs that come then are run."""
+    shell = make_shop(migrated_postgresql_url, tmp_path, monkeypatch)
+    options = ("--heartbeat", "0.2", "--expiry", "10", "--poll", "0.2")
+    with working(shell, "--processes", "2", *options) as worker:
+        for _ in range(2):
+            _started(worker)
+        with postgres.read_only():
+            for _ in range(2):
+                worker.wait_for_message("the database is read-only")
+        shell.ok("enqueue", "shop:app", "send", '{"order_id": 7}')
+        worker.wait_for(lambda record: record.get("outcome") == "succeeded")
+        assert worker.end() == 0
+        assert not [record for record in worker.log if "again in 0.5 s" in record["message"]]
+        assert sum(record["message"].endswith(") started") for record in worker.log) == 2
 
 
 def test_several_processes_that_cannot_start(sqlite_shell: Shell) -> None:

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 
 import pytest
+from sqlalchemy import make_url
 
 from mutirao import Mutirao
 from mutirao.errors import StoreUnavailable
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import working
 from tests.support.postgresql import PostgresServer
+from tests.support.proxy import Proxy
 from tests.support.waiting import soon, until
 
 JOBS = 100
-
-
-@contextmanager
-def read_only(postgres: PostgresServer) -> Iterator[None]:
-    """Let nothing be written on the whole server."""
-    with postgres.connect("postgres") as administrator:
-        try:
-            administrator.execute("ALTER SYSTEM SET default_transaction_read_only = on")
-            administrator.execute("SELECT pg_reload_conf()")
-            yield
-        finally:
-            administrator.execute("SET transaction_read_only = off")
-            administrator.execute("ALTER SYSTEM RESET default_transaction_read_only")
-            administrator.execute("SELECT pg_reload_conf()")
 
 
 async def test_a_worker_waits_until_it_passes(
@@ -50,7 +37,7 @@ async def test_a_worker_waits_until_it_passes(
     await troubled.aenqueue_many([step.job() for _ in range(JOBS)])
     async with working(troubled, heartbeat=0.2, expiry=10, poll=0.2, batch=10) as worker:
         await soon(begun.wait())
-        with read_only(postgres):
+        with postgres.read_only():
             await until(lambda: "no heartbeat" in caplog.text)  # every session has heard of it
             go_on.set()
             await until(lambda: "cannot settle" in caplog.text)
@@ -66,5 +53,37 @@ async def test_a_worker_that_starts_then(troubled: Mutirao, postgres: PostgresSe
     @troubled.task
     async def step() -> None: ...
 
-    with read_only(postgres), pytest.raises(StoreUnavailable, match="the database is read-only"):
+    with postgres.read_only(), pytest.raises(StoreUnavailable, match="the database is read-only"):
         await soon(working(troubled).__aenter__())
+
+
+async def test_a_standby_that_is_promoted(caplog: pytest.LogCaptureFixture) -> None:
+    """Workers that were led to a server in recovery go on once it is the one that writes."""
+    with PostgresServer() as primary, Proxy(primary.port) as proxy:
+        application = Mutirao(make_url(primary.url()).set(port=proxy.port))
+        await asyncio.to_thread(application.migrate)
+
+        @application.task
+        async def step() -> None: ...
+
+        async with working(application, heartbeat=0.2, expiry=10, poll=0.2) as worker:
+            await application.aenqueue_many([step.job()])
+            standby = await asyncio.to_thread(primary.standby)
+            try:
+                proxy.lead_to(standby.port)
+                await asyncio.to_thread(primary.stop)
+                await until(lambda: "the database is read-only" in caplog.text)
+                await asyncio.to_thread(standby.promote)
+                with closing(Mutirao(standby.url())) as other:
+                    [id] = other.enqueue_many([step.job()])
+                await until(lambda: _succeeded(standby, id))
+                assert worker.health().alive
+            finally:
+                await application.aclose()
+                standby.close()
+
+
+def _succeeded(server: PostgresServer, id: int) -> bool:
+    with server.connect() as connection:
+        found = connection.execute("SELECT outcome FROM mutirao_attempt WHERE job = %s", (id,))
+        return found.fetchall() == [("succeeded",)]
