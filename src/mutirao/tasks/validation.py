@@ -165,7 +165,10 @@ def check_when(run_at: object, delay: object) -> None:
         _check_moment(run_at)
     # The comparison also refuses NaN.
     if delay is not None and not (_is_number(delay) and 0 <= delay <= LONGEST_WAIT):
-        raise InvalidJob(f"delay is {delay!r}; give 0 seconds or more (or run_at for a moment)")
+        raise InvalidJob(
+            f"delay is {delay!r}; give 0 seconds or more, at most {LONGEST_WAIT:.0f} (or run_at for"
+            " a moment)"
+        )
 
 
 def _check_moment(run_at: object) -> None:

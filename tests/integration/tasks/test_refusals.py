@@ -50,6 +50,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "run_at first": ({"run_at": datetime.min.replace(tzinfo=UTC)}, ["0001", "year from 2 to 9998"]),
     "delay negative": ({"delay": -0.5}, ["delay is -0.5", "give 0 seconds or more"]),
     "delay back": ({"delay": timedelta(seconds=-5)}, ["delay is -5.0", "give 0 seconds or more"]),
+    "delay huge": ({"delay": 1e12}, ["delay is 1000000000000.0", "at most 10000000000"]),
     "delay nan": ({"delay": math.nan}, ["delay is nan", "give 0 seconds or more"]),
     "delay inf": ({"delay": math.inf}, ["delay is inf"]),
     "delay text": ({"delay": "5"}, ["delay is '5'", "seconds as a number, or a timedelta"]),

@@ -128,7 +128,7 @@ ASYNC_DRIVERS = Kinds[AsyncDriver](
     Adapting("asyncpg.pool", "PoolConnectionProxy", speaking("asyncpg:AsyncpgDriver")),
     Adapting("aiosqlite", "Connection", speaking("aiosqlite:AiosqliteDriver")),
 )
-DJANGO = Adapting[SyncDriver](
+DJANGO: Adapting[SyncDriver] = Adapting(
     "django.db.backends.base.base", "BaseDatabaseWrapper", speaking("django:DjangoDriver")
 )
 _SYNC = Kinds[SyncDriver](
