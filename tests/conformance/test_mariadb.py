@@ -13,6 +13,7 @@ from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.orm import Session
 
 from mutirao.errors import ConfigurationError
+from mutirao.model.findings import Level
 from mutirao.model.uniqueness import Unique
 from mutirao.ports import Store
 from mutirao.sql import migrations
@@ -210,6 +211,17 @@ class TestMariadb(StoreContract):
                 "SELECT (SELECT count(*) FROM mutirao_graphs), task, state FROM mutirao_jobs"
             )
             assert cursor.fetchall() == ((0, "kept", "ready"),)
+
+    async def test_what_the_doctor_looks_at(self, server: MariadbServer) -> None:
+        """All is well in new tables; an index that claims name has to be there."""
+        engine = create_engine(server.url(server.create_database()))
+        migrations.upgrade(engine.url)
+        with engine.connect() as connection:
+            assert {each.level for each in ADMIN.health_checks(connection)} == {Level.OK}
+            connection.execute(text("DROP INDEX mutirao_live_waiting ON mutirao_live"))
+            [wrong] = [each for each in ADMIN.health_checks(connection) if each.advice]
+            assert (wrong.level, wrong.about) == (Level.PROBLEM, "claims")
+        engine.dispose()
 
 
 def test_a_suite_that_it_lacks_is_named() -> None:
