@@ -65,7 +65,8 @@ def _handlers_start_whoever_lives(patch: pytest.MonkeyPatch) -> None:
         self._lives_until = inf
 
     patch.setattr(Dispatcher, "set_lifetime", live)
-    patch.setattr(run, "TROUBLES", ["_freeze"])  # or it takes some hundred seeds
+    patch.setattr(faults, "FAULTS", {"answers late": 1.0})  # or it takes some hundred seeds
+    patch.setattr(run, "TROUBLES", ["_freeze"])
     patch.setattr(run, "MOST_TROUBLES", 10)
 
 
