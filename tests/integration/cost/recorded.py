@@ -20,11 +20,14 @@ _ON_THE_WIRE = {
     "finish 500": Cost(1, 1, 1),
     "retry 1": Cost(1, 1, 1),
     "retry 500": Cost(1, 1, 1),
-    "job.transaction()": Cost(3, 1, 3),
-    "job.transaction(connection=True)": Cost(3, 1, 3),
+    # With one statement of the handler's own.
+    "job.transaction()": Cost(4, 1, 4),
+    "job.transaction(connection=True)": Cost(4, 1, 4),
 }
 STEPS = {
-    "psycopg": _ON_THE_WIRE,
+    # It sends the COMMIT together with the last statement.
+    "psycopg": _ON_THE_WIRE
+    | {"job.transaction()": Cost(4, 1, 3), "job.transaction(connection=True)": Cost(4, 1, 3)},
     "asyncpg": _ON_THE_WIRE,
     "sqlite": {
         "enqueue 1": Cost(2, 1),
@@ -36,8 +39,8 @@ STEPS = {
         "finish 500": Cost(5, 1),
         "retry 1": Cost(5, 1),
         "retry 500": Cost(5, 1),
-        "job.transaction()": Cost(5, 1),
-        "job.transaction(connection=True)": Cost(5, 1),
+        "job.transaction()": Cost(6, 1),
+        "job.transaction(connection=True)": Cost(6, 1),
     },
 }
 IN_YOUR_TRANSACTION = {

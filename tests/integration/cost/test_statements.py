@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from mutirao.model.job import Claim, Gives, Job, NewJob, NewWorker, OutcomeKind, Wake
 from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
@@ -88,8 +89,8 @@ def _complete(gives: Gives) -> Prepare:
 
         async def complete() -> None:
             job = Job(claim, 1, None, no_other)
-            async with bench.store.transaction(job, attempt, gives=gives):
-                pass
+            async with bench.store.transaction(job, attempt, gives=gives) as held:
+                await held.execute(text("SELECT 1") if gives == "session" else "SELECT 1")
             assert attempt.settled
 
         return complete

@@ -95,6 +95,12 @@ def _finish(dialect: Dialect, conn: Connection) -> Act:
     return lambda: through(conn, dialect.rules.finish(done, None))
 
 
+def _complete(dialect: Dialect, conn: Connection) -> Act:
+    _, claims = claim(dialect, conn)
+    done = Settlement(claims[0].id, claims[0].run, SUCCEEDED)
+    return lambda: through(conn, dialect.rules.complete(done))
+
+
 def _resume(dialect: Dialect, conn: Connection) -> Act:
     worker, claims = claim(dialect, conn)
     retried = Outcome(OutcomeKind.RETRIED, after=5.0, error_type="E", error="e")
@@ -148,6 +154,7 @@ CASES = {
     # It meets those that it has claimed before.
     "claim in turn": Case({FAIR, LIVE, JOB}, _claim_in_turn, 4 * BATCH, pinned=True),
     "finish": Case({LIVE}, _finish, pinned=True),
+    "complete": Case({LIVE}, _complete, 1, pinned=True),
     "resume": Case({LIVE}, _resume, pinned=True),
     "release": Case({LIVE}, _release, pinned=True),
     "lanes": Case({LANES}, _lanes(None), pinned=True),

@@ -184,7 +184,7 @@ class CompletingTransaction:
         connection = self._connection
         if settlement.keyed or settlement.linked or not lending.is_open(connection):
             return self._finish(connection, settlement)
-        steps = self._engines.dialect.rules.finish([settlement], None, patient=True)
+        steps = self._engines.dialect.rules.complete(settlement)
         try:
             return lending.run(connection, named(self._engines.names, steps))
         except Exception as error:

@@ -145,6 +145,7 @@ SQLSTATES: dict[str, Failure] = {
     "XX002": Failure(STATEMENT, "an index is corrupted; reindex it"),
 }
 
+STALE = "MTSTL"  # raised by `mutirao_complete`
 
 # By SQLite's primary result code: the low byte of the extended one.
 SQLITE_CODES: dict[int, Failure] = {
@@ -272,6 +273,12 @@ def is_denied(error: BaseException, schema: str | None = None) -> bool:
     if judge(error) is not DENIED:
         return False
     return "mutirao_" in short(error) or (schema is not None and schema in short(error))
+
+
+def is_stale(error: BaseException) -> bool:
+    """Return whether a run was to complete a job that it does not hold; see `Rules.complete`."""
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return state == STALE
 
 
 def short(error: BaseException) -> str:

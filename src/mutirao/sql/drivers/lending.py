@@ -13,7 +13,7 @@ from sqlalchemy.util import await_only
 
 from mutirao.errors import ConfigurationError, WrongState
 from mutirao.sql.drivers.kinds import Adapting, Kinds
-from mutirao.sql.drivers.own import aown, own
+from mutirao.sql.drivers.own import alent, lent
 from mutirao.sql.drivers.steps import Asking, R, adrive, drive
 
 _ENDING = ("commit", "rollback", "executescript")  # the last one, of sqlite3, commits first
@@ -21,13 +21,10 @@ _INTRANS = 2  # libpq's PQTRANS_INTRANS
 
 
 def run(conn: Connection, steps: Asking[R]) -> R:
-    """Run steps on the driver's connection beneath; of an asynchronous one in a greenlet.
-
-    Not with prepared statements of our own: a rollback by psycopg forgets them.
-    """
+    """Run steps on the driver's connection beneath; of an asynchronous one in a greenlet."""
     if conn.dialect.is_async:
-        return await_only(adrive(steps, aown(conn.connection, False)))
-    return drive(steps, own(conn.connection, False))
+        return await_only(adrive(steps, alent(conn.connection)))
+    return drive(steps, lent(conn.connection))
 
 
 def begin(conn: Connection) -> None:

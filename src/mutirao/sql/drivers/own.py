@@ -23,6 +23,19 @@ def aown(pooled: PoolProxiedConnection, prepares: bool) -> AsyncDriver:
     return _driver(_ASYNC if prepares else ASYNC_DRIVERS, pooled)
 
 
+def lent(pooled: PoolProxiedConnection) -> SyncDriver:
+    """Return the adapter for a synchronous engine's connection that a handler had.
+
+    It prepares nothing of ours but a last statement: a rollback by psycopg forgets the others.
+    """
+    return _driver(_LENT, pooled)
+
+
+def alent(pooled: PoolProxiedConnection) -> AsyncDriver:
+    """Return the adapter for an asynchronous engine's connection that a handler had."""
+    return _driver(_ALENT, pooled)
+
+
 def _driver(kinds: Kinds[Adapted], pooled: PoolProxiedConnection) -> Adapted:
     known: Adapted | None = pooled.info.get(_PLACE)
     if known is None:
@@ -61,5 +74,12 @@ _SYNC = Kinds[SyncDriver](
 )
 _ASYNC = Kinds[AsyncDriver](
     Adapting("psycopg", "AsyncConnection", speaking("psycopg:OwnAsyncPsycopgDriver")),
+    *ASYNC_DRIVERS.each,
+)
+_LENT = Kinds[SyncDriver](
+    Adapting("psycopg", "Connection", speaking("psycopg:LentPsycopgDriver")), *DRIVERS.each
+)
+_ALENT = Kinds[AsyncDriver](
+    Adapting("psycopg", "AsyncConnection", speaking("psycopg:LentAsyncPsycopgDriver")),
     *ASYNC_DRIVERS.each,
 )

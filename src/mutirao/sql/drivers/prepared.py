@@ -40,10 +40,14 @@ def number_apart(conn: Connection[Any] | AsyncConnection[Any]) -> None:
     conn._prepared._prepared_idx = randbits(48)
 
 
+def name_of(text: bytes) -> bytes:
+    """Return the name under which this text is prepared, on any connection."""
+    return b"mutirao_%s" % blake2b(text, digest_size=8).hexdigest().encode()
+
+
 def _name(key: _Key) -> bytes:
     sql, encoding = key
-    text = b"%s %s" % (encoding or b"", sql.encode())
-    return b"mutirao_%s" % blake2b(text, digest_size=8).hexdigest().encode()
+    return name_of(b"%s %s" % (encoding or b"", sql.encode()))
 
 
 class Prepared:

@@ -9,7 +9,7 @@ from psycopg import AsyncConnection, AsyncRawCursor, Connection, RawCursor
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from mutirao.sql.drivers import copy
+from mutirao.sql.drivers import copy, ending
 from mutirao.sql.drivers.dropping import shut_down
 from mutirao.sql.drivers.placeholders import numbered
 from mutirao.sql.drivers.prepared import Prepared
@@ -68,6 +68,16 @@ class OwnPsycopgDriver(PsycopgDriver):
         return super().handle(request)
 
 
+class LentPsycopgDriver(PsycopgDriver):
+    """The adapter of a connection of ours that a handler had."""
+
+    def handle(self, request: Request) -> Rows:
+        if ending.can_end(request, self._conn):
+            with self._conn.lock:
+                return self._conn.wait(ending.end(self._conn, request))
+        return super().handle(request)
+
+
 class AsyncPsycopgDriver(_Psycopg):
     """The adapter of a `psycopg.AsyncConnection`."""
 
@@ -98,4 +108,14 @@ class OwnAsyncPsycopgDriver(AsyncPsycopgDriver):
     async def handle(self, request: Request) -> Rows:
         if self._prepared.takes(request):
             return await self._conn.wait(self._prepared.answer(request))
+        return await super().handle(request)
+
+
+class LentAsyncPsycopgDriver(AsyncPsycopgDriver):
+    """The adapter of an asynchronous connection of ours that a handler had."""
+
+    async def handle(self, request: Request) -> Rows:
+        if ending.can_end(request, self._conn):
+            async with self._conn.lock:
+                return await self._conn.wait(ending.end(self._conn, request))
         return await super().handle(request)

@@ -22,13 +22,15 @@ class Execute(NamedTuple):
 
     `answers`: True if it returns rows; in psycopg's pipeline mode a cursor cannot tell. `many`:
     True if `params` are rows, for each of which the statement is executed; not on PostgreSQL, where
-    arrays are sent instead.
+    arrays are sent instead. `commits`: True if the transaction's COMMIT may travel with it, on a
+    connection that we have lent; whoever began the transaction finds it committed, or still open.
     """
 
     sql: str
     params: Row = ()
     answers: bool = True
     many: bool = False
+    commits: bool = False
 
 
 def each(sql: str, rows: Iterable[Row]) -> Execute:

@@ -52,6 +52,14 @@ class Rules(ABC):
         row; otherwise a second is enough, as other jobs wait, too.
         """
 
+    def complete(self, settlement: Settlement) -> Asking[set[int]]:
+        """Write that a job succeeded, at the end of its handler's transaction.
+
+        Nobody waits for the job, and no result is kept. Returns its id, or nothing if the run is
+        stale: then the transaction must be rolled back, and may have failed.
+        """
+        return (yield from self.finish([settlement], None, patient=True))
+
     @abstractmethod
     def resume(
         self, worker: int, settlements: Sequence[Settlement], now: datetime | None

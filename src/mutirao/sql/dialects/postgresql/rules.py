@@ -12,6 +12,7 @@ from mutirao.model.job import Claim, FairClaim, Lane, LaneHead
 from mutirao.model.outcome import SUCCEEDED, Settlement
 from mutirao.sql.dialects.postgresql import limits, statements
 from mutirao.sql.dialects.postgresql.claim import ClaimRequest, asks_again
+from mutirao.sql.drivers.failures import is_stale
 from mutirao.sql.drivers.steps import Asking, Execute, Row
 from mutirao.sql.rules.base import Rules, by_id, given_back, in_lane_order
 
@@ -67,6 +68,17 @@ class PostgresqlRules(Rules):
         found, lanes = row[-2:]
         settled = {s.id for s in settlements} if found is None else set(found)
         return limits.called(settled, lanes)
+
+    def complete(self, settlement: Settlement) -> Asking[set[int]]:
+        """Write that a job succeeded, in the statement that the COMMIT travels with."""
+        values = (settlement.id, settlement.run, int(settlement.started_ago * 1e6))
+        try:
+            [(lanes,)] = yield Execute(statements.COMPLETE, values, commits=True)
+        except Exception as error:
+            if is_stale(error):
+                return set()
+            raise
+        return limits.called({settlement.id}, lanes)
 
     def resume(
         self, worker: int, settlements: Sequence[Settlement], now: datetime | None

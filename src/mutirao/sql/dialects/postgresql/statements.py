@@ -38,6 +38,9 @@ FINISH = {
     (True, True): f"SELECT {_HELD}{_FINISH}",
 }
 
+# What must not be committed raises, so the COMMIT may travel with it.
+COMPLETE = "SELECT mutirao_complete(%s, %s, %s)"
+
 HOLD = "SELECT mutirao_hold(%s::text::bigint[], false)"
 
 RESUME = f"""

@@ -98,6 +98,37 @@ BEGIN
 END
 $$
 --;
+-- The success of the one job whose handler's transaction this is, as its last statement: the COMMIT may
+-- travel with it, so what must not be committed raises. Returns the lanes that limits call others to.
+CREATE FUNCTION mutirao_complete(_job bigint, _run integer, _started bigint)
+RETURNS text LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    moment timestamptz := statement_timestamp();
+BEGIN
+    IF current_setting('mutirao.ahead', true) <> '' THEN
+        PERFORM mutirao_hold(ARRAY[_job]); -- it enqueued jobs with keys
+    END IF;
+    WITH done AS (
+        DELETE FROM mutirao_live WHERE id = _job AND run = _run AND claimed_at IS NOT NULL
+        RETURNING id, run, attempt, worker
+    )
+    INSERT INTO mutirao_attempt
+        (job, run, attempt, worker, outcome, started_at, finished_at, came_late)
+    SELECT id, run, attempt, worker, 'succeeded', moment - _started * interval '1 microsecond',
+           moment, nullif(moment < (SELECT mutirao_closed()), false)
+    FROM done;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'MTSTL',
+            MESSAGE = format('run %s does not hold job %s', _run, _job);
+    END IF;
+    IF EXISTS (SELECT FROM mutirao_counter) THEN -- limits
+        PERFORM mutirao_give_back(ARRAY[_job], NULL);
+    END IF;
+    RETURN current_setting('mutirao.called', true);
+END
+$$
+--;
 -- Like workers' other statements for live rows it waits for a lock no longer than a second: one row that
 -- somebody has locked is settled later, by itself.
 -- `_back`: 0 counts as an attempt, 1 does not; nor do the others, after which what is counted in
