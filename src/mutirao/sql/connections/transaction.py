@@ -186,7 +186,7 @@ class CompletingTransaction:
             return self._finish(connection, settlement)
         steps = self._engines.dialect.rules.complete(settlement)
         try:
-            return lending.run(connection, named(self._engines.names, steps))
+            return lending.complete(connection, named(self._engines.names, steps))
         except Exception as error:
             if self._engines.note(judge(error)):
                 connection.invalidate(error)

@@ -14,17 +14,20 @@ from sqlalchemy.util import await_only
 from mutirao.errors import ConfigurationError, WrongState
 from mutirao.sql.drivers.kinds import Adapting, Kinds
 from mutirao.sql.drivers.own import alent, lent
-from mutirao.sql.drivers.steps import Asking, R, adrive, drive
+from mutirao.sql.drivers.sqlite3 import Sqlite3Driver
+from mutirao.sql.drivers.steps import Asking, adrive, drive
 
 _ENDING = ("commit", "rollback", "executescript")  # the last one, of sqlite3, commits first
 _INTRANS = 2  # libpq's PQTRANS_INTRANS
 
 
-def run(conn: Connection, steps: Asking[R]) -> R:
-    """Run steps on the driver's connection beneath; of an asynchronous one in a greenlet."""
-    if conn.dialect.is_async:
-        return await_only(adrive(steps, alent(conn.connection)))
-    return drive(steps, lent(conn.connection))
+def complete(conn: Connection, steps: Asking[set[int]]) -> set[int]:
+    """Run the last steps of a transaction on the driver's connection beneath; return their result.
+
+    Unless that is empty the transaction may be committed, where the COMMIT can travel with them. Of
+    an asynchronous connection in a greenlet.
+    """
+    return _lent(conn).complete(conn, steps)
 
 
 def begin(conn: Connection) -> None:
@@ -74,12 +77,22 @@ def refusing_ends(driver: Any) -> Iterator[Callable[[], bool]]:
             delattr(driver, name)
 
 
+def _step_by_step(conn: Connection, steps: Asking[set[int]]) -> set[int]:
+    if conn.dialect.is_async:
+        return await_only(adrive(steps, alent(conn.connection)))
+    return drive(steps, lent(conn.connection))
+
+
 class _Lent(NamedTuple):
-    """How a transaction is begun on the server, whether one is open, and the connection closed."""
+    """How a transaction is begun on the server, whether one is open, and the connection closed.
+
+    `complete`: how the last steps of a transaction are run.
+    """
 
     begin: Callable[[Connection], None]
     is_open: Callable[[Any], Any]
     is_lost: Callable[[Any], Any]
+    complete: Callable[[Connection, Asking[set[int]]], set[int]] = _step_by_step
 
 
 # What the drivers and SQLAlchemy do themselves before the first statement that passes them.
@@ -112,9 +125,25 @@ _PSYCOPG2 = _Lent(
 _ASYNCPG = _Lent(
     _begin_asyncpg, lambda conn: conn.is_in_transaction(), lambda conn: conn.is_closed()
 )
+
+
+def _complete_aiosqlite(conn: Connection, steps: Asking[set[int]]) -> set[int]:
+    """Run the steps and commit in one visit to its thread; a visit costs more than a statement."""
+    lent: Any = conn.connection.driver_connection
+
+    def visit() -> set[int]:
+        settled = drive(steps, Sqlite3Driver(lent._conn))
+        if settled:
+            lent._conn.commit()
+        return settled
+
+    return await_only(lent._execute(visit))
+
+
 _SQLITE = _Lent(  # BEGIN IMMEDIATE was sent
     lambda conn: None, lambda conn: conn.in_transaction, lambda conn: False
 )
+_AIOSQLITE = _SQLITE._replace(complete=_complete_aiosqlite)
 
 
 def _begin_pymysql(conn: Connection) -> None:
@@ -134,7 +163,7 @@ _KINDS = Kinds(
     _kind("psycopg2.extensions", "connection", _PSYCOPG2),
     _kind("asyncpg", "Connection", _ASYNCPG),
     _kind("sqlite3", "Connection", _SQLITE),
-    _kind("aiosqlite", "Connection", _SQLITE),
+    _kind("aiosqlite", "Connection", _AIOSQLITE),
     _kind("pymysql", "Connection", _PYMYSQL),
 )
 

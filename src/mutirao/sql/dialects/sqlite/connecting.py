@@ -39,6 +39,8 @@ def _prepare(engine: Engine) -> None:
     database = engine.url.database or ""
     _watch_file(engine, os.path.abspath(database), named=not database.startswith("file:"))
 
+    _spare_commits(engine.dialect)
+
     @event.listens_for(engine, "connect")
     def _take_over(connection: Any, record: object) -> None:
         connection.isolation_level = None  # the driver's own BEGIN would be a deferred one
@@ -52,6 +54,17 @@ def _prepare(engine: Engine) -> None:
         """
         if not connection.get_execution_options().get(ALONE):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _spare_commits(dialect: Any) -> None:
+    """Commit nothing where nothing is open: of aiosqlite that is a visit to its thread."""
+    commit = dialect.do_commit
+
+    def do_commit(connection: Any) -> None:
+        if getattr(connection, "driver_connection", connection).in_transaction:
+            commit(connection)
+
+    dialect.do_commit = do_commit
 
 
 def _watch_file(engine: Engine, path: str, *, named: bool) -> None:
