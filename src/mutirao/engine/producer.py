@@ -35,6 +35,7 @@ APART, LATEST = 0.2, 30.0  # seconds between jobs that are postponed, and the ma
 # Seconds after which a second worker looks for a job, in case the first one is busy, frozen or
 # gone; the next two look four times as late each.
 SECOND_LOOK, LATER_LOOKS = 0.025, 4
+SLOW_HEADS = 0.5  # seconds: if they may be read only later than that, it claims instead
 STOP_LISTENING_AFTER = 0.5  # seconds without room, after which notifications are not needed
 
 
@@ -126,8 +127,12 @@ class Producer:
         if turn is None:
             return
         if turn > 0:
-            self._look_by(monotonic() + max(0.0, ahead) + SECOND_LOOK * LATER_LOOKS ** (turn - 1))
-        elif not self._lanes.wake(wake, monotonic(), ahead):
+            ahead = max(0.0, ahead) + SECOND_LOOK * LATER_LOOKS ** (turn - 1)
+            if self._may_refresh_at < monotonic() + ahead + SLOW_HEADS:
+                self._look_by(monotonic() + ahead)
+                self._woken.set()
+                return
+        if not self._lanes.wake(wake, monotonic(), ahead):
             self._refresh_at = 0.0
         self._woken.set()
 
