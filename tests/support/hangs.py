@@ -18,13 +18,18 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 # What is found is told as it was found. Looking for something shorter that fails as well takes up
 # to five minutes, when a test is taken for one that hangs, and nothing would be told at all:
-# `--hypothesis-profile=default` does look.
+# `--hypothesis-profile=default` does look. How long examples take to draw says how busy the machine
+# is, and a timing is never a test.
 settings.register_profile(
-    "found", phases=[each for each in Phase if each is not Phase.shrink], print_blob=True
+    "found",
+    phases=[each for each in Phase if each is not Phase.shrink],
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    deadline=None,
 )
 settings.load_profile("found")
 

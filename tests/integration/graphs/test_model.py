@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mutirao.model.graph import Graph
@@ -257,7 +257,7 @@ def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores) -> 
     """The store agrees with the model after every single step."""
     opened = open_stores(kind)
 
-    @settings(deadline=None, max_examples=examples, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples)
     @given(shape=SHAPES, actions=ACTIONS)
     def play(shape: list[tuple[list[int], str, bool]], actions: list[tuple[str, int]]) -> None:
         asyncio.run(_play(opened(), shape, actions))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mutirao.errors import WrongState
@@ -223,7 +223,7 @@ def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores) -> 
     """The store agrees with the model after every single step."""
     opened = open_stores(kind)
 
-    @settings(deadline=None, max_examples=examples, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples)
     @given(model=MODELS, actions=ACTIONS)
     def play(model: Model, actions: list[tuple[str, float]]) -> None:
         asyncio.run(_play(opened(), model, actions))

@@ -27,7 +27,8 @@ JSON = st.recursive(
     max_leaves=20,
 )
 few = settings(
-    max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=2,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

@@ -15,7 +15,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mutirao.errors import DuplicateJob
@@ -263,7 +263,7 @@ def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores) -> 
     """The store agrees with the model after every single step."""
     opened = open_stores(kind)
 
-    @settings(deadline=None, max_examples=examples, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples)
     @given(actions=ACTIONS)
     def play(actions: list[tuple[str, int]]) -> None:
         asyncio.run(_play(opened(), actions))

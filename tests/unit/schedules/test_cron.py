@@ -152,7 +152,7 @@ MOMENTS = st.integers(0, 10 * 365 * 86_400).map(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     line=st.sampled_from(LINES),
     zone=st.sampled_from(ZONES),
