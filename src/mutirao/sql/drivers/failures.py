@@ -181,18 +181,22 @@ SQLITE_CODES: dict[int, Failure] = {
 MARIADB_NUMBERS: dict[int, Failure] = {
     **dict.fromkeys((1044, 1045, 1130, 1698), Failure(PASSING, "the database does not let us in")),
     **dict.fromkeys((1142, 1143, 1227, 1370), DENIED),
-    **dict.fromkeys((1037, 1038, 1041, 1114, 1135), SQLSTATES["53"]),  # memory, disk, threads
-    **dict.fromkeys((1040, 1203, 1226), SQLSTATES["53"]),  # connections
-    **dict.fromkeys((1053, 1927, 2006, 2013, 2014, 2055, 4031), _LOST),
+    # Memory, disk, threads, and room for locks.
+    **dict.fromkeys((1021, 1037, 1038, 1041, 1114, 1135, 1206), SQLSTATES["53"]),
+    **dict.fromkeys((1030, 1180), SQLSTATES["58"]),  # reading or writing a table, a commit
+    1047: SQLSTATES["57"],  # a node of Galera that does not serve now
+    **dict.fromkeys((1040, 1203, 1226, 1637), SQLSTATES["53"]),  # connections, transactions
+    **dict.fromkeys((1053, 1158, 1159, 1160, 1161, 1927), _LOST),
+    **dict.fromkeys((2006, 2013, 2014, 2055, 4031), _LOST),
     **dict.fromkeys((2002, 2003, 2005), _UNREACHABLE),
     1020: Failure(BUSY, "the transaction does not fit what others wrote (snapshot)"),
     1049: SQLSTATES["3D"],
     1153: SQLSTATES["54"],  # a packet that is too large, after which the server hangs up
     1205: SQLSTATES["55P03"],
     1213: SQLSTATES["40P01"],
-    **dict.fromkeys((1290, 1836), SQLSTATES["25006"]),
+    **dict.fromkeys((1290, 1792, 1836), SQLSTATES["25006"]),
     **dict.fromkeys((1317, 1969, 3024), SQLSTATES["57014"]),
-    1412: SQLSTATES["55"],  # somebody changed the table meanwhile
+    **dict.fromkeys((1412, 1615), SQLSTATES["55"]),  # somebody changed the table meanwhile
     **dict.fromkeys((1048, 1062, 1264, 1265, 1292, 1364, 1366, 1406, 1451, 1452, 4025), _VALUE),
     **dict.fromkeys((1300, 1411, 1690, 3140, 3819, 4037, 4038), _VALUE),  # texts and JSON, too
     1644: _TRIGGER,
@@ -313,7 +317,18 @@ def _by_code(error: BaseException) -> Failure | None:
     code = getattr(error, "sqlite_errorcode", None)
     if isinstance(code, int):
         return SQLITE_CODES.get(code & 0xFF, _STATEMENT)
-    return MARIADB_NUMBERS.get(_number(error) or 0)
+    number = _number(error) or 0
+    return MARIADB_NUMBERS.get(number) or (_STATEMENT if _is_unknown(error, number) else None)
+
+
+def _is_unknown(error: BaseException, number: int) -> bool:
+    """Return whether PyMySQL does not know what an error of the server is.
+
+    All others are `OperationalError` there, a missing column like a lost connection. What the
+    client itself met has a number from 2000 on.
+    """
+    of_server = 1000 <= number < 2000 or number >= 3000
+    return of_server and type(error).__name__ == "OperationalError"
 
 
 def _number(error: object) -> int | None:
