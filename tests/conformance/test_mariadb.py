@@ -10,10 +10,12 @@ import pymysql
 import pytest
 from pymysql.cursors import Cursor, DictCursor
 from sqlalchemy import create_engine, inspect, text
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from mutirao.errors import ConfigurationError
+from mutirao.errors import ConfigurationError, UnsupportedConnection
 from mutirao.model.findings import Level
+from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import Unique
 from mutirao.ports import Store
 from mutirao.sql import migrations
@@ -24,6 +26,8 @@ from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.instant import to_micros
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance import DriverContract, NotifierContract, StoreContract
+from mutirao.testing.conformance.fairness import of as fair_of
+from mutirao.testing.conformance.fairness import tenants
 from mutirao.testing.conformance.kit import (
     NOW,
     at,
@@ -169,6 +173,42 @@ class TestMariadb(StoreContract):
                 assert rows == [{"jobs": 2 if commits else 0}]
             assert (theirs.cursorclass, theirs.get_autocommit()) == (DictCursor, commits)
 
+    @pytest.mark.parametrize("rule", [None, Supersede.activities()])
+    async def test_a_key_needs_transactions_that_see_it(
+        self, store: SqlStore, server: MariadbServer, database: str, rule: Supersede | None
+    ) -> None:
+        """In REPEATABLE READ a caller would not see who has the key, and so is refused."""
+        job = due(key="k", unique=Unique(supersede=rule), args='{"type": "Update"}')
+        with server.connect(database, autocommit=False) as theirs, theirs.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM mutirao_live")
+            [held] = await put(store, job)
+            refused = pytest.raises(UnsupportedConnection, match=r"SET SESSION .* READ COMMITTED")
+            with refused as told:
+                store.enqueue([due(), job], theirs)
+            assert "are in REPEATABLE READ" in str(told.value)
+            theirs.commit()
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            [id] = store.enqueue([job], theirs)
+            assert (id == held) == (rule is None)
+            cursor.execute("SELECT id FROM mutirao_live")
+            assert cursor.fetchall() == ((id,),)
+            theirs.rollback()
+
+    @pytest.mark.parametrize("level", ["REPEATABLE READ", "READ COMMITTED"])
+    async def test_an_open_transaction_keeps_no_fair_job_waiting(
+        self, store: SqlStore, server: MariadbServer, database: str, level: str
+    ) -> None:
+        """That a task is fair is written down once, and only read afterwards."""
+        await put(store, fair_of("a"))
+        with server.connect(database, autocommit=False) as theirs, theirs.cursor() as cursor:
+            cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+            store.enqueue([fair_of("b")], theirs)
+            async with deadline():
+                await put(store, fair_of("c"))
+                await put(store, fair_of("d"), fair_of("e"))
+            theirs.commit()
+        assert tenants(await take(store, await join(store), 9)) == "abcde"
+
     async def test_the_plan_of_a_claim(
         self, store: Store, connection: pymysql.Connection[Cursor]
     ) -> None:
@@ -211,6 +251,27 @@ class TestMariadb(StoreContract):
                 "SELECT (SELECT count(*) FROM mutirao_graphs), task, state FROM mutirao_jobs"
             )
             assert cursor.fetchall() == ((0, "kept", "ready"),)
+
+    async def test_what_cut_a_migration_off(self, server: MariadbServer) -> None:
+        """Its error is the one that is raised, though the lock cannot be given back either."""
+        only = iter([server.connect(server.create_database(), autocommit=False)])
+        gone = pymysql.OperationalError(2003, "nobody is there")
+
+        def creator() -> pymysql.Connection[Cursor]:
+            for connection in only:
+                return connection
+            raise gone
+
+        engine = create_engine("mysql+pymysql://", creator=creator)
+        with engine.connect() as connection, server.connect() as other, other.cursor() as cursor:
+            id = connection.scalar(text("SELECT connection_id()"))
+            connection.rollback()
+            cut_off = pytest.raises(OperationalError, match="Lost connection")
+            with cut_off as told, ADMIN.migrating(connection):
+                cursor.execute(f"KILL {id}")
+                connection.execute(text("SELECT 1"))
+        assert "nobody is there" in "".join(told.value.__notes__)
+        engine.dispose()
 
     async def test_what_the_doctor_looks_at(self, server: MariadbServer) -> None:
         """All is well in new tables; an index that claims name has to be there."""

@@ -29,6 +29,8 @@ CHARACTERS = 4 << 20  # of their arguments, likewise
 
 COLUMNS = ("run_at", "enqueued_at", *FACTS)
 
+_IS_FAIR = "SELECT 1 FROM mutirao_fairness WHERE task = ?"
+
 
 def enqueue(words: Words, jobs: Iterable[NewJob]) -> Steps:
     """Write `jobs` and return their ids, in order; all or none."""
@@ -80,9 +82,14 @@ def _insert(words: Words, jobs: Iterator[NewJob]) -> Steps:
 
 
 def _declare_fair(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
-    """Write down which tasks are fair, for the trigger."""
+    """Write down which tasks are fair, for the trigger.
+
+    Where rows are locked, that is done once: each enqueue would wait for the others' commits.
+    """
     fair = {(job.task, job.fair_by) for job in jobs if job.fair_by is not None}
     for rule in sorted(fair):
+        if words.locks and (yield Execute(_IS_FAIR, rule[:1])):
+            continue
         sql = words.upsert("mutirao_fairness", ("task", "by"), ("task",))
         yield Execute(sql, rule, answers=False)
 

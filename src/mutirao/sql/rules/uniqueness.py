@@ -78,6 +78,7 @@ def hold_keys(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
     """Lock the keys of jobs in order. One that is new has no job yet: 0."""
     if not words.locks:
         return
+    yield from words.require_current()
     plain, superseding = set[KeyName](), set[KeyName]()
     for job in jobs:
         if job.unique is not None:

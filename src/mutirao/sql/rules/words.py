@@ -86,6 +86,10 @@ class Words(ABC):
         """Do what has to be done before a savepoint in a transaction that others began."""
         yield from ()
 
+    def require_current(self) -> Asking[None]:
+        """Refuse a transaction whose statements do not see what was committed before them."""
+        yield from ()
+
     def keep_limits(self) -> Asking[None]:
         """Wait until nobody changes limits, and let nobody until the transaction ends."""
         yield from ()

@@ -36,8 +36,13 @@ class MysqlAdmin(Admin):
         try:
             with connection.begin():
                 yield
-        finally:
-            connection.execute(_GIVE_BACK)
+        except BaseException as error:
+            try:
+                connection.execute(_GIVE_BACK)
+            except Exception as failure:  # noqa: BLE001 (added as a note to the original error)
+                error.add_note(f"Giving the migration's lock back failed too: {failure!r}")
+            raise
+        connection.execute(_GIVE_BACK)
 
     def one_at_a_time(self, connection: Connection, what: str) -> None:
         """Lock the row of its name until the transaction ends."""

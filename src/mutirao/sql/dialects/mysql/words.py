@@ -1,6 +1,7 @@
 """The words of MariaDB. Rows are locked before they are looked at.
 
-Transactions are in READ COMMITTED, so each statement sees what was committed before it.
+Transactions are in READ COMMITTED, so each statement sees what was committed before it. A caller's
+has to be, too, where the rules read what others wrote.
 """
 
 import json
@@ -8,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from itertools import chain
 
+from mutirao.errors import UnsupportedConnection
 from mutirao.sql.dialects.mysql.moments import NOW, in_utc
 from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Row
 from mutirao.sql.rules.words import Condition, Words
@@ -15,6 +17,7 @@ from mutirao.sql.schema.instant import from_micros, to_micros
 
 ROWS, CHARACTERS = 500, 1 << 18  # of jobs in a statement: servers accept 16 MB by default
 
+_LEVEL = "SELECT @@tx_isolation"  # `transaction_isolation` is its name only since 11.1
 _LOCK = "SELECT name FROM mutirao_lock WHERE name = "
 # Whoever writes an attempt that has ended long ago shares this lock until it commits.
 _NOBODY_LATE = f"{_LOCK}'hours' FOR UPDATE SKIP LOCKED"
@@ -89,6 +92,17 @@ class MysqlWords(Words):
         """Go from each id to its row: a DELETE reads a small table whole, and waits for others."""
         sql = _DROP + (" WHERE l.worker IS NULL" if waiting else "")
         return Execute(sql, (json.dumps([*map(int, jobs)]),), answers=False)
+
+    def require_current(self) -> Asking[None]:
+        """Refuse a session that is not in READ COMMITTED: there, reads show an old snapshot."""
+        ((level,),) = yield Execute(_LEVEL)
+        if level != "READ-COMMITTED":
+            raise UnsupportedConnection(
+                f"conn= was given a connection whose transactions are in {level.replace('-', ' ')},"
+                " where they do not see who has a key now. Jobs with a unique key need READ"
+                " COMMITTED: say SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED before the"
+                " transaction begins (isolation_level of SQLAlchemy's engine), or leave conn= out."
+            )
 
     def keep_limits(self) -> Asking[None]:
         """Share the lock that whoever changes limits has alone."""
