@@ -24,8 +24,15 @@ def watch_here() -> Watch:
     here = Path.cwd()
 
     async def watch(ended: asyncio.Event) -> AsyncIterator[str]:
-        async for changes in awatch(here, watch_filter=PythonFilter(), stop_event=ended):
-            files = sorted({str(Path(path).relative_to(here)) for _, path in changes})
-            yield f"{', '.join(files)} changed"
+        try:
+            async for changes in awatch(here, watch_filter=PythonFilter(), stop_event=ended):
+                files = sorted({str(Path(path).relative_to(here)) for _, path in changes})
+                yield f"{', '.join(files)} changed"
+        except (OSError, RuntimeError) as failed:  # what watchfiles raises
+            raise ConfigurationError(
+                f"--reload cannot watch the files below {here}: {failed}; start it in a directory"
+                " with fewer files, raise the system's limit (on Linux sysctl"
+                " fs.inotify.max_user_watches and max_user_instances), or leave --reload out"
+            ) from failed
 
     return watch

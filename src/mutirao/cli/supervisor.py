@@ -26,7 +26,7 @@ class Supervisor:
     that a Ctrl-C at the terminal reaches them only once, through the supervisor.
 
     With a `watch`, all processes are ended with SIGTERM and started again when code changes, also
-    those that found it unfit.
+    those that found it unfit. One that is ending is not told again, as it would end at once.
     """
 
     def __init__(self, command: Sequence[str], count: int, watch: Watch | None = None) -> None:
@@ -34,12 +34,17 @@ class Supervisor:
         self._count = count
         self._watch = watch
         self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._told: set[int] = set()  # pids of running processes that were told to end
+        self._signalled = False  # by SIGTERM or SIGINT: another one ends all at once
         self._stopping = asyncio.Event()
         self._version = 0  # of the code: the number of changes
         self._news = asyncio.Event()  # a change, or the end; each change has the next one begin
 
     async def run(self) -> int:
-        """Run until all processes have ended; return 0, or the greatest exit status."""
+        """Run until all processes have ended; return 0, or the greatest exit status.
+
+        If watching fails, that is logged, the processes are stopped, and its error is raised.
+        """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._pass_on, number)
@@ -54,13 +59,21 @@ class Supervisor:
     async def _follow(self) -> None:
         if self._watch is None:
             return
-        async for changed in self._watch(self._stopping):
-            log.info("%s: starting the worker processes again", changed)
-            self._version += 1
-            self._news.set()
-            self._news = asyncio.Event()
-            for process in self._running.values():
-                _send(process, signal.SIGTERM)
+        try:
+            async for changed in self._watch(self._stopping):
+                self._restart(changed)
+        except Exception as error:
+            log.error("%s: stopping the worker processes", error)
+            self._stop(signal.SIGTERM)
+            raise
+
+    def _restart(self, changed: str) -> None:
+        log.info("%s: starting the worker processes again", changed)
+        self._version += 1
+        self._news.set()
+        self._news = asyncio.Event()
+        for process in self._running.values():
+            self._end(process, signal.SIGTERM)
 
     async def _keep(self, place: int) -> int:
         wait = FIRST_WAIT
@@ -89,11 +102,12 @@ class Supervisor:
         log.info("worker process %d has pid %d", place, process.pid)
         self._running[place] = process
         if self._stopping.is_set() or version != self._version:
-            _send(process, signal.SIGTERM)
+            self._end(process, signal.SIGTERM)
         try:
             return await process.wait()
         finally:
             del self._running[place]
+            self._told.discard(process.pid)
 
     async def _stopped_within(self, seconds: float | None) -> bool:
         """Wait for so long, or for the end or a change of code; return whether it is the end."""
@@ -102,16 +116,24 @@ class Supervisor:
         return self._stopping.is_set()
 
     def _pass_on(self, number: signal.Signals) -> None:
+        log.info("%s: passed on to %d worker processes", number.name, len(self._running))
+        if self._signalled:
+            self._told.clear()
+        self._signalled = True
+        self._stop(number)
+
+    def _stop(self, number: signal.Signals) -> None:
         self._stopping.set()
         self._news.set()
-        log.info("%s: passed on to %d worker processes", number.name, len(self._running))
         for process in self._running.values():
-            _send(process, number)
+            self._end(process, number)
 
-
-def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):  # the process has ended meanwhile
-        process.send_signal(number)
+    def _end(self, process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+        if process.pid in self._told:
+            return
+        self._told.add(process.pid)
+        with suppress(ProcessLookupError):  # the process has ended meanwhile
+            process.send_signal(number)
 
 
 def _ended(status: int) -> str:
