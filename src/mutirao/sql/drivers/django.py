@@ -23,7 +23,8 @@ class DjangoDriver:
 
     @property
     def database(self) -> str:
-        return _DATABASES.get(self._conn.vendor, str(self._conn.display_name))
+        known = _DATABASES.get(self._conn.vendor)
+        return known or f"{self._conn.display_name} through Django"
 
     @property
     def _beneath(self) -> SyncDriver:

@@ -96,9 +96,10 @@ def _beneath_sqlalchemy(driver: object) -> SyncDriver | AsyncDriver:
     kind = _ANY_DRIVER.of(driver)
     if kind is not None:
         return kind.adapt(driver)
+    known = dict.fromkeys(each.module.partition(".")[0] for each in _ANY_DRIVER.each)
     raise UnsupportedConnection(
         f"conn= was given a SQLAlchemy connection over {_described(driver)}; expected one over "
-        f"psycopg, psycopg2, asyncpg, sqlite3 or aiosqlite. Create the engine with a URL such as "
+        f"one of {', '.join(known)}. Create the engine with a URL such as "
         f"postgresql+psycopg://… or sqlite:///…."
     )
 
