@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +16,7 @@ from mutirao.engine.pulse import Health
 from mutirao.engine.worker import Worker
 from mutirao.errors import WorkerFailed, WrongState
 
+NOT_STARTED = Health(False, "it has not been started", {})
 FIRST_CLAIM = 5.0  # seconds that `start` waits for it; a database outage may delay it
 
 
@@ -34,6 +36,7 @@ class EmbeddedWorker:
         self._worker: Worker | None = None
         self._thread: _WorkerThread | None = None
         self._failure: Future[None] = Future()
+        self._ended = NOT_STARTED  # the health of the last worker, once it has ended
 
     async def __aenter__(self) -> Self:
         """Start the worker in the running event loop.
@@ -65,6 +68,7 @@ class EmbeddedWorker:
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.stop()
+            self._ended = replace(worker.health(), ages={})
             self._watching.cancel()
             _raise_failure(worker.failure, error)
 
@@ -105,9 +109,9 @@ class EmbeddedWorker:
     def health(self) -> Health:
         """Return whether the worker works, and if not, why. For probes; usable in any thread."""
         worker = self._worker or (self._thread.worker if self._thread is not None else None)
-        if worker is None or (self._thread is not None and not self._thread.is_of_this_process()):
-            return Health(False, "it has not been started", {})
-        return worker.health()
+        if self._thread is not None and not self._thread.is_of_this_process():
+            return NOT_STARTED
+        return self._ended if worker is None else worker.health()
 
     def start(self) -> None:
         """Start the worker in a thread, and return after its first claim; does nothing if it runs.
@@ -121,6 +125,7 @@ class EmbeddedWorker:
         """
         if not self.running:
             self._failure = Future()
+            self._ended = NOT_STARTED
             self._thread = _WorkerThread(self._make, self._failure)
             self._thread.start()
             atexit.register(self.stop)
@@ -131,6 +136,8 @@ class EmbeddedWorker:
         if thread is not None and thread.runs_here():
             atexit.unregister(self.stop)
             thread.stop()
+        if thread is not None and thread.worker is not None and thread.is_of_this_process():
+            self._ended = replace(thread.worker.health(), ages={})
 
 
 class _WorkerThread:

@@ -13,6 +13,7 @@ from sqlalchemy import create_engine, update
 from mutirao import Job, JobState, Mutirao, Retry
 from mutirao.engine.embedded import EmbeddedWorker
 from mutirao.engine.executor import MOST_LOST, SUSPECT
+from mutirao.engine.pulse import Health
 from mutirao.errors import WorkerFailed, WorkerStuck
 from mutirao.sql.schema.tables import live
 from tests.integration.worker.kit import ended, outcomes, until_attempts, working
@@ -98,11 +99,24 @@ async def test_before_and_after(app: Mutirao) -> None:
     async def step() -> None: ...
 
     worker = working(app)
-    assert not worker.health().alive
+    assert worker.health() == Health(False, "it has not been started", {})
     async with worker:
         await until(lambda: "producer" in worker.health().ages or None)
         assert worker.health().alive
-    assert not worker.health().alive
+    assert worker.health() == Health(False, "it has been stopped", {})
+
+
+def test_before_and_after_in_a_thread(app: Mutirao) -> None:
+    """The reason is that of the last worker; of one that starts again, its own."""
+
+    @app.task
+    async def step() -> None: ...
+
+    worker = working(app)
+    for _ in range(2):
+        with worker:
+            assert worker.health().alive
+        assert worker.health() == Health(False, "it has been stopped", {})
 
 
 async def test_a_job_that_takes_workers_with_it(app: Mutirao) -> None:
