@@ -10,28 +10,34 @@ from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddic
 
 import msgspec
 
+UNRESOLVED = (NameError, AttributeError, TypeError, SyntaxError)  # what reading annotations raises
+
 
 def hints_one_by_one(
     function: Callable[..., Any],
-) -> tuple[dict[str, Any], dict[str, NameError | AttributeError]]:
+) -> tuple[dict[str, Any], dict[str, Exception]]:
     """Return the annotations of a function that can be resolved, and why others cannot, by name."""
     found: dict[str, Any] = {}
-    unresolved: dict[str, NameError | AttributeError] = {}
+    unresolved: dict[str, Exception] = {}
     named = globals_of(function)
     for name, annotation in inspect.get_annotations(function).items():
         one = SimpleNamespace(__annotations__={name: annotation})
         try:
             found |= get_type_hints(one, globalns=dict(named), include_extras=True)
-        except (NameError, AttributeError) as unknown:
-            unresolved[name] = unknown
+        except UNRESOLVED as why:
+            unresolved[name] = why
     return found, unresolved
 
 
-def may_come(missing: NameError | AttributeError, function: Callable[..., Any]) -> bool:
-    """Return whether a name may be defined later: by a module whose body is being executed now."""
-    if isinstance(missing, NameError):
+def may_come(why: Exception, function: Callable[..., Any]) -> bool:
+    """Return whether what cannot be resolved is a name that may be defined later.
+
+    That is so for a module whose body is being executed now.
+    """
+    if isinstance(why, NameError):
         return _is_executed(globals_of(function))
-    return isinstance(missing.obj, ModuleType) and _is_executed(vars(missing.obj))
+    missing = why.obj if isinstance(why, AttributeError) else None
+    return isinstance(missing, ModuleType) and _is_executed(vars(missing))
 
 
 def globals_of(function: Callable[..., Any]) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 from mutirao.errors import InvalidTask
 from mutirao.model.job import Job
-from mutirao.tasks.annotations import hints_one_by_one, may_come
+from mutirao.tasks.annotations import UNRESOLVED, hints_one_by_one, may_come
 from mutirao.tasks.conversion import NoForm, readable
 from mutirao.tasks.providing import PROVIDED, Factories
 
@@ -169,9 +169,9 @@ class Parameters:
             if not isinstance(refused.__cause__, NameError | AttributeError):
                 raise
         hints, unresolved = hints_one_by_one(self._function)
-        for missing in unresolved.values():
-            if not may_come(missing, self._function):
-                raise self._unresolved(missing) from missing
+        for why in unresolved.values():
+            if not may_come(why, self._function):
+                raise self._unresolved(why) from why
         return hints, unresolved.keys()
 
     def takes(self, name: str) -> bool:
@@ -204,13 +204,8 @@ class Parameters:
     def _hints(self) -> dict[str, Any]:
         try:
             return get_type_hints(self._function, include_extras=True)
-        except (NameError, AttributeError) as unknown:
-            raise self._unresolved(unknown) from unknown
-        except (TypeError, SyntaxError) as unreadable:
-            raise InvalidTask(
-                f"the annotations of task {self._task!r} cannot be read ({unreadable}); register"
-                " a function that was defined with def"
-            ) from unreadable
+        except UNRESOLVED as why:
+            raise self._unresolved(why) from why
 
     @property
     def _arguments(self) -> list[Parameter]:
@@ -237,9 +232,14 @@ class Parameters:
                 f" {unfit}{advice}"
             ) from unfit
 
-    def _unresolved(self, unknown: Exception) -> InvalidTask:
+    def _unresolved(self, why: Exception) -> InvalidTask:
+        if isinstance(why, TypeError | SyntaxError):
+            return InvalidTask(
+                f"the annotations of task {self._task!r} cannot be read ({why}); register a"
+                " function that was defined with def"
+            )
         return InvalidTask(
-            f"task {self._task!r} has an annotation that cannot be resolved: {unknown};"
+            f"task {self._task!r} has an annotation that cannot be resolved: {why};"
             " import the type at run time, not only under TYPE_CHECKING"
         )
 

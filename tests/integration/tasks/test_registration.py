@@ -225,6 +225,17 @@ class TestRefusing:
         with pytest.raises(InvalidTask, match="cannot be read"):
             idle.task(no_expression)
 
+    def test_one_that_is_no_expression_behind_one_that_may_come(self, idle: Mutirao) -> None:
+        """It cannot be read, whatever is defined further down; the error is the same."""
+        later: Any = ModuleType("later")
+        later.app = idle
+        for wrong in ("1 +", "int + int"):
+            with pytest.raises(InvalidTask, match="'wrong' cannot be read"):
+                exec(  # noqa: S102
+                    f"@app.task\ndef wrong(a: 'Missing', b: {wrong!r}): ...", vars(later)
+                )
+        assert dict(idle.tasks) == {}
+
     @pytest.mark.parametrize("wrong", [union, several_queues, any_names])
     def test_an_annotation_that_json_cannot_carry(self, idle: Mutirao, wrong: Any) -> None:
         """Told by name, where no factory could provide it."""
