@@ -108,7 +108,7 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         self._notifier = notifier
         self._max_payload = max_payload
         self._tasks: dict[str, Task[..., Any]] = {}
-        self.undecided: list[Task[..., Any]] = []
+        self.undecided: dict[str, Task[..., Any]] = {}
         self._around_enqueue: list[EnqueueMiddleware] = []
         self._around_attempt: list[AttemptMiddleware] = []
         self._surroundings = Surroundings()

@@ -29,7 +29,7 @@ class Tasks(TaskRegistry):
         self._surroundings = Surroundings()
         self._max_payload = MAX_PAYLOAD
         self._tasks: dict[str, Task[..., Any]] = {}
-        self.undecided: list[Task[..., Any]] = []
+        self.undecided: dict[str, Task[..., Any]] = {}
         self._schedules = Declarations(self.task)
         self._limits: list[tuple[Limit, str]] = []
         self._declare_limit: Callable[..., None] = self._note_limit
@@ -141,15 +141,6 @@ class Tasks(TaskRegistry):
         self.defaults, self._surroundings = app.defaults, app._surroundings
         self._app, self._schedules, self._declare_limit = app, schedules, declare_limit
         self.undecided = app.undecided
-
-    def decide(self) -> None:
-        """Check what was left of signatures, once there is an application, which decides it.
-
-        Raises:
-            InvalidTask: some cannot work as they are; all of them are told.
-        """
-        if self._app is not None:
-            self._app.decide()
 
     def _check_conflicts(self, task: Task[..., Any]) -> None:
         """Leave the names of limits to the application, which knows all of them."""

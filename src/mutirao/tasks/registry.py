@@ -38,7 +38,7 @@ class _Decorator:
 class TaskRegistry(TaskApp, Protocol):
     """The part of an application that holds its tasks."""
 
-    undecided: list[Task[..., Any]]
+    undecided: dict[str, Task[..., Any]]
     _max_payload: int
     _tasks: dict[str, Task[..., Any]]
 
@@ -62,7 +62,7 @@ class TaskRegistry(TaskApp, Protocol):
         Raises:
             InvalidTask: the name is taken, or the function cannot be a task. An annotation that may
                 name what is defined further down, and a parameter that a factory may provide, are
-                checked when the application is first used: by a worker, or by an enqueue.
+                checked by a worker, or by the first enqueue of this task.
             InvalidJob, InvalidLimit: an option is out of range.
             TypeError: an option is unknown.
         """
@@ -96,7 +96,7 @@ class TaskRegistry(TaskApp, Protocol):
         check_unique(task.options.unique)
         self._check_conflicts(task)
         if not task.decide():
-            self.undecided.append(task)
+            self.undecided[task.name] = task
         self._tasks[task.name] = task
 
     def decide(self) -> None:
@@ -105,17 +105,18 @@ class TaskRegistry(TaskApp, Protocol):
         Raises:
             InvalidTask: some cannot work as they are; all of them are told.
         """
-        check_each(self.undecided, Task.check_signature)
+        check_each([*self.undecided.values()], Task.check_signature)
         self.undecided.clear()
 
     def marked(self) -> Callable[[], None]:
         """Return a function that takes back what is registered from now on."""
-        names, undecided = set(self._tasks), [*self.undecided]
+        names, undecided = set(self._tasks), dict(self.undecided)
 
         def restore() -> None:
             for name in self._tasks.keys() - names:
                 del self._tasks[name]
-            self.undecided[:] = undecided
+            self.undecided.clear()
+            self.undecided.update(undecided)
 
         return restore
 

@@ -36,13 +36,9 @@ class TaskApp(Protocol):
     """The application, as tasks see it: it receives their jobs, and has defaults for them."""
 
     defaults: Defaults
-    undecided: "list[Task[..., Any]]"  # of whose signatures something is left to be checked
+    undecided: "dict[str, Task[..., Any]]"  # of whose signatures something is left to be checked
 
     _surroundings: Surroundings
-
-    def decide(self) -> None:
-        """Check now what was left of all signatures; raise InvalidTask that tells all."""
-        ...
 
     def submit(self, job: NewJob, conn: object | None) -> Handle[Any]:
         """Check a job and write it, through `conn` or in a transaction of its own."""
@@ -228,7 +224,6 @@ class Task(Generic[P, R]):
         """Return this task in other surroundings; for another process, which may not know all."""
         task = copy(self)
         task.__dict__.pop("inside", None)
-        self._app.undecided.clear()  # in another process, which the worker started after it decided
         task.surroundings = surroundings
         task.signature = self.signature.given_by(surroundings.factories)
         return task
@@ -375,9 +370,10 @@ class Call(Generic[P, R]):
 
         Raises:
             InvalidArguments: the arguments do not fit the handler.
+            InvalidTask: something was left of the task's signature, and cannot work as it is.
         """
         if self.app.undecided:
-            self.app.decide()
+            self._decide()
         try:
             payload = self.signature.encode(args, kwargs)
         except InvalidArguments:
@@ -389,3 +385,10 @@ class Call(Generic[P, R]):
             fingerprint = self.signature.fingerprint(payload)
             return replace(self.template, args=payload, fingerprint=fingerprint)
         return self.template.with_args(payload)
+
+    def _decide(self) -> None:
+        """Check what was left of the signature of this task, and not of others."""
+        task = self.app.undecided.get(self.template.task)
+        if task is not None:
+            task.check_signature()
+            self.app.undecided.pop(task.name, None)

@@ -320,36 +320,55 @@ def imported(migrated_sqlite_url: str) -> Iterator[Imported]:
 
 
 class TestLeftOpen:
-    """What a factory or a name may still decide is told when the application is first used."""
+    """What a factory or a name may still decide is told by what uses the task first."""
 
     def test_what_comes_later(self, imported: Imported) -> None:
         """A name further down, in a field too; a factory."""
         app = imported("assert len(app.undecided) == 3\nOrder = str")
         app.provide(_queue)
         app.decide()
-        assert app.undecided == []
+        assert app.undecided == {}
         assert app.task_named("given").job(n=7).args == '{"n":7}'
         assert app.task_named("ahead").job("x").args == '{"order":"x"}'
 
     @pytest.mark.parametrize(
         "use",
         [
-            lambda app: app.task(name="fine")(send).enqueue(7),
             lambda app: capture(app).__enter__(),
             lambda app: inline(app).__enter__(),
             drain,
             lambda app: app.worker().start(),
         ],
-        ids=["enqueue", "capture", "inline", "drain", "worker"],
+        ids=["capture", "inline", "drain", "worker"],
     )
     def test_all_is_told_together(self, imported: Imported, use: Any) -> None:
-        """By the first enqueue of any task, by tests, and by a worker, which is not registered."""
+        """By tests, and by a worker, which is not registered."""
         app = imported()
         with pytest.raises(InvalidTask) as refused:
             use(app)
         for words in ("3 tasks cannot", "'ahead' has", "'deeper' has", "'given': the parameter"):
             assert words in str(refused.value)
         assert app._portal.call(app.store.workers) == []
+
+    def test_an_enqueue_asks_for_its_own_task_only(self, imported: Imported) -> None:
+        """A process that lacks what the others name enqueues all the same."""
+        app = imported()
+        fine = app.task(name="fine")(send)
+        assert fine.enqueue(7).id == 1
+        assert app.enqueue_many([fine.job(8)]) == [2]
+        app.schedules.put("nightly", fine.job(9), "30 3 * * *")
+        given = app.task_named("given")
+        with pytest.raises(InvalidTask, match=r"^task 'given': the parameter 'queue'"):
+            given.enqueue(n=7)
+        assert app.undecided.keys() == {"ahead", "deeper", "given"}
+        app.provide(_queue)
+        assert given.enqueue(n=7).id == 3
+        assert app.undecided.keys() == {"ahead", "deeper"}
+
+    def test_a_job_made_at_import(self, imported: Imported) -> None:
+        """Names that others use may be defined further down."""
+        more = "@app.task\ndef plain(n: int) -> None: ...\nplain.job(n=1)\nOrder = str"
+        assert imported(more).undecided.keys() == {"ahead", "deeper", "given"}
 
     def test_doctor(self, imported: Imported) -> None:
         """It tells each, beside the state of the database."""

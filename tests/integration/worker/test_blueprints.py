@@ -179,7 +179,7 @@ def test_all_of_it_or_nothing() -> None:
     assert set(app.tasks) == {"taken", "a"}
     assert [schedule.name for schedule in app.schedules.declared()] == ["nightly"]
     assert app.limits.declared() == ()
-    assert app.undecided == []
+    assert app.undecided == {}
     with pytest.raises(ConfigurationError, match="no application has included"):
         first.enqueue()
     other = Mutirao()
