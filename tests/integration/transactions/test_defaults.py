@@ -11,7 +11,11 @@ import pytest
 from sqlalchemy import make_url, text
 
 from mutirao import JobState, Mutirao
+from mutirao.errors import StoreBusy, StoreUnavailable
 from mutirao.model.job import Job
+from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.kit import NOW, finish, join, lane, put, take
+from mutirao.testing.conformance.limits import limited, of
 from tests.integration.transactions.kit import Others
 from tests.integration.worker.kit import ended, working
 from tests.support.waiting import soon
@@ -73,3 +77,30 @@ async def test_transactions_of_handlers(pg_url: str, others: Others, driver: str
             assert (await ended(app, id)).state is JobState.SUCCEEDED
     assert told == ["read committed"]
     await app.aclose()
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_a_claim_that_is_undone(pg_url: str, others: Others, driver: str) -> None:
+    """Under limits, its statements are one transaction: a lock that is not to be had is told.
+
+    Where each stands alone, what the first one claimed is held, and is returned.
+    """
+    store = SqlStore(make_url(pg_url).set(drivername=f"postgresql+{driver}"))
+    worker = await join(store)
+    await limited(store, 1, by="tenant")
+    await put(store, of("b"))
+    await finish(store, worker, await take(store, worker))
+    await put(store, of("a"), of("a"), of("b"))
+    with others.session() as other:
+        other.execute("SELECT FROM mutirao_counter WHERE key = 'b' FOR UPDATE")
+        alone = await store.claim(worker, [lane()], 2, now=NOW)
+        assert [(claim.id, claim.run) for claim in alone] == await store.held(worker) != []
+        await store.release(await store.held(worker))
+        await store.close()
+        with others.by_default("default_transaction_isolation", "repeatable read"):
+            with pytest.raises(StoreUnavailable, match="isolation level"):
+                await store.claim(worker, [lane()], 2, now=NOW)
+            with pytest.raises(StoreBusy, match="lock"):
+                await store.claim(worker, [lane()], 2, now=NOW)
+            assert await store.held(worker) == []
+            await store.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from mutirao.errors import StoreRefused
+from mutirao.errors import StoreError, StoreRefused
 from mutirao.model.job import Gives, JobState
 from mutirao.model.records import JobFilter
 from mutirao.sql.store import SqlStore
@@ -21,16 +21,27 @@ each_kind = pytest.mark.parametrize("handler", ["function", "coroutine"])
 GIVES: Gives = "driver"
 
 
-async def say(store: SqlStore, handler: Handler, sql: str, attempt: Watched) -> None:
-    """Enqueue and claim a job, say `sql` in its transaction, and complete it."""
+async def say(
+    store: SqlStore, handler: Handler, sql: str, attempt: Watched, *, left: bool = False
+) -> None:
+    """Enqueue and claim a job, say `sql` in its transaction, and complete it.
+
+    `left`: a block of psycopg's own is begun, and not left.
+    """
     await put(store, due())
     claim = await take_one(store, await join(store, now=None))
     transaction = store.transaction(job_of(claim), attempt, gives=GIVES)
     if handler == "function":
         with transaction as own:
+            block = own.transaction()  # which is left where nobody has it any more
+            if left:
+                block.__enter__()
             own.execute(sql)
     else:
         async with transaction as own:
+            block = own.transaction()
+            if left:
+                await block.__aenter__()
             await own.execute(sql)
 
 
@@ -68,4 +79,20 @@ async def test_what_the_driver_forgets_is_prepared_again(
     await say(store, handler, "DROP TABLE t1", attempt)
     await say(store, handler, "DEALLOCATE ALL", attempt)
     assert attempt.times_settled == 5
+    await store.close()
+
+
+@each_kind
+async def test_a_block_of_the_driver_that_is_left_open(
+    migrated_postgresql_url: str, handler: Handler
+) -> None:
+    """psycopg refuses to commit then, so nothing is; the connection is lent again."""
+    store = SqlStore(migrated_postgresql_url, pool_size=1)
+    attempt = Watched()
+    with pytest.raises(StoreError, match="within a Transaction context"):
+        await say(store, handler, "CREATE TABLE never (id integer)", attempt, left=True)
+    assert attempt.times_settled == 0
+    await say(store, handler, "CREATE TABLE never (id integer)", attempt)
+    states = [job.state for job in await store.jobs(JobFilter())]
+    assert states == [JobState.SUCCEEDED, JobState.RUNNING]
     await store.close()

@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Iterator
 
+import psycopg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import URL, create_engine, select, text
+from sqlalchemy.ext.asyncio import create_async_engine
 
-from mutirao import Mutirao
+from mutirao import Job, Mutirao
+from mutirao.model.job import OutcomeKind
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.drivers.steps import Execute, Request, Rows
+from mutirao.sql.schema.tables import attempt
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.troubles.conftest import DRIVERS
 from tests.integration.worker.kit import working
@@ -43,6 +47,47 @@ async def test_jobs_run(
     forgotten = caplog.text.count("a prepared statement is not as it was left")
     assert forgotten == 0 if driver == "psycopg2" else 0 < forgotten < MOST_FORGOTTEN
     assert tables.outcomes() == {"succeeded"}
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+async def test_transactions_of_an_engine_with_a_creator(
+    pg_url: str, tables: Tables, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No parameters of ours reach its connections, and they prepare nothing all the same."""
+    with pgbouncer(pg_url) as front:
+        app = through_a_creator(front, kind)
+
+        @app.task
+        def plain(job: Job) -> None:
+            with job.transaction() as session:
+                session.execute(text("SELECT 1"))
+
+        @app.task
+        async def coroutine(job: Job) -> None:
+            async with job.transaction() as session:
+                await session.execute(text("SELECT 1"))
+
+        task = {"plain": plain, "coroutine": coroutine}[kind]
+        await app.aenqueue_many([task.job() for _ in range(JOBS)])
+        async with working(app, poll=0.2, batch=10, concurrency=4):
+            await all_finished(tables, JOBS)
+        await app.aclose()
+    assert 0 < caplog.text.count("a prepared statement is not as it was left") < MOST_FORGOTTEN
+    released = select(attempt.c.job).where(attempt.c.outcome == str(OutcomeKind.RELEASED))
+    assert len(tables.rows(released)) < MOST_FORGOTTEN  # which were not completed, for that reason
+
+
+def through_a_creator(front: URL, kind: str) -> Mutirao:
+    """An application whose engine opens psycopg's connections itself."""
+    plain = front.set(drivername="postgresql").render_as_string(hide_password=False)
+    bare = URL.create("postgresql+psycopg")
+    if kind == "plain":
+        return Mutirao(engine=create_engine(bare, creator=lambda: psycopg.connect(plain)))
+    return Mutirao(
+        engine=create_async_engine(
+            bare, async_creator=lambda: psycopg.AsyncConnection.connect(plain)
+        )
+    )
 
 
 @pytest.fixture(params=["psycopg", "asyncpg"])

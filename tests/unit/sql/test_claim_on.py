@@ -1,4 +1,4 @@
-"""A claim of several statements, each a transaction: what was claimed is never forgotten."""
+"""A claim of several statements: what was claimed is never forgotten, nor what was undone told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mutirao.model.job import Claim, Wake
 from mutirao.model.limits import Claimed
 from mutirao.sql.dialects.postgresql import limits, statements
 from mutirao.sql.dialects.postgresql.claim import ClaimRequest
-from mutirao.sql.drivers.steps import Asking, Row
+from mutirao.sql.drivers.steps import Asking, Autocommits, Row
 from mutirao.testing.conformance.kit import LONG_AGO, NOW, lane
 
 NOBODY = (None,) * 8  # of a claim: what is not asked here
@@ -32,11 +32,22 @@ def test_the_database_gives_a_later_one_up(error: Exception, statement: str) -> 
     next(steps)
     if statement == "claim":
         steps.send([("",)])
+    assert steps.throw(error) == Autocommits()
     with pytest.raises(StopIteration) as end:
-        steps.throw(error)
+        steps.send([(True,)])
     found = end.value.value
     assert found == [MINE]
     assert found.woken == (Wake("default", 0, LONG_AGO),)
+
+
+@pytest.mark.parametrize("error", UNDONE, ids=lambda error: type(error).__name__)
+def test_all_are_one_transaction(error: Exception) -> None:
+    """Then the jobs of the earlier ones are claimed by nobody any more."""
+    steps = claiming(MINE, AGAIN)
+    next(steps)
+    steps.throw(error)
+    with pytest.raises(type(error)):
+        steps.send([(False,)])
 
 
 @pytest.mark.parametrize("error", UNDONE, ids=lambda error: type(error).__name__)

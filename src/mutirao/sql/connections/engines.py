@@ -276,6 +276,7 @@ class Engines:
             event.listen(engine, "do_connect", self._application.connect)
         if self._application is not None:
             event.listen(engine, "connect", self._application.prepare)
+        event.listen(engine, "connect", self._unprepare)
         tell_lent(engine)
 
     def _give_up_connection(self, context: ExceptionContext) -> None:
@@ -288,6 +289,10 @@ class Engines:
     ) -> None:
         if not self.prepares:
             parameters.update(self._drivers.unprepared)
+
+    def _unprepare(self, connection: Any, record: object) -> None:
+        if not self.prepares:
+            self._drivers.unprepare(connection)
 
     def _insist_on_connecting(
         self, dialect: SqlAlchemyDialect, record: Any, args: Any, parameters: dict[str, Any]

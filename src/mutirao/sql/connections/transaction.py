@@ -143,7 +143,7 @@ class CompletingTransaction:
                 if error is not None:
                     self._raise(error)
                 if self._session is not None:
-                    self._session.flush()
+                    self._flush(self._session)
                 if self._gives == "driver":
                     self._require_open()
                 self._settle()
@@ -157,6 +157,16 @@ class CompletingTransaction:
             self._connection.invalidate(error)
             raise translated(error) or StoreUnavailable("the connection was lost") from error
         raise error
+
+    def _flush(self, session: "Session") -> None:
+        """Write what is left. A session that is closed within a savepoint rolls back to it."""
+        session.flush()
+        if session.in_nested_transaction():
+            raise WrongState(
+                f"job {self._job.id} ({self._job.task}) left a session.begin_nested() open in its"
+                " job.transaction(); expected all to be ended. Use it in a with block, or call"
+                " its commit() or rollback()"
+            )
 
     def _require_open(self) -> None:
         if self._rolled_back() or not lending.is_open(self._connection):

@@ -17,7 +17,8 @@ class Drivers(NamedTuple):
     `alone`: options of the engines for statements that stand for themselves; `together`: of those
     for transactions. `usual`: parameters of a connection, as they stand in a URL, for URLs that do
     not give them; `arguments`: those that no URL gives; `unprepared`: those of one that prepares
-    no statements.
+    no statements. `unprepare` has a new connection prepare none, where that needs no parameters:
+    it holds for one that a `creator` of the application has opened, too.
     """
 
     sync: str | None
@@ -28,6 +29,7 @@ class Drivers(NamedTuple):
     usual: Mapping[str, str] = MappingProxyType({})
     arguments: Mapping[str, Any] = MappingProxyType({})
     unprepared: Mapping[str, Any] = MappingProxyType({})
+    unprepare: Callable[[Any], None] = lambda connection: None
 
     def completed(self, url: URL) -> URL:
         """Return a URL with the usual parameters that it does not give."""

@@ -9,7 +9,7 @@ has the server forget all of them at a rollback, and ours must be known to be go
 
 from typing import Any, TypeGuard
 
-from psycopg import AsyncConnection, Connection, Pipeline
+from psycopg import AsyncConnection, Connection, OperationalError, Pipeline
 from psycopg.abc import PQGen
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
@@ -25,8 +25,14 @@ _Any = Connection[Any] | AsyncConnection[Any]
 
 
 def can_end(request: Request, conn: _Any) -> TypeGuard[Execute]:
-    """Return whether this request is a last statement that the COMMIT can travel with."""
+    """Return whether this request is a last statement that the COMMIT can travel with.
+
+    Not where psycopg itself would refuse to commit: in a `conn.transaction()` that was not left, or
+    in two phases. It does not tell of that but in the error of its `commit()`.
+    """
     if not isinstance(request, Execute) or not request.commits:
+        return False
+    if conn._num_transactions or conn._tpc:
         return False
     off = conn.pgconn.pipeline_status == PipelineStatus.OFF
     return off and not conn._prepared._to_flush and Pipeline.is_supported()
@@ -73,6 +79,9 @@ def _send(conn: _Any, sql: str, values: Any) -> _Key | None:
 def _until_sync(pgconn: PGconn) -> PQGen[list[PGresult]]:
     found: list[PGresult] = []
     while True:
-        found += yield from fetch_many(pgconn)
+        fetched = yield from fetch_many(pgconn)
+        if not fetched:
+            raise OperationalError("the server's answer to the COMMIT was cut off")
+        found += fetched
         if found[-1].status == ExecStatus.PIPELINE_SYNC:
             return found[:-1]

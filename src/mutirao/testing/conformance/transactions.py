@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, get_args
 
 import pytest
 
-from mutirao.errors import StaleRun
+from mutirao.errors import StaleRun, WrongState
 from mutirao.model.job import Claim, Gives, JobState, OutcomeKind, Wake
 from mutirao.model.records import JobFilter
 from mutirao.ports import Store
@@ -48,13 +48,15 @@ class Watched:
 
 async def run(
     store: Store, claim: Claim, attempt: Watched, handler: Handler, *, gives: Gives = "session",
-    child: bool = False, fail: bool = False,
+    child: bool = False, fail: bool = False, nested: bool = False,
 ) -> None:  # fmt: skip
     """Run a handler with a transaction: a coroutine, or a function in a thread."""
     transaction = store.transaction(job_of(claim), attempt, gives=gives)
 
     def in_a_thread() -> None:
         with transaction as held:
+            if nested:
+                held.begin_nested()
             if child:
                 store.enqueue([due("child")], held)
             if fail:
@@ -64,6 +66,8 @@ async def run(
         await asyncio.to_thread(in_a_thread)
         return
     async with transaction as held:
+        if nested:
+            await held.begin_nested()
         if child:
             await store.aenqueue([due("child")], held)
         if fail:
@@ -124,6 +128,19 @@ class TransactionContract:
         assert await store.held(worker) == [(claim.id, claim.run)]
         assert (await store.job(claim.id)).attempts == ()
         assert await store.settle(worker, [ended(claim)]) == {claim.id}
+
+    async def test_a_savepoint_that_is_left_open(self, store: Store, handler: Handler) -> None:
+        """Nothing lands: what was written since the savepoint, the completion too, might not."""
+        await put(store, due())
+        worker = await join(store, now=None)
+        claim, attempt = await take_one(store, worker), Watched()
+        with pytest.raises(WrongState, match=r"left a session\.begin_nested\(\) open"):
+            await run(store, claim, attempt, handler, child=True, nested=True)
+        assert attempt.times_settled == 0
+        assert await children(store) == 0
+        assert await store.held(worker) == [(claim.id, claim.run)]
+        await run(store, claim, attempt, handler)
+        assert (await store.job(claim.id)).state == JobState.SUCCEEDED
 
     async def test_another_one_after_an_error(self, store: Store, handler: Handler) -> None:
         """A handler that caught the error may try again in the same attempt."""

@@ -32,11 +32,17 @@ _LIBPQ = {
 _NO_HSTORE = {"use_native_hstore": False}
 # Whatever the role, the database or the server has as its default. It travels with the BEGIN.
 _READ_COMMITTED = {"isolation_level": "READ COMMITTED"}
+
+
+def _unprepare(connection: Any) -> None:
+    getattr(connection, "driver_connection", connection).prepare_threshold = None
+
+
 _PSYCOPG = Drivers(
     *("postgresql+psycopg", "postgresql+psycopg", "postgresql", _NO_HSTORE),
     together=_READ_COMMITTED,
     usual=_LIBPQ,
-    unprepared={"prepare_threshold": None},
+    unprepare=_unprepare,
 )
 # It prepares and executes without a Sync between, so that a pooler sends both to one server; what
 # has no name does not outlive that. The first and third are SQLAlchemy's, the second is its own.

@@ -11,7 +11,7 @@ from mutirao.model.limits import Claimed, Settled, lowered
 from mutirao.sql.dialects.postgresql import statements
 from mutirao.sql.dialects.postgresql.claim import ClaimRequest, asks_again
 from mutirao.sql.drivers.failures import translated, was_undone
-from mutirao.sql.drivers.steps import Asking, Execute, Rows
+from mutirao.sql.drivers.steps import Asking, Autocommits, Execute, Rows
 from mutirao.sql.schema.instant import from_micros
 
 log = logging.getLogger("mutirao")
@@ -25,9 +25,10 @@ _TOLD = Claim._fields.index("task")
 def claim_on(request: ClaimRequest, rows: Rows) -> Asking[Claimed]:
     """Go on claiming after `rows` until enough is found, or nothing is left to look at.
 
-    Each statement is a transaction of its own: so it locks what it counts in order. What was
-    claimed before one that the database gave up for others, or because of a lock, stays claimed:
-    it is returned, and the rest is left to the next claim.
+    As a rule each statement is a transaction of its own: so it locks what it counts in order. What
+    was claimed before one that the database gave up for others, or because of a lock, stays
+    claimed: it is returned, and the rest is left to the next claim. Where all are one transaction,
+    because sessions have another isolation level by default, it is undone: the error is raised.
     """
     found, lanes, rounds = Claimed(), request.lanes, 0
     while asks_again(rows):
@@ -44,6 +45,9 @@ def claim_on(request: ClaimRequest, rows: Rows) -> Asking[Claimed]:
             rows = yield request._replace(lanes=lanes, limit=request.limit - len(found)).statement()
         except Exception as error:
             if not found or not was_undone(error):
+                raise
+            [(autocommits,)] = yield Autocommits()
+            if not autocommits:
                 raise
             log.warning("the rest is claimed later: %s", translated(error))
             found.woken = _asked(lanes)
