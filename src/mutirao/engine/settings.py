@@ -7,9 +7,10 @@ from typing import Any, Self, TypedDict, get_args
 
 from mutirao.engine.backoff import LONGEST
 from mutirao.engine.job_log import JobLogMode
-from mutirao.errors import ConfigurationError
-from mutirao.model.job import OutcomeKind
+from mutirao.errors import ConfigurationError, InvalidJob
+from mutirao.model.job import MAX_QUEUE_NAME, MAX_TASK_NAME, OutcomeKind
 from mutirao.tasks.defaults import DefaultsInWords
+from mutirao.tasks.validation import check_text
 
 DAY = timedelta(days=1)
 MOST_SLOTS = 100_000
@@ -192,16 +193,16 @@ class WorkerSettings:
 
     def _check_served(self) -> None:
         if self.queues is not None:
-            _check_names("queue", self.queues)
+            _check_names("queue", self.queues, MAX_QUEUE_NAME)
         if self.exclude_queues is not None:
-            _check_names("queue", self.exclude_queues)
+            _check_names("queue", self.exclude_queues, MAX_QUEUE_NAME)
         if self.queues is not None and self.exclude_queues is not None:
             raise ConfigurationError(
                 f"queues {', '.join(self.queues)} are to be served, and"
                 f" {', '.join(self.exclude_queues)} are not: give one of these settings"
             )
         if self.tasks is not None:
-            _check_names("task", self.tasks)
+            _check_names("task", self.tasks, MAX_TASK_NAME)
 
 
 def _names(setting: str, names: Iterable[str]) -> tuple[str, ...]:
@@ -210,11 +211,16 @@ def _names(setting: str, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _check_names(what: str, names: tuple[str, ...]) -> None:
+def _check_names(what: str, names: tuple[str, ...], longest: int) -> None:
     if not names:
         raise ConfigurationError(f"no {what} is given; name some, or leave them out to serve all")
     if not all(names):
         raise ConfigurationError(f"an empty {what} name is given; name {what}s or leave them out")
+    for name in names:
+        try:
+            check_text(f"{what} name", name, longest)
+        except InvalidJob as wrong:
+            raise ConfigurationError(str(wrong)) from None
 
 
 def _check_retention(outcome: object, age: object) -> None:

@@ -381,7 +381,7 @@ class Wake(NamedTuple):
     """A wake-up. With a lane: a job at `run_at` appeared there. Without: any lane may have jobs.
 
     `first`: the ids of the workers that shall look at once; None: all. `then`: of those that look
-    after them, one after another, in case they do not. The others need not look.
+    after them, in case they do not; with the last, those that are newer than the worker `newest`.
     """
 
     queue: str | None = None
@@ -389,9 +389,12 @@ class Wake(NamedTuple):
     run_at: datetime | None = None
     first: tuple[int, ...] | None = None
     then: tuple[int, ...] = ()
+    newest: int | None = None
 
     def turn(self, worker: int) -> int | None:
         """Return when a worker shall look: 0, at once; 1 and up, after others; None, not at all."""
         if self.first is None or worker in self.first:
             return 0
-        return self.then.index(worker) + 1 if worker in self.then else None
+        if worker in self.then:
+            return self.then.index(worker) + 1
+        return None if worker <= (self.newest or worker) else max(1, len(self.then))

@@ -53,7 +53,8 @@ class PostgresqlNotifier:
 def parse(payload: str) -> Wake:
     """Return the wake in a notification: `whom priority microseconds queue`, or nothing.
 
-    `whom` is `*`, all, or `2:7,9,4`: the ids of workers, of which the first two look at once.
+    `whom` is `*`, all, or `2:7,9,4;12`: the ids of workers, of which the first two look at once,
+    and the id of the newest worker when they were named.
     """
     whom, _, rest = payload.partition(" ")
     priority, _, rest = rest.partition(" ")
@@ -67,12 +68,13 @@ def parse(payload: str) -> Wake:
         return Wake()  # another program's notification on our channel: look everywhere
 
 
-def _workers(whom: str) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+def _workers(whom: str) -> tuple[tuple[int, ...] | None, tuple[int, ...], int | None]:
     if whom == "*":
-        return None, ()
-    number, _, ids = whom.partition(":")
+        return None, (), None
+    number, _, rest = whom.partition(":")
+    ids, _, newest = rest.partition(";")
     workers, first = tuple(map(int, ids.split(","))), int(number)
-    return workers[:first], workers[first:]
+    return workers[:first], workers[first:], int(newest)
 
 
 async def _connect_psycopg(url: URL) -> Any:

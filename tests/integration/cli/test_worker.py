@@ -147,6 +147,8 @@ def test_serves_what_it_was_given(sqlite_shell: Shell) -> None:
         assert "all but slow, none" in sqlite_shell.ok("stats", "shop:app")
         assert worker.end() == 0
     assert sqlite_shell.store(lambda store: store.job(1)).state is JobState.READY
+    said = sqlite_shell.refused(2, "worker", "shop:app", "--exclude-queues", "caf\udce9")
+    assert "has half a character" in said
     said = sqlite_shell.refused(2, "worker", "shop:app", "--tasks", "sned")
     assert "the application has no task 'sned'" in said
 

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import psycopg
 import pytest
@@ -152,13 +153,39 @@ async def test_due_now(holder: Holder, observer: Observer, listener: Listener, s
 
 @kinds(PsycopgAutocommit)
 async def test_one_of_many_looks_at_once(holder: Holder, listener: Listener) -> None:
-    """The next job is for the next worker; three others look later, from all over the list."""
+    """The next job is for another worker; three others look later, from all over the list."""
     workers = [listener.register() for _ in range(8)]
-    ids = [(await holder.enqueue([NewJob(task="t")]))[0] for _ in range(8)]
+    for _ in range(8):
+        await holder.enqueue([NewJob(task="t")])
     wakes = listener.wakes()
-    assert [wake.first for wake in wakes] == [(workers[id % 8],) for id in ids]
+    first = [workers.index(*wake.first or ()) for wake in wakes]
+    assert all(a != b for a, b in pairwise(first))
     places = [[workers.index(each) for each in wake.then] for wake in wakes]
-    assert places == [[(id + step) % 8 for step in (2, 4, 6)] for id in ids]
+    assert places == [[(place + step) % 8 for step in (2, 4, 6)] for place in first]
+    assert {wake.newest for wake in wakes} == {workers[-1]}
+
+
+@pytest.mark.parametrize("between", [0, 1, 2, 3, 7])
+@kinds(PsycopgAutocommit)
+async def test_each_gets_its_share(holder: Holder, listener: Listener, between: int) -> None:
+    """Whatever jobs come between that others look for, as those of another lane."""
+    workers = [listener.register() for _ in range(8)]
+    for _ in range(20):
+        await holder.enqueue([NewJob(task="t")])
+        for _ in range(between):
+            listener.say("SELECT mutirao_next_id()")
+    assert {wake.first for wake in listener.wakes()} == {(worker,) for worker in workers}
+
+
+@pytest.mark.parametrize("name", ["caf\udce9", "\0"])
+@kinds(PsycopgAutocommit)
+async def test_a_name_that_no_text_has(holder: Holder, listener: Listener, name: str) -> None:
+    """No worker can be written down with it, so nobody's enqueueing meets it."""
+    listener.register()
+    with pytest.raises(psycopg.DataError):
+        listener.register(exclude_queues=[name])
+    await holder.enqueue([NewJob(task="t")])
+    assert len(listener.heard()) == 1
 
 
 @kinds(PsycopgAutocommit)

@@ -53,3 +53,19 @@ async def test_latin1(latin: str, driver: str) -> None:
     assert "has no equivalent in encoding" in str(job.attempts[0].error)
     await app.aclose()
     assert Tables(latin).workers() == set()
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_workers_that_name_queues(latin: str, driver: str) -> None:
+    """With what the database lacks, one does not start, and does no harm to whoever enqueues."""
+    migrations.upgrade(latin)
+    app = Mutirao(latin.replace("psycopg", driver))
+
+    @app.task(queue="café")
+    async def echo() -> None: ...
+
+    with pytest.raises(StoreRefused, match="LATIN1"):
+        await app.worker(exclude_queues=["日本"]).__aenter__()
+    async with working(app, queues=["café"], poll=10 * DEADLINE):
+        assert outcomes(await ended(app, (await echo.aenqueue()).id)) == ["succeeded"]
+    await app.aclose()

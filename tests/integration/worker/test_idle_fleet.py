@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import psycopg
 import pytest
 
 from mutirao import Mutirao
@@ -47,6 +48,20 @@ async def idle(app: Mutirao, number: int, **settings: Any) -> AsyncIterator[None
 async def listening(app: Mutirao, number: int) -> bool:
     """Return whether so many workers are registered, and all of them listen."""
     return [worker.listening for worker in await app.store.workers()] == [True] * number
+
+
+def counted(method: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note the answers to a method of stores."""
+    done: list[str] = []
+    original = getattr(SqlStore, method)
+
+    async def noted(*args: Any, **named: Any) -> Any:
+        answer = await original(*args, **named)
+        done.append(method)
+        return answer
+
+    monkeypatch.setattr(SqlStore, method, noted)
+    return done
 
 
 async def frozen(app: Mutirao, number: int, **serving: Any) -> None:
@@ -176,3 +191,23 @@ async def test_busy_workers(pg_app: Mutirao) -> None:
         for _ in range(6):
             await soon(ended(pg_app, send.enqueue().id))
         go.set()
+
+
+async def test_a_list_older_than_the_workers(
+    pg_app: Mutirao, pg_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction commits long after it named workers: those that came since look as well."""
+    looked = counted("lanes", monkeypatch)
+
+    @pg_app.task
+    async def send() -> None:
+        pass
+
+    await frozen(pg_app, 5)
+    with psycopg.connect(pg_url.replace("+psycopg", "")) as connection:
+        row = connection.execute("SELECT mutirao_enqueue('send')").fetchone()
+        assert row is not None
+        async with never_polling(pg_app):
+            await until(lambda: looked)
+            connection.commit()
+            await soon(ended(pg_app, row[0]))

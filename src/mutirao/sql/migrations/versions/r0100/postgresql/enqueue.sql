@@ -12,7 +12,8 @@ RETURN nextval('mutirao_job_id_seq')
 -- more, to look a moment later in case one of those does not. `job` is the id of one of them: jobs that
 -- come one after another are for one worker after another. They are taken from the whole list evenly, as
 -- neighbours in it may stand on one machine, which freezes. Without a lane all are to look; so they are
--- for very many jobs, or if some serve certain tasks only and the task is not known.
+-- for very many jobs, or if some serve certain tasks only and the task is not known. After `;` stands
+-- the newest worker of all: who registers before this transaction commits knows that it was not seen.
 CREATE FUNCTION mutirao_wake(
     queue text DEFAULT NULL, priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL,
     job bigint DEFAULT NULL, jobs bigint DEFAULT 1, task text DEFAULT NULL
@@ -28,9 +29,9 @@ BEGIN
     SELECT array_agg(w.id ORDER BY w.id), bool_or(w.tasks IS NOT NULL) INTO idle, special
     FROM mutirao_worker w
     WHERE w.listening AND w.expires_at > statement_timestamp() AND ($1 IS NULL OR (
-        (w.queues IS NULL OR w.queues::jsonb ? ltrim($1, E'\x1f'))
-        AND (w.exclude_queues IS NULL OR NOT w.exclude_queues::jsonb ? ltrim($1, E'\x1f'))
-        AND (w.tasks IS NULL OR $6 IS NULL OR w.tasks::jsonb ? $6)
+        (w.queues IS NULL OR w.queues ? ltrim($1, E'\x1f'))
+        AND (w.exclude_queues IS NULL OR NOT w.exclude_queues ? ltrim($1, E'\x1f'))
+        AND (w.tasks IS NULL OR $6 IS NULL OR w.tasks ? $6)
     ));
     IF idle IS NULL OR current_setting('mutirao.notify', true) IS NOT DISTINCT FROM 'off' THEN
         RETURN;
@@ -38,11 +39,14 @@ BEGIN
     most := cardinality(idle);
     IF $5 < least(most, 50) AND ($6 IS NOT NULL OR NOT special) THEN
         named := least(most, $5 + 3);
-        start := coalesce($4, (random() * most)::bigint);
-        whom := $5 || ':' || idle[1 + start % most];
+        -- Times the golden ratio, in 65536ths: even where all ids are even, as others come between.
+        start := (coalesce($4, (random() * 65535)::bigint) & 65535) * 40503 & 65535;
+        start := start * most >> 16;
+        whom := $5 || ':' || idle[1 + start];
         FOR n IN 1 .. named - 1 LOOP -- a quarter of the time that a query takes
             whom := whom || ',' || idle[1 + (start + n * most / named) % most];
         END LOOP;
+        whom := whom || ';' || (SELECT max(w.id) FROM mutirao_worker w);
     END IF;
     PERFORM pg_notify('mutirao', coalesce(
         whom || ' ' || $2 || ' ' || (extract(epoch FROM $3) * 1000000)::bigint || ' ' || $1, ''

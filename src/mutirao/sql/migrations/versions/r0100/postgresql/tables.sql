@@ -129,9 +129,11 @@ CREATE TABLE mutirao_worker (
     name text NOT NULL,
     host text NOT NULL,
     pid integer NOT NULL,
-    queues json, -- NULL: all, but these:
-    exclude_queues json,
-    tasks json, -- NULL: all of its application
+    -- Not json, which takes characters that no text of this database has: they would fail later, in
+    -- `mutirao_wake` and so in the transaction of whoever enqueues.
+    queues jsonb, -- NULL: all, but these:
+    exclude_queues jsonb,
+    tasks jsonb, -- NULL: all of its application
     concurrency integer NOT NULL,
     version text NOT NULL,
     started_at timestamptz NOT NULL DEFAULT statement_timestamp(),
