@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import nullcontext
 from datetime import datetime
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
@@ -72,9 +72,11 @@ class FleetStore(MemoryStore):
         self._one_thread = _OneThread(self.engines)
         self._run_by(self._one_thread)
 
-    async def agenda(self, *, now: datetime | None = None) -> Agenda:
+    async def agenda(self, *, without: Collection[str] = (), now: datetime | None = None) -> Agenda:
         """Return an empty one to a fleet without schedules, which asks for them all the time."""
-        return await super().agenda(now=now) if self.has_schedules else Agenda((), None, False)
+        if not self.has_schedules:
+            return Agenda((), None, False)
+        return await super().agenda(without=without, now=now)
 
     async def lease(self, duty: str, worker: int, *, ttl: float, every: float, **_: Any) -> bool:
         """Ask for a duty, in one statement instead of two."""

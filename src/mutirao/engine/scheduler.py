@@ -79,9 +79,11 @@ class Scheduler:
     async def run_once(self, now: datetime | None = None) -> float:
         """Make the jobs of some due schedules, if it is this worker's turn; return the pause in s.
 
-        It is if it gets the lease, or if there is enough for all workers.
+        It is if it gets the lease, or if there is enough for all workers. Those that have failed
+        are left alone until the next look, or they would keep the others from their turn.
         """
-        agenda = await self._store.agenda(now=now)
+        self._failed = {name: end for name, end in self._failed.items() if end > monotonic()}
+        agenda = await self._store.agenda(without=self._failed, now=now)
         if not agenda.due:
             return self._pause(agenda.next_in, agenda.awaits)
         mine = await self._store.lease(DUTY, self._worker(), ttl=self._look, every=0.0, now=now)
@@ -111,16 +113,14 @@ class Scheduler:
     async def _tick(self, now: datetime | None) -> bool:
         """Make the jobs of a batch of schedules; return whether any were there to take.
 
-        Those that have failed are left alone until the next look, or they would keep the others
-        from their turn. A batch that takes too long is halved.
+        A batch that takes too long is halved, and grows again by tenths.
         """
-        self._failed = {name: end for name, end in self._failed.items() if end > monotonic()}
         try:
             results = await self._store.tick_schedules(self._batch, without=self._failed, now=now)
         except StoreUnavailable:
             self._batch = max(1, self._batch // 2)
             raise
-        self._batch = min(BATCH, self._batch * 2)
+        self._batch = min(BATCH, self._batch + 1 + self._batch // 10)
         for each in results:
             self._tell(each)
         return bool(results)

@@ -34,12 +34,13 @@ class RecordsApi(Protocol):
 
     # Schedules. The functions of `mutirao.model.schedule_rules` decide how one changes.
 
-    async def agenda(self, *, now: datetime | None = None) -> Agenda:
+    async def agenda(self, *, without: Collection[str] = (), now: datetime | None = None) -> Agenda:
         """Return the schedules that are due, and the time until the next one is.
 
         A schedule is due if it is not paused and its next tick has come, or if it awaits the end of
         a job that is no longer live. If very many are due, only the first ones are returned, at
-        least `mutirao.model.schedule.MANY_DUE`. Reads only.
+        least `mutirao.model.schedule.MANY_DUE`. Schedules named in `without` are left out, as by
+        `tick_schedules`. Reads only.
         """
         ...
 
@@ -72,8 +73,8 @@ class RecordsApi(Protocol):
         written. Schedules named in `without` are left alone.
 
         Raises:
-            StoreError: the database cannot be used, or refuses the statements themselves; nothing
-                was written.
+            StoreError: the database cannot be used, or refuses to tell which are due; nothing was
+                written.
         """
         ...
 

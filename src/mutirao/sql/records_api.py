@@ -35,9 +35,9 @@ class SqlRecords:
 
     # Schedules
 
-    async def agenda(self, *, now: datetime | None = None) -> Agenda:
+    async def agenda(self, *, without: Collection[str] = (), now: datetime | None = None) -> Agenda:
         """Return the schedules that are due."""
-        return await self._runner.alone(schedules.agenda, self._dialect, now)
+        return await self._runner.alone(schedules.agenda, self._dialect, without, now)
 
     async def amend_schedule(
         self, name: str, amend: Amend, *, now: datetime | None = None

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, event, insert, text, update
+from sqlalchemy import Connection, Engine, create_engine, event, insert, text, update
 
 from mutirao.engine.scheduler import BATCH, Scheduler
 from mutirao.errors import StoreUnavailable
 from mutirao.model.job import NewJob
 from mutirao.model.records import JobFilter
-from mutirao.model.schedule import MANY_DUE, TickResult
+from mutirao.model.schedule import MANY_DUE, Agenda, TickResult
 from mutirao.sql.schema.tables import schedule
 from mutirao.sql.statements.ticking import Batch
 from mutirao.sql.store import SqlStore
@@ -129,13 +130,90 @@ async def test_one_that_the_database_refuses(pg_url: str, caplog: pytest.LogCapt
     await store.close()
 
 
+@contextmanager
+def broken(store: SqlStore, task: str) -> Iterator[None]:
+    """Let a trigger of the application fail for the jobs of a task, as one with a defect does."""
+    beginning = "CREATE TRIGGER broken BEFORE INSERT ON mutirao_job"
+    creation = [f"{beginning} WHEN NEW.task = '{task}' BEGIN SELECT json(NEW.task); END"]
+    if not store.engines.in_thread:
+        creation = [
+            "CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS"
+            " 'BEGIN PERFORM 1 FROM nowhere; RETURN NEW; END'",
+            f"{beginning} FOR EACH ROW WHEN (NEW.task = '{task}') EXECUTE FUNCTION broken()",
+        ]
+    with store.engines.sync().begin() as conn:
+        for statement in creation:
+            conn.execute(text(statement))
+    try:
+        yield
+    finally:
+        with store.engines.sync().begin() as conn:
+            removal = "TRIGGER broken" if store.engines.in_thread else "FUNCTION broken CASCADE"
+            conn.execute(text(f"DROP {removal}"))
+
+
+async def test_a_task_whose_statement_is_refused(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its schedules are told of, more than a batch of them; the others tick on time."""
+    store = SqlStore(url)
+    fill(store, "bad", BATCH + 10, task="bad")
+    await plan(store, scheduled("good"))
+    with broken(store, "bad"):
+        mine = scheduler(store, await join(store))
+        assert await look(mine, 10) == [0, 0, 5]
+        assert await look(mine, 18) == [2]
+        assert await look(mine, 20) == [0, 5]
+    assert await made(store) == {"good": 2}
+    told = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+    assert len(told) == BATCH + 10
+    assert "schedule bad 7 cannot tick: the database refuses a statement: " in caplog.text
+    await store.close()
+
+
+async def test_what_undoes_the_whole_transaction(lite_url: str) -> None:
+    """Its error is raised, not the one about the savepoint that is gone with it."""
+    store = SqlStore(lite_url)
+    fill(store, "s", 1_000)
+    told: list[int] = []
+
+    def interrupted(jobs: Iterable[NewJob], conn: Connection) -> list[int]:
+        def once() -> bool:
+            told.append(len(told))
+            return told == [0]
+
+        raw: Any = conn.connection.driver_connection
+        raw.set_progress_handler(once, 1_000)  # in the middle of the statement
+        conn.execute(update(schedule).values(paused=True))
+        raise AssertionError("it was not interrupted")
+
+    batch = Batch(store._dialect, interrupted, 10, (), NOW)
+    with pytest.raises(StoreUnavailable, match="interrupted"):
+        store._runner.run_sync(batch.write)
+    assert len((await store.agenda(now=NOW)).due) == MANY_DUE
+    await store.close()
+
+
 async def test_more_that_cannot_tick_than_a_batch(url: str) -> None:
-    """The others get their turn."""
+    """The others get their turn, and are not late for it."""
     store = SqlStore(url)
     fill(store, "bad", BATCH + 10, cron="now and then", every=None)
     await plan(store, scheduled("good"))
-    assert await look(scheduler(store, await join(store)), 10) == [0, 0, 5]
+    mine = scheduler(store, await join(store))
+    assert await look(mine, 10) == [0, 0, 5]
+    assert await look(mine, 18) == [2]
     assert await made(store) == {"good": 1}
+    await store.close()
+
+
+async def test_one_among_very_many_that_await_a_job(url: str) -> None:
+    """The one whose job has ended is seen, however many have a live one."""
+    store = SqlStore(url)
+    [live] = store.enqueue([NewJob(task="t")])
+    awaiting = {"awaiting": True, "next_at": None}
+    fill(store, "waits", 2_000, **awaiting, last_job=live)
+    fill(store, "ended", 1, **awaiting, last_job=live + 1)
+    assert await store.agenda(now=NOW) == Agenda(("ended 0",), None, awaits=True)
     await store.close()
 
 
@@ -155,7 +233,7 @@ class Slow(SqlStore):
 
 
 async def test_a_batch_that_takes_too_long(url: str) -> None:
-    """The next one is smaller; once it succeeds, larger ones are tried again."""
+    """The next one is smaller; once it succeeds, slightly larger ones are tried again."""
     store = Slow(url)
     store.asked = []
     fill(store, "s", 10)
@@ -168,7 +246,7 @@ async def test_a_batch_that_takes_too_long(url: str) -> None:
     fill(store, "t", 10)
     with pytest.raises(StoreUnavailable):
         await mine.run_once(at(0))
-    assert store.asked == [200, 100, 50, 100]
+    assert store.asked == [200, 100, 50, 56]
     await store.close()
 
 

@@ -66,7 +66,7 @@ def plans(url: str, act: Callable[[Connection, Dialect], object]) -> tuple[int, 
 
 def look(conn: Connection, dialect: Dialect) -> None:
     """Ask what is due, as each worker does."""
-    assert schedules.agenda(conn, dialect, NOW).due == ()
+    assert schedules.agenda(conn, dialect, (), NOW).due == ()
 
 
 def tick(conn: Connection, dialect: Dialect) -> None:

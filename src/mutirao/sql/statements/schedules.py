@@ -4,7 +4,7 @@ A schedule's row is locked during a decision, and everything else that the decis
 after that, so it sees everything that the previous decision wrote.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, islice, takewhile
@@ -15,13 +15,14 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    and_,
     bindparam,
     delete,
-    exists,
     false,
     func,
     insert,
     select,
+    true,
     union_all,
     update,
 )
@@ -75,24 +76,20 @@ _FORGET = delete(tick).where(
 )
 
 
-def agenda(conn: Connection, dialect: Dialect, now: datetime | None) -> Agenda:
+def agenda(
+    conn: Connection, dialect: Dialect, without: Collection[str], now: datetime | None
+) -> Agenda:
     """Return the schedules that are due, and the time until the next tick. A single statement."""
     moment = dialect.moment(now).label("now")
-    planned = (
-        select(schedule.c.name, schedule.c.next_at, false().label("live"), moment)
-        .where(schedule.c.next_at.is_not(None), ~schedule.c.paused)
-        .order_by(schedule.c.next_at)
-        .limit(MANY_DUE)
-        .subquery()
+    each = select(schedule.c.name, schedule.c.next_at, moment).where(is_open(dialect, without))
+    planned = each.where(schedule.c.next_at.is_not(None)).order_by(schedule.c.next_at)
+    awaiting, live = each.where(schedule.c.awaiting), is_live(schedule.c.last_job)
+    parts = (
+        planned.add_columns(false().label("live")).limit(MANY_DUE),
+        awaiting.where(~live).add_columns(false().label("live")).limit(MANY_DUE),
+        awaiting.where(live).add_columns(true().label("live")).limit(1),
     )
-    running = is_live(schedule.c.last_job).label("live")
-    awaiting = (
-        select(schedule.c.name, schedule.c.next_at, running, moment)
-        .where(schedule.c.awaiting, ~schedule.c.paused)
-        .limit(MANY_DUE * 10)
-        .subquery()
-    )
-    rows = conn.execute(union_all(select(planned), select(awaiting))).all()
+    rows = conn.execute(union_all(*(select(part.subquery()) for part in parts))).all()
     ahead = [(row.next_at - row.now).total_seconds() for row in rows if row.next_at is not None]
     return Agenda(
         due=tuple(row.name for row in rows if _is_due(row)),
@@ -242,9 +239,16 @@ def listed(conn: Connection) -> list[ScheduleRecord]:
     return [_to_record(row) for row in conn.execute(select(view).order_by(view.c.name))]
 
 
+def is_open(dialect: Dialect, without: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition that a schedule is neither paused nor one of those to be left alone."""
+    if not without:
+        return ~schedule.c.paused
+    return and_(~schedule.c.paused, ~dialect.among(schedule.c.name, list(without)))
+
+
 def is_live(job: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the condition that a job is live."""
-    return exists().where(live.c.id == job)
+    """Return the condition that a job is live: looked up by its id, never joined."""
+    return select(live.c.id).where(live.c.id == job).scalar_subquery().is_not(None)
 
 
 def _is_final() -> ColumnElement[bool]:
@@ -252,9 +256,7 @@ def _is_final() -> ColumnElement[bool]:
 
 
 def _is_due(row: Any) -> bool:
-    if row.next_at is not None:
-        return bool(row.next_at <= row.now)
-    return not row.live
+    return not row.live and (row.next_at is None or row.next_at <= row.now)
 
 
 def _remove(conn: Connection, name: str) -> None:

@@ -5,14 +5,14 @@ different ones. What a schedule's row or the database refuses concerns that sche
 others are written, with the same locks.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from mutirao.errors import SchemaError, StoreError, StoreRefused
+from mutirao.errors import SchemaError, StoreGone, StoreUnavailable
 from mutirao.model import schedule_rules
 from mutirao.model.schedule import MAX_CATCH_UP, ScheduleState, Ticked, TickResult
 from mutirao.sql.dialects.base import Dialect
@@ -23,6 +23,7 @@ from mutirao.sql.statements.schedules import (
     deaths,
     facts_in,
     is_live,
+    is_open,
     make,
     read,
     with_last,
@@ -85,16 +86,17 @@ class Batch:
 
     def _hold(self, conn: Connection) -> list[str]:
         """Lock schedules whose awaited job has ended, then those whose tick has come."""
+        is_left = is_open(self.dialect, self.without)
         ended = (
             select(schedule.c.name)
-            .where(schedule.c.awaiting, ~is_live(schedule.c.last_job), *self._open())
+            .where(schedule.c.awaiting, ~is_live(schedule.c.last_job), is_left)
             .limit(max(1, self.limit // 2))
             .with_for_update(skip_locked=True)
         )
         names = list(conn.scalars(ended))
         come = (
             select(schedule.c.name)
-            .where(schedule.c.next_at.is_not(None), *self._open())
+            .where(schedule.c.next_at.is_not(None), is_left)
             .where(schedule.c.next_at <= self.dialect.moment(self.now))
             .order_by(schedule.c.next_at)
             .limit(self.limit - len(names))
@@ -102,24 +104,23 @@ class Batch:
         )
         return names + list(conn.scalars(come))
 
-    def _open(self) -> Iterator[Any]:
-        yield ~schedule.c.paused
-        if self.without:
-            yield ~self.dialect.among(schedule.c.name, list(self.without))
-
     def _write(self, conn: Connection, decided: Sequence[_Decided]) -> list[TickResult]:
         """Write them; halve them until those are found that the database refuses."""
         if not decided:
             return []
+        savepoint = conn.begin_nested()
         try:
-            with conn.begin_nested():
-                return self._write_all(conn, decided)
+            done = self._write_all(conn, decided)
         except Exception as error:
             refusal = translated(error) or error
-            if not _is_of_one(refusal):
-                raise
+            if conn.invalidated or not _is_of_one(refusal):
+                raise  # the savepoint may be gone with the transaction
+            savepoint.rollback()
             if len(decided) == 1:
                 return [TickResult(decided[0].name, None, error=refusal)]
+        else:
+            savepoint.commit()
+            return done
         half = len(decided) // 2
         return [*self._write(conn, decided[:half]), *self._write(conn, decided[half:])]
 
@@ -150,6 +151,7 @@ def _decide(row: Any, dead: Any) -> _Decided:
 def _is_of_one(error: Exception) -> bool:
     """Return whether an error may concern only one of many schedules.
 
-    Errors about the database as a whole, or about a lock, do not.
+    Errors about the database as a whole, or about a lock, do not. A statement that is refused may:
+    a trigger of the application fails for the jobs of one task.
     """
-    return isinstance(error, StoreRefused) or not isinstance(error, StoreError | SchemaError)
+    return not isinstance(error, StoreUnavailable | StoreGone | SchemaError)

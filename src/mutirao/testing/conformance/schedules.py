@@ -223,6 +223,8 @@ class SchedulesContract:
         assert await other_store.agenda(now=NOW) == Agenda((), 10, awaits=False)
         due = ("every 10", "every 20.5")
         assert await other_store.agenda(now=at(20.5)) == Agenda(due, 9.5, awaits=False)
+        some = await other_store.agenda(without=["every 10", "every 30"], now=at(20.5))
+        assert some == Agenda(due[1:], None, awaits=False)
         await order(store, schedule_rules.pause, "every 10")
         assert await other_store.agenda(now=at(20.5)) == Agenda(due[1:], 9.5, awaits=False)
         await order(store, schedule_rules.remove, "every 30")
@@ -262,8 +264,10 @@ class SchedulesContract:
         assert await tick(store, 99) == ()
         claim = await take_one(store, worker, now=FAR_AHEAD)
         assert (await store.agenda(now=at(99))).awaits
+        assert await store.agenda(without=["s"], now=at(99)) == NOTHING
         await finish(store, worker, [claim], kind, now=at(100))
         assert await store.agenda(now=at(101)) == Agenda(("s",), None, awaits=False)
+        assert await store.agenda(without=["s"], now=at(101)) == NOTHING
         assert await tick(store, 101) == ()
         assert await store.agenda(now=at(101)) == Agenda((), 9, awaits=False)
         assert len(await tick(store, 110)) == 1

@@ -18,7 +18,7 @@ from mutirao.model.supersede import Older, Supersede, decide
 from mutirao.model.uniqueness import KeyName, Placed, Unique, duplicate
 from mutirao.sql.dialects.postgresql.graphs import GRAPH_STATEMENTS
 from mutirao.sql.dialects.postgresql.rows import job_rows, live_rows
-from mutirao.sql.drivers.failures import beneath
+from mutirao.sql.drivers.failures import beneath, short
 from mutirao.sql.drivers.steps import (
     AROUND,
     SAVEPOINT,
@@ -155,7 +155,8 @@ def lacks_tables(error: Exception) -> bool:
     """Return whether `error`, a driver's or of a layer above, says that our tables are missing."""
     cause = beneath(error)
     code = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-    return code == _NO_SCHEMA or (code in _UNDEFINED and "mutirao_" in str(cause))
+    # The lines after the first name our tables also where a trigger of the application misses one.
+    return code == _NO_SCHEMA or (code in _UNDEFINED and "mutirao_" in short(cause))
 
 
 def together(steps: Steps) -> Steps:
