@@ -20,15 +20,17 @@ _DEADLINE = 60.0
 
 
 @contextlib.contextmanager
-def pgbouncer(url: str, servers: int = 3) -> Iterator[URL]:
+def pgbouncer(url: str, servers: int = 3, *, in_turn: bool = False) -> Iterator[URL]:
     """Run a pooler in transaction mode in front of the database at `url`; give its URL.
 
     `servers`: the number of connections to the database that it shares among its clients.
+    `in_turn`: all are open, and each transaction gets the next one, so that what was prepared on
+    one is certainly missed on another. As it is, a client may always get the same.
     """
     behind = make_url(url)
     with tempfile.TemporaryDirectory(prefix="mutirao-pgbouncer-") as name:
         front = behind.set(port=free_port())
-        _configure(Path(name), behind, front, servers)
+        _configure(Path(name), behind, front, servers, in_turn)
         process = subprocess.Popen(
             [find_pgbouncer(), Path(name) / "pgbouncer.ini"],
             stdin=subprocess.DEVNULL,
@@ -38,13 +40,14 @@ def pgbouncer(url: str, servers: int = 3) -> Iterator[URL]:
         )
         try:
             _wait_until_ready(front, process, Path(name) / "log")
+            _open_all(front, servers if in_turn else 0)
             yield front
         finally:
             process.kill()
             process.wait()
 
 
-def _configure(directory: Path, behind: URL, front: URL, servers: int) -> None:
+def _configure(directory: Path, behind: URL, front: URL, servers: int, in_turn: bool) -> None:
     (directory / "users").write_text(f'"{behind.username}" "{behind.password}"\n')
     (directory / "pgbouncer.ini").write_text(
         f"""[databases]
@@ -58,6 +61,7 @@ auth_file = {directory}/users
 logfile = {directory}/log
 pool_mode = transaction
 default_pool_size = {servers}
+server_round_robin = {in_turn:d}
 """
     )
     if run_as := unprivileged():
@@ -65,12 +69,22 @@ default_pool_size = {servers}
             os.chown(path, run_as["user"], run_as["group"])
 
 
+def _connect(front: URL) -> psycopg.Connection:
+    text = front.set(drivername="postgresql").render_as_string(hide_password=False)
+    return psycopg.connect(text, connect_timeout=10)
+
+
+def _open_all(front: URL, servers: int) -> None:
+    with contextlib.ExitStack() as transactions:
+        for _ in range(servers):
+            transactions.enter_context(_connect(front)).execute("SELECT 1")
+
+
 def _wait_until_ready(front: URL, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + _DEADLINE
-    text = front.set(drivername="postgresql").render_as_string(hide_password=False)
     while True:
         try:
-            psycopg.connect(text, connect_timeout=10).close()
+            _connect(front).close()
         except psycopg.OperationalError as error:
             if process.poll() is not None or time.monotonic() > deadline:
                 said = log.read_text() if log.exists() else ""
