@@ -34,11 +34,11 @@ class Peer:
     about: dict[str, Any]
     rates: dict[str, float] = field(default_factory=dict)  # of its calibration, jobs/s
 
-    def call(self, work: str, database: Database, **options: object) -> Answer:
+    def call(self, work: str, database: Database, /, **options: object) -> Answer:
         """Let it do a work while the server's gauges are read."""
         return calling.call_measured(self.command, work, database.url, database.watched, **options)
 
-    def call_only(self, work: str, database: Database, **options: object) -> Answer:
+    def call_only(self, work: str, database: Database, /, **options: object) -> Answer:
         """Let it do a work that nobody measures."""
         return calling.call(self.command, work, database.url, **options)
 

@@ -18,7 +18,7 @@ class CallFailed(Exception):
     """An adapter did not do its work; the message ends with what it said last."""
 
 
-def call(command: Sequence[str], work: str, url: str = "", **options: object) -> Answer:
+def call(command: Sequence[str], work: str, url: str = "", /, **options: object) -> Answer:
     """Let an adapter do `work` and return its answer.
 
     `options` become the command line: `jobs=5` is `--jobs 5`, a flag is given as True.
@@ -49,7 +49,7 @@ def call(command: Sequence[str], work: str, url: str = "", **options: object) ->
 
 
 def call_measured(
-    command: Sequence[str], work: str, url: str, watched: str, **options: object
+    command: Sequence[str], work: str, url: str, watched: str, /, **options: object
 ) -> Answer:
     """As `call`; the answer also has what the server spent, starts and stops included.
 

@@ -26,6 +26,9 @@ _INSERT = """WITH job AS (
 )
 INSERT INTO mutirao_live (id, queue, priority, run_at)
 SELECT id, queue, priority, run_at FROM job RETURNING id"""
+_REGISTER = """INSERT INTO mutirao_worker
+(name, host, pid, concurrency, version, expires_at, listening)
+VALUES ('raw', 'raw', 0, 1, 'raw', 'infinity', false) RETURNING id"""  # claims ask for it
 _CLAIM = """SELECT * FROM mutirao_claim(
     %s, ARRAY['default'], ARRAY[0]::smallint[], ARRAY[%s::timestamptz], ARRAY[%s::bigint], %s,
     NULL, NULL
@@ -52,7 +55,8 @@ class Raw(OnOurTables):
 
     def work(self, url: str, count: Callable[[], None], *, sync: bool) -> None:
         with psycopg.connect(url, autocommit=True) as conn:
-            worker, at, last = 1, "-infinity", 0
+            (worker,) = conn.execute(_REGISTER).fetchone() or (0,)
+            at, last = "-infinity", 0
             while True:
                 claims = conn.execute(_CLAIM, (worker, at, last, BATCH), prepare=True).fetchall()
                 for _ in claims:
