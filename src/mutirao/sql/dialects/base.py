@@ -9,7 +9,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table, Update, null
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Insert,
+    Table,
+    Update,
+    and_,
+    exists,
+    null,
+    true,
+)
 from sqlalchemy.types import TypeEngine
 
 from mutirao.model.records import Scalar
@@ -18,6 +28,7 @@ from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.connecting import Connecting, Place
 from mutirao.sql.enqueue.intake import DialectIntake
 from mutirao.sql.rules.base import Rules
+from mutirao.sql.schema.tables import live
 
 Id = TypeVar("Id", int, str)
 
@@ -66,17 +77,17 @@ class Dialect(ABC):
     ) -> ColumnElement[bool]:
         """Return whether the JSON object of a job's arguments has one with this value."""
 
-    @abstractmethod
     def held_by(self, worker: int) -> ColumnElement[bool]:
-        """Return the condition on `mutirao_live` that a worker holds the job."""
+        """Return the condition on `mutirao_live` that a worker holds the job: an index tells."""
+        return live.c.worker == worker
 
-    @abstractmethod
     def to_cancel_by(self, worker: int) -> ColumnElement[bool]:
         """Return the condition on `mutirao_live` that a worker is to cancel the job."""
+        return and_(self.held_by(worker), live.c.cancel == true())
 
-    @abstractmethod
     def has_to_cancel(self, worker: int) -> ColumnElement[bool]:
         """Return whether there is such a job, as an expression."""
+        return exists().where(self.to_cancel_by(worker))
 
     @abstractmethod
     def insert_unless_exists(self, table: Table) -> Insert:

@@ -5,11 +5,11 @@ wrappers, refuses them in a broken transaction, in a test that may not use this 
 another thread, and wraps their errors as usual. Nothing here imports Django.
 """
 
-from functools import lru_cache
 from typing import Any
 
 from mutirao.errors import UnsupportedConnection
 from mutirao.sql.drivers import copy, kinds
+from mutirao.sql.drivers.placeholders import with_percents
 from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows, SyncDriver
 
 _DATABASES = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}  # by vendor
@@ -35,7 +35,7 @@ class DjangoDriver:
         self._beneath.drop()
 
     def native(self, sql: str) -> str:
-        return _with_percents(sql) if self._conn.vendor == "sqlite" else sql
+        return with_percents(sql) if self._conn.vendor == "sqlite" else sql
 
     def handle(self, request: Request) -> Rows:
         if isinstance(request, Autocommits):
@@ -76,9 +76,3 @@ def beneath_proxy(proxy: Any) -> SyncDriver:
             " expected django.db.connection, or connections[alias]"
         )
     return DjangoDriver(conn)
-
-
-@lru_cache(maxsize=64)
-def _with_percents(sql: str) -> str:
-    """Return a statement with Django's placeholders instead of SQLite's."""
-    return sql.replace("%", "%%").replace("?", "%s")

@@ -243,9 +243,7 @@ def is_open(dialect: Dialect, without: Collection[str]) -> ColumnElement[bool]:
     """Return the condition that a schedule is neither paused nor one of those to be left alone."""
     if not without:
         return ~schedule.c.paused
-    # SQLAlchemy before 2.1 negates "= ANY" as "<> ANY", which any two names satisfy.
-    named = dialect.among(schedule.c.name, list(without))
-    return and_(~schedule.c.paused, named.is_(false()))
+    return and_(~schedule.c.paused, ~dialect.among(schedule.c.name, list(without)))
 
 
 def is_live(job: ColumnElement[Any]) -> ColumnElement[bool]:

@@ -14,7 +14,6 @@ from sqlalchemy import (
     Update,
     and_,
     cast,
-    exists,
     func,
     literal,
     literal_column,
@@ -35,7 +34,6 @@ from mutirao.sql.dialects.mysql.words import WORDS
 from mutirao.sql.drivers.failures import is_taken
 from mutirao.sql.rules.generic import LockAskWrite
 from mutirao.sql.schema.instant import SECOND, Micros, to_micros
-from mutirao.sql.schema.tables import live
 
 _BYTES = "utf8mb4_nopad_bin"  # the collation of all our texts
 _COUNT_RETRY = "UPDATE mutirao_lock SET retries = retries + 1 WHERE name = 'retries'"
@@ -90,18 +88,6 @@ class MariaDB(Dialect):
         if isinstance(value, str):
             return and_(kind == "STRING", cast(told, Text).collate(_BYTES) == value)
         return and_(kind.in_(["INTEGER", "DOUBLE"]), told + 0 == literal(value))
-
-    def held_by(self, worker: int) -> ColumnElement[bool]:
-        """Return the condition that a worker holds the job: an index tells."""
-        return live.c.worker == worker
-
-    def to_cancel_by(self, worker: int) -> ColumnElement[bool]:
-        """Return the condition that a worker is to cancel the job: it is among those it holds."""
-        return and_(self.held_by(worker), live.c.cancel == true())
-
-    def has_to_cancel(self, worker: int) -> ColumnElement[bool]:
-        """Return whether there is such a job, as an expression."""
-        return exists().where(self.to_cancel_by(worker))
 
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that leaves a row with that key as it is."""

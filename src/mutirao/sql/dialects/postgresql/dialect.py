@@ -16,6 +16,7 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
+    any_,
     cast,
     exists,
     false,
@@ -79,9 +80,10 @@ class PostgreSQL(Dialect):
 
     def among(self, column: ColumnElement[Id], values: Sequence[Id]) -> ColumnElement[bool]:
         """Pass one array, whatever its length, of plain numbers: some ids know more of a job."""
+        # Not `func.any`: SQLAlchemy 2.0 negates that as "<> any", which any two values satisfy.
         if isinstance(column.type, Text):
-            return column == func.any(literal([*values], ARRAY(Text)))
-        return column == func.any(literal([*map(int, values)], ARRAY(BigInteger)))
+            return column == any_(literal([*values], ARRAY(Text)))
+        return column == any_(literal([*map(int, values)], ARRAY(BigInteger)))
 
     def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
         """Search the array."""

@@ -11,7 +11,6 @@ from sqlalchemy import (
     Connection,
     Insert,
     Table,
-    and_,
     exists,
     func,
     literal,
@@ -32,7 +31,6 @@ from mutirao.sql.dialects.sqlite.enqueue import INTAKE
 from mutirao.sql.dialects.sqlite.words import WORDS
 from mutirao.sql.rules.generic import LockAskWrite
 from mutirao.sql.schema.instant import IsoText, Micros, to_micros
-from mutirao.sql.schema.tables import live
 
 
 class SQLite(Dialect):
@@ -81,18 +79,6 @@ class SQLite(Dialect):
         kinds = known.get(type(value), ("integer", "real"))
         same = true() if kinds[0] in ("null", "true", "false") else each.c.value == literal(value)
         return exists(select(each.c.key).where(each.c.key == name, each.c.type.in_(kinds), same))
-
-    def held_by(self, worker: int) -> ColumnElement[bool]:
-        """Return the condition that a worker holds the job: an index tells."""
-        return live.c.worker == worker
-
-    def to_cancel_by(self, worker: int) -> ColumnElement[bool]:
-        """Return the condition that a worker is to cancel the job: it is among those it holds."""
-        return and_(self.held_by(worker), live.c.cancel == true())
-
-    def has_to_cancel(self, worker: int) -> ColumnElement[bool]:
-        """Return whether there is such a job, as an expression."""
-        return exists().where(self.to_cancel_by(worker))
 
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that does nothing, and counts no row, where the key is taken."""
