@@ -8,7 +8,8 @@ from typing import Any
 from benchmarks.peers import calling, envs
 from benchmarks.peers.calling import Answer, CallFailed
 from benchmarks.peers.records import Record, figures_of
-from tests.support.postgresql import PostgresServer, ServerFailed
+from tests.support.postgresql import PostgresServer
+from tests.support.servers import ServerFailed
 
 _SPENT = ("seconds", "cpu", "server_cpu", "wal_bytes", "commits", "dead_tuples")
 _LATENCY = ("p50", "p90", "p99", "max")

@@ -7,25 +7,16 @@ Ctrl-C.
 
 from __future__ import annotations
 
-import atexit
-import itertools
-import os
-import shutil
 import signal
-import subprocess
-import tempfile
-import time
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pymysql
 from pymysql.cursors import Cursor
 
 from mutirao.sql.schema.tables import metadata
 from tests.support.binaries import find_mariadb
-from tests.support.postgresql import ServerFailed, free_port, unprivileged
+from tests.support.servers import Command, PrivateServer, serve
 
-_DEADLINE = 60.0
 _USER, _PASSWORD = "root", "mutirao"  # of a server that only this machine reaches
 # Its data need not survive a power cut, only what the tests do to it. All else is as usual.
 _FAST = {
@@ -35,40 +26,14 @@ _FAST = {
     "performance-schema": "OFF",
 }
 
-# Its standard input is a pipe that we hold: it closes when we end, even by SIGKILL.
-_WATCHDOG = """
-while read -r _; do :; done
-pid=$(cat "$1/pid" 2>/dev/null) && kill -KILL "$pid"
-while [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
-rm -rf "$1"
-"""
 
-
-class MariadbServer:
+class MariadbServer(PrivateServer):
     """One private server. Use it as a context manager."""
 
-    def __init__(self) -> None:
-        self._names = itertools.count(1)
-        self._owner = os.getpid()
-        self._directory = Path()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._watchdog: subprocess.Popen[bytes] | None = None
-        self.port = 0
-
-    def __enter__(self) -> Self:
-        """Make the server, start it, and wait until it answers."""
-        self._make_directory()
-        try:
-            self._install()
-            self._launch()
-            self._wait_until_ready()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    name = "MariaDB"
+    pid_file = "pid"
+    at_once = signal.SIGKILL
+    refusals = pymysql.MySQLError
 
     def url(self, database: str, driver: str = "mysql+pymysql") -> str:
         """Return the SQLAlchemy URL of `database`."""
@@ -88,58 +53,22 @@ class MariadbServer:
             cursor.execute(f"CREATE DATABASE {name}")
         return name
 
-    def close(self) -> None:
-        """Stop the server at once and remove its directory."""
-        # A forked child inherits this object and our exit handlers; the server is not its own.
-        if self._watchdog is None or os.getpid() != self._owner:
-            return
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-        shutil.rmtree(self._directory, ignore_errors=True)
-        atexit.unregister(self.close)
-        self._watchdog.communicate()
-        self._watchdog = None
-
-    def _make_directory(self) -> None:
-        self._program = find_mariadb()
-        self._directory = Path(tempfile.mkdtemp(prefix="mutirao-mariadb-"))
-        atexit.register(self.close)
-        self._watchdog = subprocess.Popen(
-            ["/bin/sh", "-c", _WATCHDOG, "watchdog", self._directory],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
-        run_as = unprivileged()
-        if run_as:
-            os.chown(self._directory, run_as["user"], run_as["group"])
-        self.port = free_port()
-
-    def _install(self) -> None:
+    def _make(self) -> None:
         """Make the system's tables, and the user."""
-        ran = subprocess.run(
-            [
-                "mariadb-install-db",
-                "--no-defaults",
-                *("--auth-root-authentication-method=normal", "--skip-test-db"),
-                f"--datadir={self._directory / 'data'}",
-            ],
-            cwd=self._directory,
-            check=False,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            **unprivileged(),
+        self._program = find_mariadb()
+        self._make_directory()
+        self._run(
+            "mariadb-install-db",
+            "--no-defaults",
+            *("--auth-root-authentication-method=normal", "--skip-test-db"),
+            f"--datadir={self.directory / 'data'}",
         )
-        if ran.returncode != 0:
-            raise ServerFailed(f"mariadb-install-db failed with {ran.returncode}:\n{ran.stdout}")
-        (self._directory / "user.sql").write_text(
+        (self.directory / "user.sql").write_text(
             f"ALTER USER '{_USER}'@'localhost' IDENTIFIED BY '{_PASSWORD}';\n"
         )
 
-    def _launch(self) -> None:
-        here = self._directory
+    def _command(self) -> Command:
+        here = self.directory
         settings = {
             "datadir": here / "data",
             "socket": here / "socket",
@@ -150,44 +79,8 @@ class MariadbServer:
             "port": self.port,
             **_FAST,
         }
-        with (here / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    self._program,
-                    "--no-defaults",
-                    *(f"--{name}={value}" for name, value in settings.items()),
-                ],
-                cwd=here,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                # Ctrl-C at the terminal is for us: we stop the server when we are done with it.
-                start_new_session=True,
-                **unprivileged(),
-            )
-
-    def _wait_until_ready(self) -> None:
-        if self._process is None:
-            raise ServerFailed("The server was not launched.")
-        deadline = time.monotonic() + _DEADLINE
-        while True:
-            try:
-                self.connect().close()
-            except pymysql.MySQLError as error:
-                if time.monotonic() > deadline:
-                    raise ServerFailed(self._explain(f"It does not answer: {error}")) from error
-            else:
-                return
-            try:
-                status = self._process.wait(0.05)
-            except subprocess.TimeoutExpired:
-                continue
-            self._process = None
-            raise ServerFailed(self._explain(f"It ended with status {status}."))
-
-    def _explain(self, what: str) -> str:
-        log = (self._directory / "log").read_text(errors="replace").splitlines()
-        return "\n".join(["The MariaDB server failed. " + what + " Its log ends:", *log[-20:]])
+        options = [f"--{name}={value}" for name, value in settings.items()]
+        return [self._program, "--no-defaults", *options]
 
 
 _FILLED = " UNION ALL ".join(
@@ -216,15 +109,8 @@ def empty(connection: pymysql.Connection[Cursor]) -> None:
 
 def main() -> None:
     """Run a server, print the URL of an empty database, and stop it at Ctrl-C or SIGTERM."""
-    for end in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(end, signal.default_int_handler)
-    try:
-        with MariadbServer() as server:
-            print(server.url(server.create_database()), flush=True)
-            while True:
-                time.sleep(1)  # unlike a pause, it ends where a signal comes just before it
-    except KeyboardInterrupt:
-        print("stopped")
+    server = MariadbServer()
+    serve(server, lambda: server.url(server.create_database()))
 
 
 if __name__ == "__main__":

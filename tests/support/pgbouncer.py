@@ -14,7 +14,7 @@ import psycopg
 from sqlalchemy import URL, make_url
 
 from tests.support.binaries import find_pgbouncer
-from tests.support.postgresql import ServerFailed, free_port, unprivileged
+from tests.support.servers import ServerFailed, free_port, unprivileged
 
 _DEADLINE = 60.0
 

@@ -13,7 +13,8 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.support import binaries
-from tests.support.postgresql import PostgresServer, ServerFailed
+from tests.support.postgresql import PostgresServer
+from tests.support.servers import ServerFailed
 from tests.support.waiting import wait_until
 
 
