@@ -52,7 +52,7 @@ class Ground:
             await asyncio.to_thread(migrations.upgrade, self.url)
         moment = self.store.engines.dialect.moment(None)
         await self._runner.alone(_refuse_others, moment)
-        counts = (tables.counter, tables.slot, tables.parked, tables.served)
+        counts = (tables.counter, tables.slot, tables.parked, tables.fairness_served)
         ours = (tables.job, tables.live, tables.attempt, tables.duty, *counts)
         await self._runner.run(self.instruments.empty, ours)
         for limit in await self.store.limits():

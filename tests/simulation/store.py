@@ -86,10 +86,10 @@ class FleetStore(MemoryStore):
 
     # All workers of a fleet have the same code, so the first one's declarations stand for all.
 
-    async def declare_fair(self, tasks: Mapping[str, str | None]) -> None:
+    async def declare_fairness(self, tasks: Mapping[str, str | None]) -> None:
         """Declare that once."""
         if "fair" not in self._declared:
-            await super().declare_fair(tasks)
+            await super().declare_fairness(tasks)
             self._declared.add("fair")
 
     async def put_limit(self, rule: Rule, **how: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from mutirao import Mutirao
 from mutirao.engine.lanes import LaneBook
 from mutirao.errors import InvalidJob, InvalidTask
-from mutirao.model.fairness import fair_lane, fair_value, is_fair, lanes_of, once, queue_of
+from mutirao.model.fairness import fair_lane, fairness_value, is_fair, lanes_of, once, queue_of
 from mutirao.model.job import FairClaim, Lane, LaneHead, Wake
 from mutirao.testing import MemoryStore
 
@@ -33,7 +33,7 @@ def test_one_fair_lane_of_a_queue() -> None:
 @pytest.mark.parametrize("args", ["{}", '{"by":null}', '{"by":""}'])
 def test_a_missing_value(args: str) -> None:
     """It is a value, too."""
-    assert fair_value(args, "by") == fair_value("{}", "by") != ""
+    assert fairness_value(args, "by") == fairness_value("{}", "by") != ""
 
 
 def test_bounds_do_not_move() -> None:

@@ -28,7 +28,7 @@ class Limiter:
 
     async def declare(self, now: datetime | None = None) -> None:
         """Write the declarations of the code, once, when the worker starts."""
-        await self._store.declare_fair(self._fair)
+        await self._store.declare_fairness(self._fair)
         for rule in self._declared:
             await self._store.put_limit(rule, origin=LimitOrigin.CODE, worker=self._name, now=now)
         await self._warn_of_undeclared()

@@ -1,30 +1,30 @@
 """Fairness: jobs of a task with `fair_by` are claimed in rounds over the values of that argument.
 
-They are ordinary live jobs, but in a lane whose name begins with `FAIR`, and they carry the value.
-A claim from such a lane takes one job of each value, round after round, and begins with the value
-after the one that was served last. `mutirao.sql.rules.fairness` does that, and reads no more rows
-than are taken; PostgreSQL does it in its own functions.
+They are ordinary live jobs, but in a lane whose name begins with `FAIR_LANE_PREFIX`, and they carry
+the value. A claim from such a lane takes one job of each value, round after round, and begins with
+the value after the one that was served last. `mutirao.sql.rules.fairness` does that, and reads no
+more rows than are taken; PostgreSQL does it in its own functions.
 """
 
 from collections.abc import Collection, Iterable
 
-from mutirao.model.job import FAIR, Lane
+from mutirao.model.job import FAIR_LANE_PREFIX, Lane
 from mutirao.model.limits import value_of
 
 
 def fair_lane(queue: str) -> str:
     """Return the name of the lanes for the fair jobs of a queue."""
-    return FAIR + queue
+    return FAIR_LANE_PREFIX + queue
 
 
 def is_fair(lane: str) -> bool:
     """Return whether lanes of this name hold fair jobs."""
-    return lane.startswith(FAIR)
+    return lane.startswith(FAIR_LANE_PREFIX)
 
 
 def queue_of(lane: str) -> str:
     """Return the queue of lanes of this name."""
-    return lane.removeprefix(FAIR)
+    return lane.removeprefix(FAIR_LANE_PREFIX)
 
 
 def lanes_of(queues: Collection[str]) -> list[str]:
@@ -40,6 +40,6 @@ def once(lanes: Iterable[Lane]) -> list[Lane]:
     return list(found.values())
 
 
-def fair_value(args: str, by: str) -> str:
+def fairness_value(args: str, by: str) -> str:
     """Return the value under which a fair job is served; never empty, as it is for other jobs."""
     return f"={value_of(args, by)}"

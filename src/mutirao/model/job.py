@@ -36,7 +36,7 @@ Async = TypeVar("Async", covariant=True)
 
 DEFAULT_QUEUE = "default"
 MAX_QUEUE_NAME = 100
-FAIR = "\x1f"  # prefix of the names of fair lanes; no queue's name begins with it
+FAIR_LANE_PREFIX = "\x1f"  # prefix of the names of fair lanes; no queue's name begins with it
 MAX_TASK_NAME = 200
 MAX_KEY = 200
 MAX_ERROR_TEXT = 8_000  # characters kept of an error: its beginning and its end
@@ -93,7 +93,7 @@ class NewJob:
     @property
     def lane(self) -> str:
         """The name of the lane in which the job will wait."""
-        return self.queue if self.fair_by is None else FAIR + self.queue
+        return self.queue if self.fair_by is None else FAIR_LANE_PREFIX + self.queue
 
     def with_args(self, args: str) -> Self:
         """Return the same job with other arguments; takes an eighth of the time of `replace`."""
@@ -174,7 +174,7 @@ class FairClaim(Claim):
     @property
     def lane(self) -> str:
         """The name of the lane it stood in, and stands in again when it has to wait."""
-        return FAIR + self.queue
+        return FAIR_LANE_PREFIX + self.queue
 
 
 Keep = Callable[[Any], KeptResult]  # converts a result to the stored form

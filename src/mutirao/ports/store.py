@@ -243,7 +243,7 @@ class Store(Intake, RecordsApi, Protocol):
         """Update the query planner's statistics."""
         ...
 
-    async def declare_fair(self, tasks: Mapping[str, str | None]) -> None:
+    async def declare_fairness(self, tasks: Mapping[str, str | None]) -> None:
         """Record by which argument the jobs of each task are claimed fairly; None: by none.
 
         Applies to jobs that are enqueued from now on without `NewJob.fair_by`: in SQL, or by a

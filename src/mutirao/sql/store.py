@@ -284,7 +284,7 @@ class SqlStore(SqlRecords):
         """Update the query planner's statistics."""
         await self._patient.run(self._dialect.refresh_statistics)
 
-    async def declare_fair(self, tasks: Mapping[str, str | None]) -> None:
+    async def declare_fairness(self, tasks: Mapping[str, str | None]) -> None:
         """Record by which argument the jobs of each task are claimed fairly."""
         run = self._runner.run if any(tasks.values()) else self._runner.alone
         await run(fairness.declare, self._dialect, tasks)

@@ -13,7 +13,7 @@ import msgspec
 
 from mutirao.errors import InvalidJob
 from mutirao.model.job import (
-    FAIR,
+    FAIR_LANE_PREFIX,
     MAX_KEY,
     MAX_PRIORITY,
     MAX_QUEUE_NAME,
@@ -143,7 +143,7 @@ def check_payload(what: str, payload: str, longest: int) -> None:
 def check_queue(queue: str) -> None:
     """Raise InvalidJob unless `queue` can be a queue's name."""
     check_text("queue name", queue, MAX_QUEUE_NAME)
-    if queue.startswith(FAIR):
+    if queue.startswith(FAIR_LANE_PREFIX):
         raise InvalidJob(f"the queue name is {queue!r}; begin it with a character that shows")
 
 

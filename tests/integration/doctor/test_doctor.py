@@ -112,11 +112,11 @@ async def test_an_invalid_index(migrated_postgresql_url: str) -> None:
         await do(
             store,
             "UPDATE pg_index SET indisvalid = false"
-            " WHERE indexrelid = 'mutirao_live_fair'::regclass".replace("::", r"\:\:"),
+            " WHERE indexrelid = 'mutirao_live_fairness'::regclass".replace("::", r"\:\:"),
         )
         found = await find(store, "indexes")
     assert found.level is PROBLEM
-    assert "mutirao_live_fair" in found.found
+    assert "mutirao_live_fairness" in found.found
 
 
 async def test_claims_that_read_the_whole_table(migrated_postgresql_url: str) -> None:

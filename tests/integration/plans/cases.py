@@ -23,7 +23,7 @@ DAY = timedelta(days=1).total_seconds()
 BEGINNING = datetime(2001, 1, 1, tzinfo=UTC)
 
 JOB, LIVE, ATTEMPT = "mutirao_job_pkey", "mutirao_live_pkey", "mutirao_attempt_pkey"
-LANES, FAIR = "mutirao_live_lanes", "mutirao_live_fair"
+LANES, FAIR_LANE_PREFIX = "mutirao_live_lanes", "mutirao_live_fairness"
 CANCELLED, RUNNING = "mutirao_live_cancelled", "mutirao_live_running"
 OUTCOME = "mutirao_attempt_outcome"
 HOLDS = {LANES, LIVE}  # who holds what is found by looking through what is due
@@ -152,7 +152,7 @@ CASES = {
     "claim": Case({LANES, LIVE, JOB}, _claim(), pinned=True),
     "claim but some tasks": Case({LANES, LIVE, JOB}, _claim(["task 7", "task 8"]), pinned=True),
     # It meets those that it has claimed before.
-    "claim in turn": Case({FAIR, LIVE, JOB}, _claim_in_turn, 4 * BATCH, pinned=True),
+    "claim in turn": Case({FAIR_LANE_PREFIX, LIVE, JOB}, _claim_in_turn, 4 * BATCH, pinned=True),
     "finish": Case({LIVE}, _finish, pinned=True),
     "complete": Case({LIVE}, _complete, 1, pinned=True),
     "resume": Case({LIVE}, _resume, pinned=True),

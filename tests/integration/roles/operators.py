@@ -130,7 +130,7 @@ async def redrives(mine: SqlStore, others: SqlStore) -> None:
     await write_graph(others, chain(a(), a()))
     await finish(others, worker, await take(others, worker), DEAD)
     assert len(await mine.redrive(JobFilter(task="a"))) == 1
-    await others.declare_fair({"fair": "tenant"})
+    await others.declare_fairness({"fair": "tenant"})
     await put_finished(others, worker, of("a"), of("b"), kind=DEAD)
     assert len(await mine.redrive(JobFilter(task="fair"))) == 2
 

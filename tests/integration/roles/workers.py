@@ -115,14 +115,14 @@ async def keeps_rates(mine: SqlStore, others: SqlStore) -> None:
 @duty("worker", "fairness", "fairness_served")
 async def gives_turns(mine: SqlStore, others: SqlStore) -> None:
     """To tenants one after the other, those of limited tasks too."""
-    await mine.declare_fair({"fair": "tenant", "other": None})
+    await mine.declare_fairness({"fair": "tenant", "other": None})
     await put(others, *(of(name) for name in "aab"))
     worker = await join(mine)
     for _ in range(2):
         assert len(await take(mine, worker, 1)) == 1
     await mine.retire(worker)
-    await mine.declare_fair({"fair": "tenant", "other": "x"})
-    await mine.declare_fair({"other": None})
+    await mine.declare_fairness({"fair": "tenant", "other": "x"})
+    await mine.declare_fairness({"other": None})
 
 
 @duty("worker", "graph", "step", "gate", "edge", "result")

@@ -243,7 +243,7 @@ async def test_without_keys(store: SqlStore, others: Others, level: str) -> None
     with others.session(level) as caller:
         caller.execute("SELECT FROM mutirao_job")
         await happens.finished()
-        await store.declare_fair({"send": "kind"})
+        await store.declare_fairness({"send": "kind"})
         for number in (1, 3, 300):
             jobs = [due(args='{"kind": "a"}', fair_by="kind") for _ in range(number)]
             assert len(store.enqueue(jobs, caller)) == number

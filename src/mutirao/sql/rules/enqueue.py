@@ -29,7 +29,7 @@ CHARACTERS = 4 << 20  # of their arguments, likewise
 
 COLUMNS = ("run_at", "enqueued_at", *FACTS)
 
-_IS_FAIR = "SELECT 1 FROM mutirao_fairness WHERE task = ?"
+_HAS_FAIRNESS = "SELECT 1 FROM mutirao_fairness WHERE task = ?"
 
 
 def enqueue(words: Words, jobs: Iterable[NewJob]) -> Steps:
@@ -39,7 +39,7 @@ def enqueue(words: Words, jobs: Iterable[NewJob]) -> Steps:
     if first is None:
         return []
     if second is None and first.unique is None:
-        yield from _declare_fair(words, [first])
+        yield from _declare_fairness(words, [first])
         now = yield from words.moment(None)
         return [(yield from words.write_job(COLUMNS, _row(first, now)))]
     every = chain((first,), () if second is None else (second,), rest)
@@ -68,7 +68,7 @@ def _insert(words: Words, jobs: Iterator[NewJob]) -> Steps:
         return words.write_job((*COLUMNS, "version"), (*row, job.unique.version))
 
     while chunk := take(jobs, CHUNK, CHARACTERS):
-        yield from _declare_fair(words, chunk)
+        yield from _declare_fairness(words, chunk)
         plain = [job for job in chunk if job.unique is None]
         rows = [_row(job, now) for job in plain]
         new = (yield from words.write_jobs(COLUMNS, rows)) if plain else []
@@ -81,14 +81,14 @@ def _insert(words: Words, jobs: Iterator[NewJob]) -> Steps:
     return ids
 
 
-def _declare_fair(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
+def _declare_fairness(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
     """Write down which tasks are fair, for the trigger.
 
     Where rows are locked, that is done once: each enqueue would wait for the others' commits.
     """
     fair = {(job.task, job.fair_by) for job in jobs if job.fair_by is not None}
     for rule in sorted(fair):
-        if words.locks and (yield Execute(_IS_FAIR, rule[:1])):
+        if words.locks and (yield Execute(_HAS_FAIRNESS, rule[:1])):
             continue
         sql = words.upsert("mutirao_fairness", ("task", "by"), ("task",))
         yield Execute(sql, rule, answers=False)

@@ -12,11 +12,11 @@ from mutirao.sql.rules.words import Words
 FIRST = -1 << 63
 MOST_AT_ONCE = 100  # rows of a line that are read together
 
-_SERVED = "SELECT fair FROM mutirao_fairness_served WHERE worker = 0 AND lane = ?"
-_LAST = "SELECT queue, fair FROM mutirao_live WHERE id = ?"
-_NEXT = "queue = ? AND fair > ? ORDER BY fair LIMIT 1"
-_PRIORITY = "queue = ? AND fair = ? AND priority > ? ORDER BY priority LIMIT 1"
-_LINE = "queue = ? AND fair = ? AND priority = ? AND {} AND run_at <= ?{}"
+_SERVED = "SELECT fairness FROM mutirao_fairness_served WHERE worker = 0 AND lane = ?"
+_LAST = "SELECT queue, fairness FROM mutirao_live WHERE id = ?"
+_NEXT = "queue = ? AND fairness > ? ORDER BY fairness LIMIT 1"
+_PRIORITY = "queue = ? AND fairness = ? AND priority > ? ORDER BY priority LIMIT 1"
+_LINE = "queue = ? AND fairness = ? AND priority = ? AND {} AND run_at <= ?{}"
 
 
 def due(
@@ -46,10 +46,10 @@ def note(words: Words, lane: str, taken: Sequence[int]) -> Asking[None]:
     """Note whose turn came last, if jobs take turns in this lane."""
     if not taken or not is_fair(lane):
         return
-    [(queue, fair)] = yield Execute(_LAST, (taken[-1],))
-    columns = ("worker", "lane", "fair")
-    sql = words.upsert("mutirao_fairness_served", columns, ("worker", "lane"), ("fair",))
-    yield Execute(sql, (0, queue, fair), answers=False)
+    [(queue, value)] = yield Execute(_LAST, (taken[-1],))
+    columns = ("worker", "lane", "fairness")
+    sql = words.upsert("mutirao_fairness_served", columns, ("worker", "lane"), ("fairness",))
+    yield Execute(sql, (0, queue, value), answers=False)
 
 
 def in_order(claims: Claims, lanes: Sequence[Lane], taken: Sequence[int]) -> Claims:
@@ -62,8 +62,8 @@ def in_order(claims: Claims, lanes: Sequence[Lane], taken: Sequence[int]) -> Cla
 
 
 def _from(words: Words) -> str:
-    index = words.by_index("mutirao_live_fair")
-    return f"FROM mutirao_live {index} WHERE worker IS NULL AND fair <> ''"
+    index = words.by_index("mutirao_live_fairness")
+    return f"FROM mutirao_live {index} WHERE worker IS NULL AND fairness <> ''"
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class _Values:
 
     def next(self) -> Asking[str | None]:
         """Return the next value; None after the last."""
-        sql = f"SELECT fair {_from(self.words)} AND {_NEXT}"
+        sql = f"SELECT fairness {_from(self.words)} AND {_NEXT}"
         while True:
             since = ("" if self.around else self.served) if self.at is None else self.at
             rows = yield Execute(sql, (self.lane, since))

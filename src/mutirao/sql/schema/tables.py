@@ -60,7 +60,7 @@ live = Table(
     Column("cancel", Boolean, nullable=False),
     Column("lost", SmallInteger, nullable=False),
     Column("cut_off", SmallInteger, nullable=False),
-    Column("fair", Text, nullable=False),
+    Column("fairness", Text, nullable=False),
 )
 
 
@@ -357,17 +357,17 @@ waiter = Table(
     Column("job", BigInteger, primary_key=True, autoincrement=False),
 )
 
-fair = Table(
+fairness = Table(
     "mutirao_fairness",
     metadata,
     Column("task", Text, primary_key=True),
     Column("by", Text, nullable=False),
 )
 
-served = Table(
+fairness_served = Table(
     "mutirao_fairness_served",
     metadata,
     Column("worker", BigInteger, primary_key=True, autoincrement=False),
     Column("lane", Text, primary_key=True),
-    Column("fair", Text, nullable=False),
+    Column("fairness", Text, nullable=False),
 )

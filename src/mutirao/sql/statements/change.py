@@ -62,7 +62,9 @@ def _change_asked(
 def _change_lanes(conn: Connection, dialect: Dialect, jobs: Sequence[int], new: Change) -> None:
     values = _given(priority=new.priority)
     if new.queue is not None:
-        values["queue"] = case((live.c.fair != "", fair_lane(new.queue)), else_=literal(new.queue))
+        values["queue"] = case(
+            (live.c.fairness != "", fair_lane(new.queue)), else_=literal(new.queue)
+        )
     if values:
         conn.execute(update(live).where(dialect.among(live.c.id, jobs)).values(**values))
 

@@ -158,7 +158,7 @@ LEFTOVERS = (
         and_(~_is_known(key.c.job), ~_is_live(key.c.job), ~_is_live(key.c.after)),
         _removed(key, key.c.job),
     ),
-    # As long as somebody is ahead, the next of the series learns of that one from this row.
+    # As long as somebody is ahead, the next one with its key learns of that one from this row.
     Leftover(
         "turns of jobs that have ended, with nobody ahead",
         *(supersede_wait, supersede_wait.c.job),

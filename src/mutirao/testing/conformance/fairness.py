@@ -150,7 +150,7 @@ class FairnessContract:
         assert await store.run_now(JobFilter(ids=(ids[1],)), now=NOW) == [ids[1]]
         assert await store.cancel(JobFilter(ids=(ids[2],)), now=NOW) == [ids[2]]
         worker = await join(store)
-        await store.declare_fair({"fair": "tenant"})  # as workers do that have its code
+        await store.declare_fairness({"fair": "tenant"})  # as workers do that have its code
         claims = await take(store, worker)
         assert tenants(claims) == "ab"
         await finish(store, worker, claims, OutcomeKind.DEAD)
@@ -216,14 +216,14 @@ class FairnessContract:
 
     async def test_fair_declared(self, store: Store) -> None:
         """What is enqueued without knowing of it takes turns too, once somebody said so."""
-        await store.declare_fair({"fair": "tenant", "greet": None})
+        await store.declare_fairness({"fair": "tenant", "greet": None})
         job = due("fair", args='{"tenant":"a"}')
         for _ in range(9):
             await put(store, job)
         await put(store, due("fair", args='{"tenant":"b"}'))
         worker = await join(store)
         assert tenants(await take(store, worker, 2)) == "ab"
-        await store.declare_fair({"fair": None})
+        await store.declare_fairness({"fair": None})
         await put(store, job)
         heads = await store.lanes(None, now=NOW)
         assert "default" in [head.lane.queue for head in heads]

@@ -112,7 +112,7 @@ class TicksContract:
 
     async def test_jobs_of_all_kinds(self, store: Store) -> None:
         """In one batch: fair ones take turns, limited ones wait, and options are kept."""
-        await store.declare_fair({"fair": "tenant"})
+        await store.declare_fairness({"fair": "tenant"})
         await store.put_limit(Limit(1).on(task="limited"), now=NOW)
         fair = [NewJob(task="fair", args=f'{{"tenant": "{tenant}"}}') for tenant in "aab"]
         limited = [NewJob(task="limited", priority=5, max_attempts=n, timeout=9) for n in (3, 4)]

@@ -76,7 +76,7 @@ _JOIN = f"SELECT mutirao_enqueue_superseding({_named(_ENQUEUE_SUPERSEDING)})"
 _DONE = DONE.format("d.args::text").replace("?", "%s")
 
 # Where jobs take turns.
-_MAKE_FAIR = "SELECT mutirao_make_fair(%s::bigint, %s::text)"
+_APPLY_FAIRNESS = "SELECT mutirao_apply_fairness(%s::bigint, %s::text)"
 
 # JSON inside the list is text, so that nothing in it can pass for a field of the job. Ids are
 # drawn in the order of the subquery, hence in that of the list.
@@ -219,7 +219,7 @@ def _place(job: NewJob, drawn: _Drawn | None = None) -> Generator[Request, Rows,
     """Write a job with a unique key, or find the one that has it."""
     placed = yield from _place_as_asked(job, drawn)
     if job.fair_by is not None and isinstance(placed, Placed) and placed.written:
-        yield Execute(_MAKE_FAIR, (int(placed), job.fair_by))
+        yield Execute(_APPLY_FAIRNESS, (int(placed), job.fair_by))
     return placed
 
 

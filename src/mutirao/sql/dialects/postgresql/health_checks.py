@@ -12,7 +12,7 @@ INDEXES = (
     "mutirao_job_redrive_of",
     "mutirao_live_pkey",
     "mutirao_live_lanes",
-    "mutirao_live_fair",
+    "mutirao_live_fairness",
     "mutirao_live_cancelled",
     "mutirao_attempt_pkey",
     "mutirao_attempt_outcome",

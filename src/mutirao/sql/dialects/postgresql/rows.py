@@ -10,7 +10,7 @@ from datetime import datetime
 from struct import Struct
 from typing import Any
 
-from mutirao.model.fairness import fair_value
+from mutirao.model.fairness import fairness_value
 from mutirao.model.job import NewJob
 from mutirao.sql.drivers.steps import Load
 from mutirao.sql.enqueue.intake import FACTS, facts
@@ -74,8 +74,11 @@ def live_rows(ids: Sequence[int], jobs: Sequence[NewJob], alike: Alike, due: Due
     if any(job.fair_by is not None for job in alike.values()):
         return Load(
             "mutirao_live",
-            ("id", "run_at", "queue", "priority", "fair"),
-            (_begin(5, 8, new) + rest[id(job.checked)] + _text(_fair(job)) for new, job in rows),
+            ("id", "run_at", "queue", "priority", "fairness"),
+            (
+                _begin(5, 8, new) + rest[id(job.checked)] + _text(_fairness_value(job))
+                for new, job in rows
+            ),
         )
     return Load(
         "mutirao_live",
@@ -84,8 +87,8 @@ def live_rows(ids: Sequence[int], jobs: Sequence[NewJob], alike: Alike, due: Due
     )
 
 
-def _fair(job: NewJob) -> str:
-    return "" if job.fair_by is None else fair_value(job.args, job.fair_by)
+def _fairness_value(job: NewJob) -> str:
+    return "" if job.fair_by is None else fairness_value(job.args, job.fair_by)
 
 
 def _moment(moment: datetime) -> bytes:

@@ -42,7 +42,7 @@ class PostgresqlRules(Rules):
         if not lanes or limit < 1:
             return []
         fair = any(is_fair(lane.queue) for lane in lanes)
-        sql = statements.CLAIM_FAIR if fair else statements.CLAIM
+        sql = statements.CLAIM_BY_FAIRNESS if fair else statements.CLAIM
         request = ClaimRequest(sql, worker, lanes, limit, list(without) or None, now)
         rows = yield request.statement()
         if not fair and not asks_again(rows):

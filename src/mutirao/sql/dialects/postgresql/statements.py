@@ -16,7 +16,7 @@ SELECT * FROM {}(
 )
 """
 CLAIM = _CLAIM.format("mutirao_claim")
-CLAIM_FAIR = _CLAIM.format("mutirao_claim_fair")
+CLAIM_BY_FAIRNESS = _CLAIM.format("mutirao_claim_by_fairness")
 
 _ENDED = """
     %s::text::bigint[], %s::text::integer[], %s::text[], %s::text::bigint[], %s::text::bigint[],

@@ -10,6 +10,6 @@ CREATE TABLE IF NOT EXISTS mutirao_fairness (
 CREATE TABLE IF NOT EXISTS mutirao_fairness_served (
     worker bigint NOT NULL DEFAULT 0,
     lane varchar(101) NOT NULL,
-    fair varchar(201) NOT NULL,
+    fairness varchar(201) NOT NULL,
     PRIMARY KEY (worker, lane)
 ) ENGINE InnoDB COLLATE utf8mb4_nopad_bin

@@ -57,12 +57,12 @@ CREATE TABLE IF NOT EXISTS mutirao_live (
     cut_off smallint NOT NULL DEFAULT 0,
     -- Whose turn a job takes: = and the value; empty for jobs that take no turns. Its `queue` is then the
     -- character 31 and the one that was asked for, and no claim finds it in the queue's other lanes.
-    fair varchar(201) NOT NULL DEFAULT '',
+    fairness varchar(201) NOT NULL DEFAULT '',
     -- No index leaves rows out here: those that wait are the ones whose `worker` is NULL.
     INDEX mutirao_live_waiting (worker, queue, priority, run_at, id),
     INDEX mutirao_live_running (worker),
     INDEX mutirao_live_blocked (run_at),
-    INDEX mutirao_live_fair (worker, queue, fair, priority, run_at, id)
+    INDEX mutirao_live_fairness (worker, queue, fairness, priority, run_at, id)
 ) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
 --;
 -- What happened. One row appended for each attempt; the last one is the job's outcome.

@@ -97,7 +97,7 @@ BEGIN
         traceparent, redrive_of, on_dead_of, fingerprint
     ) VALUES ($1, $2, $3, $4, due, $7, $8, $9, $10, $11, $12, $13, $14, $15)
     RETURNING j.id INTO new_id;
-    INSERT INTO mutirao_live AS l (id, queue, priority, run_at, fair)
+    INSERT INTO mutirao_live AS l (id, queue, priority, run_at, fairness)
     SELECT new_id, CASE WHEN f.by IS NULL THEN $3 ELSE E'\x1f' || $3 END, $4, due,
            CASE WHEN f.by IS NULL THEN '' ELSE '=' || left(coalesce($2 ->> f.by, ''), 200) END
     FROM (SELECT coalesce($20, (SELECT m.by FROM mutirao_fairness m WHERE m.task = $1)) AS by) f
@@ -145,7 +145,7 @@ BEGIN
             MESSAGE = 'job ' || placed.id || ' has the key ' || _key || ' already',
             HINT = 'Leave this job out, or choose keep, replace or rerun.';
     ELSIF placed.how NOT IN ('found', 'outdated') THEN
-        PERFORM mutirao_make_fair(placed.id, _fair_by);
+        PERFORM mutirao_apply_fairness(placed.id, _fair_by);
     END IF;
     RETURN placed.id;
 END

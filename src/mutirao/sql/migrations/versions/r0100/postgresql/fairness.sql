@@ -10,23 +10,23 @@ CREATE TABLE mutirao_fairness (
 CREATE TABLE mutirao_fairness_served (
     worker bigint NOT NULL,
     lane text NOT NULL,
-    fair text COLLATE "C" NOT NULL,
+    fairness text COLLATE "C" NOT NULL,
     PRIMARY KEY (worker, lane)
 ) WITH (fillfactor = 50)
 --;
 -- Moves a new job to the lane where it takes turns, by the argument that is given, or if its task is
 -- known to be such a one.
-CREATE FUNCTION mutirao_make_fair(_job bigint, _by text DEFAULT NULL)
+CREATE FUNCTION mutirao_apply_fairness(_job bigint, _by text DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     moved mutirao_live;
 BEGIN
     UPDATE mutirao_live l
-    SET queue = E'\x1f' || j.queue, fair = '=' || left(coalesce(j.args ->> r.by, ''), 200)
+    SET queue = E'\x1f' || j.queue, fairness = '=' || left(coalesce(j.args ->> r.by, ''), 200)
     FROM mutirao_job j CROSS JOIN LATERAL (
         SELECT coalesce(_by, (SELECT f.by FROM mutirao_fairness f WHERE f.task = j.task)) AS by
     ) r
-    WHERE l.id = _job AND j.id = l.id AND r.by IS NOT NULL AND l.fair = '' AND l.worker IS NULL
+    WHERE l.id = _job AND j.id = l.id AND r.by IS NOT NULL AND l.fairness = '' AND l.worker IS NULL
     RETURNING l.* INTO moved;
     IF FOUND THEN
         PERFORM mutirao_wake(moved.queue, moved.priority, moved.run_at, _job);
@@ -37,7 +37,7 @@ $$
 -- Claims as `mutirao_claim` does, where jobs take turns in some of the lanes. In these the bounds mean
 -- nothing, and all priorities of a lane are one. The order of the rows is that of the turns; `queue` is
 -- the lane's.
-CREATE FUNCTION mutirao_claim_fair(
+CREATE FUNCTION mutirao_claim_by_fairness(
     _worker bigint, _queues text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[],
     _most integer, _without text[], _now timestamptz
 ) RETURNS TABLE (
@@ -62,7 +62,7 @@ BEGIN
     IF EXISTS (SELECT FROM mutirao_limit) THEN
         paused := mutirao_paused();
     END IF;
-    chosen := mutirao_lock_fair(
+    chosen := mutirao_lock_by_fairness(
         _worker, _queues, _priorities, _run_ats, _ids, _most, _without, paused, moment
     );
     found := chosen;
@@ -95,7 +95,7 @@ $$
 --;
 -- Locks up to `_most` due jobs of some lanes, one after the other, and by turns where jobs take turns; notes
 -- whose turn came last. Of the tasks `_without` and the queues `_paused` none.
-CREATE FUNCTION mutirao_lock_fair(
+CREATE FUNCTION mutirao_lock_by_fairness(
     _worker bigint, _queues text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[],
     _most integer, _without text[], _paused text[], _now timestamptz
 ) RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS $$
@@ -104,7 +104,7 @@ DECLARE
     found bigint[] := '{}';
     asked text[] := '{}';
     lanes text[] := '{}';
-    fairs text[] := '{}';
+    fairness_values text[] := '{}';
     lane record;
     turns record;
 BEGIN
@@ -125,11 +125,11 @@ BEGIN
             );
         ELSIF lane.queue <> ALL(asked) THEN
             asked := asked || lane.queue;
-            SELECT p.picked, p.last INTO turns FROM mutirao_pick_fair(
+            SELECT p.picked, p.last INTO turns FROM mutirao_pick_by_fairness(
                 lane.queue,
                 -- A function compares all its texts by the collation of what it is given.
                 coalesce((
-                    SELECT s.fair FROM mutirao_fairness_served s
+                    SELECT s.fairness FROM mutirao_fairness_served s
                     WHERE s.worker = _worker AND s.lane = lane.queue
                 ), '') COLLATE "default",
                 _most - cardinality(found), _without, _now
@@ -137,29 +137,30 @@ BEGIN
             IF turns.picked IS NOT NULL THEN
                 found := found || turns.picked;
                 lanes := lanes || lane.queue;
-                fairs := fairs || turns.last;
+                fairness_values := fairness_values || turns.last;
             END IF;
         END IF;
     END LOOP;
-    INSERT INTO mutirao_fairness_served AS s (worker, lane, fair)
-    SELECT _worker, u.lane, u.fair FROM unnest(lanes, fairs) AS u (lane, fair) ORDER BY u.lane
-    ON CONFLICT (worker, lane) DO UPDATE SET fair = excluded.fair WHERE s.fair <> excluded.fair;
+    INSERT INTO mutirao_fairness_served AS s (worker, lane, fairness)
+    SELECT _worker, u.lane, u.fairness
+    FROM unnest(lanes, fairness_values) AS u (lane, fairness) ORDER BY u.lane
+    ON CONFLICT (worker, lane) DO UPDATE SET fairness = excluded.fairness WHERE s.fairness <> excluded.fairness;
     RETURN found;
 END
 $$
 --;
 -- Locks up to `_most` due jobs of a lane, the first of each value after `_after`, then the second of
 -- each, and so on; `last` is the value that the last of them has.
-CREATE FUNCTION mutirao_pick_fair(
+CREATE FUNCTION mutirao_pick_by_fairness(
     _lane text, _after text, _most integer, _without text[], _now timestamptz,
     OUT picked bigint[], OUT last text
 ) LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    every_fair text[];
+    every_value text[];
     -- Lines that may have more: the value, after which job to go on, its turn, how many were picked.
-    fairs text[];
+    fairness_values text[];
     priorities smallint[];
     run_ats timestamptz[];
     ids bigint[];
@@ -172,20 +173,20 @@ DECLARE
     nths integer[];
     of_turns integer[];
 BEGIN
-    SELECT r.* INTO fairs, priorities, run_ats, ids
-    FROM mutirao_fair_first_round(_lane, _after, _most, _without, _now) r;
-    every_fair := fairs;
-    turns := ARRAY(SELECT generate_series(1, cardinality(fairs)));
+    SELECT r.* INTO fairness_values, priorities, run_ats, ids
+    FROM mutirao_fairness_first_round(_lane, _after, _most, _without, _now) r;
+    every_value := fairness_values;
+    turns := ARRAY(SELECT generate_series(1, cardinality(fairness_values)));
     counts := ARRAY(SELECT (u.id <> 0)::integer FROM unnest(ids) AS u (id));
     picked := array_remove(ids, 0);
     nths := array_remove(counts, 0);
     of_turns := ARRAY(SELECT u.turn FROM unnest(turns, ids) AS u (turn, id) WHERE u.id <> 0);
     -- More rounds, several at once where there are few lines.
-    WHILE cardinality(picked) < _most AND cardinality(fairs) > 0 LOOP
-        share := greatest((_most - cardinality(picked)) / cardinality(fairs), 1);
+    WHILE cardinality(picked) < _most AND cardinality(fairness_values) > 0 LOOP
+        share := greatest((_most - cardinality(picked)) / cardinality(fairness_values), 1);
         before := counts;
-        FOR each IN SELECT * FROM mutirao_fair_first(
-            _lane, fairs, priorities, run_ats, ids, share, _most - cardinality(picked), _without,
+        FOR each IN SELECT * FROM mutirao_fairness_first(
+            _lane, fairness_values, priorities, run_ats, ids, share, _most - cardinality(picked), _without,
             _now
         ) LOOP
             run_ats[each.line] := each.run_at;
@@ -196,12 +197,13 @@ BEGIN
             of_turns := of_turns || turns[each.line];
         END LOOP;
         EXIT WHEN cardinality(picked) = _most;
-        SELECT g.* INTO fairs, priorities, run_ats, ids, turns, counts FROM mutirao_fair_next_rounds(
-            _lane, share, before, fairs, priorities, run_ats, ids, turns, counts
+        SELECT g.* INTO fairness_values, priorities, run_ats, ids, turns, counts
+        FROM mutirao_fairness_next_rounds(
+            _lane, share, before, fairness_values, priorities, run_ats, ids, turns, counts
         ) g;
     END LOOP;
     SELECT array_agg(u.id ORDER BY u.nth, u.turn),
-           every_fair[(array_agg(u.turn ORDER BY u.nth DESC, u.turn DESC))[1]]
+           every_value[(array_agg(u.turn ORDER BY u.nth DESC, u.turn DESC))[1]]
     INTO picked, last
     FROM unnest(picked, nths, of_turns) AS u (id, nth, turn);
 END
@@ -210,40 +212,40 @@ $$
 -- Lines: the values of a lane that have due jobs, in the order of their turns after `_after`, until `_most`
 -- have one to give or everybody had a turn. Locks the first due job of each: `ids` and `run_ats` tell which
 -- it is, 0 and -infinity where others are taking them.
-CREATE FUNCTION mutirao_fair_first_round(
+CREATE FUNCTION mutirao_fairness_first_round(
     _lane text, _after text, _most integer, _without text[], _now timestamptz,
-    OUT fairs text[], OUT priorities smallint[], OUT run_ats timestamptz[], OUT ids bigint[]
+    OUT fairness_values text[], OUT priorities smallint[], OUT run_ats timestamptz[], OUT ids bigint[]
 ) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     start text := _after;
     up_to text; -- NULL: until the last value; then from the first one on
     picked integer := 0;
     before integer; -- lines that were found before
-    next_fairs text[];
+    next_values text[];
     next_priorities smallint[];
     each record;
 BEGIN
-    fairs := '{}';
+    fairness_values := '{}';
     priorities := '{}';
     run_ats := '{}';
     ids := '{}';
     LOOP
-        SELECT array_agg(n.fair), array_agg(n.priority) INTO next_fairs, next_priorities
-        FROM mutirao_fair_next(_lane, start, up_to, _most - picked, _now) n;
-        IF next_fairs IS NULL THEN
+        SELECT array_agg(n.fairness), array_agg(n.priority) INTO next_values, next_priorities
+        FROM mutirao_fairness_next(_lane, start, up_to, _most - picked, _now) n;
+        IF next_values IS NULL THEN
             EXIT WHEN up_to IS NOT NULL OR _after = '';
             start := '';
             up_to := _after;
             CONTINUE;
         END IF;
-        before := cardinality(fairs);
-        start := next_fairs[cardinality(next_fairs)];
-        fairs := fairs || next_fairs;
+        before := cardinality(fairness_values);
+        start := next_values[cardinality(next_values)];
+        fairness_values := fairness_values || next_values;
         priorities := priorities || next_priorities;
-        run_ats := run_ats || array_fill('-infinity'::timestamptz, ARRAY[cardinality(next_fairs)]);
-        ids := ids || array_fill(0::bigint, ARRAY[cardinality(next_fairs)]);
-        FOR each IN SELECT * FROM mutirao_fair_first(
-            _lane, next_fairs, next_priorities, run_ats[before + 1:], ids[before + 1:], 1,
+        run_ats := run_ats || array_fill('-infinity'::timestamptz, ARRAY[cardinality(next_values)]);
+        ids := ids || array_fill(0::bigint, ARRAY[cardinality(next_values)]);
+        FOR each IN SELECT * FROM mutirao_fairness_first(
+            _lane, next_values, next_priorities, run_ats[before + 1:], ids[before + 1:], 1,
             _most - picked, _without, _now
         ) LOOP
             run_ats[before + each.line] := each.run_at;
@@ -257,25 +259,25 @@ $$
 --;
 -- The lines that may have more due jobs, of which each was to give `_share`, and has given the `counts`
 -- less the `_before`: one that gave fewer goes on with its next priority, if it has one.
-CREATE FUNCTION mutirao_fair_next_rounds(
-    _lane text, _share integer, _before integer[], INOUT fairs text[], INOUT priorities smallint[],
+CREATE FUNCTION mutirao_fairness_next_rounds(
+    _lane text, _share integer, _before integer[], INOUT fairness_values text[], INOUT priorities smallint[],
     INOUT run_ats timestamptz[], INOUT ids bigint[], INOUT turns integer[], INOUT counts integer[]
 ) LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    SELECT coalesce(array_agg(n.fair), '{}'), coalesce(array_agg(n.priority), '{}'),
+    SELECT coalesce(array_agg(n.fairness), '{}'), coalesce(array_agg(n.priority), '{}'),
            coalesce(array_agg(n.run_at), '{}'), coalesce(array_agg(n.id), '{}'),
            coalesce(array_agg(n.turn), '{}'), coalesce(array_agg(n.count), '{}')
-    INTO fairs, priorities, run_ats, ids, turns, counts
+    INTO fairness_values, priorities, run_ats, ids, turns, counts
     FROM (
-        SELECT u.fair, coalesce(p.priority, u.priority) AS priority,
+        SELECT u.fairness, coalesce(p.priority, u.priority) AS priority,
                CASE WHEN p.priority IS NULL THEN u.run_at ELSE '-infinity' END AS run_at,
                CASE WHEN p.priority IS NULL THEN u.id ELSE 0 END AS id, u.turn, u.count
-        FROM unnest(fairs, priorities, run_ats, ids, turns, counts, _before)
-            AS u (fair, priority, run_at, id, turn, count, before)
+        FROM unnest(fairness_values, priorities, run_ats, ids, turns, counts, _before)
+            AS u (fairness, priority, run_at, id, turn, count, before)
         LEFT JOIN LATERAL (
             SELECT l.priority FROM mutirao_live l
-            WHERE u.count - u.before < _share AND l.worker IS NULL AND l.fair <> ''
-              AND l.queue = _lane AND l.fair = u.fair AND l.priority > u.priority
+            WHERE u.count - u.before < _share AND l.worker IS NULL AND l.fairness <> ''
+              AND l.queue = _lane AND l.fairness = u.fairness AND l.priority > u.priority
             ORDER BY l.priority LIMIT 1
         ) p ON true
         WHERE u.count - u.before >= _share OR p.priority IS NOT NULL
@@ -286,36 +288,36 @@ $$
 --;
 -- Values that have due jobs, after one and up to another, each with its most urgent priority. A loose
 -- index scan: one descent for each.
-CREATE FUNCTION mutirao_fair_next(
+CREATE FUNCTION mutirao_fairness_next(
     _lane text, _after text, _up_to text, _most integer, _now timestamptz
-) RETURNS TABLE (fair text, priority smallint) LANGUAGE plpgsql STABLE
+) RETURNS TABLE (fairness text, priority smallint) LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     WITH RECURSIVE head AS (
-        (SELECT l.fair, l.priority, l.run_at <= _now AS due FROM mutirao_live l
-         WHERE l.worker IS NULL AND l.fair <> '' AND l.queue = _lane AND l.fair > _after
-         ORDER BY l.fair, l.priority, l.run_at, l.id LIMIT 1)
+        (SELECT l.fairness, l.priority, l.run_at <= _now AS due FROM mutirao_live l
+         WHERE l.worker IS NULL AND l.fairness <> '' AND l.queue = _lane AND l.fairness > _after
+         ORDER BY l.fairness, l.priority, l.run_at, l.id LIMIT 1)
         UNION ALL
         SELECT next.* FROM head CROSS JOIN LATERAL (
-            SELECT l.fair, l.priority, l.run_at <= _now FROM mutirao_live l
-            WHERE l.worker IS NULL AND l.fair <> '' AND l.queue = _lane
-              AND (l.fair, l.priority)
-                  > (head.fair, (CASE WHEN head.due THEN 32767 ELSE head.priority END)::smallint)
-            ORDER BY l.fair, l.priority, l.run_at, l.id LIMIT 1
+            SELECT l.fairness, l.priority, l.run_at <= _now FROM mutirao_live l
+            WHERE l.worker IS NULL AND l.fairness <> '' AND l.queue = _lane
+              AND (l.fairness, l.priority)
+                  > (head.fairness, (CASE WHEN head.due THEN 32767 ELSE head.priority END)::smallint)
+            ORDER BY l.fairness, l.priority, l.run_at, l.id LIMIT 1
         ) next
-        WHERE _up_to IS NULL OR head.fair <= _up_to
+        WHERE _up_to IS NULL OR head.fairness <= _up_to
     )
-    SELECT h.fair, h.priority FROM head h
-    WHERE h.due AND (_up_to IS NULL OR h.fair <= _up_to) LIMIT _most;
+    SELECT h.fairness, h.priority FROM head h
+    WHERE h.due AND (_up_to IS NULL OR h.fairness <= _up_to) LIMIT _most;
 END
 $$
 --;
 -- Locks the first due jobs of some lines, each beginning after a place: `_share` of each, `_most` in
 -- all. What others are taking is passed over.
-CREATE FUNCTION mutirao_fair_first(
+CREATE FUNCTION mutirao_fairness_first(
     _lane text, _fairs text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[],
     _share integer, _most integer, _without text[], _now timestamptz
 ) RETURNS TABLE (line integer, id bigint, run_at timestamptz) LANGUAGE plpgsql VOLATILE
@@ -327,10 +329,10 @@ BEGIN
     RETURN QUERY
     SELECT u.line::integer, w.id, w.run_at
     FROM unnest(_fairs, _priorities, _run_ats, _ids) WITH ORDINALITY
-        AS u (fair, priority, run_at, id, line)
+        AS u (fairness, priority, run_at, id, line)
     CROSS JOIN LATERAL (
         SELECT l.id, l.run_at FROM mutirao_live l
-        WHERE l.worker IS NULL AND l.fair <> '' AND l.queue = _lane AND l.fair = u.fair
+        WHERE l.worker IS NULL AND l.fairness <> '' AND l.queue = _lane AND l.fairness = u.fairness
           AND l.priority = u.priority AND (l.run_at, l.id) > (u.run_at, u.id) AND l.run_at <= _now
           AND (_without IS NULL OR (
               (SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)

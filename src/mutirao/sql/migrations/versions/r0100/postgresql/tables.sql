@@ -55,7 +55,7 @@ CREATE TABLE mutirao_live (
     -- Whose turn a job takes: = and the value. Its `queue` is then the character 31 and the one that was
     -- asked for, and no claim finds it in the queue's other lanes. Empty for jobs that take no turns:
     -- NULL would add eight bytes to each row of a running job.
-    fair text COLLATE "C" NOT NULL DEFAULT ''
+    fairness text COLLATE "C" NOT NULL DEFAULT ''
 ) WITH (
     fillfactor = 44,
     autovacuum_vacuum_scale_factor = 0.02,
@@ -70,7 +70,7 @@ CREATE TABLE mutirao_live (
 CREATE INDEX mutirao_live_lanes ON mutirao_live (queue, priority, run_at, id)
 WHERE run_at < ${beyond}
 --;
-CREATE INDEX mutirao_live_fair ON mutirao_live (queue, fair, priority, run_at, id) WHERE fair <> ''
+CREATE INDEX mutirao_live_fairness ON mutirao_live (queue, fairness, priority, run_at, id) WHERE fairness <> ''
 --;
 -- No claim touches a job that is blocked.
 CREATE INDEX mutirao_live_blocked ON mutirao_live (id) WHERE run_at = ${parked}

@@ -100,21 +100,21 @@ BEGIN
 END
 $$
 --;
--- These jobs, and in the series of each those before it, up to the second that is live: where a job
+-- These jobs, and of each those that it waits for, up to the second that is live: where a job
 -- was cancelled meanwhile, the one before that is locked in its place.
 CREATE FUNCTION mutirao_ahead(_noted bigint[]) RETURNS bigint[] LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN ARRAY(
-        WITH RECURSIVE series (job, met) AS (
+        WITH RECURSIVE waiting (job, met) AS (
             SELECT u.job, (SELECT count(*) FROM mutirao_live WHERE id = u.job)
             FROM unnest(_noted) AS u (job)
             UNION
-            SELECT t.after, s.met + (SELECT count(*) FROM mutirao_live WHERE id = t.after)
-            FROM series s JOIN mutirao_supersede_wait t ON t.job = s.job WHERE s.met < 2
+            SELECT t.after, w.met + (SELECT count(*) FROM mutirao_live WHERE id = t.after)
+            FROM waiting w JOIN mutirao_supersede_wait t ON t.job = w.job WHERE w.met < 2
         )
-        SELECT job FROM series
+        SELECT job FROM waiting
     );
 END
 $$
@@ -132,7 +132,7 @@ BEGIN
         RETURN;
     END IF;
     PERFORM set_config('mutirao.ahead', '', true);
-    IF current_setting('mutirao.series', true) IS DISTINCT FROM 'on' THEN
+    IF current_setting('mutirao.supersede', true) IS DISTINCT FROM 'on' THEN
         PERFORM FROM mutirao_live WHERE id = ANY(noted) ORDER BY id FOR UPDATE;
         RETURN;
     END IF;
@@ -373,7 +373,7 @@ CREATE TABLE mutirao_supersede_wait (
 --;
 CREATE INDEX mutirao_supersede_wait_after ON mutirao_supersede_wait (after)
 --;
--- The nearest live job before one in its series, locked; NULL if there is none. Where the one
+-- The nearest live job that one waits for, locked; NULL if there is none. Where the one
 -- before was cancelled while it waited itself, its own turn says what comes before that.
 CREATE FUNCTION mutirao_lock_ahead(_job bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -407,7 +407,7 @@ $$
 --;
 -- Puts a new job in its place: does what the rule said if nobody has taken the one before it
 -- meanwhile, and lets it wait for the nearest live one ahead, or go. Live rows are locked in the
--- order of the series, because whoever settles one of them goes on to the next.
+-- order in which they wait, because whoever settles one of them goes on to the next.
 CREATE FUNCTION mutirao_supersede_at_commit(_job bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     turn mutirao_supersede_wait;
@@ -523,7 +523,7 @@ BEGIN
         PERFORM mutirao_will_lock(ARRAY[
             _after, (SELECT t.after FROM mutirao_supersede_wait t WHERE t.job = _after)
         ]);
-        PERFORM set_config('mutirao.series', 'on', true); -- not all may read who waits for whom in series
+        PERFORM set_config('mutirao.supersede', 'on', true); -- not all may read who waits for whom
         INSERT INTO mutirao_supersede_wait (job, after, how, args) VALUES (new_id, _after, _how, _merged);
     END IF;
     RETURN new_id;

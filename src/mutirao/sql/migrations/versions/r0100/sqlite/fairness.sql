@@ -10,6 +10,6 @@ CREATE TABLE mutirao_fairness (
 CREATE TABLE mutirao_fairness_served (
     worker integer NOT NULL DEFAULT 0,
     lane text NOT NULL,
-    fair text NOT NULL,
+    fairness text NOT NULL,
     PRIMARY KEY (worker, lane)
 ) WITHOUT ROWID

@@ -64,7 +64,7 @@ CREATE TABLE mutirao_live (
     cut_off integer NOT NULL DEFAULT 0,
     -- Whose turn a job takes: = and the value; empty for jobs that take no turns. Its `queue` is then the
     -- character 31 and the one that was asked for, and no claim finds it in the queue's other lanes.
-    fair text NOT NULL DEFAULT ''
+    fairness text NOT NULL DEFAULT ''
 )
 --;
 CREATE INDEX mutirao_live_waiting ON mutirao_live (queue, priority, run_at, id) WHERE worker IS NULL
@@ -73,8 +73,8 @@ CREATE INDEX mutirao_live_running ON mutirao_live (worker) WHERE worker IS NOT N
 --;
 CREATE INDEX mutirao_live_blocked ON mutirao_live (id) WHERE run_at >= ${parked}
 --;
-CREATE INDEX mutirao_live_fair ON mutirao_live (queue, fair, priority, run_at, id)
-WHERE worker IS NULL AND fair <> ''
+CREATE INDEX mutirao_live_fairness ON mutirao_live (queue, fairness, priority, run_at, id)
+WHERE worker IS NULL AND fairness <> ''
 --;
 -- What happened. One row appended for each attempt; the last one is the job's outcome.
 CREATE TABLE mutirao_attempt (
