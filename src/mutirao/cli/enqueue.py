@@ -1,24 +1,15 @@
 """`enqueue`: enqueue one job, checked like a call in code."""
 
-from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
-from mutirao.cli.options import (
-    as_json,
-    ask,
-    duration,
-    json_object,
-    moment,
-    number_or_moment,
-    option,
-    target,
-    window,
-)
+from mutirao.cli.options import as_json, ask, json_object, target
 from mutirao.cli.output import fields_of, print_json
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.model.uniqueness import How, OnConflict
+from mutirao.cli.terms import options_of
+from mutirao.model.uniqueness import How
+from mutirao.tasks.options import CallTerms
 
 _SAID: dict[How, str] = {
     "inserted": "enqueued {}",
@@ -37,41 +28,13 @@ _SAID: dict[How, str] = {
 @target
 @click.argument("task")
 @click.argument("args", type=json_object, default="{}")
-@option("--queue", help="Instead of the task's.")
-@option("--priority", type=int, help="Smaller runs first.")
-@option("--run-at", type=moment, help="Not before this moment.")
-@option("--delay", type=duration, help="Not before so long from now (90, 15m, 2h).")
-@option("--max-attempts", type=int, help="Instead of the task's.")
-@option("--timeout", type=duration, help="Instead of the task's.")
-@option("--key", help="At most one job has it until it has finished.")
-@option(
-    "--on-conflict", type=click.Choice([*map(str, OnConflict)]), help="If another one has the key."
-)
-@option(
-    "--unique-for",
-    type=window,
-    help="Hold the key so long after the job has finished, or: forever.",
-)
-@option("--scope", help="Who shares keys, instead of the task's jobs in the queue.")
-@option(
-    "--as-of",
-    "version",
-    type=number_or_moment,
-    help="The update's number or moment: nothing is enqueued if a newer one was.",
-)
-@option("--debounce-limit", type=duration, help="The longest that replacing may put a job off.")
-@option("--tag", "tags", multiple=True, help="Added to the task's; may be repeated.")
-@option("--metadata", type=json_object, help="A JSON object kept with the job.")
-@option("--traceparent", help="W3C trace context.")
+@options_of(CallTerms, version=("--as-of", "version"), tags=("--tag", "tags"))
 @as_json
 def enqueue(
     target: str,
     task: str,
     args: dict[str, Any],
     as_json: bool,
-    run_at: datetime | None,
-    delay: timedelta | None,
-    timeout: timedelta | None,
     **options: Any,
 ) -> None:
     """Enqueue a job of TASK with ARGS, a JSON object of its arguments by name.
@@ -80,7 +43,7 @@ def enqueue(
     mutirao enqueue shop:app send_receipt '{"order_id": 7}' --delay 15m
     """
     app = load_app(target)
-    call = app.task_named(task).using(run_at=run_at, delay=delay, timeout=timeout, **options)
+    call = app.task_named(task).using(**options)
     handle = ask(app, lambda: call.aenqueue(**args))
     if as_json:
         print_json(fields_of(handle))

@@ -5,8 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -15,15 +14,14 @@ from mutirao.cli.options import (
     as_json,
     ask,
     chosen,
-    duration,
     filters,
     ids,
-    moment,
     option,
     target,
 )
 from mutirao.cli.output import first_line, print_fields, print_json, print_table, print_text
 from mutirao.cli.target import AppCommand, load_app
+from mutirao.cli.terms import options_of
 from mutirao.client.jobs import why_not_redriven
 from mutirao.errors import NothingToRedrive
 from mutirao.model.job import JobState
@@ -139,11 +137,7 @@ def cancel(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given:
 @target
 @ids
 @filters(limit=None)
-@option("--priority", type=int, help="Their new priority; smaller runs first.")
-@option("--to-queue", help="Their new queue.")
-@option("--run-at", type=moment, help="Not before this moment.")
-@option("--delay", type=duration, help="Not before so long from now (90, 15m, 2h).")
-@option("--max-attempts", type=int, help="How often they run in all.")
+@options_of(ChangeTerms, queue=("--to-queue",))
 @yes
 @as_json
 def change(
@@ -151,11 +145,7 @@ def change(
     ids: tuple[int, ...],
     yes: bool,
     as_json: bool,
-    priority: int | None,
     to_queue: str | None,
-    run_at: datetime | None,
-    delay: timedelta | None,
-    max_attempts: int | None,
     **given: Any,
 ) -> None:
     """Give waiting jobs new values, by id or by filter: a priority, a queue, a time.
@@ -164,13 +154,8 @@ def change(
     mutirao change shop:app 7 --priority -5
     mutirao change shop:app --queue mail --to-queue bulk --delay 15m --yes
     """
-    new: ChangeTerms = {
-        "priority": priority,
-        "queue": to_queue,
-        "run_at": run_at,
-        "delay": delay,
-        "max_attempts": max_attempts,
-    }
+    others = (name for name in ChangeTerms.__annotations__ if name != "queue")
+    new = cast(ChangeTerms, {"queue": to_queue} | {name: given.pop(name) for name in others})
     change_of(new)  # before anything is asked
 
     def give(app: Mutirao, **which: Any) -> Awaitable[list[int]]:

@@ -1,7 +1,7 @@
 """The parameters of `app.change(…)`, and the checks of their values."""
 
 from datetime import datetime
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 from mutirao.errors import InvalidJob
 from mutirao.model.change import Change
@@ -10,7 +10,9 @@ from mutirao.tasks.validation import check_attempts, check_priority, check_queue
 
 
 class ChangeTerms(TypedDict, total=False):
-    """The new values of `app.change(…)`; what is left out stays as it is.
+    """The new values of `app.change(…)`, with their texts on the command line.
+
+    What is left out stays as it is.
 
     Parameters:
         priority: smaller priorities run first; -32768 to 32767.
@@ -20,11 +22,11 @@ class ChangeTerms(TypedDict, total=False):
         max_attempts: the number of executions in all, those included that have been.
     """
 
-    priority: int | None
-    queue: str | None
-    run_at: datetime | None
-    delay: Duration | None
-    max_attempts: int | None
+    priority: Annotated[int | None, "Their new priority; smaller runs first."]
+    queue: Annotated[str | None, "Their new queue."]
+    run_at: Annotated[datetime | None, "Not before this moment."]
+    delay: Annotated[Duration | None, "Not before so long from now (90, 15m, 2h)."]
+    max_attempts: Annotated[int | None, "How often they run in all."]
 
 
 def change_of(terms: ChangeTerms) -> Change:

@@ -2,7 +2,8 @@
 
 `TaskTerms` are the parameters of `@app.task(…)`, `CallTerms` those of `task.using(…)`;
 `TaskOptions` and `template_of` hold the result. A new option of a task is added to `TaskTerms`, to
-`TaskOptions` and where it is used; one of a call also to `NewJob`. `Task.on_dead` says which of a
+`TaskOptions` and where it is used; one of a call to `CallTerms` with its text, to `template_of` and
+to `NewJob`: the command line makes its options of `CallTerms`. `Task.on_dead` says which of a
 task's options its `on_dead` handler does not inherit.
 """
 
@@ -11,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import inf
-from typing import Any, Literal, Self, TypedDict
+from typing import Annotated, Any, Literal, Self, TypedDict
 
 from mutirao.errors import InvalidJob, InvalidLimit, InvalidTask
 from mutirao.model.job import DEFAULT_QUEUE, NewJob
@@ -24,6 +25,7 @@ from mutirao.tasks.results import keeping
 Conflict = OnConflict | Literal["keep", "replace", "rerun", "error"]
 Duration = float | timedelta
 Version = float | datetime
+Tags = tuple[str, ...] | list[str]
 
 
 class KeyTerms(TypedDict, total=False):
@@ -39,10 +41,13 @@ class KeyTerms(TypedDict, total=False):
             job.
     """
 
-    on_conflict: Conflict | None
-    unique_for: Duration | Literal["forever"] | None
-    scope: str | None
-    debounce_limit: Duration | None
+    on_conflict: Annotated[Conflict | None, "If another one has the key."]
+    unique_for: Annotated[
+        Duration | Literal["forever"] | None,
+        "Hold the key so long after the job has finished, or: forever.",
+    ]
+    scope: Annotated[str | None, "Who shares keys, instead of the task's jobs in the queue."]
+    debounce_limit: Annotated[Duration | None, "The longest that replacing may put a job off."]
 
 
 class TaskTerms(KeyTerms, total=False):
@@ -81,7 +86,7 @@ class TaskTerms(KeyTerms, total=False):
 
 
 class CallTerms(KeyTerms, total=False):
-    """The parameters of `task.using(…)`, besides `conn`.
+    """The parameters of `task.using(…)`, besides `conn`, with their texts on the command line.
 
     Parameters:
         queue: replaces the task's queue.
@@ -98,17 +103,20 @@ class CallTerms(KeyTerms, total=False):
         traceparent: the W3C trace context of the caller.
     """
 
-    queue: str | None
-    priority: int | None
-    run_at: datetime | None
-    delay: Duration | None
-    max_attempts: int | None
-    timeout: Duration | None
-    key: str | None
-    version: Version | None
-    tags: tuple[str, ...] | list[str]
-    metadata: Mapping[str, Any] | None
-    traceparent: str | None
+    queue: Annotated[str | None, "Instead of the task's."]
+    priority: Annotated[int | None, "Smaller runs first."]
+    run_at: Annotated[datetime | None, "Not before this moment."]
+    delay: Annotated[Duration | None, "Not before so long from now (90, 15m, 2h)."]
+    max_attempts: Annotated[int | None, "Instead of the task's."]
+    timeout: Annotated[Duration | None, "Instead of the task's."]
+    key: Annotated[str | None, "At most one job has it until it has finished."]
+    version: Annotated[
+        Version | None,
+        "The update's number or moment: nothing is enqueued if a newer one was.",
+    ]
+    tags: Annotated[Tags, "Added to the task's; may be repeated."]
+    metadata: Annotated[Mapping[str, Any] | None, "A JSON object kept with the job."]
+    traceparent: Annotated[str | None, "W3C trace context."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Text, bindparam, select, type_coerce, update
+from sqlalchemy import ColumnElement, Connection, Text, bindparam, select, type_coerce, update
 
 from mutirao.engine import job_log, outcomes
 from mutirao.engine.running import Running
@@ -19,7 +19,7 @@ from mutirao.model.job import Claim, Gives, Job, NewJob, Transaction
 from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.model.records import Progress
 from mutirao.model.uniqueness import PARKED
-from mutirao.sql.schema.tables import job, live, next_run
+from mutirao.sql.schema.tables import job, json_columns, live, next_run
 from mutirao.sql.statements import graphs
 from mutirao.tasks.middleware import AttemptMiddleware, around_attempt
 from mutirao.tasks.task import Task
@@ -28,28 +28,19 @@ from mutirao.testing.transactions import SessionFactory
 
 CALLER = 0  # in the place of a worker's id
 Perform = Callable[[Callable[[], object]], Awaitable[object]]
+_NOT_YET = ("cancel", "lost", "cut_off")  # what happens to claims only
 
-# In the order of a claim's fields. Whatever its lane's turn and its limits are.
+
+def _field(name: str) -> ColumnElement[Any]:
+    """Return what a field of a claim is read from, once the job is taken."""
+    taken = {"run": next_run(), "attempt": live.c.attempt + 1, "run_at": live.c.run_at}
+    column = taken[name] if name in taken else job.c[name]
+    return (type_coerce(column, Text) if name in json_columns(job) else column).label(name)
+
+
+# Whatever its lane's turn and its limits are.
 _WAITING = (
-    select(
-        job.c.id,
-        next_run(),
-        live.c.attempt + 1,
-        job.c.task,
-        type_coerce(job.c.args, Text),
-        job.c.queue,
-        job.c.priority,
-        live.c.run_at,
-        job.c.enqueued_at,
-        job.c.max_attempts,
-        job.c.timeout,
-        job.c.key,
-        type_coerce(job.c.tags, Text),
-        type_coerce(job.c.metadata, Text),
-        job.c.traceparent,
-        job.c.redrive_of,
-        job.c.on_dead_of,
-    )
+    select(*(_field(name) for name in Claim._fields if name not in _NOT_YET))
     .join(live, live.c.id == job.c.id)
     .where(live.c.id == bindparam("of"), live.c.worker.is_(None))
 )
@@ -135,7 +126,7 @@ class InlineStore(MemoryStore):
         if row.run_at == PARKED:
             self._blocked.add(id)  # by others
             return None
-        claim = Claim(*row)
+        claim = Claim(**row._mapping)
         taken = {"worker": CALLER, "run": claim.run, "attempt": claim.attempt}
         conn.execute(_TAKE, {**taken, "of": id, "claimed_at": datetime.now(UTC)})
         if TAKES in flags_of(claim.metadata):

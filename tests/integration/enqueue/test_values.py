@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from mutirao.model.job import MAX_PRIORITY, MIN_PRIORITY, NewJob
-from mutirao.sql.enqueue.intake import FACTS
+from mutirao.sql.enqueue.facts import FACTS
 from tests.integration.enqueue.holders import (
     AlchemyAsyncpg,
     AlchemyConnection,

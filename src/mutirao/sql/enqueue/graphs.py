@@ -10,6 +10,7 @@ import msgspec
 from mutirao.model.graph_plan import Needs, Plan, numbered
 from mutirao.model.job import NewJob
 from mutirao.sql.drivers.steps import Execute, Steps
+from mutirao.sql.enqueue.facts import FACTS
 
 CHUNK = 2_000  # rows sent in one statement
 
@@ -57,10 +58,7 @@ def from_text(text: str) -> tuple[NewJob, Needs]:
 
 
 # Without times: a compensating job is due when the ones before it have ended.
-_OPTIONS = (
-    "task", "args", "queue", "priority", "max_attempts", "timeout", "tags", "metadata",
-    "traceparent", "fingerprint",
-)  # fmt: skip
+_OPTIONS = tuple(name for name in FACTS if name not in ("key", "redrive_of", "on_dead_of"))
 
 
 def _step_rows(plan: Plan, ids: list[int]) -> Iterator[dict[str, Any]]:

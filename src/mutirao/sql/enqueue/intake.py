@@ -5,37 +5,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from mutirao.errors import SchemaMissing, StoreError, UnsupportedConnection
 from mutirao.model.graph_plan import Plan
 from mutirao.model.job import NewJob
 from mutirao.sql.drivers import kinds
 from mutirao.sql.drivers.failures import is_denied, translated
 from mutirao.sql.drivers.naming import Names, named
-from mutirao.sql.drivers.steps import Driver, Row, Steps, Work
+from mutirao.sql.drivers.steps import Driver, Steps, Work
 from mutirao.sql.enqueue.graphs import GraphStatements, write_graph
-
-# The columns of a job's row, without its times, in the order of `facts`.
-FACTS = (
-    "task", "args", "queue", "priority", "max_attempts", "timeout", "key", "tags", "metadata",
-    "traceparent", "redrive_of", "on_dead_of", "fingerprint",
-)  # fmt: skip
-
-
-def facts(job: NewJob) -> Row:
-    """Return the values of `FACTS` for a job: None, text and numbers, which every driver binds."""
-    return (
-        job.task, job.args, job.queue, job.priority, job.max_attempts, job.timeout, job.key,
-        as_json(job.tags) if job.tags else None,
-        as_json(dict(job.metadata)) if job.metadata else None,
-        job.traceparent, job.redrive_of, job.on_dead_of, job.fingerprint,
-    )  # fmt: skip
-
-
-def as_json(value: Any) -> str:
-    """Return a value as JSON text."""
-    return msgspec.json.encode(value).decode()
 
 
 @dataclass(frozen=True, slots=True)

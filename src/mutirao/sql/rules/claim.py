@@ -41,11 +41,10 @@ _TAKE = """
 UPDATE mutirao_live SET worker = ?, run = run % 2147483647 + 1, claimed_at = ?,
     attempt = CASE WHEN attempt < 2147483646 THEN attempt + 1 ELSE 2147483647 END
 WHERE """
-_TAKEN = """
-SELECT l.id, l.run, l.attempt, j.task, j.args, l.queue, j.priority, l.run_at, j.enqueued_at,
-       j.max_attempts, j.timeout, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of,
-       j.on_dead_of, l.cancel, l.lost, l.cut_off
-FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
+_OF_LIVE = ("id", "run", "attempt", "queue", "run_at", "cancel", "lost", "cut_off")
+_CLAIM = ", ".join(f"{'l' if name in _OF_LIVE else 'j'}.{name}" for name in Claim._fields)
+_TAKEN = f"""
+SELECT {_CLAIM} FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
 WHERE """
 _QUEUE = Claim._fields.index("queue")
 

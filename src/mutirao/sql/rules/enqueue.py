@@ -19,7 +19,7 @@ from mutirao.sql.drivers.steps import (
     placed,
     take,
 )
-from mutirao.sql.enqueue.intake import FACTS, facts
+from mutirao.sql.enqueue.facts import FACTS, facts
 from mutirao.sql.rules.uniqueness import hold_keys, place
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.instant import SECOND, from_micros, to_micros

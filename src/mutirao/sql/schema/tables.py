@@ -24,6 +24,12 @@ metadata = MetaData()
 
 Json = JSON(none_as_null=True)
 
+
+def json_columns(table: Table) -> tuple[str, ...]:
+    """Return the names of the columns of a table that hold JSON."""
+    return tuple(column.name for column in table.c if isinstance(column.type, JSON))
+
+
 job = Table(
     "mutirao_job",
     metadata,

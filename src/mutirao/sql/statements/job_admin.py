@@ -40,8 +40,9 @@ Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
 Moment = ColumnElement[datetime]
 
 # JSON is copied as text: a number may have more digits than Python's numbers.
+_AS_TEXT = tables.json_columns(tables.job)
 _ASKED = [
-    cast(column, Text).label(column.name) if column.name in ("args", "tags", "metadata") else column
+    cast(column, Text).label(column.name) if column.name in _AS_TEXT else column
     for column in tables.job.c
     if column.name not in ("run_at", "enqueued_at", "redrive_of", "version")
 ]

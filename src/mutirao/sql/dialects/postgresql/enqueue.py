@@ -1,9 +1,8 @@
 """Enqueueing on PostgreSQL: one statement for a few jobs, COPY for many.
 
-Parameters are simple types that the statements convert, so that codecs which a program has set
-on its connection do not matter. What is faster was measured on one machine: the function for one
-job (0.26 ms; the statement for several takes 0.5 ms where it is not prepared), that statement up
-to about 200 jobs (3.3 ms, as COPY, which needs more round trips), COPY above.
+How its facts travel stands in `facts`. What is faster was measured on one machine: the function
+for one job (0.26 ms; the statement for several takes 0.5 ms where it is not prepared), that
+statement up to about 200 jobs (3.3 ms, as COPY, which needs more round trips), COPY above.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import NamedTuple
 from mutirao.model.job import DEFAULT_QUEUE, NewJob
 from mutirao.model.supersede import Older, Supersede, decide
 from mutirao.model.uniqueness import KeyName, Placed, Unique, duplicate
+from mutirao.sql.dialects.postgresql.facts import PARAMETERS
 from mutirao.sql.dialects.postgresql.graphs import GRAPH_STATEMENTS
 from mutirao.sql.dialects.postgresql.rows import job_rows, live_rows
 from mutirao.sql.drivers.failures import beneath, short
@@ -31,7 +31,8 @@ from mutirao.sql.drivers.steps import (
     Steps,
     take,
 )
-from mutirao.sql.enqueue.intake import DialectIntake, as_json, facts
+from mutirao.sql.enqueue.facts import FACTS, as_json, facts
+from mutirao.sql.enqueue.intake import DialectIntake
 from mutirao.sql.rules.supersede import DONE, last_done
 from mutirao.sql.schema.instant import from_micros
 
@@ -40,17 +41,8 @@ AT_ONCE = 200  # jobs that one statement still writes as fast as COPY
 CHUNK = 5_000  # jobs held in memory at a time
 CHARACTERS = 4 << 20  # of their arguments, likewise
 
-# How each fact travels to `mutirao_enqueue`, in the order of `_asked`.
-_TYPES = {
-    "task": "text", "args": "text::json", "queue": "text", "priority": "integer",
-    "max_attempts": "integer", "timeout": "double precision", "key": "text",
-    "tags": "text::json", "metadata": "text::json", "traceparent": "text",
-    "redrive_of": "bigint", "on_dead_of": "bigint", "fingerprint": "text",
-    "run_at": "text::timestamptz", "delay": "double precision",
-}  # fmt: skip
-
 _LEFT_OUT = {"queue": DEFAULT_QUEUE, "priority": 0}  # the function has them, too
-_DEFAULTS = tuple(_LEFT_OUT.get(name) for name in _TYPES)
+_DEFAULTS = tuple(_LEFT_OUT.get(name) for name in PARAMETERS)
 
 # And what else travels to `mutirao_enqueue_unique`.
 _RULE = {
@@ -60,7 +52,7 @@ _RULE = {
 
 
 def _named(more: dict[str, str]) -> str:
-    return ", ".join(f"_{name} => %s::{kind}" for name, kind in (_TYPES | more).items())
+    return ", ".join(f"_{name} => %s::{kind}" for name, kind in (PARAMETERS | more).items())
 
 
 _PLACE = f"SELECT id, how FROM mutirao_enqueue_unique({_named(_RULE)})"  # noqa: S608 (our own constants)
@@ -80,24 +72,21 @@ _APPLY_FAIRNESS = "SELECT mutirao_apply_fairness(%s::bigint, %s::text)"
 
 # JSON inside the list is text, so that nothing in it can pass for a field of the job. Ids are
 # drawn in the order of the subquery, hence in that of the list.
-_SEVERAL = """WITH asked AS (
-    SELECT * FROM ROWS FROM (json_to_recordset(%s::text::json) AS (
-        task text, args text, queue text, priority integer, max_attempts integer,
-        timeout double precision, key text, tags text, metadata text, traceparent text,
-        redrive_of bigint, on_dead_of bigint, fingerprint text, run_at timestamptz,
-        delay double precision
-    )) WITH ORDINALITY AS asked (
-        task, args, queue, priority, max_attempts, timeout, key, tags, metadata, traceparent,
-        redrive_of, on_dead_of, fingerprint, run_at, delay, place
-    )
+_NAMES = ", ".join(FACTS)
+_FIELDS = ", ".join(
+    f"{name} {'timestamptz' if name == 'run_at' else kind.partition('::')[0]}"
+    for name, kind in PARAMETERS.items()
+)
+_CONVERTED = ", ".join(
+    f"{name}::json" if PARAMETERS[name].endswith("::json") else name for name in FACTS
+)
+_SEVERAL = f"""WITH asked AS (
+    SELECT * FROM ROWS FROM (json_to_recordset(%s::text::json) AS ({_FIELDS}))
+    WITH ORDINALITY AS asked ({", ".join(PARAMETERS)}, place)
 ), job AS (
-    INSERT INTO mutirao_job (
-        task, args, queue, priority, max_attempts, timeout, key, tags, metadata, traceparent,
-        redrive_of, on_dead_of, fingerprint, run_at
-    )
+    INSERT INTO mutirao_job ({_NAMES}, run_at)
     SELECT
-        task, args::json, queue, priority, max_attempts, timeout, key, tags::json,
-        metadata::json, traceparent, redrive_of, on_dead_of, fingerprint,
+        {_CONVERTED},
         coalesce(run_at, statement_timestamp() + coalesce(delay, 0) * interval '1 second')
     FROM asked ORDER BY place
     RETURNING id, queue, priority, run_at
@@ -113,7 +102,7 @@ SELECT id, (
             (SELECT min(task) FROM asked HAVING count(DISTINCT task) = 1)
         )
     END FROM job
-) FROM job ORDER BY id"""
+) FROM job ORDER BY id"""  # noqa: S608 (our own constants)
 
 _NOW = """SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint,
     current_setting('client_encoding')"""
@@ -202,7 +191,7 @@ def _written(job: NewJob) -> tuple[str, Row, Row]:
 
 @lru_cache(maxsize=256)
 def _call(given: tuple[bool, ...], fair: bool) -> str:
-    facts = [f"{name} => %s::{kind}" for name, kind in compress(_TYPES.items(), given)]
+    facts = [f"{name} => %s::{kind}" for name, kind in compress(PARAMETERS.items(), given)]
     if fair:
         facts.append("fair_by => %s::text")
     return f"SELECT mutirao_enqueue({', '.join(facts)})"
@@ -263,7 +252,7 @@ def _lock(job: NewJob) -> KeyName:
 
 
 def _several(jobs: list[NewJob]) -> Execute:
-    named = [dict(zip(_TYPES, _asked(job), strict=True)) for job in jobs]
+    named = [dict(zip(PARAMETERS, _asked(job), strict=True)) for job in jobs]
     return Execute(_SEVERAL, (as_json(named),))
 
 

@@ -5,15 +5,16 @@ columns that none of them fills do not travel. That halves what a row costs its 
 UTF-8.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from struct import Struct
 from typing import Any
 
 from mutirao.model.fairness import fairness_value
 from mutirao.model.job import NewJob
+from mutirao.sql.dialects.postgresql.facts import PACKED, number, text
 from mutirao.sql.drivers.steps import Load
-from mutirao.sql.enqueue.intake import FACTS, facts
+from mutirao.sql.enqueue.facts import FACTS, facts
 from mutirao.sql.schema.instant import to_micros
 
 Alike = dict[int, NewJob]  # one job of each kind, by the identity of what was checked
@@ -22,26 +23,9 @@ Due = dict[int, datetime]  # when each kind is due
 _OTHERS = [n for n, name in enumerate(FACTS) if name != "args"]
 _NULL = b"\xff\xff\xff\xff"
 _EPOCH = 946_684_800_000_000  # 2000-01-01 UTC, where PostgreSQL begins to count
-_length = Struct(">i").pack
 # How a row begins: the number of its fields, and the first of them, an id, after its length.
 _begin = Struct(">hiq").pack
-
-
-def _number(code: str) -> Callable[[Any], bytes]:
-    pack = Struct(f">i{code}")
-    return lambda value: pack.pack(pack.size - 4, value)
-
-
-def _text(value: str) -> bytes:
-    encoded = value.encode()
-    return _length(len(encoded)) + encoded
-
-
-_micros = _number("q")
-_PACKED = {
-    "priority": _number("h"), "max_attempts": _number("i"), "timeout": _number("d"),
-    "redrive_of": _number("q"), "on_dead_of": _number("q"),
-}  # fmt: skip
+_micros = number("q")
 
 
 def job_rows(
@@ -60,7 +44,7 @@ def job_rows(
     return Load(
         "mutirao_job",
         columns,
-        (_begin(fields, 8, new) + _text(job.args) + rest[id(job.checked)] for new, job in rows),
+        (_begin(fields, 8, new) + text(job.args) + rest[id(job.checked)] for new, job in rows),
     )
 
 
@@ -76,7 +60,7 @@ def live_rows(ids: Sequence[int], jobs: Sequence[NewJob], alike: Alike, due: Due
             "mutirao_live",
             ("id", "run_at", "queue", "priority", "fairness"),
             (
-                _begin(5, 8, new) + rest[id(job.checked)] + _text(_fairness_value(job))
+                _begin(5, 8, new) + rest[id(job.checked)] + text(_fairness_value(job))
                 for new, job in rows
             ),
         )
@@ -96,4 +80,4 @@ def _moment(moment: datetime) -> bytes:
 
 
 def _fact(name: str, value: Any) -> bytes:
-    return _NULL if value is None else _PACKED.get(name, _text)(value)
+    return _NULL if value is None else PACKED[name](value)
