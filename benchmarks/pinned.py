@@ -12,7 +12,7 @@ from benchmarks.ground import Ground, ground
 from benchmarks.load import Load
 from benchmarks.spent import measured
 from mutirao.sql.connections.engines import Engines
-from mutirao.sql.dialects.connecting import ALONE
+from mutirao.sql.dialects.connecting import SINGLE_STATEMENT
 
 FEW = 5  # rounds at either end that are compared
 
@@ -114,11 +114,11 @@ async def held(place: Ground) -> AsyncIterator[None]:
     try:
         if engines.has_sync:
             with engines.sync().connect() as conn:
-                place.instruments.hold_snapshot(conn.execution_options(**{ALONE: True}))
+                place.instruments.hold_snapshot(conn.execution_options(**{SINGLE_STATEMENT: True}))
                 yield
         else:
             async with engines.asynchronous().connect() as aconn:
-                await aconn.execution_options(**{ALONE: True})
+                await aconn.execution_options(**{SINGLE_STATEMENT: True})
                 await aconn.run_sync(place.instruments.hold_snapshot)
                 yield
     finally:

@@ -48,7 +48,7 @@ AroundHandler = TypeVar("AroundHandler", bound=Hook | AsyncHook)
 
 DEFAULT_URL = "sqlite:///mutirao.db"
 EXIT_WHEN_STUCK = 30.0  # seconds; for a worker that is the whole process
-OTHER_CONNECTIONS = 4  # for claiming, settling and housekeeping, and a spare one
+CONNECTIONS_BESIDE_HANDLERS = 4  # for claiming, settling and housekeeping, and a spare one
 
 
 class Mutirao(Graphs, TaskRegistry, JobAdmin):
@@ -331,7 +331,9 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
 
     def _make_worker(self, settings: WorkerSettings) -> Worker:
         return Worker(
-            self.store.clone(settings.concurrency + OTHER_CONNECTIONS, within=settings.call_limit),
+            self.store.clone(
+                settings.concurrency + CONNECTIONS_BESIDE_HANDLERS, within=settings.call_limit
+            ),
             self._notifier,
             self._tasks,
             self._around_attempt,

@@ -94,7 +94,9 @@ MUTANTS: dict[str, Patch] = {
     ),
     "claims of a dead id are taken": _claims_of_a_dead_id_are_taken,
     "handlers start whoever lives": _handlers_start_whoever_lives,
-    "who ends its workers lives for ever": lambda patch: patch.setattr(executor, "MOST_LOST", inf),
+    "who ends its workers lives for ever": lambda patch: patch.setattr(
+        executor, "MAX_LOST_RUNS", inf
+    ),
     "nobody waits for a key": _nobody_waits_for_a_key,
 }
 

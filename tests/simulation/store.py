@@ -16,7 +16,7 @@ from mutirao.sql.connections.runner import Body
 from mutirao.sql.drivers.failures import translate_errors
 from mutirao.sql.drivers.sqlite3 import Sqlite3Driver
 from mutirao.sql.drivers.steps import Asking, Execute, command, drive
-from mutirao.sql.schema.instant import SECOND, from_micros, to_micros
+from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
 from mutirao.sql.store import _through
 from mutirao.testing import MemoryStore
 from mutirao.testing.memory import InCallersThread
@@ -81,7 +81,13 @@ class FleetStore(MemoryStore):
     async def lease(self, duty: str, worker: int, *, ttl: float, every: float, **_: Any) -> bool:
         """Ask for a duty, in one statement instead of two."""
         now = to_micros(self._now())
-        told = duty, now, worker, now + int(ttl * SECOND), now - int(every * SECOND)
+        told = (
+            duty,
+            now,
+            worker,
+            now + int(ttl * MICROS_PER_SECOND),
+            now - int(every * MICROS_PER_SECOND),
+        )
         return bool(self._look(_TAKEN, told))
 
     # All workers of a fleet have the same code, so the first one's declarations stand for all.
@@ -112,7 +118,7 @@ class FleetStore(MemoryStore):
     async def beat(self, worker: int, **how: Any) -> Beat:
         """Beat; where there is something to cancel, as any store."""
         now = to_micros(self._now())
-        told = now, now + int(how["expiry"] * SECOND), how["stuck"], how["late"]
+        told = now, now + int(how["expiry"] * MICROS_PER_SECOND), how["stuck"], how["late"]
         beaten = self._look(_BEATEN, (*told, worker, worker))
         return Beat(True, ()) if beaten else await super().beat(worker, **how)
 

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from mutirao.model.hours import HOUR, Ended, FailureGroup, Hour, by_failure, by_hour, finished_jobs
+from mutirao.model.hours import (
+    MICROS_PER_HOUR,
+    Ended,
+    FailureGroup,
+    Hour,
+    by_failure,
+    by_hour,
+    finished_jobs,
+)
 
 
 def ended(job: int = 1, run: int = 1, outcome: str = "succeeded", **facts: object) -> Ended:
     """An attempt of a second at the beginning of the third hour."""
-    took = Ended("mail", "send", job, run, outcome, 2 * HOUR - 1_000_000, 2 * HOUR, None, None)
+    took = Ended(
+        "mail",
+        "send",
+        job,
+        run,
+        outcome,
+        2 * MICROS_PER_HOUR - 1_000_000,
+        2 * MICROS_PER_HOUR,
+        None,
+        None,
+    )
     return took._replace(**facts)  # type: ignore[arg-type]
 
 
@@ -22,7 +40,7 @@ def test_percentiles() -> None:
     assert hour.seconds == 5050
 
 
-@pytest.mark.parametrize("started_at", [2 * HOUR + 5, "soon", None])
+@pytest.mark.parametrize("started_at", [2 * MICROS_PER_HOUR + 5, "soon", None])
 def test_no_duration(started_at: object) -> None:
     """A clock that was set back, or somebody's own value, counts as no time."""
     [sums] = by_hour([ended(started_at=started_at)]).values()
@@ -30,12 +48,12 @@ def test_no_duration(started_at: object) -> None:
 
 
 def test_hours_and_finished_jobs() -> None:
-    all_ = [ended(1), ended(2, finished_at=3 * HOUR - 1), ended(3, outcome="retried")]
+    all_ = [ended(1), ended(2, finished_at=3 * MICROS_PER_HOUR - 1), ended(3, outcome="retried")]
     assert {key: sums.attempts for key, sums in by_hour(all_).items()} == {
-        (2 * HOUR, "mail", "send", "succeeded"): 2,
-        (2 * HOUR, "mail", "send", "retried"): 1,
+        (2 * MICROS_PER_HOUR, "mail", "send", "succeeded"): 2,
+        (2 * MICROS_PER_HOUR, "mail", "send", "retried"): 1,
     }
-    assert finished_jobs(all_) == {("mail", "succeeded", 2 * HOUR): 2}
+    assert finished_jobs(all_) == {("mail", "succeeded", 2 * MICROS_PER_HOUR): 2}
 
 
 def test_a_job_is_counted_once_for_each_failure() -> None:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mutirao.model.retry import (
-    DAY,
     DEFAULT_MAX_ATTEMPTS,
-    LEAST_SNOOZE,
+    MIN_SNOOZE,
+    SECONDS_PER_DAY,
     Cancel,
     Dead,
     Retry,
@@ -62,7 +62,7 @@ class TestPolicies:
         """A day unless told otherwise."""
         capped = Retry.exponential(maximum=timedelta(seconds=12), jitter=0)
         assert waits(capped, 4) == [5.0, 10.0, 12.0, 12.0]
-        assert Retry.exponential(jitter=0).delay(30) == DAY
+        assert Retry.exponential(jitter=0).delay(30) == SECONDS_PER_DAY
 
     @given(attempt=attempts, jitter=st.floats(min_value=0, max_value=1))
     def test_jitter_is_a_share_of_the_wait(self, attempt: int, jitter: float) -> None:
@@ -191,7 +191,7 @@ class TestSignals:
         """Seconds or a `timedelta`."""
         assert signal(5).after == 5.0
         assert signal(timedelta(minutes=1)).after == 60.0
-        assert signal(0).after == (LEAST_SNOOZE if signal is Snooze else 0.0)
+        assert signal(0).after == (MIN_SNOOZE if signal is Snooze else 0.0)
 
     def test_without_a_wait(self) -> None:
         """A retry leaves it to the policy, a snooze does not wait."""

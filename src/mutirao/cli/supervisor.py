@@ -9,10 +9,11 @@ from time import monotonic
 
 log = logging.getLogger("mutirao")
 
-FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds before a dead process is started again
-STEADY = 60.0  # seconds after which a process counts as healthy, and its next death as the first
-HEEDED = (0, -signal.SIGTERM, -signal.SIGINT)  # of a process that was told to stop
-HOPELESS = (2, 3)  # misuse, configuration or schema errors: a restart does not help
+FIRST_WAIT, MAX_WAIT = 0.5, 30.0  # seconds before a dead process is started again
+# Seconds after which a process counts as healthy, and its next death as the first.
+HEALTHY_AFTER = 60.0
+STATUSES_OF_OBEYED_STOP = (0, -signal.SIGTERM, -signal.SIGINT)  # of a process that was told to stop
+STATUSES_WITHOUT_RESTART = (2, 3)  # misuse, configuration or schema errors: a restart does not help
 
 # Returns the changes of code from now on, in words, until the event is set.
 Watch = Callable[[asyncio.Event], AsyncIterator[str]]
@@ -81,20 +82,20 @@ class Supervisor:
             began, version = monotonic(), self._version
             status = await self._run_once(place)
             if self._stopping.is_set():
-                return 0 if status in HEEDED else 1
+                return 0 if status in STATUSES_OF_OBEYED_STOP else 1
             if version != self._version:
                 wait = FIRST_WAIT
                 continue
-            hopeless = status in HOPELESS and self._watch is not None
-            if status == 0 or (status in HOPELESS and not hopeless):
+            hopeless = status in STATUSES_WITHOUT_RESTART and self._watch is not None
+            if status == 0 or (status in STATUSES_WITHOUT_RESTART and not hopeless):
                 return status
-            if monotonic() - began > STEADY:
+            if monotonic() - began > HEALTHY_AFTER:
                 wait = FIRST_WAIT
             when = "after a change" if hopeless else f"in {wait:.1f} s"
             log.warning("worker process %d %s; again %s", place, _ended(status), when)
             if await self._stopped_within(None if hopeless else wait):
                 return 0
-            wait = min(2 * wait, LONGEST_WAIT)
+            wait = min(2 * wait, MAX_WAIT)
 
     async def _run_once(self, place: int) -> int:
         version = self._version

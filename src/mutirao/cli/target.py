@@ -15,7 +15,7 @@ import click
 from mutirao.app import Mutirao
 from mutirao.errors import ConfigurationError
 
-VARIABLE = "MUTIRAO_APP"
+APP_VARIABLE = "MUTIRAO_APP"
 _TARGET = re.compile(r"[^:/\\]+:[^:/\\]+")
 
 
@@ -29,7 +29,7 @@ class AppCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the variable's application as first argument if none is given."""
         given = self.make_parser(ctx).parse_args(args=list(args))[0].get("target")
-        from_variable = os.environ.get(VARIABLE)
+        from_variable = os.environ.get(APP_VARIABLE)
         if from_variable and not (isinstance(given, str) and _TARGET.fullmatch(given)):
             args = [from_variable, *args]
         return super().parse_args(ctx, args)

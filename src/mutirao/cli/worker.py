@@ -14,7 +14,7 @@ from mutirao.cli.reloading import watch_here
 from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.job import OutcomeKind
-from mutirao.model.retry_words import FORMS, policy_in_words
+from mutirao.model.retry_words import ACCEPTED_FORMS, policy_in_words
 
 if TYPE_CHECKING:
     from mutirao.engine.settings import WorkerTerms
@@ -81,7 +81,8 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @option(
     "--retry",
     type=_text(policy_in_words),
-    help=f"Retry policy of tasks without their own: {FORMS}; the application's if left out.",
+    help=f"Retry policy of tasks without their own: {ACCEPTED_FORMS};"
+    " the application's if left out.",
 )
 @option("--max-attempts", type=click.IntRange(min=1), help="Executions of such jobs in all.")
 @option(

@@ -26,7 +26,7 @@ from mutirao.tasks.conversion import UNFIT, to_json
 from mutirao.tasks.options import refuse_unknown
 from mutirao.tasks.task import Task
 
-MOST_REASONS = 10  # why a job is not enqueued again: told for so many
+MAX_REASONS_LISTED = 10  # of jobs that cannot be enqueued again
 
 
 class JobAdmin:
@@ -302,9 +302,9 @@ def _reasons(ids: tuple[int, ...], found: dict[int, JobRecord]) -> str:
     """Return why none of these jobs was enqueued again."""
     whys = (
         why_not_redriven(id, found.get(id)) or f"job {id} has ended, but does not match the filter"
-        for id in ids[:MOST_REASONS]
+        for id in ids[:MAX_REASONS_LISTED]
     )
-    more = f"; and {len(ids) - MOST_REASONS} more" if len(ids) > MOST_REASONS else ""
+    more = f"; and {len(ids) - MAX_REASONS_LISTED} more" if len(ids) > MAX_REASONS_LISTED else ""
     return f"nothing is enqueued again: {'; '.join(whys)}{more}"
 
 

@@ -10,7 +10,8 @@ from time import monotonic
 
 from mutirao.engine.logs import log
 
-MORE = 2.0  # more seconds, after which the process ends even if no Python code can run any more
+# More seconds, after which the process ends even if no Python code can run any more.
+HARD_EXIT_MARGIN = 2.0
 
 
 class Alarm:
@@ -30,7 +31,7 @@ class Alarm:
         self._timer.daemon = True
         self._timer.start()
         # The timer cannot run while a thread never releases the GIL. The status is 1 then.
-        faulthandler.dump_traceback_later(seconds + MORE, exit=True)
+        faulthandler.dump_traceback_later(seconds + HARD_EXIT_MARGIN, exit=True)
 
     def clear(self) -> None:
         """Cancel the alarm, so that the process continues."""

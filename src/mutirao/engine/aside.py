@@ -17,7 +17,7 @@ from mutirao.model.job import Claim, NewJob
 from mutirao.model.outcome import Outcome
 from mutirao.ports import Store
 
-MOST = 4  # concurrent statements
+MAX_CONCURRENT_STATEMENTS = 4
 
 
 class Finished(NamedTuple):
@@ -65,7 +65,7 @@ class Aside:
         self._settle, self._fail, self._on_end = settle, fail, on_end
         self._left: dict[tuple[int, int], Finished] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._turns = asyncio.Semaphore(MOST)
+        self._turns = asyncio.Semaphore(MAX_CONCURRENT_STATEMENTS)
         self.failure: BaseException | None = None
 
     def __len__(self) -> int:

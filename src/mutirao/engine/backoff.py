@@ -2,13 +2,13 @@
 
 import random
 
-FIRST, LONGEST = 0.05, 5.0  # seconds
+FIRST_WAIT, MAX_WAIT = 0.05, 5.0  # seconds
 
 
 class Backoff:
     """The waits of one loop, at most `longest` seconds each; `reset` after a success."""
 
-    def __init__(self, longest: float = LONGEST) -> None:
+    def __init__(self, longest: float = MAX_WAIT) -> None:
         self._longest = longest
         self._failures = 0
 
@@ -19,6 +19,6 @@ class Backoff:
 
     def next(self) -> float:
         """Return the seconds to wait after another failure."""
-        wait = min(self._longest, FIRST * 2.0 ** min(self._failures, 16))
+        wait = min(self._longest, FIRST_WAIT * 2.0 ** min(self._failures, 16))
         self._failures += 1
         return wait * random.uniform(0.5, 1.0)

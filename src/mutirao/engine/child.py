@@ -26,7 +26,7 @@ from mutirao.engine import outcomes
 from mutirao.engine.finding import find_task
 from mutirao.engine.messages import (
     BEGUN,
-    CHUNK,
+    BYTES_PER_READ,
     ENDED,
     FAILED,
     TOLD,
@@ -36,7 +36,7 @@ from mutirao.engine.messages import (
     Order,
     packed,
 )
-from mutirao.engine.progress import PACE, to_tell
+from mutirao.engine.progress import WRITE_INTERVAL, to_tell
 from mutirao.errors import InvalidArguments, WrongState
 from mutirao.model.job import Claim, Gives, Job, Report
 from mutirao.model.outcome import Outcome
@@ -44,7 +44,7 @@ from mutirao.tasks.task import Task
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 Found = dict[tuple[ImportPath, tuple[ImportPath, ...], tuple[ImportPath, ...]], Task[..., Any]]
-POLL = 0.5  # seconds between two checks of a process, if the system offers nothing better
+POLL_INTERVAL = 0.5  # seconds between two checks of a process, if the system offers nothing better
 
 
 def end_of(pid: int) -> int | None:
@@ -73,7 +73,7 @@ def serve(theirs: socket.socket) -> None:
 
 def _receive(theirs: socket.socket, inbox: Inbox) -> Message | None:
     while (message := inbox.take()) is None:
-        if not (data := theirs.recv(CHUNK)):
+        if not (data := theirs.recv(BYTES_PER_READ)):
             return None
         inbox.feed(data)
     return message
@@ -140,7 +140,7 @@ class _ProgressSender:
             )
         told = to_tell(done, of, note)
         if monotonic() >= self._next or done == of:
-            self._next = monotonic() + PACE / 2
+            self._next = monotonic() + WRITE_INTERVAL / 2
             self._voice.say(TOLD, self._number, msgspec.json.encode(told))
 
 
@@ -226,5 +226,5 @@ def _die_with_parent() -> None:
         return
     end = end_of(parent.pid)
     while os.getppid() == parent.pid:
-        wait([parent.sentinel if end is None else end], POLL if end is None else None)
+        wait([parent.sentinel if end is None else end], POLL_INTERVAL if end is None else None)
     os._exit(1)

@@ -12,7 +12,7 @@ from time import monotonic
 
 from mutirao.engine.aside import Aside, Fail, Finished, is_splittable
 from mutirao.engine.logs import log
-from mutirao.engine.pulse import REST, Pulse
+from mutirao.engine.pulse import MAX_REST, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
@@ -98,7 +98,7 @@ class Completer:
             raise self._aside.failure
         while not self._something.is_set():
             try:
-                async with asyncio.timeout(REST):
+                async with asyncio.timeout(MAX_REST):
                     await self._something.wait()
             except TimeoutError:
                 self._pulse.turn()

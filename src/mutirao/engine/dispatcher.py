@@ -13,9 +13,9 @@ from typing import Any
 from mutirao.engine import outcomes
 from mutirao.engine.aside import Finished
 from mutirao.engine.completer import Completer
-from mutirao.engine.executor import SUSPECT, Executor
+from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, Executor
 from mutirao.engine.logs import log
-from mutirao.engine.pace import STALL, Pace
+from mutirao.engine.pace import STALL_SECONDS, Pace
 from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.threads import Threads
@@ -23,9 +23,9 @@ from mutirao.errors import AttemptTimeout
 from mutirao.model.job import Claim, OutcomeKind, Wake
 from mutirao.model.outcome import Outcome
 
-BURST = 100  # starts in a row before other tasks of the event loop run
-PATIENCE = 5.0  # seconds within which a cancelled coroutine must end, or it counts as stuck
-MOST_UNSETTLED = 4  # batches; beyond that the database is behind, and claiming pauses
+MAX_STARTS_IN_A_ROW = 100  # starts in a row before other tasks of the event loop run
+CANCEL_TIMEOUT = 5.0  # seconds within which a cancelled coroutine must end, or it counts as stuck
+MAX_UNSETTLED_BATCHES = 4  # batches; beyond that the database is behind, and claiming pauses
 
 
 class Dispatcher:
@@ -53,7 +53,7 @@ class Dispatcher:
         self._pace = Pace(settings.prefetch, 2 * settings.batch)
         self._moved_at = monotonic()  # when a job last came or started
         self.changed = asyncio.Event()  # something ended, or there is room
-        self.patience_with_cancelled = PATIENCE
+        self.patience_with_cancelled = CANCEL_TIMEOUT
 
     @property
     def stuck(self) -> int:
@@ -82,7 +82,7 @@ class Dispatcher:
         batch = self._settings.batch
         slots = max(0, self._settings.concurrency - self.stuck)
         target = max(0, slots - len(self._running)) + self._pace.ahead(slots)
-        if self._completer.unsettled > MOST_UNSETTLED * batch:
+        if self._completer.unsettled > MAX_UNSETTLED_BATCHES * batch:
             return 0
         short = target - len(self._buffer)
         return min(batch, short) if short >= max(1, min(batch, target) // 2) else 0
@@ -116,7 +116,7 @@ class Dispatcher:
 
     def _start_some(self) -> bool:
         """Start jobs until slots or jobs run out, or a burst is full; return whether it is."""
-        for _ in range(BURST):
+        for _ in range(MAX_STARTS_IN_A_ROW):
             if self._full() or monotonic() > self._lives_until or (claim := self._next()) is None:
                 return False
             self._start(claim)
@@ -152,7 +152,7 @@ class Dispatcher:
 
     def patience(self) -> float:
         """Return the seconds until the jobs that wait for a slot have waited too long."""
-        return self._moved_at + STALL - monotonic() if self._buffer else inf
+        return self._moved_at + STALL_SECONDS - monotonic() if self._buffer else inf
 
     def drop_stalled(self) -> list[tuple[int, int]]:
         """Forget the jobs that have waited too long, and return them: other workers may be free."""
@@ -178,7 +178,7 @@ class Dispatcher:
     def has_suspect(self) -> bool:
         """Return whether the worker runs or holds a job with which workers were lost before."""
         claims = [*self._buffer, *(running.claim for running in self._running)]
-        return any(claim.lost >= SUSPECT for claim in claims)
+        return any(claim.lost >= LOST_RUNS_OF_SUSPECT for claim in claims)
 
     def close(self) -> None:
         """Stop starting jobs, and tell running ones that ask that they shall end."""

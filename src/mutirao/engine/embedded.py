@@ -17,7 +17,7 @@ from mutirao.engine.worker import Worker
 from mutirao.errors import WorkerFailed, WrongState
 
 NOT_STARTED = Health(False, "it has not been started", {})
-FIRST_CLAIM = 5.0  # seconds that `start` waits for it; a database outage may delay it
+FIRST_CLAIM_TIMEOUT = 5.0  # seconds that `start` waits for it; a database outage may delay it
 
 
 class EmbeddedWorker:
@@ -159,7 +159,7 @@ class _WorkerThread:
     def start(self) -> None:
         self._thread.start()
         self._started.wait()
-        self._claimed.wait(FIRST_CLAIM)  # not in the loop, which a first job may block
+        self._claimed.wait(FIRST_CLAIM_TIMEOUT)  # not in the loop, which a first job may block
         if self._refused is not None:
             self._thread.join()  # so that the next try does not find it still running
             raise self._refused

@@ -16,8 +16,8 @@ from mutirao.model.records import Ending
 from mutirao.ports import Notifier, Store
 
 CHECK_EVERY = 5.0  # seconds between checks if ends are notified
-CANCEL_AGAIN = 0.5  # seconds
-SOONEST, LATEST = 0.01, 1.0  # seconds between checks otherwise
+CANCEL_AGAIN_AFTER = 0.5  # seconds
+MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL = 0.01, 1.0  # seconds between checks otherwise
 
 
 class Endings:
@@ -119,7 +119,7 @@ class _Watch:
 
     async def _check_again(self) -> None:
         asked: set[int] = set()
-        pause = SOONEST
+        pause = MIN_CHECK_INTERVAL
         while True:
             self._look.clear()
             new = self._waiting.keys() - asked
@@ -127,10 +127,10 @@ class _Watch:
                 if new:
                     await self._store().await_ends(new)
                     asked = (asked | new) & self._waiting.keys()
-                    pause = SOONEST
+                    pause = MIN_CHECK_INTERVAL
                 for ending in await self._store().endings(list(self._waiting)):
                     self._tell(ending)
-            pause = min(2 * pause, LATEST) if self._notifier is None else CHECK_EVERY
+            pause = min(2 * pause, MAX_CHECK_INTERVAL) if self._notifier is None else CHECK_EVERY
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._look.wait()
@@ -152,4 +152,4 @@ async def _end(*tasks: asyncio.Task[None]) -> None:
     while running:
         for task in running:
             task.cancel()
-        _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN)
+        _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_AFTER)

@@ -13,7 +13,7 @@ import msgspec
 from mutirao.engine import job_log, outcomes
 from mutirao.engine.job_log import JobLog
 from mutirao.engine.logs import log
-from mutirao.engine.processes import STARTING, Processes
+from mutirao.engine.processes import START_TIMEOUT, Processes
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
 from mutirao.errors import InvalidArguments, StoreUnavailable
@@ -27,10 +27,10 @@ from mutirao.tasks.task import Task
 
 # How many times in a row a job may lose its database connection before that counts as a failed
 # attempt: enough for any outage, and an end for a job that crashes the server each time.
-MOST_CUT_OFF = 20
+MAX_CUT_OFF_RUNS = 20
 # How many workers in a row may be lost while they hold a job, before it is not run any more. From
 # the second time on, it runs without other such jobs, so that these do not suffer from it.
-MOST_LOST, SUSPECT = 5, 2
+MAX_LOST_RUNS, LOST_RUNS_OF_SUSPECT = 5, 2
 DEAD = OutcomeKind.DEAD
 
 
@@ -69,7 +69,7 @@ class Executor:
 
     def lead(self, claim: Claim) -> float:
         """Return the seconds that may pass before this attempt's handler begins."""
-        return STARTING if self._tasks[claim.task].options.process else 0.0
+        return START_TIMEOUT if self._tasks[claim.task].options.process else 0.0
 
     def judge(self, claim: Claim, error: BaseException) -> Outcome:
         """Return the outcome of an attempt that ended with an error."""
@@ -181,7 +181,7 @@ class Executor:
             return outcomes.dead(
                 "WorkerLost", f"its worker vanished during attempt {limit} of {limit}"
             )
-        if claim.lost >= MOST_LOST:
+        if claim.lost >= MAX_LOST_RUNS:
             return outcomes.dead(
                 "WorkerLost", f"{claim.lost} workers in a row ended while they had this job"
             )
@@ -200,7 +200,7 @@ class Executor:
             return SUCCEEDED
         if running.interruption is not None:
             return running.interruption
-        if isinstance(error, StoreUnavailable) and claim.cut_off < MOST_CUT_OFF:
+        if isinstance(error, StoreUnavailable) and claim.cut_off < MAX_CUT_OFF_RUNS:
             return outcomes.cut_off(error)
         outcome = self.judge(claim, error)
         running.note_death(outcome, error)

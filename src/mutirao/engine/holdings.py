@@ -14,15 +14,16 @@ from typing import NamedTuple
 
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.logs import log
-from mutirao.engine.pulse import REST, Pulse
+from mutirao.engine.pulse import MAX_REST, Pulse
 from mutirao.engine.trouble import Trouble
 from mutirao.errors import WorkerGone
 from mutirao.ports import Store
 
-SHARE = 5  # wait at least so many times the duration of a query before the next one
+# Wait at least so many times the duration of a query before the next one.
+MIN_WAIT_PER_QUERY_TIME = 5
 # Seconds after a doubt at which the query is repeated: a statement that the network has delayed may
 # reach the server, and claim jobs, long after its connection was given up.
-LATER_LOOKS = (*(5.0 * n for n in range(1, 14)), 600.0)
+REPEATED_AFTER = (*(5.0 * n for n in range(1, 14)), 600.0)
 
 Runs = Collection[tuple[int, int]]  # of jobs: (id, run)
 
@@ -92,7 +93,7 @@ class Holdings:
                 trouble.over()
             except Exception as error:  # noqa: BLE001 (raised if it does not pass)
                 self._unsure = True
-                longer = min(self._longest, SHARE * (monotonic() - started))
+                longer = min(self._longest, MIN_WAIT_PER_QUERY_TIME * (monotonic() - started))
                 await pulse.rest(max(longer, trouble.met(error)))
 
     async def _wait(self, pulse: Pulse) -> None:
@@ -102,7 +103,7 @@ class Holdings:
             if next_look <= 0:
                 return
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(next_look, REST)):
+                async with asyncio.timeout(min(next_look, MAX_REST)):
                     await self._something.wait()
             self._something.clear()
             pulse.turn()
@@ -111,9 +112,9 @@ class Holdings:
         """Release unknown jobs now and, because commits may still come, again later."""
         now = monotonic()
         if self._unsure:
-            self._unsure, self._looks = False, [now + later for later in LATER_LOOKS]
+            self._unsure, self._looks = False, [now + later for later in REPEATED_AFTER]
         await self._give_back()
-        soonest = monotonic() + SHARE * (monotonic() - now)
+        soonest = monotonic() + MIN_WAIT_PER_QUERY_TIME * (monotonic() - now)
         self._looks = sorted({max(at, soonest) for at in self._looks if at > now})
         while self._former:
             await self._release_former(self._former[-1])

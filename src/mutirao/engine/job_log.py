@@ -21,9 +21,9 @@ from mutirao.model.job import Claim, OutcomeKind
 from mutirao.model.outcome import SUCCEEDED, Outcome
 
 JobLogMode = Literal["all", "auto", "failures"]
-LINES = 20  # a second, of jobs that succeeded; others are added up
-PERIOD = 1.0  # seconds that a summary is about
-SHOWN = 5  # tasks in a summary
+MAX_SUCCESS_LINES_PER_SECOND = 20  # of jobs that succeeded; others are added up
+SUMMARY_PERIOD = 1.0  # seconds that a summary is about
+MAX_TASKS_PER_SUMMARY = 5
 
 _LEVELS = {
     OutcomeKind.SUCCEEDED: logging.INFO,
@@ -88,7 +88,7 @@ class JobLog:
     """
 
     def __init__(self, mode: JobLogMode = "all") -> None:
-        self._lines: float = {"all": inf, "auto": LINES, "failures": 0}[mode]
+        self._lines: float = {"all": inf, "auto": MAX_SUCCESS_LINES_PER_SECOND, "failures": 0}[mode]
         self._sums_up = mode == "auto"
         self._left = self._lines
         self._until = 0.0  # when more lines may be logged
@@ -118,19 +118,19 @@ class JobLog:
         jobs = sum(each.jobs for each in summary.values())
         log.info(
             "%s more jobs succeeded within %g s: %s",
-            *(jobs, PERIOD, _described(summary)),
+            *(jobs, SUMMARY_PERIOD, _described(summary)),
             extra={"jobs": jobs, "outcome": str(OutcomeKind.SUCCEEDED)},
         )
 
     def _has_line(self, now: float) -> bool:
         if now >= self._until:
-            self._until, self._left = now + PERIOD, self._lines
+            self._until, self._left = now + SUMMARY_PERIOD, self._lines
         self._left -= 1
         return self._left >= 0
 
     def _add(self, task: str, seconds: float) -> None:
         if not self._summary:
-            asyncio.get_running_loop().call_later(PERIOD, self.flush)
+            asyncio.get_running_loop().call_later(SUMMARY_PERIOD, self.flush)
         found = self._summary.get(task)
         if found is None:
             found = self._summary[task] = _Sum()
@@ -155,9 +155,10 @@ class _Sum:
 def _described(summary: dict[str, _Sum]) -> str:
     most = sorted(summary.items(), key=lambda item: -item[1].jobs)
     shown = [
-        f"{task} {each.jobs} ({each.seconds / each.jobs:.3f} s)" for task, each in most[:SHOWN]
+        f"{task} {each.jobs} ({each.seconds / each.jobs:.3f} s)"
+        for task, each in most[:MAX_TASKS_PER_SUMMARY]
     ]
-    others = sum(each.jobs for _, each in most[SHOWN:])
+    others = sum(each.jobs for _, each in most[MAX_TASKS_PER_SUMMARY:])
     return ", ".join([*shown, f"others {others}"] if others else shown)
 
 

@@ -6,14 +6,13 @@ a snapshot is held open. They are only memory: reading the heads again corrects 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from heapq import heappop, heappush
 from math import inf
 
 from mutirao.model.job import Claim, FairClaim, Lane, LaneHead, Wake
+from mutirao.model.moments import BEFORE_ALL_JOBS
 
-BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
-MOST_EXPECTED = 1_000  # due times remembered for a lane; polling finds what is forgotten
+MAX_DUE_TIMES_PER_LANE = 1_000  # due times remembered for a lane; polling finds what is forgotten
 Key = tuple[str, int]
 
 
@@ -30,7 +29,7 @@ class _Entry:
         return min(self.due_at, self.head_at, *self.expected[:1])
 
     def expect(self, at: float) -> None:
-        if len(self.expected) < MOST_EXPECTED:
+        if len(self.expected) < MAX_DUE_TIMES_PER_LANE:
             heappush(self.expected, at)
 
     def arrived(self, now: float) -> bool:
@@ -81,7 +80,7 @@ class LaneBook:
         if self._serves(wake.queue):
             at = now + max(0.0, ahead)
             lane = Lane(wake.queue, wake.priority, wake.run_at, 0)
-            if self._meanwhile is not None and len(self._meanwhile) < MOST_EXPECTED:
+            if self._meanwhile is not None and len(self._meanwhile) < MAX_DUE_TIMES_PER_LANE:
                 self._meanwhile.append((lane, at))
             self._appeared(lane, at)
         return True
@@ -121,7 +120,7 @@ class LaneBook:
 
     def expect(self, queue: str, priority: int, due_at: float) -> None:
         """Record that a job known to this worker will be due in a lane; the bound stays."""
-        lane = Lane(queue, priority, BEGINNING, 0)
+        lane = Lane(queue, priority, BEFORE_ALL_JOBS, 0)
         self._entries.setdefault((queue, priority), _Entry(lane)).expect(due_at)
 
     def _serves(self, queue: str) -> bool:

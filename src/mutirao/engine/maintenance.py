@@ -13,8 +13,8 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.ports import Store
 
-FIRST_LOOK = 60.0  # seconds before the first roll-up and the first search for leftovers
-MOST_TOLD = 50  # ids in one log line; history has all of them
+FIRST_SEARCH_AFTER = 60.0  # seconds before the first roll-up and the first search for leftovers
+MAX_IDS_PER_LOG_LINE = 50  # history has all of them
 
 Portion = Callable[[datetime | None], Awaitable[bool]]  # does a part; returns whether there is more
 
@@ -64,8 +64,8 @@ class Housekeeping:
                 # It reads 30,000 rows of each table; these 0.2 s would delay the first jobs.
                 after=self._settings.heartbeat,
             ),
-            Duty("hours", every=60.0, ttl=300.0, work=self.roll_up, after=FIRST_LOOK),
-            Duty("leftovers", every=600.0, ttl=300.0, work=self.mend, after=FIRST_LOOK),
+            Duty("hours", every=60.0, ttl=300.0, work=self.roll_up, after=FIRST_SEARCH_AFTER),
+            Duty("leftovers", every=600.0, ttl=300.0, work=self.mend, after=FIRST_SEARCH_AFTER),
         ]
 
     async def rescue(self, now: datetime | None = None) -> bool:
@@ -81,7 +81,7 @@ class Housekeeping:
             return False
         rescued = await self._store.rescue(orphans=orphans, now=now)
         if rescued:
-            ids = ", ".join(str(id) for id, _ in rescued[:MOST_TOLD])
+            ids = ", ".join(str(id) for id, _ in rescued[:MAX_IDS_PER_LOG_LINE])
             log.warning("rescued %s jobs of vanished workers: %s", len(rescued), ids)
         return False
 

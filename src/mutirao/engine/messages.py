@@ -21,8 +21,9 @@ ENDED = b"e"  # the outcome of the attempt
 FAILED = b"f"  # why the child could not serve the order, as text
 KINDS = (ORDER, BEGUN, TOLD, ENDED, FAILED)
 
-CHUNK = 1 << 16  # bytes read at once
-MOST = 8 << 20  # bytes of a child's message; a result is at most 1 MiB, and is quoted in JSON
+BYTES_PER_READ = 1 << 16
+# Of a child's message; a result is at most 1 MiB, and is quoted in JSON.
+MAX_MESSAGE_BYTES = 8 << 20
 _HEAD = struct.Struct(">cQI")  # the kind, the number of the order, the length of the body
 
 

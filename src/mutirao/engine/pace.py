@@ -4,9 +4,9 @@ It is enough for about 100 ms of work, so that short jobs do not wait for the ro
 and long ones are not held back while another worker is free.
 """
 
-WEIGHT = 0.05  # weight of the newest duration in the running mean
-STALL = 0.5  # seconds without a start after which waiting jobs are released
-SHORTEST = 1e-6  # seconds; the clock may measure 0 for a handler that does nothing
+NEWEST_WEIGHT = 0.05  # weight of the newest duration in the running mean
+STALL_SECONDS = 0.5  # seconds without a start after which waiting jobs are released
+MIN_DURATION = 1e-6  # seconds; the clock may measure 0 for a handler that does nothing
 
 
 class Pace:
@@ -19,7 +19,7 @@ class Pace:
     def took(self, duration: float) -> None:
         """Record how long a handler took."""
         mean = duration if self._mean is None else self._mean
-        self._mean = mean + (duration - mean) * WEIGHT
+        self._mean = mean + (duration - mean) * NEWEST_WEIGHT
 
     def takes_at_least(self, duration: float) -> None:
         """Record that handlers which have not ended yet have taken this long already."""
@@ -29,4 +29,4 @@ class Pace:
         """Return how many jobs to hold ready for `slots` slots."""
         if self._mean is None:
             return slots
-        return min(int(self._prefetch * slots / max(self._mean, SHORTEST)), self._most)
+        return min(int(self._prefetch * slots / max(self._mean, MIN_DURATION)), self._most)

@@ -23,14 +23,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mutirao.engine.child import POLL, end_of, serve
+from mutirao.engine.child import POLL_INTERVAL, end_of, serve
 from mutirao.engine.finding import order_for
 from mutirao.engine.messages import (
     BEGUN,
-    CHUNK,
+    BYTES_PER_READ,
     ENDED,
     FAILED,
-    MOST,
+    MAX_MESSAGE_BYTES,
     ORDER,
     TOLD,
     Inbox,
@@ -45,7 +45,7 @@ from mutirao.model.outcome import Outcome
 from mutirao.tasks.defaults import NO_DEFAULTS, DefaultsInWords
 from mutirao.tasks.task import Task
 
-STARTING = 120.0  # seconds within which a child must start and import the application
+START_TIMEOUT = 120.0  # seconds within which a child must start and import the application
 REAP_TIMEOUT = 5.0  # seconds until a killed process must be gone; only a broken kernel needs them
 
 T = TypeVar("T")
@@ -138,7 +138,7 @@ class _Child:
         self._taken = threading.Lock()  # held by the thread that calls or reaps it
         self._lock = threading.Lock()  # finding it dead frees its pid: no kill after that
         self._process: SpawnProcess | None = None
-        self._inbox = Inbox(MOST)
+        self._inbox = Inbox(MAX_MESSAGE_BYTES)
         self._number = 0  # the number of the order
         self._begun = False  # whether the handler was about to be called
         self._over = inf  # the monotonic time after which it is ignored
@@ -219,7 +219,7 @@ class _Child:
             self.kill()
 
     def _exchange(self, order: bytes, begun: Callable[[], object], told: Tell) -> Outcome:
-        self._number, self._begun, by = self._number + 1, False, monotonic() + STARTING
+        self._number, self._begun, by = self._number + 1, False, monotonic() + START_TIMEOUT
         self._send(packed(ORDER, self._number, order), by)
         kind, body = self._receive(by)
         if kind == BEGUN:
@@ -248,7 +248,7 @@ class _Child:
         while (message := self._inbox.take()) is None:
             self._wait(by)
             with suppress(BlockingIOError):
-                if not (data := self._socket.recv(CHUNK)):
+                if not (data := self._socket.recv(BYTES_PER_READ)):
                     raise EOFError
                 self._inbox.feed(data)
         if message.number != self._number:
@@ -258,7 +258,7 @@ class _Child:
     def _wait(self, by: float) -> None:
         """Wait until the socket is ready, the process has ended or the time has passed."""
         while True:
-            ready = dict(self._poll.poll(1000 * POLL))
+            ready = dict(self._poll.poll(1000 * POLL_INTERVAL))
             now = monotonic()
             if now > self._over or (not ready and not self._lives()):
                 raise EOFError
@@ -269,7 +269,7 @@ class _Child:
             if ready:
                 raise EOFError
             if now > by:
-                raise ProcessFailed(f"its process did not start within {STARTING:g} s")
+                raise ProcessFailed(f"its process did not start within {START_TIMEOUT:g} s")
 
     def _lives(self) -> bool:
         with self._lock:
@@ -285,7 +285,7 @@ class _Child:
         if self.gone:
             return
         while self._lives() and (left := until - monotonic()) > 0:
-            self._watch.poll(1000 * min(left, POLL))
+            self._watch.poll(1000 * min(left, POLL_INTERVAL))
         self._buried = True
         self._socket.close()
         if self._pidfd is not None:

@@ -13,13 +13,13 @@ from math import inf
 from time import monotonic
 
 from mutirao.engine import outcomes
-from mutirao.engine.attention import BUSY_POLL, Attention
+from mutirao.engine.attention import BUSY_POLL_INTERVAL, Attention
 from mutirao.engine.dispatcher import Dispatcher
-from mutirao.engine.executor import SUSPECT
+from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT
 from mutirao.engine.holdings import Holdings, Runs
 from mutirao.engine.lanes import LaneBook
 from mutirao.engine.logs import log
-from mutirao.engine.pulse import REST, Pulse
+from mutirao.engine.pulse import MAX_REST, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.model.fairness import lanes_of
@@ -28,14 +28,15 @@ from mutirao.model.limits import Claimed
 from mutirao.model.outcome import Outcome, Settlement
 from mutirao.ports import Notifier, Store
 
-LISTENER_WAIT = 1.0  # seconds that a worker waits for its listener before the first claim
+LISTENER_TIMEOUT = 1.0  # seconds that a worker waits for its listener before the first claim
 REFRESH_SHARE = 50  # reading the heads may take 1/50 of the time: ≤ 2 %
 REFRESH_POLLS = 3  # polls after which they are read at the latest: a delayed read says nothing
-APART, LATEST = 0.2, 30.0  # seconds between jobs that are postponed, and the maximum
+# Seconds between jobs that are postponed, and the longest that one is.
+POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0
 # Seconds after which a second worker looks for a job, in case the first one is busy, frozen or
 # gone; the next two look four times as late each.
-SECOND_LOOK, LATER_LOOKS = 0.025, 4
-SLOW_HEADS = 0.5  # seconds: if they may be read only later than that, it claims instead
+SECOND_WORKER_DELAY, DELAY_GROWTH = 0.025, 4
+MAX_HEADS_DELAY = 0.5  # seconds: if they may be read only later than that, it claims instead
 STOP_LISTENING_AFTER = 0.5  # seconds without room, after which notifications are not needed
 
 
@@ -82,7 +83,7 @@ class Producer:
         if self._notifier is not None:
             # The heads must be read after the listener has started, and only once: with 600,000
             # dead rows that a snapshot keeps alive, that takes 0.1 to 0.2 s.
-            await self._sleep(LISTENER_WAIT)
+            await self._sleep(LISTENER_TIMEOUT)
         trouble = Trouble(
             "cannot claim", "claiming again", self._settings.longest_wait, self._settings.patience
         )
@@ -127,8 +128,8 @@ class Producer:
         if turn is None:
             return
         if turn > 0:
-            ahead = max(0.0, ahead) + SECOND_LOOK * LATER_LOOKS ** (turn - 1)
-            if self._may_refresh_at < monotonic() + ahead + SLOW_HEADS:
+            ahead = max(0.0, ahead) + SECOND_WORKER_DELAY * DELAY_GROWTH ** (turn - 1)
+            if self._may_refresh_at < monotonic() + ahead + MAX_HEADS_DELAY:
                 self._look_by(monotonic() + ahead)
                 self._woken.set()
                 return
@@ -227,7 +228,7 @@ class Producer:
         if foreign:
             await self._give_back_foreign(foreign)
             claims = [claim for claim in claims if claim.task in self._served]
-        suspects = [claim for claim in claims if claim.lost >= SUSPECT]
+        suspects = [claim for claim in claims if claim.lost >= LOST_RUNS_OF_SUSPECT]
         return await self._keep_one_suspect(claims, suspects) if suspects else claims
 
     async def _give_back_foreign(self, foreign: list[Claim]) -> None:
@@ -250,7 +251,11 @@ class Producer:
                 await self._store.settle(
                     self._worker(),
                     [
-                        Settlement(claim.id, claim.run, outcomes.postponed(min(n * APART, LATEST)))
+                        Settlement(
+                            claim.id,
+                            claim.run,
+                            outcomes.postponed(min(n * POSTPONED_INTERVAL, MAX_POSTPONED)),
+                        )
                         for n, claim in enumerate(later, start=1)
                     ],
                 )
@@ -265,7 +270,7 @@ class Producer:
 
     def _patience(self) -> float:
         """Return the seconds to wait at most, until jobs have waited too long or a sign is due."""
-        return min(self._dispatcher.patience(), REST)
+        return min(self._dispatcher.patience(), MAX_REST)
 
     async def _rest(self) -> None:
         """Sleep until something may be due, after requesting notifications."""
@@ -280,7 +285,7 @@ class Producer:
             # What arrived before we listened was not notified, so look once more.
             self._listening, self._refresh_at = True, 0.0
         else:
-            await self._sleep(BUSY_POLL)
+            await self._sleep(BUSY_POLL_INTERVAL)
 
     async def _listen_no_more(self) -> None:
         self._listening = False

@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 from mutirao.engine.logs import log
 from mutirao.engine.outcomes import storable
-from mutirao.engine.pulse import REST, Pulse
+from mutirao.engine.pulse import MAX_REST, Pulse
 from mutirao.errors import StoreError, StoreRefused
 from mutirao.model.job import Claim
 from mutirao.model.records import Progress
 from mutirao.ports import Store
 
-PACE = 1.0  # seconds between two writes
+WRITE_INTERVAL = 1.0  # seconds between two writes
 MAX_NOTE = 500  # characters
-MOST_TOLD = 20  # ids in one log line
+MAX_IDS_PER_LOG_LINE = 20
 
 
 class Told(NamedTuple):
@@ -38,7 +38,7 @@ def to_tell(done: float, of: float | None, note: str | None) -> Told:
 class ProgressWriter:
     """The last reports of one worker's attempts. Costs nothing while there are none."""
 
-    def __init__(self, store: Store, pace: float = PACE) -> None:
+    def __init__(self, store: Store, pace: float = WRITE_INTERVAL) -> None:
         self._store, self._pace = store, pace
         self._told: dict[int, Progress] = {}
         self._lock = Lock()
@@ -62,7 +62,7 @@ class ProgressWriter:
         while True:
             pulse.turn()
             with suppress(TimeoutError):
-                async with asyncio.timeout(REST):
+                async with asyncio.timeout(MAX_REST):
                     await self._something.wait()
             # Clear it even if another call has written the reports already: a wait for an event
             # that is set lets no other task run.
@@ -87,7 +87,7 @@ class ProgressWriter:
                 await self._write(told[:half])
                 await self._write(told[half:])
             else:
-                jobs = ", ".join(str(each.job) for each in told[:MOST_TOLD])
+                jobs = ", ".join(str(each.job) for each in told[:MAX_IDS_PER_LOG_LINE])
                 log.warning("the progress of jobs %s was not written: %s", jobs, error)
         except Exception:  # noqa: BLE001 (logged; a handler's report must not end the loop)
             log.exception("the progress of %s jobs was not written", len(told))

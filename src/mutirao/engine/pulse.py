@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import dataclass
 from time import monotonic
 
-REST = 5.0  # seconds that a loop may sleep without a sign; longer sleeps are split
+MAX_REST = 5.0  # seconds that a loop may sleep without a sign; longer sleeps are split
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Pulse:
         """Sleep for `seconds`, giving signs of life meanwhile."""
         end = monotonic() + seconds
         while (left := end - monotonic()) > 0:
-            await asyncio.sleep(min(left, REST))
+            await asyncio.sleep(min(left, MAX_REST))
             self.turn()
 
     def age(self) -> float:

@@ -16,12 +16,12 @@ from mutirao.engine.pulse import Pulse
 from mutirao.engine.trouble import Trouble
 from mutirao.errors import InvalidSchedule, MutiraoError, StoreUnavailable
 from mutirao.model import schedule_rules
-from mutirao.model.schedule import MANY_DUE, Schedule, TickResult
+from mutirao.model.schedule import MAX_DUE_NAMES, Schedule, TickResult
 from mutirao.ports import Store
 
 DUTY = "schedule"
-BATCH = 200  # schedules that tick in one transaction: 50 ms
-AWAIT = 1.0  # seconds between checks for the end of a job
+MAX_SCHEDULES_PER_BATCH = 200  # schedules that tick in one transaction: 50 ms
+END_CHECK_INTERVAL = 1.0  # seconds between checks for the end of a job
 CONFIRM_EVERY = 60.0  # seconds; a schedule that is in no code is detected after three of them
 
 
@@ -46,7 +46,7 @@ class Scheduler:
         self._store, self._declared, self._worker = store, declared, worker
         self._name, self._look = name, look
         self._has_held_lease = False
-        self._batch = BATCH
+        self._batch = MAX_SCHEDULES_PER_BATCH
         self._failed: dict[str, float] = {}  # schedules that cannot tick, left alone until then
         self._told: set[str] = set()
 
@@ -88,7 +88,7 @@ class Scheduler:
             return self._pause(agenda.next_in, agenda.awaits)
         mine = await self._store.lease(DUTY, self._worker(), ttl=self._look, every=0.0, now=now)
         self._has_held_lease = self._has_held_lease or mine
-        if not mine and len(agenda.due) < MANY_DUE:
+        if not mine and len(agenda.due) < MAX_DUE_NAMES:
             return self._look
         if await self._tick(now):
             return 0.0
@@ -107,7 +107,7 @@ class Scheduler:
             await self._store.lease(DUTY, self._worker(), ttl=0.0, every=0.0)
 
     def _pause(self, next_in: float | None, awaits: bool) -> float:
-        longest = min(self._look, AWAIT) if awaits else self._look
+        longest = min(self._look, END_CHECK_INTERVAL) if awaits else self._look
         return longest if next_in is None else min(longest, next_in)
 
     async def _tick(self, now: datetime | None) -> bool:
@@ -120,7 +120,7 @@ class Scheduler:
         except StoreUnavailable:
             self._batch = max(1, self._batch // 2)
             raise
-        self._batch = min(BATCH, self._batch + 1 + self._batch // 10)
+        self._batch = min(MAX_SCHEDULES_PER_BATCH, self._batch + 1 + self._batch // 10)
         for each in results:
             self._tell(each)
         return bool(results)

@@ -14,8 +14,8 @@ from mutirao.errors import SchemaError, WorkerStuck
 # Exit statuses of a worker; 1 to 4 are common to all commands.
 ENDED, SCHEMA, FAILED, STUCK, FORCED = 0, 3, 5, 6, 7
 HURRIED_STOP_LIMIT = 5.0  # seconds that a hurried stop may take before the process ends anyway
-FAREWELL = 15.0  # seconds after the grace period before the process ends anyway
-TOO_LONG = "handlers, or what they started, did not end in time"
+STOP_MARGIN = 15.0  # seconds after the grace period before the process ends anyway
+STOP_TIMED_OUT = "handlers, or what they started, did not end in time"
 
 
 def run(make: Callable[[], Worker]) -> int:
@@ -46,7 +46,7 @@ async def _serve(make: Callable[[], Worker], alarm: Alarm) -> int:
         else:
             log.warning("%s again: ending at once", name)
             # The signal may have come while `_serve` set an alarm.
-            alarm.set(HURRIED_STOP_LIMIT, FORCED, TOO_LONG)
+            alarm.set(HURRIED_STOP_LIMIT, FORCED, STOP_TIMED_OUT)
             worker.end_grace()
 
     with _signals(heed, alarm):
@@ -54,9 +54,11 @@ async def _serve(make: Callable[[], Worker], alarm: Alarm) -> int:
         await _first_of(worker.failed, worker.ended, stopping)
         grace = worker.settings.grace
         if worker.failure is not None:
-            alarm.set(max(HURRIED_STOP_LIMIT, min(grace, FAREWELL)), _status(worker), TOO_LONG)
+            alarm.set(
+                max(HURRIED_STOP_LIMIT, min(grace, STOP_MARGIN)), _status(worker), STOP_TIMED_OUT
+            )
         else:
-            alarm.set(grace + FAREWELL, FORCED, TOO_LONG)
+            alarm.set(grace + STOP_MARGIN, FORCED, STOP_TIMED_OUT)
         await worker.stop()
     return _status(worker)
 
@@ -91,7 +93,7 @@ def _signals(heed: Callable[[str, int], None], alarm: Alarm) -> Iterator[None]:
     def on_signal(number: int, frame: object) -> None:
         times = next(signals)  # atomic: another signal may come between two steps
         if times > 1:
-            alarm.set(HURRIED_STOP_LIMIT, FORCED, TOO_LONG)
+            alarm.set(HURRIED_STOP_LIMIT, FORCED, STOP_TIMED_OUT)
         loop.call_soon_threadsafe(heed, signal.Signals(number).name, times)
 
     before = {each: signal.signal(each, on_signal) for each in (signal.SIGTERM, signal.SIGINT)}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Self, TypedDict, get_args
 
-from mutirao.engine.backoff import LONGEST
+from mutirao.engine.backoff import MAX_WAIT
 from mutirao.engine.job_log import JobLogMode
 from mutirao.errors import ConfigurationError, InvalidJob
 from mutirao.model.job import MAX_QUEUE_NAME, MAX_TASK_NAME, OutcomeKind
@@ -13,8 +13,8 @@ from mutirao.tasks.defaults import DefaultsInWords
 from mutirao.tasks.validation import check_text
 
 DAY = timedelta(days=1)
-MOST_SLOTS = 100_000
-LEAST_TURN = 90.0  # seconds; SQLite waits 30 for another writer
+MAX_SLOTS = 100_000
+MIN_TURN_LIMIT = 90.0  # seconds; SQLite waits 30 for another writer
 
 
 def _retention() -> dict[OutcomeKind, timedelta | None]:
@@ -126,7 +126,7 @@ class WorkerSettings:
     @property
     def longest_wait(self) -> float:
         """The maximum seconds between two tries of a loop while the database is away."""
-        return min(LONGEST, max(0.5, 3 * self.poll))
+        return min(MAX_WAIT, max(0.5, 3 * self.poll))
 
     @property
     def patience(self) -> float:
@@ -136,7 +136,7 @@ class WorkerSettings:
     @property
     def turn_limit(self) -> float:
         """The seconds without a sign after which a loop counts as hanging; no call takes longer."""
-        return max(LEAST_TURN, 4 * self.call_limit)
+        return max(MIN_TURN_LIMIT, 4 * self.call_limit)
 
     @property
     def call_limit(self) -> float:
@@ -160,10 +160,8 @@ class WorkerSettings:
 
     def __post_init__(self) -> None:
         _at_least("concurrency", self.concurrency, 1)
-        if self.concurrency > MOST_SLOTS:
-            raise ConfigurationError(
-                f"concurrency is {self.concurrency}; give at most {MOST_SLOTS}"
-            )
+        if self.concurrency > MAX_SLOTS:
+            raise ConfigurationError(f"concurrency is {self.concurrency}; give at most {MAX_SLOTS}")
         _at_least("batch", self.batch, 1)
         _at_least("prune_batch", self.prune_batch, 1)
         _at_least("grace", self.grace, 0)

@@ -13,7 +13,6 @@ from mutirao.engine import outcomes
 from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import Executor
-from mutirao.engine.finding import check_places
 from mutirao.engine.heartbeat import Heartbeat, WorkerView
 from mutirao.engine.identity import identity
 from mutirao.engine.job_log import JobLog
@@ -28,22 +27,24 @@ from mutirao.engine.pulse import Health, Pulse
 from mutirao.engine.running import Running
 from mutirao.engine.scheduler import Scheduler
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.task_checks import check_tasks
 from mutirao.engine.threads import Threads
 from mutirao.engine.watch import Watch
-from mutirao.errors import ConfigurationError, WorkerStuck
+from mutirao.errors import WorkerStuck
 from mutirao.model.job import Beat, Gives, Job, Transaction, Wake
 from mutirao.model.limits import Rule
 from mutirao.model.schedule import Schedule
 from mutirao.ports import Notifier, Store
 from mutirao.tasks.middleware import AttemptMiddleware
-from mutirao.tasks.task import Task, check_each
+from mutirao.tasks.task import Task
 
-CANCEL_AGAIN = 0.5  # seconds
+CANCEL_AGAIN_AFTER = 0.5  # seconds
 # Seconds that a step of stopping may take, however short the grace period is: to write outcomes,
 # to release jobs and retire, to write what is not essential.
-LAST_WRITES, FAREWELL, LAST_WORD = 5.0, 3.0, 1.0
-HURRIED = 1.0  # seconds within which a cancelled coroutine must end after a second signal
-DUTY = 300.0  # seconds that a turn of a duty may take, which may read all jobs
+LAST_WRITES_LIMIT, RETIRE_LIMIT, OPTIONAL_WRITES_LIMIT = 5.0, 3.0, 1.0
+# Seconds within which a cancelled coroutine must end after a second signal.
+HURRIED_CANCEL_TIMEOUT = 1.0
+DUTY_TURN_LIMIT = 300.0  # seconds that a turn of a duty may take, which may read all jobs
 WATCH_EVERY = 1.0  # seconds between checks of loops and slots
 
 
@@ -142,7 +143,7 @@ class Worker:
             return
         settings = self.settings
         try:
-            self._check_tasks()
+            check_tasks(self._tasks, settings.tasks)
             scheduler = self._scheduler = self._make_scheduler()
             fair = {name: task.options.fair_by for name, task in self._tasks.items()}
             limiter = Limiter(self._store, self._limits(), fair, self._identity.name)
@@ -160,13 +161,15 @@ class Worker:
         self._spawn("completer", self._completer.run())
         self._spawn("producer", self._producer.run())
         self._spawn("listener", self._producer.listen())
-        self._spawn("holdings", self._producer.look_at_holdings(self._pulse("holdings", DUTY)))
+        self._spawn(
+            "holdings", self._producer.look_at_holdings(self._pulse("holdings", DUTY_TURN_LIMIT))
+        )
         longest = settings.longest_wait
-        self._spawn("schedules", scheduler.run(self._pulse("schedules", DUTY), longest))
+        self._spawn("schedules", scheduler.run(self._pulse("schedules", DUTY_TURN_LIMIT), longest))
         self._spawn("progress", self._progress_writer.run(self._pulse("progress")))
         self._spawn("limits", limiter.run(self._pulse("limits"), longest))
         for duty in Housekeeping(self._store, settings, heartbeat.may_judge_others).duties():
-            pulse = self._pulse(duty.name, DUTY)
+            pulse = self._pulse(duty.name, DUTY_TURN_LIMIT)
             self._spawn(duty.name, keep(self._store, duty, lambda: self._id, pulse, longest))
         self._spawn(
             "watch", self._watch.run(self._pulse("watch"), min(settings.heartbeat, WATCH_EVERY))
@@ -200,7 +203,7 @@ class Worker:
             await self._give_back_unstarted()
             await self._finish_running(end)
             self._completer.close()
-            if not await self._ends("completer", max(LAST_WRITES, end - monotonic())):
+            if not await self._ends("completer", max(LAST_WRITES_LIMIT, end - monotonic())):
                 unsettled = self._completer.unsettled
                 log.error("completer did not end; %s jobs will run again", unsettled)
             await self._end_loops()
@@ -212,11 +215,11 @@ class Worker:
 
     async def _give_back_unstarted(self) -> None:
         """Stop claiming, and release what was claimed and has not started."""
-        if not await self._ends("producer", FAREWELL):
+        if not await self._ends("producer", RETIRE_LIMIT):
             self._store.cut()
         if unstarted := self._dispatcher.drop_unstarted():
             # If it fails, retiring or the rescue releases them.
-            await self._within(FAREWELL, "give back jobs", self._store.release(unstarted))
+            await self._within(RETIRE_LIMIT, "give back jobs", self._store.release(unstarted))
 
     async def _finish_running(self, end: float) -> None:
         idle = asyncio.create_task(self._dispatcher.idle())
@@ -229,14 +232,14 @@ class Worker:
         hurried.cancel()
         if not idle.done():
             if self._hurried.is_set():
-                self._dispatcher.patience_with_cancelled = HURRIED
+                self._dispatcher.patience_with_cancelled = HURRIED_CANCEL_TIMEOUT
             log.warning("giving back %s unfinished jobs", len(self._dispatcher.holds()))
             failed = self.failure is not None
             self._dispatcher.interrupt_all(outcomes.WORKER_FAILED if failed else outcomes.RELEASED)
         await idle
 
     async def _end_loops(self) -> None:
-        await self._within(LAST_WORD, "write progress", self._progress_writer.write())
+        await self._within(OPTIONAL_WRITES_LIMIT, "write progress", self._progress_writer.write())
         self._store.cut()  # a cancellation would wait for the network
         running = {loop for loop in self._loops.values() if not loop.done()}
         while running:
@@ -244,19 +247,21 @@ class Worker:
                 loop.cancel()
             # Cancel repeatedly: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a
             # cancellation that arrives at the same moment as its result.
-            _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN)
+            _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_AFTER)
         self._loops.clear()
         self._threads.close()
         self._processes.close()
         if self._heartbeat is not None:
-            await self._within(FAREWELL, "end the heartbeat", self._heartbeat.stop())
+            await self._within(RETIRE_LIMIT, "end the heartbeat", self._heartbeat.stop())
 
     async def _sign_off(self) -> None:
         """Release duties and jobs. Tried twice: a connection may be older than the server."""
         if self._scheduler is not None:
-            await self._within(LAST_WORD, "hand over schedules", self._scheduler.resign())
+            await self._within(
+                OPTIONAL_WRITES_LIMIT, "hand over schedules", self._scheduler.resign()
+            )
         for _ in range(2):
-            if await self._within(FAREWELL, "sign off", self._retire()):
+            if await self._within(RETIRE_LIMIT, "sign off", self._retire()):
                 return
         log.warning("the row of worker %s will expire", self._id)
 
@@ -266,14 +271,14 @@ class Worker:
         await self._store.retire(self._id)
 
     async def _close(self) -> None:
-        await self._within(FAREWELL, "close connections", self._store.close())
+        await self._within(RETIRE_LIMIT, "close connections", self._store.close())
 
     async def _within(self, seconds: float, what: str, step: Coroutine[Any, Any, object]) -> bool:
         """Run a step of stopping without delaying the others; return whether it succeeded."""
         task = asyncio.create_task(step)
         if not (await asyncio.wait((task,), timeout=seconds))[0]:
             self._store.cut()
-            await asyncio.wait((task,), timeout=LAST_WORD)
+            await asyncio.wait((task,), timeout=OPTIONAL_WRITES_LIMIT)
         if not task.done():
             task.cancel()
             log.warning("could not %s within %g s", what, seconds)
@@ -375,23 +380,6 @@ class Worker:
 
     def _begin(self, job: Job, running: Running, gives: Gives) -> Transaction[Any, Any]:
         return self._store.transaction(job, running, gives=gives)
-
-    def _check_tasks(self) -> None:
-        if not self._tasks:
-            raise ConfigurationError(
-                "the application has no tasks; decorate functions with @app.task in a module"
-                " that is imported before the worker starts"
-            )
-        strange = [name for name in self.settings.tasks or () if name not in self._tasks]
-        if strange:
-            raise ConfigurationError(
-                f"the application has no task {', '.join(map(repr, strange))}; of its tasks a"
-                f" worker may serve some: {', '.join(sorted(self._tasks))}"
-            )
-        check_each(self._tasks.values())
-        for task in self._tasks.values():
-            if task.options.process:
-                check_places(task)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, method: Any, *values: Any) -> None:

@@ -28,9 +28,9 @@ from mutirao.model.schedule import Schedule
 SECOND = timedelta(seconds=1)
 DAY = timedelta(days=1)
 FIRST_WINDOW = timedelta(hours=1)
-WIDER = 8  # factor by which the next window is larger
-SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
-ALL_HOURS = 24
+WINDOW_GROWTH = 8  # factor by which the next window is larger
+ANY_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
+HOURS_PER_DAY = 24
 RANGE_WITH_STEP = re.compile(r"(?<![^\s,])(\w+)-(\w+)/0*[1-9][0-9]*(?![^\s,])")
 ALIASES = {
     "@hourly": "0 * * * *",
@@ -73,14 +73,14 @@ def ticks_until(schedule: Schedule, first: datetime, now: datetime, most: int) -
         found = _between(schedule, now - window, now)
         if len(found) >= most:
             return found[-most:]
-        window *= WIDER
+        window *= WINDOW_GROWTH
     return [first, *_between(schedule, first, now)][-most:]
 
 
 def check_times(schedule: Schedule) -> None:
     """Raise InvalidSchedule if the zone is unknown, the cron line is invalid, or it never ticks."""
     zone(schedule.timezone)
-    if schedule.cron is not None and next(_cron_ticks(schedule, SOME_TIME), None) is None:
+    if schedule.cron is not None and next(_cron_ticks(schedule, ANY_MOMENT), None) is None:
         raise InvalidSchedule(
             f"the cron line {schedule.cron!r} never ticks: no day has that day of the month, month"
             " and day of the week"
@@ -111,7 +111,7 @@ def _between(schedule: Schedule, after: datetime, now: datetime) -> list[datetim
 def _cron_ticks(schedule: Schedule, after: datetime) -> Iterator[datetime]:
     """Yield the ticks after a moment, in UTC and in order, each once."""
     line, place = _parse(schedule.cron or ""), zone(schedule.timezone)
-    ticks = _by_real_time if len(line.hours) == ALL_HOURS else _by_local_time
+    ticks = _by_real_time if len(line.hours) == HOURS_PER_DAY else _by_local_time
     with suppress(OverflowError):  # the calendar ends
         yield from ticks(line, place, after.astimezone(UTC))
 
@@ -193,7 +193,7 @@ def _parse(line: str) -> CronSim:
     """
     line = _without_alias(line)
     try:
-        return CronSim(RANGE_WITH_STEP.sub(_without_range_of_one, line.upper()), SOME_TIME)
+        return CronSim(RANGE_WITH_STEP.sub(_without_range_of_one, line.upper()), ANY_MOMENT)
     except (CronSimError, ValueError) as error:  # a number of thousands of digits is a ValueError
         raise InvalidSchedule(
             f"{line!r} is no cron line ({error}); write minute, hour, day of month, month and day"

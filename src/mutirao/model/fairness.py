@@ -8,7 +8,7 @@ more rows than are taken; PostgreSQL does it in its own functions.
 
 from collections.abc import Collection, Iterable
 
-from mutirao.model.job import FAIR_LANE_PREFIX, Lane
+from mutirao.model.lanes import FAIR_LANE_PREFIX, Lane
 from mutirao.model.limits import value_of
 
 

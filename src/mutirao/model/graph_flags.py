@@ -8,19 +8,19 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-MARK = "mutirao"  # the key of the flags in the metadata
-STEP = "step"  # the job is a step
-KEEPS = "keeps"  # other steps use its result
-TAKES = "takes"  # it uses the results of other steps
+FLAGS_KEY = "mutirao"  # the key of the flags in the metadata
+IS_STEP = "step"  # the job is a step
+KEEPS_RESULT = "keeps"  # other steps use its result
+TAKES_RESULTS = "takes"  # it uses the results of other steps
 
 
 def flagged(metadata: Mapping[str, Any], *words: str) -> dict[str, Any]:
     """Return the metadata with these flags added."""
-    return {**metadata, MARK: " ".join(words)}
+    return {**metadata, FLAGS_KEY: " ".join(words)}
 
 
 def flags_of(metadata: str | None) -> frozenset[str]:
     """Return the flags in metadata, given as JSON that others than Mutirão may have written."""
-    if metadata is None or MARK not in metadata:
+    if metadata is None or FLAGS_KEY not in metadata:
         return frozenset()
-    return frozenset(str(json.loads(metadata).get(MARK, "")).split())
+    return frozenset(str(json.loads(metadata).get(FLAGS_KEY, "")).split())

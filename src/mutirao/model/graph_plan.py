@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from mutirao.errors import InvalidGraph
 from mutirao.model.graph import Graph, Group, OnDead, Part, Step, shown, tree_of
-from mutirao.model.graph_flags import KEEPS, STEP, TAKES, flagged
+from mutirao.model.graph_flags import IS_STEP, KEEPS_RESULT, TAKES_RESULTS, flagged
 from mutirao.model.job import NewJob
 
 Tree = int | list[Any]  # the number of a step, or a list of such trees
@@ -187,7 +187,7 @@ class _Planner:
         alike: dict[tuple[int, tuple[str, ...]], NewJob] = {}
         steps = []
         for place, each in enumerate(self.steps):
-            words = (*_words(each.needs), *([KEEPS] if place in self.kept else []))
+            words = (*_words(each.needs), *([KEEPS_RESULT] if place in self.kept else []))
             kind = (id(each.job.checked), words)
             if kind not in alike:
                 alike[kind] = _flagged(each.job, words)
@@ -198,7 +198,7 @@ class _Planner:
 
 
 def _words(needs: Needs) -> tuple[str, ...]:
-    return (STEP, TAKES) if needs else (STEP,)
+    return (IS_STEP, TAKES_RESULTS) if needs else (IS_STEP,)
 
 
 def _flagged(job: NewJob, words: tuple[str, ...]) -> NewJob:

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-HOUR = 3_600_000_000  # microseconds
-LONGEST = 200  # characters of an error's class, and of its first line
-FINAL = ("succeeded", "dead", "cancelled")
-FAILED = ("retried", "dead", "lost")
+MICROS_PER_HOUR = 3_600_000_000
+MAX_ERROR_CHARACTERS = 200  # characters of an error's class, and of its first line
+FINAL_OUTCOME_NAMES = ("succeeded", "dead", "cancelled")
+FAILED_OUTCOME_NAMES = ("retried", "dead", "lost")
 
 
 class Ended(NamedTuple):
@@ -33,7 +33,7 @@ class Ended(NamedTuple):
     @property
     def hour(self) -> int:
         """The hour in which it ended."""
-        return self.finished_at - self.finished_at % HOUR
+        return self.finished_at - self.finished_at % MICROS_PER_HOUR
 
     @property
     def seconds(self) -> float:
@@ -59,7 +59,9 @@ class FailureGroup(NamedTuple):
 def failure_of(task: str, error_type: str | None, error: str | None) -> FailureGroup:
     """Return what an error is counted by."""
     return FailureGroup(
-        task, str(error_type or "")[:LONGEST], str(error or "").split("\n")[0][:LONGEST]
+        task,
+        str(error_type or "")[:MAX_ERROR_CHARACTERS],
+        str(error or "").split("\n")[0][:MAX_ERROR_CHARACTERS],
     )
 
 
@@ -121,7 +123,11 @@ def by_hour(ended: Iterable[Ended]) -> dict[tuple[int, str, str, str], Hour]:
 
 def finished_jobs(ended: Iterable[Ended]) -> Counter[tuple[str, str, int]]:
     """Return how many jobs finished, by queue, outcome and hour."""
-    return Counter((each.queue, each.outcome, each.hour) for each in ended if each.outcome in FINAL)
+    return Counter(
+        (each.queue, each.outcome, each.hour)
+        for each in ended
+        if each.outcome in FINAL_OUTCOME_NAMES
+    )
 
 
 def by_failure(

@@ -13,8 +13,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar, overload
 
 from mutirao.errors import InvalidProgress
-from mutirao.model.graph_flags import MARK
+from mutirao.model.graph_flags import FLAGS_KEY
 from mutirao.model.job_schedule import JobSchedule, SchedulePauser, schedule_of
+from mutirao.model.lanes import FAIR_LANE_PREFIX
+from mutirao.model.lanes import Lane as Lane
+from mutirao.model.lanes import LaneHead as LaneHead
+from mutirao.model.lanes import Wake as Wake
 from mutirao.model.progress import finite
 from mutirao.model.states import FINAL_OUTCOMES as FINAL_OUTCOMES
 from mutirao.model.states import FINAL_STATES as FINAL_STATES
@@ -36,7 +40,6 @@ Async = TypeVar("Async", covariant=True)
 
 DEFAULT_QUEUE = "default"
 MAX_QUEUE_NAME = 100
-FAIR_LANE_PREFIX = "\x1f"  # prefix of the names of fair lanes; no queue's name begins with it
 MAX_TASK_NAME = 200
 MAX_KEY = 200
 MAX_ERROR_TEXT = 8_000  # characters kept of an error: its beginning and its end
@@ -104,26 +107,6 @@ class NewJob:
         return job
 
 
-class Lane(NamedTuple):
-    """A lane and the lower bound to read it from: no waiting job is expected before it.
-
-    The bound is the pair (`run_at`, `id`), the order inside a lane. It keeps claims from walking
-    again over the dead index entries that a long snapshot keeps alive.
-    """
-
-    queue: str
-    priority: int
-    run_at: datetime
-    id: int
-
-
-class LaneHead(NamedTuple):
-    """A lane with its earliest waiting job, and the seconds until that is due (<= 0: it is due)."""
-
-    lane: Lane
-    due_in: float
-
-
 class KeptResult(NamedTuple):
     """A result to be stored: JSON, kept `seconds` after the end (None: like the history)."""
 
@@ -163,7 +146,7 @@ class Claim(NamedTuple):
     @property
     def linked(self) -> bool:
         """True if others may wait for its end: it is, or might be, a step of a graph."""
-        return self.metadata is not None and MARK in self.metadata
+        return self.metadata is not None and FLAGS_KEY in self.metadata
 
 
 class FairClaim(Claim):
@@ -375,26 +358,3 @@ class Job:
         """
         sqlalchemy: Gives = "session" if session else "connection"
         return self._begin(self, "driver" if connection else sqlalchemy)
-
-
-class Wake(NamedTuple):
-    """A wake-up. With a lane: a job at `run_at` appeared there. Without: any lane may have jobs.
-
-    `first`: the ids of the workers that shall look at once; None: all. `then`: of those that look
-    after them, in case they do not; with the last, those that are newer than the worker `newest`.
-    """
-
-    queue: str | None = None
-    priority: int = 0
-    run_at: datetime | None = None
-    first: tuple[int, ...] | None = None
-    then: tuple[int, ...] = ()
-    newest: int | None = None
-
-    def turn(self, worker: int) -> int | None:
-        """Return when a worker shall look: 0, at once; 1 and up, after others; None, not at all."""
-        if self.first is None or worker in self.first:
-            return 0
-        if worker in self.then:
-            return self.then.index(worker) + 1
-        return None if worker <= (self.newest or worker) else max(1, len(self.then))

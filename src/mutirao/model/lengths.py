@@ -3,7 +3,7 @@
 import re
 from datetime import timedelta
 
-from mutirao.model.retry import LONGEST_WAIT
+from mutirao.model.retry import MAX_WAIT
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LENGTH = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(_UNITS)}]?)")
@@ -24,6 +24,6 @@ def length(text: str) -> timedelta:
     if found is None:
         raise ValueError(f"{text!r} is no length of time; write 90, 90s, 15m, 2h or 7d")
     seconds = float(found[1]) * _UNITS[found[2] or "s"]
-    if seconds > LONGEST_WAIT:
-        raise ValueError(f"{text!r} is too long; give at most {LONGEST_WAIT / 86_400:.0f}d")
+    if seconds > MAX_WAIT:
+        raise ValueError(f"{text!r} is too long; give at most {MAX_WAIT / 86_400:.0f}d")
     return timedelta(seconds=seconds)

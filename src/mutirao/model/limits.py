@@ -8,17 +8,16 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
 from mutirao.errors import InvalidLimit
 from mutirao.model.job import MAX_QUEUE_NAME, MAX_TASK_NAME, Claim, Lane, Wake
 
-BEGINNING = datetime(1, 1, 2, tzinfo=UTC)  # before the time of any job
 MAX_LIMIT_NAME = 200
 MAX_VALUE = 200  # characters of an argument's value that are compared
-MOST = 1_000_000_000
+MAX_RUNNING_OR_PER_PERIOD = 1_000_000_000
 PROBE_EVERY = 0.02  # minimum seconds between checks for tokens
 COUNTER_KEPT_FOR = 3_600.0  # seconds that an unused counter is kept
 
@@ -296,9 +295,14 @@ def check_name(what: str, value: object, longest: int) -> None:
 
 
 def _check_number(what: str, value: object, instead: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or not 1 <= value <= MAX_RUNNING_OR_PER_PERIOD
+    ):
         raise InvalidLimit(
-            f"{what} is {value!r}; give a whole number of 1 or more, up to {MOST:,}{instead}"
+            f"{what} is {value!r}; give a whole number of 1 or more, up to"
+            f" {MAX_RUNNING_OR_PER_PERIOD:,}{instead}"
         )
 
 

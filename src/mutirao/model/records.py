@@ -14,7 +14,7 @@ from mutirao.errors import InvalidFilter
 from mutirao.model.job import JobState, OutcomeKind
 
 Scalar = str | int | float | bool | None  # in JSON
-LARGEST = 2**63 - 1  # the largest integer that databases store
+MAX_INTEGER = 2**63 - 1  # the largest integer that databases store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,9 +260,9 @@ def _ids(ids: Iterable[object] | None) -> tuple[int, ...] | None:
 
 def checked_id(id: object) -> int:
     """Return the id of a job or a graph; raise InvalidFilter if it cannot be one."""
-    if isinstance(id, bool) or not isinstance(id, int) or not 0 < id <= LARGEST:
+    if isinstance(id, bool) or not isinstance(id, int) or not 0 < id <= MAX_INTEGER:
         raise InvalidFilter(
-            f"{id!r} is no id; give a whole number from 1 to {LARGEST}, such as handle.id"
+            f"{id!r} is no id; give a whole number from 1 to {MAX_INTEGER}, such as handle.id"
         )
     return id
 
@@ -271,9 +271,9 @@ def checked_limit(limit: object) -> int | None:
     """Return the maximum number of records; raise InvalidFilter if it is not one."""
     if limit is None:
         return None
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= LARGEST:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MAX_INTEGER:
         raise InvalidFilter(
-            f"limit is {limit!r}; give a whole number from 0 to {LARGEST}, or None for all"
+            f"limit is {limit!r}; give a whole number from 0 to {MAX_INTEGER}, or None for all"
         )
     return limit
 

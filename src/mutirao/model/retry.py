@@ -13,9 +13,9 @@ from math import inf
 
 DEFAULT_MAX_ATTEMPTS = 10
 FIRST_YEAR, LAST_YEAR = 2, 9_998  # that `datetime` can represent in every time zone
-DAY = 86_400.0
-LEAST_SNOOZE = 1.0  # seconds; without a minimum, one job made 72 attempts a second
-LONGEST_WAIT = 1e10  # seconds, about 300 years: databases have a limit
+SECONDS_PER_DAY = 86_400.0
+MIN_SNOOZE = 1.0  # seconds; without a minimum, one job made 72 attempts a second
+MAX_WAIT = 1e10  # seconds, about 300 years: databases have a limit
 
 BackoffFunction = Callable[[int, BaseException | None], float]
 ExceptionTypes = tuple[type[BaseException], ...]
@@ -121,7 +121,7 @@ class Retry(Signal):
         *,
         base: float | timedelta = 5.0,
         factor: float = 2.0,
-        maximum: float | timedelta = DAY,
+        maximum: float | timedelta = SECONDS_PER_DAY,
         jitter: float = 0.1,
         only: ExceptionTypes = (),
         never: ExceptionTypes = (),
@@ -230,7 +230,7 @@ class Snooze(Signal):
         reason: str = "snoozed by its handler",
     ) -> None:
         super().__init__(reason)
-        self.after = max(LEAST_SNOOZE, _not_negative(seconds(after), "Snooze(…)"))
+        self.after = max(MIN_SNOOZE, _not_negative(seconds(after), "Snooze(…)"))
         self.at = _aware(at, "Snooze(at=…)")
 
 
@@ -268,8 +268,8 @@ def _not_negative(value: float, where: str) -> float:
 
 
 def _at_most(value: float, where: str) -> float:
-    if not value <= LONGEST_WAIT:  # also refuses NaN
-        raise ValueError(f"{where} was given {value} seconds; give at most {LONGEST_WAIT:g}")
+    if not value <= MAX_WAIT:  # also refuses NaN
+        raise ValueError(f"{where} was given {value} seconds; give at most {MAX_WAIT:g}")
     return value
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from mutirao.model.lengths import length
 from mutirao.model.retry import Retry, RetryPolicy
 
-FORMS = "exponential, exponential:5s, linear:1m, fixed:30s, delays:10s,1m,1h or never"
+ACCEPTED_FORMS = "exponential, exponential:5s, linear:1m, fixed:30s, delays:10s,1m,1h or never"
 
 
 def policy_in_words(words: str) -> RetryPolicy:
@@ -22,7 +22,7 @@ def policy_in_words(words: str) -> RetryPolicy:
         return Retry.never()
     if len(waits) <= 1 and (policy := _regular(name, waits)) is not None:
         return policy
-    raise ValueError(f"{words!r} is no retry policy; write {FORMS}")
+    raise ValueError(f"{words!r} is no retry policy; write {ACCEPTED_FORMS}")
 
 
 def _regular(name: str, waits: list[timedelta]) -> RetryPolicy | None:

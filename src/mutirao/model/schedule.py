@@ -13,15 +13,15 @@ from typing import Any, NamedTuple, TypedDict
 
 from mutirao.errors import InvalidSchedule
 from mutirao.model.job import NewJob
-from mutirao.model.retry import FIRST_YEAR, LAST_YEAR, LONGEST_WAIT
+from mutirao.model.retry import FIRST_YEAR, LAST_YEAR, MAX_WAIT
 
 MAX_SCHEDULE_NAME = 200
 MAX_REASON = 1_000
 MAX_CATCH_UP = 1_000  # jobs of one schedule, enqueued in one transaction
-MANY_DUE = 100  # of which an agenda names no more
-KEPT_TICKS = 100  # per schedule
-NO_TIME = timedelta(0)
-SHORTEST, LONGEST = timedelta(milliseconds=1), timedelta(seconds=LONGEST_WAIT)
+MAX_DUE_NAMES = 100  # of schedules, in an agenda
+TICKS_KEPT_PER_SCHEDULE = 100
+ZERO_DURATION = timedelta(0)
+MIN_INTERVAL, MAX_INTERVAL = timedelta(milliseconds=1), timedelta(seconds=MAX_WAIT)
 
 
 class CatchUp(StrEnum):
@@ -92,7 +92,7 @@ class Schedule:
     catch_up: CatchUp = CatchUp.LAST
     catch_up_limit: int = 100
     overlap: Overlap = Overlap.ALLOW
-    jitter: timedelta = NO_TIME
+    jitter: timedelta = ZERO_DURATION
     until: datetime | None = None
     max_runs: int | None = None
     pause_after: int | None = None
@@ -258,7 +258,7 @@ def _check_timing(schedule: Schedule) -> None:
     if (cron is None) == (every is None):
         found = "neither cron nor every is" if cron is None else "both cron and every are"
         raise InvalidSchedule(f"{found} given for schedule {schedule.name!r}; give one of them")
-    if every is not None and not SHORTEST <= every <= LONGEST:
+    if every is not None and not MIN_INTERVAL <= every <= MAX_INTERVAL:
         raise InvalidSchedule(f"every is {every}; give more than no time, and at most 300 years")
     if every is not None and schedule.timezone != "UTC":
         raise InvalidSchedule(
@@ -270,12 +270,12 @@ def _check_timing(schedule: Schedule) -> None:
 
 
 def _check_bounds(schedule: Schedule) -> None:
-    if not NO_TIME <= schedule.jitter <= LONGEST:
+    if not ZERO_DURATION <= schedule.jitter <= MAX_INTERVAL:
         raise InvalidSchedule(f"jitter is {schedule.jitter}; give no time, or up to 300 years")
     if schedule.max_runs is not None:
         _check_count("max_runs", schedule.max_runs, 2**31 - 1)
     if schedule.pause_after is not None:
-        _check_count("pause_after", schedule.pause_after, KEPT_TICKS)
+        _check_count("pause_after", schedule.pause_after, TICKS_KEPT_PER_SCHEDULE)
     _check_count("catch_up_limit", schedule.catch_up_limit, MAX_CATCH_UP)
     if schedule.until is not None:
         _check_end(schedule.until)

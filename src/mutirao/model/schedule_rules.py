@@ -16,7 +16,7 @@ from mutirao.errors import InvalidSchedule, UnknownSchedule, WrongState
 from mutirao.model.cron import check_times, next_tick, ticks_until
 from mutirao.model.job import NewJob
 from mutirao.model.schedule import (
-    NO_TIME,
+    ZERO_DURATION,
     Amendment,
     CatchUp,
     Overlap,
@@ -266,7 +266,7 @@ def _job(schedule: Schedule, tick: datetime | None, now: datetime) -> NewJob:
     if tick is not None:
         told["tick"] = tick.astimezone(UTC).isoformat()
     due = None
-    if tick is not None and schedule.jitter > NO_TIME:
+    if tick is not None and schedule.jitter > ZERO_DURATION:
         # Equal in all workers, and different for schedules that share a tick.
         share = random.Random(f"{schedule.name} {tick.timestamp()}").random()
         due = tick + schedule.jitter * share

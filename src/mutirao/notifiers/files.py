@@ -16,8 +16,8 @@ from contextlib import contextmanager
 log = logging.getLogger("mutirao")
 
 # From <sys/inotify.h>, the same on every architecture.
-MODIFY = 0x2
-MANY = 1 << 16  # bytes of events read at once
+IN_MODIFY = 0x2
+BYTES_PER_READ = 1 << 16
 
 Identity = tuple[int, int] | None  # the device and the inode number
 
@@ -50,7 +50,7 @@ class FileWatch:
 
     def _read(self) -> None:
         try:
-            while os.read(self._descriptor, MANY):
+            while os.read(self._descriptor, BYTES_PER_READ):
                 pass
         except BlockingIOError:  # no more events
             return
@@ -84,7 +84,7 @@ def _descriptor(paths: Sequence[str]) -> int | None:
     for path in paths:
         if (
             os.path.exists(path)
-            and libc.inotify_add_watch(descriptor, os.fsencode(path), MODIFY) < 0
+            and libc.inotify_add_watch(descriptor, os.fsencode(path), IN_MODIFY) < 0
         ):
             log.warning("cannot watch %s: %s; looking often", path, os.strerror(ctypes.get_errno()))
             os.close(descriptor)

@@ -7,7 +7,7 @@ poll.
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, closing
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from inspect import isawaitable
 from typing import Any
@@ -16,14 +16,14 @@ from sqlalchemy import URL, make_url
 
 from mutirao.errors import StoreUnavailable
 from mutirao.model.job import Wake
+from mutirao.model.moments import EPOCH
 
 CHANNEL = "mutirao"
-ENDS = "mutirao_ended"  # ends of jobs that somebody waits for
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ENDS_CHANNEL = "mutirao_ended"  # ends of jobs that somebody waits for
 # Seconds of silence after which a listener checks that the server is still there, and seconds
 # within which it must answer. Notifications are not requested one by one, so a broken proxy or
 # network looks like a time without notifications.
-PROBE, ANSWER = 30.0, 10.0
+PROBE_INTERVAL, PROBE_TIMEOUT = 30.0, 10.0
 
 
 Opened = Callable[[], Awaitable[Any]]
@@ -119,7 +119,7 @@ async def _connect_asyncpg(url: URL) -> Any:
 
     arguments = _arguments(url)
     arguments.pop("prepared_statement_cache_size", None)  # a parameter of SQLAlchemy
-    return await asyncpg.connect(**arguments, timeout=ANSWER)
+    return await asyncpg.connect(**arguments, timeout=PROBE_TIMEOUT)
 
 
 async def _asyncpg(opened: Opened, channel: str) -> AsyncGenerator[str, None]:
@@ -134,10 +134,10 @@ async def _asyncpg(opened: Opened, channel: str) -> AsyncGenerator[str, None]:
             yield ""
             while True:
                 try:
-                    async with asyncio.timeout(PROBE):
+                    async with asyncio.timeout(PROBE_INTERVAL):
                         payload = await payloads.get()
                 except TimeoutError:
-                    await connection.execute("SELECT", timeout=ANSWER)
+                    await connection.execute("SELECT", timeout=PROBE_TIMEOUT)
                     continue
                 if payload is None:
                     break
@@ -190,7 +190,7 @@ async def _readable(socket: int, ask: Callable[[], object] | None) -> AsyncGener
     try:
         while True:
             try:
-                async with asyncio.timeout(ANSWER if silent else PROBE):
+                async with asyncio.timeout(PROBE_TIMEOUT if silent else PROBE_INTERVAL):
                     await readable.wait()
             except TimeoutError:
                 if silent:

@@ -17,10 +17,10 @@ from mutirao.notifiers.files import FileWatch, Identity, identity_of, watching
 
 # Seconds from a write to the checks after it: a commit is visible only when its data have reached
 # the disk, and the write that was notified may belong to another commit.
-AFTER = (0.005, 0.02, 0.08, 0.32)
+CHECKS_AFTER_WRITE = (0.005, 0.02, 0.08, 0.32)
 # Seconds between checks if the system does not notify of writes. Measured on a small virtual
 # machine in an idle worker: 1.2 % of a core; with 0.01 s it was 2.25 %.
-INTERVAL = 0.02
+POLL_INTERVAL = 0.02
 CHECK_EVERY = 5.0  # seconds between checks if it does: the file itself may be replaced
 
 
@@ -64,14 +64,16 @@ class Pauses:
 
     def again(self) -> None:
         """Begin with the short pauses again: another commit may be on its way to the disk."""
-        self._left = [*AFTER]
+        self._left = [*CHECKS_AFTER_WRITE]
 
     async def next(self) -> None:
         """Wait until it is time to check."""
         if self._watch is None:
-            await asyncio.sleep(INTERVAL)
+            await asyncio.sleep(POLL_INTERVAL)
             return
-        if len(self._left) == len(AFTER):  # so that many writers do not cause many checks
+        if len(self._left) == len(
+            CHECKS_AFTER_WRITE
+        ):  # so that many writers do not cause many checks
             await asyncio.sleep(self._left.pop(0))
         else:
             with suppress(TimeoutError):

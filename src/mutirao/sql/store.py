@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
-from mutirao.model.graph_flags import TAKES, flags_of
+from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.graph_plan import Plan
 from mutirao.model.job import (
     Beat,
@@ -47,9 +47,11 @@ from mutirao.sql.statements import (
 )
 
 # Seconds that reading all jobs, pruning, or updating the planner's statistics may take.
-PATIENCE = 120.0
-MANY_LIVE = 100_000  # jobs that are not counted anew whenever somebody asks: 25 ms
-FIRST = 30.0  # for a worker's first call, which loads the driver and connects; it holds no jobs yet
+LONG_CALL_TIMEOUT = 120.0
+# So many are counted whenever somebody asks: 25 ms. More are counted now and then.
+MAX_LIVE_JOBS_COUNTED = 100_000
+# For a worker's first call, which loads the driver and connects; it holds no jobs yet.
+FIRST_CALL_TIMEOUT = 30.0
 
 
 P = ParamSpec("P")
@@ -85,8 +87,8 @@ class SqlStore(SqlRecords):
         """Send all statements through a runner."""
         self._runner = runner
         self._insistent = runner.having(again=True)  # not for writes of callers
-        self._patient = runner.having(seconds=PATIENCE, again=True)
-        self._first = runner.having(seconds=FIRST)
+        self._patient = runner.having(seconds=LONG_CALL_TIMEOUT, again=True)
+        self._first = runner.having(seconds=FIRST_CALL_TIMEOUT)
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> "SqlStore":
         """Return another handle on the same database, with connections of its own."""
@@ -200,7 +202,7 @@ class SqlStore(SqlRecords):
         claims = await self._apply(self._rules.claim, worker, lanes, limit, without, now)
         # Most claims have no metadata, and so no flags.
         flagged = [claim.metadata for claim in claims if claim.metadata is not None]
-        if any(TAKES in flags_of(metadata) for metadata in flagged):
+        if any(TAKES_RESULTS in flags_of(metadata) for metadata in flagged):
             claims[:] = await self._runner.alone(graphs.with_results, claims)
         return claims
 
@@ -273,7 +275,7 @@ class SqlStore(SqlRecords):
         """Add up what has finished; count live jobs once all is added up."""
         more = await self._patiently(self._rules.roll_up, keep, now)
         if not more:
-            await self._patiently(self._rules.count_backlog, MANY_LIVE, now)
+            await self._patiently(self._rules.count_backlog, MAX_LIVE_JOBS_COUNTED, now)
         return more
 
     async def mend(self, *, now: datetime | None = None) -> dict[str, int]:

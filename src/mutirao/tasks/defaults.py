@@ -5,7 +5,7 @@ from math import inf
 from typing import NamedTuple
 
 from mutirao.errors import ConfigurationError
-from mutirao.model.retry import LONGEST_WAIT, RetryPolicy, policy_of
+from mutirao.model.retry import MAX_WAIT, RetryPolicy, policy_of
 from mutirao.model.retry_words import policy_in_words
 from mutirao.tasks.options import TaskOptions
 
@@ -39,7 +39,7 @@ class Defaults:
                 f"max_attempts is {self.max_attempts}; it counts the first execution too, so give"
                 " 1 (never retry) or more"
             )
-        if self.timeout is not None and not 0 < self.timeout < LONGEST_WAIT:
+        if self.timeout is not None and not 0 < self.timeout < MAX_WAIT:
             raise ConfigurationError(
                 f"timeout is {self.timeout} seconds; give more than 0, or None for no limit"
             )

@@ -9,7 +9,7 @@ from typing import Any
 
 from mutirao.errors import InvalidResult, InvalidTask
 from mutirao.model.job import KeptResult
-from mutirao.model.retry import LONGEST_WAIT, seconds
+from mutirao.model.retry import MAX_WAIT, seconds
 from mutirao.tasks.conversion import UNFIT, to_json
 
 MAX_RESULT = 1 << 20  # bytes of JSON
@@ -46,7 +46,7 @@ def keeping(given: bool | float | timedelta) -> float | None:
     if isinstance(given, bool):
         return inf if given else None
     number = isinstance(given, int | float | timedelta)
-    if not number or not 0 < seconds(given) <= LONGEST_WAIT:
+    if not number or not 0 < seconds(given) <= MAX_WAIT:
         raise InvalidTask(
             f"keep_result is {given!r}; give True (as long as the job's history), or more than 0"
             " seconds, as a number or a timedelta"

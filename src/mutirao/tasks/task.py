@@ -14,7 +14,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
 
 from mutirao.errors import InvalidArguments, InvalidTask
 from mutirao.model.graph import Reference
-from mutirao.model.graph_flags import KEEPS, flags_of
+from mutirao.model.graph_flags import KEEPS_RESULT, flags_of
 from mutirao.model.job import Keep, NewJob
 from mutirao.model.records import DeadJob
 from mutirao.model.supersede import Supersede
@@ -206,7 +206,7 @@ class Task(Generic[P, R]):
         """
         if metadata is None and not self.keeps_results:
             return None
-        keep_for = inf if KEEPS in flags_of(metadata) else self.options.keep_result
+        keep_for = inf if KEEPS_RESULT in flags_of(metadata) else self.options.keep_result
         return None if keep_for is None else lambda value: kept_result(self.name, value, keep_for)
 
     @cached_property

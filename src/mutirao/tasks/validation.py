@@ -21,7 +21,7 @@ from mutirao.model.job import (
     MIN_PRIORITY,
     NewJob,
 )
-from mutirao.model.retry import FIRST_YEAR, LAST_YEAR, LONGEST_WAIT
+from mutirao.model.retry import FIRST_YEAR, LAST_YEAR, MAX_WAIT
 from mutirao.model.uniqueness import FOREVER, OnConflict, Unique
 from mutirao.tasks.conversion import UNFIT, to_json
 
@@ -75,9 +75,9 @@ def check_unique(unique: Unique) -> None:
     window, limit = unique.unique_for, unique.debounce_limit
     if unique.scope is not None:
         check_text("scope", unique.scope, MAX_KEY)
-    if window is not None and not (0 < window <= LONGEST_WAIT or window == FOREVER):
+    if window is not None and not (0 < window <= MAX_WAIT or window == FOREVER):
         raise InvalidJob(
-            f"unique_for is {window:g} seconds; give more than 0 and at most {LONGEST_WAIT:.0f}, or"
+            f"unique_for is {window:g} seconds; give more than 0 and at most {MAX_WAIT:.0f}, or"
             ' "forever"'
         )
     if window is not None and not unique.on_conflict.steady:
@@ -90,7 +90,7 @@ def check_unique(unique: Unique) -> None:
             f"debounce_limit goes with replace, but on_conflict is {unique.on_conflict}, which"
             " puts nothing off; leave it out"
         )
-    if limit is not None and not 0 < limit <= LONGEST_WAIT:
+    if limit is not None and not 0 < limit <= MAX_WAIT:
         raise InvalidJob(f"debounce_limit is {limit:g}; give more than 0 seconds")
 
 
@@ -164,9 +164,9 @@ def check_when(run_at: object, delay: object) -> None:
     if run_at is not None:
         _check_moment(run_at)
     # The comparison also refuses NaN.
-    if delay is not None and not (_is_number(delay) and 0 <= delay <= LONGEST_WAIT):
+    if delay is not None and not (_is_number(delay) and 0 <= delay <= MAX_WAIT):
         raise InvalidJob(
-            f"delay is {delay!r}; give 0 seconds or more, at most {LONGEST_WAIT:.0f} (or run_at for"
+            f"delay is {delay!r}; give 0 seconds or more, at most {MAX_WAIT:.0f} (or run_at for"
             " a moment)"
         )
 
@@ -191,7 +191,7 @@ def check_attempts(max_attempts: object) -> None:
 
 
 def _check_timeout(timeout: object) -> None:
-    if timeout is not None and not (_is_number(timeout) and 0 < timeout < LONGEST_WAIT):
+    if timeout is not None and not (_is_number(timeout) and 0 < timeout < MAX_WAIT):
         raise InvalidJob(f"timeout is {timeout!r}; give more than 0 seconds, or None for no limit")
 
 

@@ -22,9 +22,9 @@ from mutirao.model.job import Claim, NewWorker, OutcomeKind
 from mutirao.ports import Store
 from mutirao.tasks.task import check_each
 
-EXPIRY = 3_600.0  # seconds: there is no heartbeat
-WHENEVER = datetime(9000, 1, 1, tzinfo=UTC)
-LIMIT = 10_000
+HEARTBEAT_EXPIRY = 3_600.0  # seconds: there is no heartbeat
+AFTER_ALL_RUN_ATS = datetime(9000, 1, 1, tzinfo=UTC)
+DEFAULT_JOB_LIMIT = 10_000
 
 
 async def adrain(
@@ -33,7 +33,7 @@ async def adrain(
     with_scheduled: bool = False,
     queues: Collection[str] | None = None,
     concurrency: int = 1,
-    limit: int = LIMIT,
+    limit: int = DEFAULT_JOB_LIMIT,
 ) -> Counter[OutcomeKind]:
     """Run all due jobs of an application, and those they enqueue, until none is left.
 
@@ -60,10 +60,10 @@ async def adrain(
     store = app.store.clone(concurrency + 1)
     try:
         await store.check()
-        worker = await store.register(_identity(settings), expiry=EXPIRY)
+        worker = await store.register(_identity(settings), expiry=HEARTBEAT_EXPIRY)
         try:
             bench = _Bench(app, store, worker, settings)
-            return await bench.drain(WHENEVER if with_scheduled else None, queues, limit)
+            return await bench.drain(AFTER_ALL_RUN_ATS if with_scheduled else None, queues, limit)
         finally:
             await store.retire(worker)
     finally:
@@ -76,7 +76,7 @@ def drain(
     with_scheduled: bool = False,
     queues: Collection[str] | None = None,
     concurrency: int = 1,
-    limit: int = LIMIT,
+    limit: int = DEFAULT_JOB_LIMIT,
 ) -> Counter[OutcomeKind]:
     """Run all due jobs of an application, and those they enqueue, until none is left.
 

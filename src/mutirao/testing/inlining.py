@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Text, bindparam, select, type_
 
 from mutirao.engine import job_log, outcomes
 from mutirao.engine.running import Running
-from mutirao.model.graph_flags import TAKES, flags_of
+from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.graph_plan import Plan
 from mutirao.model.job import Claim, Gives, Job, NewJob, Transaction
 from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
@@ -26,7 +26,7 @@ from mutirao.tasks.task import Task
 from mutirao.testing.memory import MemoryStore, at_once
 from mutirao.testing.transactions import SessionFactory
 
-CALLER = 0  # in the place of a worker's id
+CALLER_WORKER_ID = 0  # in the place of a worker's id
 Perform = Callable[[Callable[[], object]], Awaitable[object]]
 _NOT_YET = ("cancel", "lost", "cut_off")  # what happens to claims only
 
@@ -129,7 +129,7 @@ class InlineStore(MemoryStore):
         claim = Claim(**row._mapping)
         taken = {"worker": CALLER, "run": claim.run, "attempt": claim.attempt}
         conn.execute(_TAKE, {**taken, "of": id, "claimed_at": datetime.now(UTC)})
-        if TAKES in flags_of(claim.metadata):
+        if TAKES_RESULTS in flags_of(claim.metadata):
             [claim] = graphs.with_results(conn, [claim])
         return claim
 
@@ -171,7 +171,7 @@ class InlineStore(MemoryStore):
         linked = claim.linked or self._known[claim.task].keeps_results
         ago = running.started_ago()
         done = Settlement(claim.id, claim.run, outcome, ago, keyed=keyed, linked=linked)
-        at_once(self.settle(CALLER, [done]))
+        at_once(self.settle(CALLER_WORKER_ID, [done]))
 
     def _suspends(self, claim: Claim) -> bool:
         asynchronous = map(inspect.isasyncgenfunction, self._middleware)

@@ -169,7 +169,7 @@ async def test_an_old_transaction(
         async with await psycopg.AsyncConnection.connect(url, application_name="batch") as holder:
             await holder.execute("SELECT pg_current_xact_id()")
             assert (await find(store, "horizon")).level is OK
-            monkeypatch.setattr(of_postgresql, "LONG", 0)
+            monkeypatch.setattr(of_postgresql, "LONG_TRANSACTION_SECONDS", 0)
             found = await find(store, "horizon")
             assert found.level is WARNING
             assert f"session {holder.info.backend_pid} of postgres (batch)" in found.found
@@ -247,7 +247,7 @@ async def test_a_forgotten_prepared_transaction(
             holder.execute("PREPARE TRANSACTION 'order 7'")
         try:
             assert (await find(store, "horizon")).level is OK
-            monkeypatch.setattr(of_postgresql, "LONG", 0)
+            monkeypatch.setattr(of_postgresql, "LONG_TRANSACTION_SECONDS", 0)
             found = await find(store, "horizon")
         finally:
             with psycopg.connect(url, autocommit=True) as holder:

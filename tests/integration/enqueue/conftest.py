@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import mutirao.sql.dialects.postgresql.enqueue as postgresql_intake
-import mutirao.sql.rules.enqueue as general_rules
+from mutirao.sql.drivers import steps
 from tests.integration.enqueue.holders import Holder
 from tests.integration.enqueue.kit import AT_ONCE, CHUNK, Observer
 from tests.support.postgresql import PostgresServer
@@ -78,6 +78,5 @@ def empty_url(request: pytest.FixtureRequest, kind: type[Holder]) -> str:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a hundred jobs go the way of a hundred thousand."""
-    for module in (postgresql_intake, general_rules):
-        monkeypatch.setattr(module, "CHUNK", CHUNK)
-    monkeypatch.setattr(postgresql_intake, "AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(steps, "MAX_JOBS_IN_MEMORY", CHUNK)
+    monkeypatch.setattr(postgresql_intake, "MAX_JOBS_PER_INSERT", AT_ONCE)

@@ -13,6 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from mutirao.model.job import NewJob
 from mutirao.sql.dialects.postgresql import enqueue as on_postgresql
+from mutirao.sql.drivers import steps
 from tests.integration.enqueue.holders import (
     Aiosqlite,
     AiosqliteAutocommit,
@@ -61,7 +62,7 @@ async def test_a_hundred_thousand(holder: Holder, observer: Observer) -> None:
     census: Counter[str] = Counter()
     ids = await holder.enqueue(counted(100_000, census))
     assert len(ids) == 100_000
-    assert census["most"] <= 2 * on_postgresql.CHUNK + on_postgresql.AT_ONCE + 2
+    assert census["most"] <= 2 * steps.MAX_JOBS_IN_MEMORY + on_postgresql.MAX_JOBS_PER_INSERT + 2
     assert observer.ids() == []
     await holder.commit()
     assert observer.ids() == ids

@@ -11,7 +11,7 @@ from mutirao.model.graph import chain, group
 from mutirao.model.job import NewJob
 from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import Unique
-from mutirao.sql.dialects.postgresql.enqueue import AT_ONCE
+from mutirao.sql.dialects.postgresql.enqueue import MAX_JOBS_PER_INSERT
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.fairness import of
 from mutirao.testing.conformance.graphs import a, returned, write_graph
@@ -27,7 +27,7 @@ from tests.integration.roles.duties import duty
 async def enqueues(mine: SqlStore, others: SqlStore) -> None:
     """One job, some and many; while a worker is there to be woken."""
     await join(others, expiry=60, now=None)
-    for number in (1, 2, AT_ONCE + 1):
+    for number in (1, 2, MAX_JOBS_PER_INSERT + 1):
         jobs = [due() for _ in range(number)]
         assert len(mine.enqueue(jobs)) == len(await mine.aenqueue(jobs)) == number
 

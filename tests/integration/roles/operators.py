@@ -14,7 +14,7 @@ from mutirao.model.graph import chain, step
 from mutirao.model.job import OutcomeKind
 from mutirao.model.limits import Limit, pause_of
 from mutirao.model.records import JobFilter
-from mutirao.model.schedule import KEPT_TICKS, CatchUp
+from mutirao.model.schedule import TICKS_KEPT_PER_SCHEDULE, CatchUp
 from mutirao.sql.schema import views
 from mutirao.sql.statements import doctor
 from mutirao.sql.store import SqlStore
@@ -183,7 +183,7 @@ async def pauses(mine: SqlStore, others: SqlStore) -> None:
 @duty("operator", "schedule", "tick")
 async def changes_schedules(mine: SqlStore, others: SqlStore) -> None:
     """Puts one, changes and pauses it, runs it, often, and removes it."""
-    await plan(mine, scheduled(catch_up=CatchUp.ALL, catch_up_limit=2 * KEPT_TICKS))
+    await plan(mine, scheduled(catch_up=CatchUp.ALL, catch_up_limit=2 * TICKS_KEPT_PER_SCHEDULE))
     await order(mine, partial(schedule_rules.change, terms={"every": timedelta(seconds=1)}))
     await order(mine, schedule_rules.pause)
     await order(mine, schedule_rules.resume)

@@ -12,7 +12,7 @@ from mutirao.model.graph import chain, group, step
 from mutirao.model.job import OutcomeKind
 from mutirao.model.limits import Limit, LimitOrigin
 from mutirao.model.records import JobFilter, Progress
-from mutirao.model.schedule import KEPT_TICKS, CatchUp
+from mutirao.model.schedule import TICKS_KEPT_PER_SCHEDULE, CatchUp
 from mutirao.sql.schema import tables
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.fairness import of
@@ -193,11 +193,13 @@ async def mends(mine: SqlStore, others: SqlStore) -> None:
 @duty("worker", "schedule", "tick", "schedules")
 async def lets_schedules_tick(mine: SqlStore, others: SqlStore) -> None:
     """Those in its code; each tick makes its job, and old ones are forgotten."""
-    schedule = scheduled(seconds=1, catch_up=CatchUp.ALL, catch_up_limit=2 * KEPT_TICKS)
+    schedule = scheduled(
+        seconds=1, catch_up=CatchUp.ALL, catch_up_limit=2 * TICKS_KEPT_PER_SCHEDULE
+    )
     declare = partial(schedule_rules.declare, schedule=schedule, worker="w")
     await mine.amend_schedule("s", declare, now=NOW)
     assert (await mine.agenda(now=at(1))).due == ("s",)
-    for moment in (1.0, 2.0 + KEPT_TICKS):
+    for moment in (1.0, 2.0 + TICKS_KEPT_PER_SCHEDULE):
         [ticked] = await mine.tick_schedules(10, now=at(moment))
         assert ticked.jobs
     await mine.confirm_declared(["s"], "w", every=60.0, now=at(100))

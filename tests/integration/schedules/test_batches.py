@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, insert, text, update
 
-from mutirao.engine.scheduler import BATCH, Scheduler
+from mutirao.engine.scheduler import MAX_SCHEDULES_PER_BATCH, Scheduler
 from mutirao.errors import StoreUnavailable
 from mutirao.model.job import NewJob
 from mutirao.model.records import JobFilter
-from mutirao.model.schedule import MANY_DUE, Agenda, TickResult
+from mutirao.model.schedule import MAX_DUE_NAMES, Agenda, TickResult
 from mutirao.sql.schema.tables import schedule
 from mutirao.sql.statements.ticking import Batch
 from mutirao.sql.store import SqlStore
@@ -50,9 +50,9 @@ async def look(mine: Scheduler, seconds: float = 0) -> list[float]:
 async def test_more_than_a_batch(url: str) -> None:
     """All of them tick, one batch after the other."""
     store = SqlStore(url)
-    fill(store, "s", BATCH + 50)
+    fill(store, "s", MAX_SCHEDULES_PER_BATCH + 50)
     assert await look(scheduler(store, await join(store))) == [0, 0, 5]
-    assert await made(store) == {f"s {n}": 1 for n in range(BATCH + 50)}
+    assert await made(store) == {f"s {n}": 1 for n in range(MAX_SCHEDULES_PER_BATCH + 50)}
     await store.close()
 
 
@@ -62,17 +62,19 @@ async def test_beside_one_that_hangs(pg_url: str) -> None:
     Where so many are due; few are left to the one that has the lease.
     """
     store, engine = SqlStore(pg_url), create_engine(pg_url)
-    many = BATCH + MANY_DUE
+    many = MAX_SCHEDULES_PER_BATCH + MAX_DUE_NAMES
     fill(store, "s", many)
     assert await store.lease("schedule", await join(store), ttl=60, every=0, now=NOW)
     with engine.connect() as conn:
-        first = Batch(store._dialect, store._intake.enqueue, BATCH, (), NOW).write(conn)
-        assert len(first) == BATCH
+        first = Batch(
+            store._dialect, store._intake.enqueue, MAX_SCHEDULES_PER_BATCH, (), NOW
+        ).write(conn)
+        assert len(first) == MAX_SCHEDULES_PER_BATCH
         assert await look(scheduler(store, await join(store))) == [0, 5]
-        assert len(await made(store)) == MANY_DUE
+        assert len(await made(store)) == MAX_DUE_NAMES
         conn.commit()
     assert await made(store) == {f"s {n}": 1 for n in range(many)}
-    fill(store, "t", MANY_DUE - 1)
+    fill(store, "t", MAX_DUE_NAMES - 1)
     assert await look(scheduler(store, await join(store))) == [5]
     engine.dispose()
     await store.close()
@@ -157,7 +159,7 @@ async def test_a_task_whose_statement_is_refused(
 ) -> None:
     """Its schedules are told of, more than a batch of them; the others tick on time."""
     store = SqlStore(url)
-    fill(store, "bad", BATCH + 10, task="bad")
+    fill(store, "bad", MAX_SCHEDULES_PER_BATCH + 10, task="bad")
     await plan(store, scheduled("good"))
     with broken(store, "bad"):
         mine = scheduler(store, await join(store))
@@ -166,7 +168,7 @@ async def test_a_task_whose_statement_is_refused(
         assert await look(mine, 20) == [0, 5]
     assert await made(store) == {"good": 2}
     told = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
-    assert len(told) == BATCH + 10
+    assert len(told) == MAX_SCHEDULES_PER_BATCH + 10
     assert "schedule bad 7 cannot tick: the database refuses a statement: " in caplog.text
     await store.close()
 
@@ -190,14 +192,14 @@ async def test_what_undoes_the_whole_transaction(lite_url: str) -> None:
     batch = Batch(store._dialect, interrupted, 10, (), NOW)
     with pytest.raises(StoreUnavailable, match="interrupted"):
         store._runner.run_sync(batch.write)
-    assert len((await store.agenda(now=NOW)).due) == MANY_DUE
+    assert len((await store.agenda(now=NOW)).due) == MAX_DUE_NAMES
     await store.close()
 
 
 async def test_more_that_cannot_tick_than_a_batch(url: str) -> None:
     """The others get their turn, and are not late for it."""
     store = SqlStore(url)
-    fill(store, "bad", BATCH + 10, cron="now and then", every=None)
+    fill(store, "bad", MAX_SCHEDULES_PER_BATCH + 10, cron="now and then", every=None)
     await plan(store, scheduled("good"))
     mine = scheduler(store, await join(store))
     assert await look(mine, 10) == [0, 0, 5]
@@ -227,7 +229,7 @@ class Slow(SqlStore):
     ) -> list[TickResult]:
         """Give up large ones."""
         self.asked.append(limit)
-        if limit > BATCH // 4:
+        if limit > MAX_SCHEDULES_PER_BATCH // 4:
             raise StoreUnavailable("too slow")
         return await super().tick_schedules(limit, without=without, now=now)
 
@@ -267,7 +269,7 @@ async def test_statements(url: str, request: pytest.FixtureRequest) -> None:
     for many in (2, 150):
         fill(store, f"s{many}", many)
         said.clear()
-        assert len(await store.tick_schedules(BATCH, now=NOW)) == many
+        assert len(await store.tick_schedules(MAX_SCHEDULES_PER_BATCH, now=NOW)) == many
         counts.append(len(said))
     assert counts[0] == counts[1] <= 16, said
     await store.close()

@@ -114,7 +114,7 @@ async def test_a_claim_that_is_committed_late(
     @forgetful.task
     async def step() -> None: ...
 
-    monkeypatch.setattr(holdings, "LATER_LOOKS", (0.05, 0.1, 1.0, 5.0))
+    monkeypatch.setattr(holdings, "REPEATED_AFTER", (0.05, 0.1, 1.0, 5.0))
     forget(forgetful, "late")
     await forgetful.aenqueue_many([step.job() for _ in range(20)])
     async with working(forgetful):

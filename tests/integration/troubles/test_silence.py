@@ -36,8 +36,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that have to be short, so that a test need not wait for long."""
     monkeypatch.setattr(WorkerSettings, "call_limit", LIMIT)
     monkeypatch.setattr(WorkerSettings, "beat_limit", LIMIT)
-    monkeypatch.setattr(sql_store, "PATIENCE", LIMIT)
-    monkeypatch.setattr(sql_store, "FIRST", LIMIT)
+    monkeypatch.setattr(sql_store, "LONG_CALL_TIMEOUT", LIMIT)
+    monkeypatch.setattr(sql_store, "FIRST_CALL_TIMEOUT", LIMIT)
 
 
 CALLS: dict[str, Call] = {
@@ -130,8 +130,8 @@ async def test_a_listener_notices(
     pg_url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, driver: str
 ) -> None:
     """It asks after a long silence; an answer is enough, and without one it listens anew."""
-    monkeypatch.setattr(postgresql, "PROBE", 0.05)
-    monkeypatch.setattr(postgresql, "ANSWER", LIMIT)
+    monkeypatch.setattr(postgresql, "PROBE_INTERVAL", 0.05)
+    monkeypatch.setattr(postgresql, "PROBE_TIMEOUT", LIMIT)
     url = make_url(pg_url).set(drivername=f"postgresql+{driver}", port=proxy.port)
     listening = PostgresqlNotifier(url).listen()
     await soon(anext(listening))

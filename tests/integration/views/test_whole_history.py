@@ -167,7 +167,7 @@ async def test_with_all_added_up(
     life = Life(store, connection, 4)
     await life.live()
     life.clock = max(life.clock, datetime.now(UTC)) + timedelta(days=1)
-    monkeypatch.setattr(sql_store, "MANY_LIVE", 0)
+    monkeypatch.setattr(sql_store, "MAX_LIVE_JOBS_COUNTED", 0)
     while await store.roll_up(None, now=life.clock):
         pass
     await store.roll_up(None, now=datetime.now(UTC))

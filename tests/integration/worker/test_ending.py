@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, update
 
 from mutirao import Job, JobState, Mutirao, Retry
 from mutirao.engine.embedded import EmbeddedWorker
-from mutirao.engine.executor import MOST_LOST, SUSPECT
+from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, MAX_LOST_RUNS
 from mutirao.engine.pulse import Health
 from mutirao.errors import WorkerFailed, WorkerStuck
 from mutirao.sql.schema.tables import live
@@ -127,7 +127,7 @@ async def test_a_job_that_takes_workers_with_it(app: Mutirao) -> None:
         raise AssertionError
 
     id = (await crash.aenqueue()).id
-    change(app, id, lost=MOST_LOST)
+    change(app, id, lost=MAX_LOST_RUNS)
     async with working(app):
         job = await ended(app, id)
     assert (job.state, job.error_type) == (JobState.DEAD, "WorkerLost")
@@ -150,7 +150,7 @@ async def test_suspects_run_one_at_a_time(app: Mutirao) -> None:
     ids = list(await app.aenqueue_many([step.job() for _ in range(12)]))
     suspects |= {ids[3], ids[4], ids[11]}
     for id in suspects:
-        change(app, id, lost=SUSPECT)
+        change(app, id, lost=LOST_RUNS_OF_SUSPECT)
     async with working(app, concurrency=4):
         for id in ids:
             assert (await ended(app, id)).state is JobState.SUCCEEDED

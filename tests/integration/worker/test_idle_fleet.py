@@ -76,7 +76,7 @@ async def test_claims_for_a_job(
 ) -> None:
     """At most two, however many workers are idle; and each of them gets its share."""
     # On a machine that is slow enough, a second look would come before the first one.
-    monkeypatch.setattr(producer, "SECOND_LOOK", 1.0)
+    monkeypatch.setattr(producer, "SECOND_WORKER_DELAY", 1.0)
 
     @pg_app.task
     async def send() -> None:
@@ -140,7 +140,7 @@ async def test_others_are_not_waited_for(pg_app: Mutirao, monkeypatch: pytest.Mo
         await frozen(pg_app, 10, queues=("x",))
         await frozen(pg_app, 10, exclude_queues=("mail",))
         await frozen(pg_app, 10, tasks=("x",))
-        monkeypatch.setattr(producer, "SECOND_LOOK", 10_000.0)
+        monkeypatch.setattr(producer, "SECOND_WORKER_DELAY", 10_000.0)
         for _ in range(5):
             await soon(ended(pg_app, send.enqueue().id))
 

@@ -260,7 +260,7 @@ async def test_a_module_that_cannot_be_imported(
     (tmp_path / "fickle.py").write_text(MODULE.format(action=action))
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path)
-        patch.setattr(engine, "STARTING", 2.0 if "wait" in action else engine.STARTING)
+        patch.setattr(engine, "START_TIMEOUT", 2.0 if "wait" in action else engine.START_TIMEOUT)
         module = importlib.import_module("fickle")
         with pytest.raises(error, match=said):
             await shop.run(module.work)

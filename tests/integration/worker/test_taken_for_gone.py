@@ -84,7 +84,7 @@ async def test_a_running_coroutine(app: Mutirao) -> None:
 
 async def test_a_coroutine_that_does_not_end(app: Mutirao, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though the same worker runs the job again beside it, no slot is counted twice or lost."""
-    monkeypatch.setattr(dispatcher, "PATIENCE", 0.2)
+    monkeypatch.setattr(dispatcher, "CANCEL_TIMEOUT", 0.2)
     began, again, enough = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @app.task

@@ -30,7 +30,7 @@ def url(pg_url: str) -> str:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give a cancelled coroutine hardly any time to end."""
-    monkeypatch.setattr(dispatcher, "PATIENCE", 0.05)
+    monkeypatch.setattr(dispatcher, "CANCEL_TIMEOUT", 0.05)
 
 
 async def test_a_coroutine_is_cancelled(app: Mutirao) -> None:

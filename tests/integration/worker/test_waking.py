@@ -91,7 +91,7 @@ async def test_it_listens_before_it_looks(url: str, monkeypatch: pytest.MonkeyPa
                 yield wake
 
     monkeypatch.setattr(SqlStore, "lanes", look)
-    monkeypatch.setattr(producer, "LISTENER_WAIT", DEADLINE)
+    monkeypatch.setattr(producer, "LISTENER_TIMEOUT", DEADLINE)
     await claims_with(url, Listening())
     assert did[:2] == ["listened", "looked"]
 
@@ -109,7 +109,7 @@ async def test_who_cannot_listen_claims(
             await asyncio.Event().wait()
             yield Wake()
 
-    monkeypatch.setattr(producer, "LISTENER_WAIT", 10 * DEADLINE if fails else 0.01)
+    monkeypatch.setattr(producer, "LISTENER_TIMEOUT", 10 * DEADLINE if fails else 0.01)
     await claims_with(url, Deaf())
 
 

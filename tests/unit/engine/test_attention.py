@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from mutirao.engine.attention import EMPTY_CLAIMS, MANY, WINDOW, Attention
+from mutirao.engine.attention import (
+    BUSY_JOBS_PER_WINDOW,
+    MAX_EMPTY_CLAIMS,
+    WINDOW_SECONDS,
+    Attention,
+)
 
 
 def test_a_worker_that_rests_is_not_busy() -> None:
@@ -18,32 +23,32 @@ def test_no_rest_for_a_while() -> None:
     """It finds jobs by itself, and need not be told."""
     attention = Attention(0.0)
     attention.took(1, 0.1)
-    assert not attention.busy(WINDOW)
-    assert attention.busy(WINDOW + 0.01)
+    assert not attention.busy(WINDOW_SECONDS)
+    assert attention.busy(WINDOW_SECONDS + 0.01)
 
 
 def test_many_jobs() -> None:
     """At once, or in the window before, though it rests in between."""
     attention = Attention(0.0)
-    attention.took(MANY, 0.1)
+    attention.took(BUSY_JOBS_PER_WINDOW, 0.1)
     assert attention.busy(0.1)
     attention.rested(0.2)
     assert attention.busy(0.2)
-    attention.took(1, 0.1 + WINDOW + 0.01)
-    attention.rested(0.1 + WINDOW + 0.01)
-    assert attention.busy(0.1 + WINDOW + 0.01)
-    attention.took(1, 0.1 + 3 * WINDOW)
-    attention.rested(0.1 + 3 * WINDOW)
-    assert not attention.busy(0.1 + 3 * WINDOW)
+    attention.took(1, 0.1 + WINDOW_SECONDS + 0.01)
+    attention.rested(0.1 + WINDOW_SECONDS + 0.01)
+    assert attention.busy(0.1 + WINDOW_SECONDS + 0.01)
+    attention.took(1, 0.1 + 3 * WINDOW_SECONDS)
+    attention.rested(0.1 + 3 * WINDOW_SECONDS)
+    assert not attention.busy(0.1 + 3 * WINDOW_SECONDS)
 
 
 def test_looking_in_vain() -> None:
     """So many times in a row, and it listens again; what it finds begins the count anew."""
     attention = Attention(0.0)
-    for _ in range(EMPTY_CLAIMS - 1):
+    for _ in range(MAX_EMPTY_CLAIMS - 1):
         assert not attention.record_empty_claim()
     attention.took(1, 0.1)
-    for _ in range(EMPTY_CLAIMS - 1):
+    for _ in range(MAX_EMPTY_CLAIMS - 1):
         assert not attention.record_empty_claim()
     assert attention.record_empty_claim()
     assert not attention.record_empty_claim()
@@ -52,7 +57,7 @@ def test_looking_in_vain() -> None:
 def test_listening_again_forgets_the_rush() -> None:
     """A single job afterwards does not make it busy."""
     attention = Attention(0.0)
-    attention.took(10 * MANY, 0.1)
+    attention.took(10 * BUSY_JOBS_PER_WINDOW, 0.1)
     while not attention.record_empty_claim():
         pass
     attention.rested(0.2)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutirao.engine.backoff import FIRST, LONGEST, Backoff
+from mutirao.engine.backoff import FIRST_WAIT, MAX_WAIT, Backoff
 
 
 def test_it_grows() -> None:
     """Doubling, give or take a half, up to a limit."""
     backoff = Backoff()
     for failures in range(40):
-        most = min(LONGEST, FIRST * 2**failures)
+        most = min(MAX_WAIT, FIRST_WAIT * 2**failures)
         assert most / 2 <= backoff.next() <= most
 
 
@@ -34,4 +34,4 @@ def test_success_begins_anew(failures: int) -> None:
         backoff.next()
     assert backoff.reset() is (failures > 0)
     assert backoff.reset() is False
-    assert backoff.next() <= FIRST
+    assert backoff.next() <= FIRST_WAIT

@@ -8,7 +8,15 @@ import threading
 import pytest
 
 from mutirao.engine.child import _Sender
-from mutirao.engine.messages import ENDED, MOST, TOLD, Inbox, InvalidMessage, Message, packed
+from mutirao.engine.messages import (
+    ENDED,
+    MAX_MESSAGE_BYTES,
+    TOLD,
+    Inbox,
+    InvalidMessage,
+    Message,
+    packed,
+)
 
 MUCH = 1 << 20  # bytes; several times what a socket holds
 
@@ -55,7 +63,7 @@ def test_after_the_last_word() -> None:
 def test_messages_in_pieces() -> None:
     """However they are cut."""
     said = packed(TOLD, 1, b"abc") + packed(ENDED, 2)
-    inbox, heard = Inbox(MOST), list[Message]()
+    inbox, heard = Inbox(MAX_MESSAGE_BYTES), list[Message]()
     for byte in said:
         inbox.feed(bytes([byte]))
         if (message := inbox.take()) is not None:

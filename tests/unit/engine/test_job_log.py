@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 
 from mutirao.engine import job_log
-from mutirao.engine.job_log import LINES, JobLog
+from mutirao.engine.job_log import MAX_SUCCESS_LINES_PER_SECOND, JobLog
 from mutirao.model.job import Claim, OutcomeKind
 from mutirao.model.outcome import SUCCEEDED, Outcome
 from tests.support.waiting import until
@@ -37,11 +37,11 @@ def claim(id: int, task: str = "send") -> Claim:
 async def test_few_have_a_line_each(said: Callable[[], list[str]]) -> None:
     """As many as a person reads in a second; nothing is added up."""
     log = JobLog("auto")
-    for n in range(LINES):
+    for n in range(MAX_SUCCESS_LINES_PER_SECOND):
         log.ended(claim(n), SUCCEEDED, monotonic())
     log.flush()
     assert [line.partition(" in ")[0] for line in said()] == [
-        f"job {n} (send) succeeded" for n in range(LINES)
+        f"job {n} (send) succeeded" for n in range(MAX_SUCCESS_LINES_PER_SECOND)
     ]
 
 
@@ -49,7 +49,7 @@ async def test_many_are_added_up(
     said: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line says how many by task, by itself; failures among them have theirs."""
-    monkeypatch.setattr(job_log, "PERIOD", 0.01)
+    monkeypatch.setattr(job_log, "SUMMARY_PERIOD", 0.01)
     log = JobLog("auto")
     log._until = monotonic() + 100
     log._left = 1
@@ -79,12 +79,12 @@ async def test_many_tasks(said: Callable[[], list[str]]) -> None:
 async def test_all_and_failures(said: Callable[[], list[str]]) -> None:
     """By choice, each has its line, or no success has."""
     every, failures = JobLog("all"), JobLog("failures")
-    for n in range(LINES + 5):
+    for n in range(MAX_SUCCESS_LINES_PER_SECOND + 5):
         every.ended(claim(n), SUCCEEDED, monotonic())
         failures.ended(claim(n), SUCCEEDED, monotonic())
     failures.ended(claim(7), DEAD, monotonic())
     failures.flush()
-    assert len(said()) == LINES + 5 + 1
+    assert len(said()) == MAX_SUCCESS_LINES_PER_SECOND + 5 + 1
     assert said()[-1].endswith("ValueError: no such order")
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutirao.engine.lanes import BEGINNING, MOST_EXPECTED, LaneBook
+from mutirao.engine.lanes import MAX_DUE_TIMES_PER_LANE, LaneBook
 from mutirao.model.job import Claim, Lane, LaneHead, Wake
+from mutirao.model.moments import BEFORE_ALL_JOBS
 
 NOW = 1_000.0  # on the monotonic clock
 MOMENT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -113,9 +114,9 @@ def test_a_refresh_makes_the_bounds_exact() -> None:
 def test_reading_far_heads_again_and_again_is_remembered_once() -> None:
     """A job that is due in a year does not fill the memory for nearer ones."""
     lanes = book()
-    for second in range(2 * MOST_EXPECTED):
+    for second in range(2 * MAX_DUE_TIMES_PER_LANE):
         lanes.refresh([LaneHead(lane(), 1e6 - second)], NOW + second)
-    now = NOW + 2 * MOST_EXPECTED
+    now = NOW + 2 * MAX_DUE_TIMES_PER_LANE
     assert lanes.wake(Wake("a", 0, at(5)), now, 5)
     assert lanes.next_due() == now + 5
 
@@ -206,7 +207,7 @@ class TestExpectations:
         """It is read from its beginning."""
         lanes = book()
         lanes.expect("new", 7, NOW)
-        assert lanes.due(NOW) == [Lane("new", 7, BEGINNING, 0)]
+        assert lanes.due(NOW) == [Lane("new", 7, BEFORE_ALL_JOBS, 0)]
 
     def test_a_refresh_keeps_them(self) -> None:
         """Whether the lane has a head or not: they may be on their way into the table."""
@@ -219,10 +220,10 @@ class TestExpectations:
     def test_they_do_not_grow_without_bound(self) -> None:
         """The poll finds the forgotten ones."""
         lanes = book()
-        for n in range(3 * MOST_EXPECTED):
+        for n in range(3 * MAX_DUE_TIMES_PER_LANE):
             lanes.expect("a", 0, NOW + n)
         [entry] = lanes._entries.values()
-        assert len(entry.expected) == MOST_EXPECTED
+        assert len(entry.expected) == MAX_DUE_TIMES_PER_LANE
 
 
 @given(
@@ -242,6 +243,6 @@ def test_wake_ups_while_the_store_is_asked_for_long() -> None:
     """They are kept up to a limit: its answer tells of the lane in any case."""
     lanes = book()
     lanes.asking()
-    for second in range(2 * MOST_EXPECTED):
+    for second in range(2 * MAX_DUE_TIMES_PER_LANE):
         lanes.wake(Wake("a", 0, at(second)), NOW, second)
-    assert len(lanes._meanwhile or ()) == MOST_EXPECTED
+    assert len(lanes._meanwhile or ()) == MAX_DUE_TIMES_PER_LANE

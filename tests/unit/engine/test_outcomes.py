@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mutirao.engine.outcomes import POLICY_FAILED_DELAY, dead, of_error, shortened
 from mutirao.errors import AttemptTimeout, StaleRun
 from mutirao.model.job import MAX_ERROR_TEXT, OutcomeKind
-from mutirao.model.retry import LONGEST_WAIT, Cancel, Dead, Retry, RetryPolicy, Snooze
+from mutirao.model.retry import MAX_WAIT, Cancel, Dead, Retry, RetryPolicy, Snooze
 
 MOMENT = datetime(2026, 3, 1, tzinfo=UTC)
 POLICY = Retry.fixed(3, interval=7, never=(KeyError,), by_type={OSError: Retry.linear(5)})
@@ -90,7 +90,7 @@ class TestKinds:
             lambda attempt, error: 1 / 0,
             lambda attempt, error: float("nan"),
             lambda attempt, error: float("inf"),
-            lambda attempt, error: LONGEST_WAIT * 1.01,
+            lambda attempt, error: MAX_WAIT * 1.01,
             lambda attempt, error: None,
         ],
     )

@@ -29,8 +29,14 @@ from mutirao.sql.connections.deadlines import tell_lent
 from mutirao.sql.connections.keeping import refuse_kept
 from mutirao.sql.connections.spare import SpareConnections, close_idle
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.dialects.connecting import ALONE, CREATES, Place
-from mutirao.sql.drivers.failures import UNPREPARED, WEAKER, Failure, judge, translate_errors
+from mutirao.sql.dialects.connecting import MAY_CREATE_FILE, SINGLE_STATEMENT, Place
+from mutirao.sql.drivers.failures import (
+    UNPREPARED,
+    WRONG_ISOLATION,
+    Failure,
+    judge,
+    translate_errors,
+)
 from mutirao.sql.drivers.naming import Names
 from mutirao.sql.registry import DIALECTS, all_dialects, dialect_named
 from mutirao.sql.schema.json_text import read_json
@@ -44,9 +50,10 @@ log = logging.getLogger("mutirao")
 # a transaction. 16 producers that shared 5 connections had to connect again for two jobs of three,
 # at 0.4k jobs/s instead of 1.2k.
 POOL_SIZE = 20
-FORGOTTEN = 2  # lost prepared statements; a single one may have been deallocated by a user
+# Lost prepared statements; a single one may have been deallocated by a user.
+MAX_LOST_STATEMENTS = 2
 MAX_OVERFLOW = 64  # further connections, closed after use
-_AUTOCOMMIT: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", ALONE: True}
+_AUTOCOMMIT: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", SINGLE_STATEMENT: True}
 _Async = WeakKeyDictionary[asyncio.AbstractEventLoop, "dict[bool, AsyncEngine]"]
 _AsyncSpare = WeakKeyDictionary[asyncio.AbstractEventLoop, SpareConnections]
 Database = Union[str, URL, Engine, "AsyncEngine"]  # where it is: a URL, or an application's engine
@@ -241,9 +248,9 @@ class Engines:
         """Record the failure of a statement; return whether its connection must be replaced."""
         if failure is UNPREPARED:
             self._unprepared += 1
-            if self._unprepared == FORGOTTEN:
+            if self._unprepared == MAX_LOST_STATEMENTS:
                 log.warning("statements are not prepared any more, as a pooler forgets them")
-        if failure is WEAKER and self.autocommits:
+        if failure is WRONG_ISOLATION and self.autocommits:
             self.autocommits = False
             log.warning("single statements travel in transactions from now on, which takes longer")
         return failure is not None and failure.reconnect
@@ -251,7 +258,7 @@ class Engines:
     @property
     def prepares(self) -> bool:
         """True while statements are prepared; not behind a pooler that does not support it."""
-        return self._unprepared < FORGOTTEN
+        return self._unprepared < MAX_LOST_STATEMENTS
 
     def _named(self, schema: str | None) -> Names | None:
         if schema is None:
@@ -347,7 +354,7 @@ class Engines:
                 pool_use_lifo=True,
                 json_deserializer=read_json,
                 connect_args=dict(self._drivers.arguments),
-                execution_options={CREATES: self._creates},
+                execution_options={MAY_CREATE_FILE: self._creates},
                 **standing,
             )
         except ModuleNotFoundError as missing:

@@ -29,7 +29,8 @@ from mutirao.sql.drivers.steps import Asking, adrive, drive
 
 log = logging.getLogger("mutirao")
 
-TRIES, PAUSE = 5, 0.02  # PAUSE: seconds before the second try, doubled before each further one
+# FIRST_PAUSE: seconds before the second try, doubled before each further one.
+MAX_TRIES, FIRST_PAUSE = 5, 0.02
 P = ParamSpec("P")
 R = TypeVar("R")
 Body = Callable[Concatenate[Connection, P], R]
@@ -79,7 +80,7 @@ class Runner:
         other = copy(self)
         if seconds is not None and self._calls.seconds is not None:
             other._calls = Calls(seconds)
-        other._tries = TRIES if again else 1
+        other._tries = MAX_TRIES if again else 1
         return other
 
     async def run(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -103,7 +104,7 @@ class Runner:
                     raise
                 log.warning("trying again: %s", error)
             await self.alone(self._engines.dialect.count_retry)
-            await asyncio.sleep(random.uniform(0.5, 1.5) * PAUSE * 2**n)
+            await asyncio.sleep(random.uniform(0.5, 1.5) * FIRST_PAUSE * 2**n)
         return await call()
 
     def run_sync(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

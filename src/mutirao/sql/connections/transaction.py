@@ -22,7 +22,7 @@ from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.keeping import kept
 from mutirao.sql.drivers import lending
 from mutirao.sql.drivers.failures import judge, translate_errors, translated
-from mutirao.sql.drivers.naming import LENT, named
+from mutirao.sql.drivers.naming import IS_LENT, named
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -125,7 +125,7 @@ class CompletingTransaction:
     def _tell_lent(self, connection: Connection, lent: bool) -> None:
         """Mark whose statements are sent: names of the handler's own are left as they are."""
         if self._engines.names is not None:
-            connection.execution_options(**{LENT: lent})
+            connection.execution_options(**{IS_LENT: lent})
 
     def _hold(self, session: "Session") -> None:
         self._session = session

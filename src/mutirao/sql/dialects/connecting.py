@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import URL, Engine
 
-CREATES = "mutirao_creates"  # execution option: a file that does not exist may be made
-ALONE = "mutirao_alone"  # execution option: a single statement, which needs no BEGIN
+MAY_CREATE_FILE = "mutirao_creates"  # execution option: a file that does not exist may be made
+SINGLE_STATEMENT = "mutirao_alone"  # execution option: a single statement, which needs no BEGIN
 
 
 class Drivers(NamedTuple):

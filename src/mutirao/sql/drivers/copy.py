@@ -11,7 +11,7 @@ from itertools import islice
 
 from mutirao.sql.drivers.steps import Load
 
-PIECE = 200  # rows
+ROWS_PER_PIECE = 200
 
 # https://www.postgresql.org/docs/current/sql-copy.html, "Binary Format": no flags, no extension.
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -29,7 +29,7 @@ def pieces(load: Load) -> Iterator[bytes]:
     """Yield the rows, with the header and the trailer of COPY's binary format."""
     yield _HEADER
     rows = iter(load.rows)
-    while piece := b"".join(islice(rows, PIECE)):
+    while piece := b"".join(islice(rows, ROWS_PER_PIECE)):
         yield piece
     yield _TRAILER
 

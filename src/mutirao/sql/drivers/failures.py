@@ -62,7 +62,7 @@ UNPREPARED = Failure(
     " max_prepared_statements)",
     reconnect=True,
 )
-WEAKER = Failure(
+WRONG_ISOLATION = Failure(
     PASSING,
     "sessions have another isolation level than READ COMMITTED by default (ALTER ROLE … SET"
     " default_transaction_isolation TO 'read committed' makes workers faster)",
@@ -135,7 +135,7 @@ SQLSTATES: dict[str, Failure] = {
     "HV": _STATEMENT,
     "P0": _TRIGGER,
     "MTGON": Failure(GONE, "the worker was taken for gone"),  # raised by `mutirao_require`
-    "MTISO": WEAKER,  # raised by the functions too
+    "MTISO": WRONG_ISOLATION,  # raised by the functions too
     "MTLEV": Failure(
         STATEMENT,
         "a job that others may wait for ends in READ COMMITTED only (leave SET TRANSACTION out)",
@@ -145,7 +145,7 @@ SQLSTATES: dict[str, Failure] = {
     "XX002": Failure(STATEMENT, "an index is corrupted; reindex it"),
 }
 
-STALE = "MTSTL"  # raised by `mutirao_complete`
+STALE_SQLSTATE = "MTSTL"  # raised by `mutirao_complete`
 
 # By SQLite's primary result code: the low byte of the extended one.
 SQLITE_CODES: dict[int, Failure] = {
@@ -202,7 +202,7 @@ MARIADB_NUMBERS: dict[int, Failure] = {
     1644: _TRIGGER,
 }
 _GIVEN_UP = (SQLSTATES["40001"], SQLSTATES["40P01"], MARIADB_NUMBERS[1020])
-TAKEN = 1062  # a key that has to be unique is there already
+DUPLICATE_KEY_NUMBER = 1062  # a key that has to be unique is there already
 
 # By the class of the error, or a base class, if there is no code. psycopg2 raises a plain
 # DatabaseError on a broken connection.
@@ -259,7 +259,7 @@ def was_undone(error: BaseException) -> bool:
 
 def is_taken(error: DBAPIError) -> bool:
     """Return whether MariaDB refused a row because its key is taken."""
-    return _number(error.orig) == TAKEN
+    return _number(error.orig) == DUPLICATE_KEY_NUMBER
 
 
 def translated(error: BaseException) -> StoreError | None:
@@ -282,7 +282,7 @@ def is_denied(error: BaseException, schema: str | None = None) -> bool:
 def is_stale(error: BaseException) -> bool:
     """Return whether a run was to complete a job that it does not hold; see `Rules.complete`."""
     state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    return state == STALE
+    return state == STALE_SQLSTATE
 
 
 def short(error: BaseException) -> str:

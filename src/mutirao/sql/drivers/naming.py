@@ -11,7 +11,7 @@ from typing import Any
 from mutirao.sql.drivers.steps import Asking, Autocommits, Load, R, Request, Rows
 
 # Execution option of a connection that is lent: what it says now is a handler's own.
-LENT = "mutirao_lent"
+IS_LENT = "mutirao_lent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Names:
         self, conn: Any, cursor: object, sql: str, parameters: Any, context: object, many: bool
     ) -> tuple[str, Any]:
         """Listen to `before_cursor_execute`: a statement of ours is about this set."""
-        if conn.get_execution_options().get(LENT):
+        if conn.get_execution_options().get(IS_LENT):
             return sql, parameters
         return self.qualify(sql, self.schema), parameters
 

@@ -24,7 +24,7 @@ from psycopg.pq.abc import PGresult
 from mutirao.sql.drivers.placeholders import numbered
 from mutirao.sql.drivers.steps import Execute, Request, Rows
 
-MOST = 100  # per connection, as in psycopg; further ones use a cursor
+MAX_PREPARED_STATEMENTS = 100  # per connection, as in psycopg; further ones use a cursor
 _Key = tuple[str, bytes | None]  # the statement, and the client encoding
 
 
@@ -65,7 +65,10 @@ class Prepared:
         """
         if not isinstance(request, Execute):
             return False
-        return len(self._statements) < MOST or self._key(request.sql) in self._statements
+        return (
+            len(self._statements) < MAX_PREPARED_STATEMENTS
+            or self._key(request.sql) in self._statements
+        )
 
     def answer(self, request: Execute) -> PQGen[Rows]:
         """Execute a statement and return its rows."""

@@ -16,6 +16,9 @@ Row = tuple[Any, ...]
 Rows = list[Row]
 R = TypeVar("R")
 
+MAX_JOBS_IN_MEMORY = 5_000  # of one call; the rest is read when these are written
+MAX_CHARACTERS_IN_MEMORY = 4 << 20  # of the arguments of these jobs
+
 
 class Execute(NamedTuple):
     """One statement and its parameters. Placeholders: `%s` on PostgreSQL, `?` on SQLite.
@@ -171,14 +174,18 @@ def savepoint(name: str) -> Bracket:
     return Bracket(f"SAVEPOINT {name}", release, (f"ROLLBACK TO SAVEPOINT {name}", release))
 
 
-SAVEPOINT = savepoint("mutirao_enqueue")
-AROUND = savepoint("mutirao_graph")  # around what enqueues
+ENQUEUE_SAVEPOINT = savepoint("mutirao_enqueue")
+GRAPH_SAVEPOINT = savepoint("mutirao_graph")  # around what enqueues
 
 
-def take(jobs: Iterator[NewJob], count: int, characters: int) -> list[NewJob]:
-    """Take the next jobs: at most `count`, fewer once their arguments exceed `characters`."""
+def take(jobs: Iterator[NewJob], count: int | None = None) -> list[NewJob]:
+    """Take the next jobs: at most `count`, or as many as are held in memory at a time.
+
+    Takes fewer if their arguments reach `MAX_CHARACTERS_IN_MEMORY`.
+    """
     taken: list[NewJob] = []
-    for job in islice(jobs, count):
+    characters = MAX_CHARACTERS_IN_MEMORY
+    for job in islice(jobs, MAX_JOBS_IN_MEMORY if count is None else count):
         taken.append(job)
         characters -= len(job.args)
         if characters <= 0:

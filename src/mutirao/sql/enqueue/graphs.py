@@ -12,7 +12,7 @@ from mutirao.model.job import NewJob
 from mutirao.sql.drivers.steps import Execute, Steps
 from mutirao.sql.enqueue.facts import FACTS
 
-CHUNK = 2_000  # rows sent in one statement
+MAX_ROWS_PER_STATEMENT = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,5 +84,5 @@ def _edge_rows(plan: Plan, ids: list[int]) -> Iterator[dict[str, int]]:
 
 
 def _chunks(rows: Iterator[Any]) -> Iterator[str]:
-    while chunk := list(islice(rows, CHUNK)):
+    while chunk := list(islice(rows, MAX_ROWS_PER_STATEMENT)):
         yield msgspec.json.encode(chunk).decode()

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import Connection
+
 from mutirao.errors import SchemaMissing, StoreError, UnsupportedConnection
 from mutirao.model.graph_plan import Plan
 from mutirao.model.job import NewJob
@@ -14,6 +16,8 @@ from mutirao.sql.drivers.naming import Names, named
 from mutirao.sql.drivers.steps import Driver, Steps, Work
 from mutirao.sql.enqueue.graphs import GraphStatements, write_graph
 
+# Writes jobs through a connection in a transaction, and returns their ids.
+Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class DialectIntake:

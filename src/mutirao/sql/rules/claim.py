@@ -6,14 +6,15 @@ from datetime import datetime
 from mutirao.errors import WorkerGone
 from mutirao.model.fairness import is_fair, once, queue_of
 from mutirao.model.job import Claim, FairClaim, Lane, LaneHead, Wake
-from mutirao.model.limits import BEGINNING, Claimed
+from mutirao.model.limits import Claimed
+from mutirao.model.moments import BEFORE_ALL_JOBS
 from mutirao.sql.drivers.steps import Asking, Execute, Row
 from mutirao.sql.rules import fairness, limits
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import SECOND, from_micros, to_micros_or_before
+from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros_or_before
 
-LOOK_AHEAD = 500  # jobs that are looked at together, once some were found that cannot run
-MOST_PARKED = 10_000  # in one transaction, which keeps other writers waiting
+LOOK_AHEAD_JOBS = 500  # jobs that are looked at together, once some were found that cannot run
+MAX_PARKED_PER_CLAIM = 10_000  # in one transaction, which keeps other writers waiting
 
 # In two steps, because `(queue, priority) > (?, ?)` begins at the first equal row, on SQLite, and
 # would walk the whole lane.
@@ -61,7 +62,7 @@ def lanes(
         fit = isinstance(queue, str) and type(priority) is type(run_at) is int
         if fit and (queues is None or queue_of(queue) in queues):
             lane = Lane(queue, priority, from_micros(run_at), id)
-            heads.append(LaneHead(lane, (run_at - moment) / SECOND))
+            heads.append(LaneHead(lane, (run_at - moment) / MICROS_PER_SECOND))
     return sorted(heads, key=lambda head: (head.lane.priority, head.lane.queue))
 
 
@@ -105,7 +106,7 @@ def _claim_within(
     yield from limits.pace(words, moment)
     stopped = {rule.queue for rule in rules if rule.stops_a_queue}
     served = [
-        lane._replace(run_at=BEGINNING, id=0)
+        lane._replace(run_at=BEFORE_ALL_JOBS, id=0)
         for lane in once(lanes)
         if queue_of(lane.queue) not in stopped
     ]
@@ -113,7 +114,7 @@ def _claim_within(
     while called:
         called, look = False, 0
         for lane in served:
-            while len(ids) < limit and parked < MOST_PARKED:
+            while len(ids) < limit and parked < MAX_PARKED_PER_CLAIM:
                 wanted = limit - len(ids)
                 due, _ = yield from _due(words, lane, max(look, wanted), without, moment)
                 if not due:
@@ -122,11 +123,11 @@ def _claim_within(
                 yield from _take(words, worker, fit, moment)
                 yield from fairness.note(words, lane.queue, fit)
                 ids, parked, called = ids + fit, parked + unfit, called or more
-                look = LOOK_AHEAD if unfit else 0
-        called = called and len(ids) < limit and parked < MOST_PARKED
+                look = LOOK_AHEAD_JOBS if unfit else 0
+        called = called and len(ids) < limit and parked < MAX_PARKED_PER_CLAIM
     claims = fairness.in_order(Claimed((yield from _taken(words, ids))), lanes, ids)
-    if len(ids) >= limit or parked >= MOST_PARKED:
-        claims.woken = tuple(Wake(lane.queue, lane.priority, BEGINNING) for lane in served)
+    if len(ids) >= limit or parked >= MAX_PARKED_PER_CLAIM:
+        claims.woken = tuple(Wake(lane.queue, lane.priority, BEFORE_ALL_JOBS) for lane in served)
     return claims
 
 

@@ -8,8 +8,8 @@ from itertools import chain
 
 from mutirao.model.job import NewJob
 from mutirao.sql.drivers.steps import (
-    AROUND,
-    SAVEPOINT,
+    ENQUEUE_SAVEPOINT,
+    GRAPH_SAVEPOINT,
     Asking,
     Autocommits,
     Bracket,
@@ -22,10 +22,7 @@ from mutirao.sql.drivers.steps import (
 from mutirao.sql.enqueue.facts import FACTS, facts
 from mutirao.sql.rules.uniqueness import hold_keys, place
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import SECOND, from_micros, to_micros
-
-CHUNK = 5_000  # jobs held in memory at a time
-CHARACTERS = 4 << 20  # of their arguments, likewise
+from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
 
 COLUMNS = ("run_at", "enqueued_at", *FACTS)
 
@@ -43,10 +40,10 @@ def enqueue(words: Words, jobs: Iterable[NewJob]) -> Steps:
         now = yield from words.moment(None)
         return [(yield from words.write_job(COLUMNS, _row(first, now)))]
     every = chain((first,), () if second is None else (second,), rest)
-    return (yield from together(words, _insert(words, every), SAVEPOINT))
+    return (yield from together(words, _insert(words, every), ENQUEUE_SAVEPOINT))
 
 
-def together(words: Words, steps: Steps, savepoint: Bracket = AROUND) -> Steps:
+def together(words: Words, steps: Steps, savepoint: Bracket = GRAPH_SAVEPOINT) -> Steps:
     """Do all of these steps or none, in the transaction that there is or one of their own."""
     yield Execute("SELECT 1")  # whoever begins a transaction lazily has begun it now
     ((autocommits,),) = yield Autocommits()
@@ -67,7 +64,7 @@ def _insert(words: Words, jobs: Iterator[NewJob]) -> Steps:
             return words.write_job(COLUMNS, row)
         return words.write_job((*COLUMNS, "version"), (*row, job.unique.version))
 
-    while chunk := take(jobs, CHUNK, CHARACTERS):
+    while chunk := take(jobs):
         yield from _declare_fairness(words, chunk)
         plain = [job for job in chunk if job.unique is None]
         rows = [_row(job, now) for job in plain]
@@ -95,5 +92,9 @@ def _declare_fairness(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
 
 
 def _row(job: NewJob, now: int) -> Row:
-    due = now + round((job.delay or 0) * SECOND) if job.run_at is None else to_micros(job.run_at)
+    due = (
+        now + round((job.delay or 0) * MICROS_PER_SECOND)
+        if job.run_at is None
+        else to_micros(job.run_at)
+    )
     return (due, now, *facts(job))

@@ -9,8 +9,8 @@ from mutirao.sql.drivers.steps import Asking, Execute
 from mutirao.sql.rules.base import Claims, in_lane_order
 from mutirao.sql.rules.words import Words
 
-FIRST = -1 << 63
-MOST_AT_ONCE = 100  # rows of a line that are read together
+SMALLEST_INTEGER = -1 << 63
+MAX_ROWS_PER_READ = 100  # rows of a line that are read together
 
 _SERVED = "SELECT fairness FROM mutirao_fairness_served WHERE worker = 0 AND lane = ?"
 _LAST = "SELECT queue, fairness FROM mutirao_live WHERE id = ?"
@@ -99,9 +99,9 @@ class _Line:
     value: str
     without: Collection[str]
     moment: int
-    priority: int | None = FIRST
+    priority: int | None = SMALLEST_INTEGER
     size: int = 0  # of what was read last; 0: the next priority has to be looked for
-    at: tuple[int, int] = (FIRST, 0)
+    at: tuple[int, int] = (SMALLEST_INTEGER, 0)
     read: list[int] = field(default_factory=list)
 
     def next(self) -> Asking[int | None]:
@@ -116,7 +116,7 @@ class _Line:
         sql = f"SELECT priority {_from(self.words)} AND {_PRIORITY}"
         rows = yield Execute(sql, (self.lane, self.value, self.priority))
         self.priority = rows[0][0] if rows else None
-        self.at, self.size = (FIRST, 0), 1
+        self.at, self.size = (SMALLEST_INTEGER, 0), 1
 
     def _read_on(self) -> Asking[None]:
         run_at, last = self.at
@@ -128,7 +128,7 @@ class _Line:
         rows = yield Execute(sql, (*line, *values, self.size))
         self.read = [row[0] for row in rows]
         if rows:
-            self.at, self.size = (rows[-1][1], rows[-1][0]), min(2 * self.size, MOST_AT_ONCE)
+            self.at, self.size = (rows[-1][1], rows[-1][0]), min(2 * self.size, MAX_ROWS_PER_READ)
         else:
             self.size = 0
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from mutirao.model.hours import (
-    FAILED,
-    LONGEST,
+    FAILED_OUTCOME_NAMES,
+    MAX_ERROR_CHARACTERS,
     Ended,
     FailureGroup,
     Failures,
@@ -22,11 +22,12 @@ from mutirao.model.hours import (
 from mutirao.model.states import OutcomeKind
 from mutirao.sql.drivers.steps import Asking, Execute, Row, command, each
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import SECOND
+from mutirao.sql.schema.instant import MICROS_PER_SECOND
 
-AT_ONCE = 10_000  # attempts of each outcome in a transaction, which keeps other writers waiting
-MARGIN = 60 * SECOND  # that are left for attempts which come late
-EVER = -(1 << 63)
+# Attempts of each outcome in a transaction, which keeps other writers waiting.
+MAX_ATTEMPTS_PER_ROLL_UP = 10_000
+LATE_ATTEMPT_MICROS = 60 * MICROS_PER_SECOND  # that are left for attempts which come late
+BEFORE_ALL_MICROS = -(1 << 63)
 
 _OUTCOMES = ", ".join(f"'{kind}'" for kind in OutcomeKind)
 _UNTIL = "SELECT until FROM mutirao_rolled"
@@ -37,7 +38,7 @@ _FAR = "SELECT min(far) FROM ({}) slices".format(
         f"""SELECT (
             SELECT finished_at + 1 FROM mutirao_attempt
             WHERE outcome = '{kind}' AND finished_at >= ? AND finished_at < ?
-            ORDER BY finished_at LIMIT 1 OFFSET {AT_ONCE}
+            ORDER BY finished_at LIMIT 1 OFFSET {MAX_ATTEMPTS_PER_ROLL_UP}
         ) AS far"""
         for kind in OutcomeKind
     )
@@ -50,7 +51,7 @@ SELECT EXISTS (
 """
 _ENDED = f"""
 SELECT j.queue, j.task, e.job, e.run, e.outcome, e.started_at, e.finished_at, e.error_type,
-       substr(e.error, 1, {LONGEST}) AS error
+       substr(e.error, 1, {MAX_ERROR_CHARACTERS}) AS error
 FROM (
     SELECT * FROM mutirao_attempt
     WHERE outcome IN ({_OUTCOMES})
@@ -61,8 +62,8 @@ FROM (
 """
 _CAUGHT_UP = "UPDATE mutirao_attempt SET came_late = NULL WHERE came_late"
 _FAILED_BEFORE = f"""
-SELECT job, run, error_type, substr(error, 1, {LONGEST}) FROM mutirao_attempt
-WHERE outcome IN ({", ".join(f"'{kind}'" for kind in FAILED)}) AND """
+SELECT job, run, error_type, substr(error, 1, {MAX_ERROR_CHARACTERS}) FROM mutirao_attempt
+WHERE outcome IN ({", ".join(f"'{kind}'" for kind in FAILED_OUTCOME_NAMES)}) AND """
 _HOUR = """
 SELECT seconds, durations FROM mutirao_hour
 WHERE hour = ? AND queue = ? AND task = ? AND outcome = ?
@@ -95,7 +96,7 @@ def roll_up(words: Words, keep: float | None, now: datetime | None) -> Asking[bo
 
     `keep`: seconds after which a sum is deleted; None: never.
     """
-    latest = (yield from words.moment(now)) - MARGIN
+    latest = (yield from words.moment(now)) - LATE_ATTEMPT_MICROS
     until = yield from _until()
     closed = yield from words.closed(until, latest)
     [(far,)] = yield Execute(_FAR, (until, closed) * len(OutcomeKind))
@@ -104,7 +105,7 @@ def roll_up(words: Words, keep: float | None, now: datetime | None) -> Asking[bo
         yield from _add_up(words, until, closing)
     yield from _balance()
     if keep is not None:
-        before = words.shown(latest - round(keep * SECOND))
+        before = words.shown(latest - round(keep * MICROS_PER_SECOND))
         yield Execute("DELETE FROM mutirao_hour WHERE hour < ?", (before,), answers=False)
         yield Execute("DELETE FROM mutirao_error WHERE last_at < ?", (before,), answers=False)
     return closing < closed
@@ -117,7 +118,9 @@ def count_backlog(words: Words, most: int, now: datetime | None) -> Asking[None]
     [(number,)] = yield Execute(_MANY, (most + 1,))
     if number > most:
         rows = yield Execute(_LIVE)
-        since = [None if age is None else moment - round(age * SECOND) for *_, age in rows]
+        since = [
+            None if age is None else moment - round(age * MICROS_PER_SECOND) for *_, age in rows
+        ]
         counted = [(*row[:3], at, moment) for row, at in zip(rows, since, strict=True)]
         yield from _write(_BACKLOG, counted)
 
@@ -125,8 +128,8 @@ def count_backlog(words: Words, most: int, now: datetime | None) -> Asking[None]
 def _until() -> Asking[int]:
     rows = yield Execute(_UNTIL)
     if not rows:
-        yield Execute(_BEGIN, (EVER, EVER), answers=False)
-    return rows[0][0] if rows else EVER
+        yield Execute(_BEGIN, (BEFORE_ALL_MICROS, BEFORE_ALL_MICROS), answers=False)
+    return rows[0][0] if rows else BEFORE_ALL_MICROS
 
 
 def _add_up(words: Words, until: int, closing: int) -> Asking[None]:
@@ -135,7 +138,7 @@ def _add_up(words: Words, until: int, closing: int) -> Asking[None]:
     yield from _add_hours(words, by_hour(ended))
     kept = finished_jobs(ended)
     yield from _write(_INSERT_KEPT, [(*key, jobs) for key, jobs in kept.items()])
-    yield from _add_errors(words, [one for one in ended if one.outcome in FAILED])
+    yield from _add_errors(words, [one for one in ended if one.outcome in FAILED_OUTCOME_NAMES])
     yield command(_CAUGHT_UP)
     yield Execute(_ROLLED, (closing, closing), answers=False)
 

@@ -23,10 +23,10 @@ from mutirao.model.limits import (
 )
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.drivers.steps import Asking, Execute, each
-from mutirao.sql.rules.words import ALL, Condition, Words
-from mutirao.sql.schema.instant import SECOND, from_micros, to_micros
+from mutirao.sql.rules.words import NO_LIMIT, Condition, Words
+from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
 
-NEVER = to_micros(PARKED)
+PARKED_MICROS = to_micros(PARKED)
 
 _TERMS = ("name", "queue", "task", "by", "key", "most", "per", "burst")
 _RULES = f"SELECT {', '.join(f'm.{term}' for term in _TERMS)} FROM mutirao_limit m ORDER BY m.name"
@@ -203,7 +203,7 @@ def forget(words: Words, name: str) -> Asking[None]:
     """Forget what a limit counted; what waited for it goes back to its lanes."""
     counters = yield from _read(words, Condition("c.name = ?", (name,)), hold=True)
     for counter in counters:
-        yield from _call(words, counter, ALL)
+        yield from _call(words, counter, NO_LIMIT)
         for table, column in (("mutirao_slot", "counter"), ("mutirao_counter", "id")):
             sql = f"DELETE FROM {table} WHERE {column} = ?"
             yield Execute(sql, (counter.id,), answers=False)
@@ -215,7 +215,7 @@ def mend(words: Words, moment: int) -> Asking[tuple[Wake, ...]]:
     woken = yield from let_go(words, [row[0] for row in idle], moment)
     awaited = yield from _read(words, Condition(_AWAITED, ()), hold=True)
     woken += yield from call(words, awaited, moment)
-    quiet = (moment - int(COUNTER_KEPT_FOR * SECOND), COUNTER_KEPT_FOR)
+    quiet = (moment - int(COUNTER_KEPT_FOR * MICROS_PER_SECOND), COUNTER_KEPT_FOR)
     yield Execute(_QUIET, quiet, answers=False)
     return woken
 
@@ -304,7 +304,7 @@ def _park(words: Words, job: _Due, counter: Counter) -> Asking[None]:
     columns = ("job", "counter", "priority", "run_at")
     sql = words.upsert("mutirao_parked", columns, ("job",), ("counter",))
     yield Execute(sql, (job.id, counter.id, job.priority, job.run_at), answers=False)
-    yield Execute(_MOVE, (NEVER, job.id), answers=False)
+    yield Execute(_MOVE, (PARKED_MICROS, job.id), answers=False)
 
 
 def _call(words: Words, counter: Counter, most: int) -> Asking[list[tuple[str, int, int]]]:
@@ -329,7 +329,7 @@ def _send_ahead(counter: Counter, rule: Rule, moment: int) -> Asking[None]:
     first = yield Execute(_NEXT, (counter.id, 1))
     at = None
     if first and rule.most > 0:
-        at = moment + int(next_look(rule, counter.filled(rule, moment)) * SECOND) + 1
+        at = moment + int(next_look(rule, counter.filled(rule, moment)) * MICROS_PER_SECOND) + 1
         yield Execute(_MOVE, (at, first[0][0]), answers=False)
     sql = "UPDATE mutirao_counter SET probe_at = ? WHERE id = ?"
     yield Execute(sql, (at, counter.id), answers=False)

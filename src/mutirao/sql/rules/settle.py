@@ -10,7 +10,7 @@ from mutirao.sql.drivers.steps import Asking, Execute, Row, each
 from mutirao.sql.rules import limits
 from mutirao.sql.rules.base import by_id, given_back
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import SECOND, to_micros
+from mutirao.sql.schema.instant import MICROS_PER_SECOND, to_micros
 
 _ATTEMPT = (
     "job", "run", "attempt", "worker", "outcome", "started_at", "finished_at", "error_type",
@@ -124,8 +124,8 @@ def _counted_down(words: Words, ended: dict[int, Held], moment: int) -> Asking[s
 
 
 def _attempt_row(s: Settlement, row: Held, moment: int) -> Row:
-    started = moment - round(s.started_ago * SECOND)
-    finished = moment - round(s.finished_ago * SECOND)
+    started = moment - round(s.started_ago * MICROS_PER_SECOND)
+    finished = moment - round(s.finished_ago * MICROS_PER_SECOND)
     outcome = s.outcome
     return (
         *(s.id, s.run, row.attempt, row.worker, str(outcome.kind)),
@@ -144,4 +144,4 @@ def _waiting(s: Settlement, row: Held, moment: int) -> Row:
 def _run_at(s: Settlement, moment: int) -> int:
     if s.outcome.at is not None:
         return to_micros(s.outcome.at)
-    return moment + round((s.outcome.after or 0) * SECOND)
+    return moment + round((s.outcome.after or 0) * MICROS_PER_SECOND)

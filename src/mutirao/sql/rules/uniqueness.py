@@ -20,7 +20,7 @@ from mutirao.model.uniqueness import (
 from mutirao.sql.drivers.steps import Asking, Execute, Row
 from mutirao.sql.rules.supersede import IS_NAMED, NAME, Write, cancel, join, park
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import SECOND, from_micros, to_micros
+from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
 
 _HOLDER = f"""
 SELECT k.job, k.since, p.run_at, l.id, l.worker, l.run_at, j.run_at, p.id, p.worker,
@@ -104,7 +104,7 @@ def _holder(words: Words, row: Row) -> Holder:
         until = (
             PARKED
             if unique_for == words.forever
-            else from_micros(int(finished + unique_for * SECOND))
+            else from_micros(int(finished + unique_for * MICROS_PER_SECOND))
         )
     return Holder(
         job=job,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from mutirao.model.uniqueness import FOREVER
 from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Row
 
-ALL = 2_147_483_647  # as a LIMIT
+NO_LIMIT = 2_147_483_647  # as a LIMIT
 
 
 class Condition(NamedTuple):

@@ -10,15 +10,15 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, DateTime, Dialect, Text, case, literal_column
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from mutirao.model.moments import EPOCH
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.registry import dialect_of
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-SECOND = 1_000_000  # microseconds
-FIRST = datetime(1, 6, 1, tzinfo=UTC)  # readable in every time zone
-LAST = datetime(9999, 12, 30, tzinfo=UTC)
-BEYOND = PARKED + timedelta(days=1)  # no lane is read so far: somebody has set that by hand
+MICROS_PER_SECOND = 1_000_000
+EARLIEST_MOMENT = datetime(1, 6, 1, tzinfo=UTC)  # readable in every time zone
+LATEST_MOMENT = datetime(9999, 12, 30, tzinfo=UTC)
+AFTER_PARKED = PARKED + timedelta(days=1)  # no lane is read so far: somebody has set that by hand
 
 
 def to_micros(moment: datetime) -> int:
@@ -33,13 +33,13 @@ def from_micros(value: Any) -> datetime:
     not a number: a wrong value in one row must not prevent others from being read.
     """
     if not isinstance(value, int):
-        return FIRST
-    return EPOCH + timedelta(microseconds=min(max(value, _FIRST), _LAST))
+        return EARLIEST_MOMENT
+    return EPOCH + timedelta(microseconds=min(max(value, _EARLIEST_MICROS), _LATEST_MICROS))
 
 
 def to_micros_or_before(moment: datetime) -> int:
     """Return `to_micros`; for the first moment, which may mean an earlier one, the least number."""
-    return -(1 << 63) if moment <= FIRST else to_micros(moment)
+    return -(1 << 63) if moment <= EARLIEST_MOMENT else to_micros(moment)
 
 
 def iso_text(moment: datetime) -> str:
@@ -47,7 +47,7 @@ def iso_text(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-_FIRST, _LAST = to_micros(FIRST), to_micros(LAST)
+_EARLIEST_MICROS, _LATEST_MICROS = to_micros(EARLIEST_MOMENT), to_micros(LATEST_MOMENT)
 
 
 class Micros(TypeDecorator[datetime]):
@@ -97,7 +97,7 @@ class IsoText(TypeDecorator[datetime]):
         try:
             return datetime.fromisoformat(value)
         except (ValueError, TypeError):  # the value was changed by hand
-            return FIRST
+            return EARLIEST_MOMENT
 
 
 class Instant(TypeDecorator[datetime]):

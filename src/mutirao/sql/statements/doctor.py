@@ -20,10 +20,11 @@ from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import version, views
 from mutirao.sql.statements import leftovers, limits, records, schedules
 
-SKEW = timedelta(seconds=1)  # workers use the database's clock; people compare it with theirs
-OVERDUE = timedelta(minutes=1)  # schedulers read the agenda every few seconds
+# Workers use the database's clock; people compare it with theirs.
+MAX_CLOCK_SKEW = timedelta(seconds=1)
+OVERDUE_AFTER = timedelta(minutes=1)  # schedulers read the agenda every few seconds
 ALEMBIC = "alembic_version"  # the table of the application's own Alembic, if it has one
-SHOWN = 5  # names listed before "and 3 more"
+MAX_NAMES_SHOWN = 5  # names listed before "and 3 more"
 
 
 async def examine(engines: Engines, known: Collection[str]) -> list[Finding]:
@@ -82,7 +83,7 @@ def _clock(conn: Connection) -> Iterator[Finding]:
     theirs = dialect_of(conn.dialect).admin.clock(conn)
     after = datetime.now(UTC)
     skew = max(theirs - after, before - theirs, timedelta())
-    if skew <= SKEW:
+    if skew <= MAX_CLOCK_SKEW:
         yield Finding(Level.OK, "clock", "this machine and the database agree within a second")
         return
     ahead = "ahead of" if theirs > after else "behind"
@@ -189,7 +190,7 @@ def _leftovers(conn: Connection) -> Iterator[Finding]:
 def _schedules(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
     """Examine the schedules, except finished ones, which make no jobs."""
     going = [s for s in schedules.listed(conn) if s.status is not ScheduleStatus.FINISHED]
-    late = dialect_of(conn.dialect).admin.clock(conn) - OVERDUE
+    late = dialect_of(conn.dialect).admin.clock(conn) - OVERDUE_AFTER
     unknown = [s for s in going if s.task not in known]
     lost = [s for s in going if s.in_code is False]
     stuck = [s for s in going if s.status is ScheduleStatus.ACTIVE and (s.next_at or late) < late]
@@ -224,8 +225,12 @@ def _names(found: Collection[ScheduleRecord]) -> str:
 
 
 def _quoted(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:SHOWN])
-    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
+    shown = ", ".join(repr(name) for name in names[:MAX_NAMES_SHOWN])
+    return (
+        shown
+        if len(names) <= MAX_NAMES_SHOWN
+        else f"{shown} and {len(names) - MAX_NAMES_SHOWN} more"
+    )
 
 
 def _workers(conn: Connection) -> Iterator[Finding]:
@@ -285,6 +290,6 @@ def _stuck(worker: WorkerRecord) -> Finding:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    named = [f"{name!r} ({count} jobs)" for name, count in list(counts.items())[:SHOWN]]
-    more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
+    named = [f"{name!r} ({count} jobs)" for name, count in list(counts.items())[:MAX_NAMES_SHOWN]]
+    more = f" and {len(counts) - MAX_NAMES_SHOWN} more" if len(counts) > MAX_NAMES_SHOWN else ""
     return ", ".join(named) + more

@@ -7,7 +7,7 @@ after the other.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -28,19 +28,19 @@ from sqlalchemy import (
 )
 
 from mutirao.model.graph import OnDead
-from mutirao.model.graph_flags import TAKES, flags_of
+from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.graph_plan import filled, steps_in
 from mutirao.model.job import Claim, NewJob, OutcomeKind
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.graphs import from_text
+from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import edge, gate, graph, job, live, result, step
 from mutirao.sql.statements import limits
 from mutirao.sql.statements.cancelling import cancel_waiting
 
-Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
 SUCCEEDED, CANCELLED = str(OutcomeKind.SUCCEEDED), str(OutcomeKind.CANCELLED)
 
 
@@ -145,7 +145,7 @@ def own_args(conn: Connection, jobs: Sequence[NewJob]) -> list[NewJob]:
 
 def with_results(conn: Connection, claims: Sequence[Claim]) -> list[Claim]:
     """Fill in the arguments that are results of other steps; null where there is no result."""
-    takers = [claim.id for claim in claims if TAKES in flags_of(claim.metadata)]
+    takers = [claim.id for claim in claims if TAKES_RESULTS in flags_of(claim.metadata)]
     needs, results = _needed(conn, takers)
     return [
         claim._replace(args=_filled(claim.args, its, results))

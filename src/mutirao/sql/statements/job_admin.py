@@ -6,7 +6,7 @@ their ids, as every other statement does, so that there is no deadlock.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -29,6 +29,7 @@ from mutirao.model.records import JobFilter
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
+from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.tables import attempt, live
@@ -36,7 +37,6 @@ from mutirao.sql.statements import fairness, graphs, limits, results, supersede,
 from mutirao.sql.statements.cancelling import cancel_waiting
 from mutirao.sql.statements.records import is_one_of, matching
 
-Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
 Moment = ColumnElement[datetime]
 
 # JSON is copied as text: a number may have more digits than Python's numbers.

@@ -37,7 +37,7 @@ from mutirao.sql.schema.tables import (
     supersede_wait,
 )
 
-AT_ONCE = 1_000  # rows repaired by one statement
+MAX_ROWS_PER_REPAIR = 1_000  # rows repaired by one statement
 
 _ahead = supersede_wait.alias("ahead")
 
@@ -76,7 +76,9 @@ def mend(conn: Connection, dialect: Dialect, now: datetime | None) -> dict[str, 
     """Repair some unlocked leftovers of each kind; return how many, by kind."""
     mended: dict[str, int] = {}
     for each in LEFTOVERS:
-        held = each.found().limit(AT_ONCE).with_for_update(skip_locked=True, of=each.table)
+        held = (
+            each.found().limit(MAX_ROWS_PER_REPAIR).with_for_update(skip_locked=True, of=each.table)
+        )
         if ids := list(conn.scalars(held)):
             each.mend(conn, ids)
             mended[each.what] = len(ids)

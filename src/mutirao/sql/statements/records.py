@@ -34,7 +34,7 @@ _JOB = [
 _ATTEMPT = [
     column for column in tables.attempt.c if column.name not in ("job", "came_late")
 ]  # of an AttemptRecord
-IN_FRONT = 250  # jobs of each lane whose tasks are looked at
+JOBS_SEARCHED_PER_LANE = 250  # jobs of each lane whose tasks are looked at
 _ITS = "its_"  # prefix of the columns of the joined table
 
 
@@ -112,7 +112,7 @@ def _in_front(lane: Lane) -> Select[str]:
         .where(live.c.queue == lane.queue, live.c.priority == lane.priority)
         .where(live.c.worker.is_(None), live.c.run_at <= PARKED)
         .order_by(live.c.run_at, live.c.id)
-        .limit(IN_FRONT)
+        .limit(JOBS_SEARCHED_PER_LANE)
         .subquery()
     )
     return select(asked.c.task).join(first, first.c.id == asked.c.id)

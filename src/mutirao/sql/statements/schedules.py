@@ -4,7 +4,7 @@ A schedule's row is locked during a decision, and everything else that the decis
 after that, so it sees everything that the previous decision wrote.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, islice, takewhile
@@ -31,8 +31,8 @@ from sqlalchemy.exc import IntegrityError
 from mutirao.errors import WrongState
 from mutirao.model.job import FINAL_OUTCOMES, NewJob, OutcomeKind
 from mutirao.model.schedule import (
-    KEPT_TICKS,
-    MANY_DUE,
+    MAX_DUE_NAMES,
+    TICKS_KEPT_PER_SCHEDULE,
     Agenda,
     Amend,
     Amended,
@@ -47,11 +47,10 @@ from mutirao.model.schedule import (
     Ticked,
 )
 from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.schema import views
 from mutirao.sql.schema.tables import attempt, live, schedule, tick
 from mutirao.sql.statements import fairness
-
-Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
 
 _NAMED = ("task", "args", "queue", "priority")  # options of a job that have columns of their own
 _TERMS = (
@@ -70,7 +69,7 @@ _FORGET = delete(tick).where(
     < select(tick.c.job)
     .where(tick.c.schedule == bindparam("of"))
     .order_by(tick.c.job.desc())
-    .offset(KEPT_TICKS - 1)
+    .offset(TICKS_KEPT_PER_SCHEDULE - 1)
     .limit(1)
     .scalar_subquery(),
 )
@@ -85,8 +84,8 @@ def agenda(
     planned = each.where(schedule.c.next_at.is_not(None)).order_by(schedule.c.next_at)
     awaiting, live = each.where(schedule.c.awaiting), is_live(schedule.c.last_job)
     parts = (
-        planned.add_columns(false().label("live")).limit(MANY_DUE),
-        awaiting.where(~live).add_columns(false().label("live")).limit(MANY_DUE),
+        planned.add_columns(false().label("live")).limit(MAX_DUE_NAMES),
+        awaiting.where(~live).add_columns(false().label("live")).limit(MAX_DUE_NAMES),
         awaiting.where(live).add_columns(true().label("live")).limit(1),
     )
     rows = conn.execute(union_all(*(select(part.subquery()) for part in parts))).all()

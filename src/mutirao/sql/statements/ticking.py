@@ -17,9 +17,9 @@ from mutirao.model import schedule_rules
 from mutirao.model.schedule import MAX_CATCH_UP, ScheduleState, Ticked, TickResult
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.failures import translated
+from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.schema.tables import schedule
 from mutirao.sql.statements.schedules import (
-    Enqueue,
     deaths,
     facts_in,
     is_live,

@@ -16,7 +16,7 @@ from mutirao.model.job import JobState, NewJob, OutcomeKind
 from mutirao.model.limits import pause_of
 from mutirao.model.records import JobFilter
 from mutirao.model.schedule import (
-    KEPT_TICKS,
+    TICKS_KEPT_PER_SCHEDULE,
     Agenda,
     Amended,
     Amendment,
@@ -212,9 +212,9 @@ class SchedulesContract:
         """The old ones are forgotten, their jobs are not, and the rest goes on."""
         await plan(store, scheduled(catch_up="all"))
         for n in range(1, 5):
-            made = await tick(store, n * 10 * KEPT_TICKS / 2)
-            assert len(made) == KEPT_TICKS / 2
-        assert len(await store.jobs(JobFilter(limit=None))) == KEPT_TICKS * 2
+            made = await tick(store, n * 10 * TICKS_KEPT_PER_SCHEDULE / 2)
+            assert len(made) == TICKS_KEPT_PER_SCHEDULE / 2
+        assert len(await store.jobs(JobFilter(limit=None))) == TICKS_KEPT_PER_SCHEDULE * 2
 
     async def test_the_agenda(self, store: Store, other_store: Store) -> None:
         """Those that are due, longest first, and the seconds to the next that is not."""

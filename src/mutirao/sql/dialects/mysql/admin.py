@@ -13,8 +13,8 @@ from mutirao.sql.dialects.mysql.health_checks import health_checks
 from mutirao.sql.dialects.mysql.moments import NOW
 from mutirao.sql.schema.instant import from_micros
 
-OLDEST = (10, 6)
-_PATIENCE = 600  # seconds that one migration waits for another one
+OLDEST_VERSION = (10, 6)
+_MIGRATION_LOCK_TIMEOUT = 600  # seconds that one migration waits for another one
 _TAKE = text("SELECT GET_LOCK(concat('mutirao ', database()), :seconds)")
 _GIVE_BACK = text("SELECT RELEASE_LOCK(concat('mutirao ', database()))")
 _HOLD = text("SELECT name FROM mutirao_lock WHERE name = :name FOR UPDATE")
@@ -30,8 +30,10 @@ class MysqlAdmin(Admin):
         A migration that was cut off is done again from its beginning, which does no harm.
         """
         _require_mariadb(connection)
-        if connection.scalar(_TAKE, {"seconds": _PATIENCE}) != 1:
-            raise StoreBusy(f"another migration has not ended within {_PATIENCE} s; try again")
+        if connection.scalar(_TAKE, {"seconds": _MIGRATION_LOCK_TIMEOUT}) != 1:
+            raise StoreBusy(
+                f"another migration has not ended within {_MIGRATION_LOCK_TIMEOUT} s; try again"
+            )
         connection.commit()
         try:
             with connection.begin():
@@ -61,10 +63,10 @@ def _require_mariadb(connection: Connection) -> None:
     said = connection.exec_driver_sql("SELECT version()").scalar_one()
     is_mariadb = getattr(connection.dialect, "is_mariadb", False)
     version = connection.dialect.server_version_info or ()
-    if not is_mariadb or version[:2] < OLDEST:
+    if not is_mariadb or version[:2] < OLDEST_VERSION:
         raise ConfigurationError(
             f"the server is {said}; mysql+pymysql and mariadb+pymysql need MariaDB"
-            f" {'.'.join(map(str, OLDEST))} or newer. Nothing was changed."
+            f" {'.'.join(map(str, OLDEST_VERSION))} or newer. Nothing was changed."
         )
 
 

@@ -33,7 +33,7 @@ from mutirao.sql.dialects.mysql.moments import CONSTANTS, NOW, InUtc
 from mutirao.sql.dialects.mysql.words import WORDS
 from mutirao.sql.drivers.failures import is_taken
 from mutirao.sql.rules.generic import LockAskWrite
-from mutirao.sql.schema.instant import SECOND, Micros, to_micros
+from mutirao.sql.schema.instant import MICROS_PER_SECOND, Micros, to_micros
 
 _BYTES = "utf8mb4_nopad_bin"  # the collation of all our texts
 _COUNT_RETRY = "UPDATE mutirao_lock SET retries = retries + 1 WHERE name = 'retries'"
@@ -61,7 +61,7 @@ class MariaDB(Dialect):
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the server's clock) plus some seconds, as an expression."""
         start = literal_column(NOW) if now is None else literal(to_micros(now))
-        return type_coerce(start + literal(round(plus * SECOND)), self.instant)
+        return type_coerce(start + literal(round(plus * MICROS_PER_SECOND)), self.instant)
 
     def among(self, column: ColumnElement[Id], values: Sequence[Id]) -> ColumnElement[bool]:
         """List them, numbers as plain ones: some ids know more of a job."""

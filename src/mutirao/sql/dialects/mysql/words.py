@@ -15,7 +15,8 @@ from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Row
 from mutirao.sql.rules.words import Condition, Words
 from mutirao.sql.schema.instant import from_micros, to_micros
 
-ROWS, CHARACTERS = 500, 1 << 18  # of jobs in a statement: servers accept 16 MB by default
+# Of jobs in a statement: servers accept 16 MB by default.
+MAX_ROWS_PER_STATEMENT, MAX_CHARACTERS_PER_STATEMENT = 500, 1 << 18
 
 _LEVEL = "SELECT @@tx_isolation"  # `transaction_isolation` is its name only since 11.1
 _LOCK = "SELECT name FROM mutirao_lock WHERE name = "
@@ -121,7 +122,9 @@ def _portions(rows: Sequence[Row], args: int) -> Iterator[Sequence[Row]]:
     first, characters = 0, 0
     for n, row in enumerate(rows):
         characters += len(row[args])
-        if n > first and (n - first >= ROWS or characters > CHARACTERS):
+        if n > first and (
+            n - first >= MAX_ROWS_PER_STATEMENT or characters > MAX_CHARACTERS_PER_STATEMENT
+        ):
             yield rows[first:n]
             first, characters = n, len(row[args])
     if rows[first:]:

@@ -15,16 +15,17 @@ from mutirao.sql.dialects.connecting import Connecting, Drivers
 from mutirao.sql.dialects.postgresql.sets import qualified, refused
 
 CONNECT_TIMEOUT = 10  # seconds to open a connection, signing in included
-IDLE, INTERVAL, PROBES = 15, 5, 3  # seconds of silence, seconds between probes, and how many
-UNACKNOWLEDGED = 30_000  # milliseconds
+# Seconds of silence, seconds between probes, and how many probes.
+KEEPALIVE_IDLE_SECONDS, KEEPALIVE_INTERVAL_SECONDS, MAX_KEEPALIVE_PROBES = 15, 5, 3
+UNACKNOWLEDGED_TIMEOUT_MS = 30_000
 
 # https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
 _LIBPQ = {
     "connect_timeout": str(CONNECT_TIMEOUT),
-    "keepalives_idle": str(IDLE),
-    "keepalives_interval": str(INTERVAL),
-    "keepalives_count": str(PROBES),
-    "tcp_user_timeout": str(UNACKNOWLEDGED),
+    "keepalives_idle": str(KEEPALIVE_IDLE_SECONDS),
+    "keepalives_interval": str(KEEPALIVE_INTERVAL_SECONDS),
+    "keepalives_count": str(MAX_KEEPALIVE_PROBES),
+    "tcp_user_timeout": str(UNACKNOWLEDGED_TIMEOUT_MS),
     "client_encoding": "utf8",  # else it is the database's, which may lack letters
 }
 # Nothing of ours is an hstore. Looking for that type opens a transaction of the driver's: one that
@@ -122,10 +123,10 @@ def _limit(connection: AdaptedConnection, record: object) -> None:
 
 
 _OPTIONS = (
-    ("TCP_KEEPIDLE", IDLE),
-    ("TCP_KEEPINTVL", INTERVAL),
-    ("TCP_KEEPCNT", PROBES),
-    ("TCP_USER_TIMEOUT", UNACKNOWLEDGED),
+    ("TCP_KEEPIDLE", KEEPALIVE_IDLE_SECONDS),
+    ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_SECONDS),
+    ("TCP_KEEPCNT", MAX_KEEPALIVE_PROBES),
+    ("TCP_USER_TIMEOUT", UNACKNOWLEDGED_TIMEOUT_MS),
 )
 
 CONNECTING = Connecting(

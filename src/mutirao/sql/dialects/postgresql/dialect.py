@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 
 from mutirao.model.records import Scalar
-from mutirao.notifiers.postgresql import CHANNEL, ENDS, PostgresqlNotifier
+from mutirao.notifiers.postgresql import CHANNEL, ENDS_CHANNEL, PostgresqlNotifier
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect, Id
@@ -70,7 +70,7 @@ class PostgreSQL(Dialect):
 
     def ends_notifier(self, place: Place) -> Notifier:
         """Return what listens on the channel of ends."""
-        return PostgresqlNotifier(place.url, apart(ENDS, place.schema), place.opened)
+        return PostgresqlNotifier(place.url, apart(ENDS_CHANNEL, place.schema), place.opened)
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the server's clock) plus some seconds, as an expression."""

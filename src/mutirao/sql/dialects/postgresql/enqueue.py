@@ -20,8 +20,8 @@ from mutirao.sql.dialects.postgresql.graphs import GRAPH_STATEMENTS
 from mutirao.sql.dialects.postgresql.rows import job_rows, live_rows
 from mutirao.sql.drivers.failures import beneath, short
 from mutirao.sql.drivers.steps import (
-    AROUND,
-    SAVEPOINT,
+    ENQUEUE_SAVEPOINT,
+    GRAPH_SAVEPOINT,
     Autocommits,
     Bracket,
     Execute,
@@ -37,9 +37,7 @@ from mutirao.sql.rules.supersede import DONE, last_done
 from mutirao.sql.schema.instant import from_micros
 
 _NAME = "PostgreSQL"
-AT_ONCE = 200  # jobs that one statement still writes as fast as COPY
-CHUNK = 5_000  # jobs held in memory at a time
-CHARACTERS = 4 << 20  # of their arguments, likewise
+MAX_JOBS_PER_INSERT = 200  # jobs that one statement still writes as fast as COPY
 
 _LEFT_OUT = {"queue": DEFAULT_QUEUE, "priority": 0}  # the function has them, too
 _DEFAULTS = tuple(_LEFT_OUT.get(name) for name in PARAMETERS)
@@ -126,7 +124,7 @@ _NO_SCHEMA = "3F000"
 def enqueue(jobs: Iterable[NewJob]) -> Steps:
     """Write `jobs` and return their ids, in order; all or none, with one wake-up for all."""
     rest = iter(jobs)
-    first = take(rest, AT_ONCE, CHARACTERS)
+    first = take(rest, MAX_JOBS_PER_INSERT)
     following = next(rest, None)
     if following is not None:
         return (yield from _stream(chain(first, (following,), rest)))
@@ -152,7 +150,7 @@ def together(steps: Steps) -> Steps:
     """Do all of these steps or none, in the transaction that there is or one of their own."""
     yield Execute("SELECT 1")  # whoever begins a transaction lazily has begun it now
     ((autocommits,),) = yield Autocommits()
-    return (yield from (_TRANSACTION if autocommits else AROUND).around(steps))
+    return (yield from (_TRANSACTION if autocommits else GRAPH_SAVEPOINT).around(steps))
 
 
 INTAKE = DialectIntake(_NAME, enqueue, lacks_tables, together, GRAPH_STATEMENTS)
@@ -265,7 +263,7 @@ def _asked(job: NewJob, drawn: _Drawn | None = None) -> Row:
 def _stream(jobs: Iterator[NewJob]) -> Steps:
     ((now, encoding),) = yield Execute(_NOW)
     ((autocommits,),) = yield Autocommits()
-    bracket = _TRANSACTION if autocommits else SAVEPOINT
+    bracket = _TRANSACTION if autocommits else ENQUEUE_SAVEPOINT
     copied = _copy(jobs, from_micros(int(now)))
     return (yield from bracket.around(_in_utf8(copied, encoding)))
 
@@ -287,7 +285,7 @@ def _copy(jobs: Iterator[NewJob], now: datetime) -> Steps:
     ids: list[int] = []
     lanes: set[tuple[str, int]] = set()
     earliest = datetime.max.replace(tzinfo=UTC)
-    while chunk := take(jobs, CHUNK, CHARACTERS):
+    while chunk := take(jobs):
         places = range(len(chunk))
         keyed = [n for n in places if chunk[n].unique is not None]
         ordered = sorted(keyed, key=lambda n: _lock(chunk[n]))

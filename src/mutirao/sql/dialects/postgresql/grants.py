@@ -19,7 +19,7 @@ Columns = frozenset[str]  # none: the whole table
 Privileges = dict[str, Columns]  # by kind: SELECT, INSERT, …
 
 _PREPARER = postgresql.dialect().identifier_preparer  # type: ignore[no-untyped-call]
-WIDTH = 100  # of what is printed
+PRINT_WIDTH = 100  # of what is printed
 _PRIVILEGE = re.compile(r"([A-Z]+)(?: \(([\w, ]+)\))?")
 _ALL = "SELECT, INSERT, UPDATE, DELETE"
 _SUPERSEDE = ("mutirao_supersede_last", "mutirao_supersede_wait")
@@ -159,7 +159,7 @@ def _statements(name: str, login: str, schema: str | None) -> Iterator[str]:
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
-    return wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return wrap(text, PRINT_WIDTH, initial_indent=indent, subsequent_indent=indent)
 
 
 def _reasons(name: str) -> dict[str, str]:

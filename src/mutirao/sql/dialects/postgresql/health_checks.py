@@ -17,10 +17,12 @@ INDEXES = (
     "mutirao_attempt_pkey",
     "mutirao_attempt_outcome",
 )
-MANY_ROWS = 10_000  # below, reading the whole table is cheap and planned with good reason
+# Below, reading the whole table is cheap and planned with good reason.
+MIN_ROWS_FOR_INDEX_PLAN = 10_000
 DEAD_ROWS, DEAD_SHARE = 50_000, 5  # dead rows, and so many times the live ones: bloat
-FEW_RETRIES, RARE = 10, 1_000  # retries that are told in any case; jobs for one beyond these
-LONG = 300  # seconds that a transaction may stay open before it is named
+# More retries are reported if there is one in fewer jobs.
+MAX_USUAL_RETRIES, MIN_JOBS_PER_RETRY = 10, 1_000
+LONG_TRANSACTION_SECONDS = 300  # seconds that a transaction may stay open before it is named
 
 _INVALID = text("""
 SELECT name FROM pg_catalog.unnest(CAST(:names AS text[])) AS name
@@ -127,7 +129,7 @@ def _plan(connection: Connection) -> Iterator[Finding]:
     rows = connection.scalars(_SIZE).one()
     if "mutirao_live_lanes" in plan:
         yield Finding(Level.OK, "claims", "read by the index mutirao_live_lanes")
-    elif rows < MANY_ROWS:
+    elif rows < MIN_ROWS_FOR_INDEX_PLAN:
         yield Finding(Level.OK, "claims", f"{rows:.0f} live jobs, too few to need an index")
     else:
         yield Finding(
@@ -154,14 +156,18 @@ def _bloat(connection: Connection) -> Iterator[Finding]:
 
 
 def _horizon(connection: Connection) -> Iterator[Finding]:
-    holders = connection.execute(_HOLDERS, {"long": LONG}).all()
+    holders = connection.execute(_HOLDERS, {"long": LONG_TRANSACTION_SECONDS}).all()
     for who, seconds, advice in holders:
         held = f"{who} has had a transaction open for {seconds / 60:.0f} minutes"
         yield Finding(
             Level.WARNING, "horizon", f"{held}, which keeps dead rows from being removed", advice
         )
     if not holders:
-        yield Finding(Level.OK, "horizon", f"no transaction is older than {LONG // 60} minutes")
+        yield Finding(
+            Level.OK,
+            "horizon",
+            f"no transaction is older than {LONG_TRANSACTION_SECONDS // 60} minutes",
+        )
 
 
 def _sessions(connection: Connection) -> Iterator[Finding]:
@@ -212,7 +218,7 @@ def _deadlocks(connection: Connection) -> Iterator[Finding]:
         f"workers and commands tried {ours} transactions again, for {jobs} jobs; the server counts"
         f" {anybody} deadlocks of anybody since {since}"
     )
-    if ours > FEW_RETRIES and ours * RARE > jobs:
+    if ours > MAX_USUAL_RETRIES and ours * MIN_JOBS_PER_RETRY > jobs:
         yield Finding(
             Level.WARNING,
             "deadlocks",

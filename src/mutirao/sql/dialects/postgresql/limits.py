@@ -17,9 +17,9 @@ from mutirao.sql.schema.instant import from_micros
 log = logging.getLogger("mutirao")
 
 SEPARATOR = "\x1e"
-MOST_ROUNDS = 1_000  # of a claim
-LOOK_AHEAD = 1_000  # jobs that are looked at together, to park those that cannot run
-_TOLD = Claim._fields.index("task")
+MAX_CLAIM_ROUNDS = 1_000  # of a claim
+LOOK_AHEAD_JOBS = 1_000  # jobs that are looked at together, to park those that cannot run
+_TASK = Claim._fields.index("task")
 
 
 def claim_on(request: ClaimRequest, rows: Rows) -> Asking[Claimed]:
@@ -33,10 +33,10 @@ def claim_on(request: ClaimRequest, rows: Rows) -> Asking[Claimed]:
     found, lanes, rounds = Claimed(), request.lanes, 0
     while asks_again(rows):
         found.extend(map(Claim._make, rows[:-1]))
-        told = rows[-1][_TOLD]
+        told = rows[-1][_TASK]
         wakes, left, rounds = _parse(told), "*" in told, rounds + 1
-        if len(found) >= request.limit or rounds == MOST_ROUNDS:
-            found.woken = (*wakes, *(_asked(lanes) if left or rounds == MOST_ROUNDS else ()))
+        if len(found) >= request.limit or rounds == MAX_CLAIM_ROUNDS:
+            found.woken = (*wakes, *(_asked(lanes) if left or rounds == MAX_CLAIM_ROUNDS else ()))
             return found
         lanes = lowered(lanes, wakes)
         try:
@@ -62,7 +62,7 @@ def _asked(lanes: Sequence[Lane]) -> tuple[Wake, ...]:
 
 def sifting(request: ClaimRequest) -> Execute:
     """Return the statement that parks what cannot run of a claim's lanes."""
-    values = (*request.columns(), LOOK_AHEAD, request.without, request.now)
+    values = (*request.columns(), LOOK_AHEAD_JOBS, request.without, request.now)
     return Execute(statements.SIFT, values)
 
 

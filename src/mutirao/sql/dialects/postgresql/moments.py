@@ -3,11 +3,11 @@
 from datetime import datetime
 
 from mutirao.model.uniqueness import PARKED
-from mutirao.sql.schema.instant import BEYOND
+from mutirao.sql.schema.instant import AFTER_PARKED
 
 
 def _quoted(moment: datetime) -> str:
     return f"'{moment:%Y-%m-%d %H:%MZ}'"
 
 
-CONSTANTS = {"parked": _quoted(PARKED), "beyond": _quoted(BEYOND)}
+CONSTANTS = {"parked": _quoted(PARKED), "beyond": _quoted(AFTER_PARKED)}

@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 
 _NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]*")
-_MOST = 49  # bytes: the longest channel, mutirao_ended.…, has 63
+_MAX_SCHEMA_NAME_BYTES = 49  # bytes: the longest channel, mutirao_ended.…, has 63
 
 _TOKEN = re.compile(
     r"""
@@ -22,16 +22,17 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _ANONYMOUS = re.compile(r"_\d+$")  # an alias that SQLAlchemy makes
-_TOLD = re.compile(r"'(mutirao|mutirao_ended|mutirao\.(?:ahead|called))'")
+_CHANNEL_OR_SETTING = re.compile(r"'(mutirao|mutirao_ended|mutirao\.(?:ahead|called))'")
 
 
 def refused(schema: str) -> str | None:
     """Return why a schema cannot be chosen, or None."""
-    if len(schema) <= _MOST and _NAME.fullmatch(schema):
+    if len(schema) <= _MAX_SCHEMA_NAME_BYTES and _NAME.fullmatch(schema):
         return None
     return (
         f"schema={schema!r} cannot be the schema of a set of jobs; expected lower-case letters,"
-        f" digits and _, beginning with a letter or _, but not with pg_, at most {_MOST} of them"
+        f" digits and _, beginning with a letter or _, but not with pg_,"
+        f" at most {_MAX_SCHEMA_NAME_BYTES} of them"
     )
 
 
@@ -64,4 +65,4 @@ def qualified(sql: str, schema: str) -> str:
 
 def told_apart(statement: str, schema: str) -> str:
     """Return a statement of a migration with the channels and settings of the set in `schema`."""
-    return _TOLD.sub(lambda found: f"'{apart(found[1], schema)}'", statement)
+    return _CHANNEL_OR_SETTING.sub(lambda found: f"'{apart(found[1], schema)}'", statement)

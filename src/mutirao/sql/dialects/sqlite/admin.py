@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from mutirao.model.findings import Finding
 from mutirao.sql.dialects.admin import Admin
-from mutirao.sql.dialects.connecting import ALONE
+from mutirao.sql.dialects.connecting import SINGLE_STATEMENT
 from mutirao.sql.dialects.sqlite.connecting import BUSY_TIMEOUT
 from mutirao.sql.dialects.sqlite.health_checks import health_checks
 
@@ -29,10 +29,10 @@ class SqliteAdmin(Admin):
 
         The mode cannot be changed inside a transaction, and every other one begins at once.
         """
-        connection.execution_options(**{ALONE: True})
+        connection.execution_options(**{SINGLE_STATEMENT: True})
         _write_ahead(connection)
         connection.commit()
-        connection.execution_options(**{ALONE: False})
+        connection.execution_options(**{SINGLE_STATEMENT: False})
         with connection.begin():
             yield
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import InvalidatePoolError
 
 from mutirao.errors import SchemaMissing
 from mutirao.notifiers.files import Identity, identity_of
-from mutirao.sql.dialects.connecting import ALONE, CREATES, Connecting, Drivers
+from mutirao.sql.dialects.connecting import MAY_CREATE_FILE, SINGLE_STATEMENT, Connecting, Drivers
 from mutirao.sql.drivers.sqlite3 import OwnConnection
 
 BUSY_TIMEOUT = 30.0  # seconds a connection waits for another one's write lock
@@ -52,7 +52,7 @@ def _prepare(engine: Engine) -> None:
         A transaction that reads first and writes later fails when another one wrote in between
         (SQLITE_BUSY_SNAPSHOT, which no timeout waits for).
         """
-        if not connection.get_execution_options().get(ALONE):
+        if not connection.get_execution_options().get(SINGLE_STATEMENT):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
@@ -80,7 +80,7 @@ def _watch_file(engine: Engine, path: str, *, named: bool) -> None:
             return
         if any(opened):  # it is about to be replaced, or was lost
             raise sqlite3.OperationalError(f"there is no file {path} any more")
-        if named and not engine.get_execution_options().get(CREATES):
+        if named and not engine.get_execution_options().get(MAY_CREATE_FILE):
             raise SchemaMissing(
                 f"There is no file {path}, and none was made. Run `mutirao migrate module:app`,"
                 " which makes it with its tables; or correct the path, which counts from the"
