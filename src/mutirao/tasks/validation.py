@@ -13,7 +13,6 @@ import msgspec
 
 from mutirao.errors import InvalidJob
 from mutirao.model.job import (
-    FAIR_LANE_PREFIX,
     MAX_KEY,
     MAX_PRIORITY,
     MAX_QUEUE_NAME,
@@ -21,6 +20,7 @@ from mutirao.model.job import (
     MIN_PRIORITY,
     NewJob,
 )
+from mutirao.model.lanes import FAIR_LANE_PREFIX
 from mutirao.model.retry import FIRST_YEAR, LAST_YEAR, MAX_WAIT
 from mutirao.model.uniqueness import FOREVER, OnConflict, Unique
 from mutirao.tasks.conversion import UNFIT, to_json

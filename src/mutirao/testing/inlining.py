@@ -127,7 +127,7 @@ class InlineStore(MemoryStore):
             self._blocked.add(id)  # by others
             return None
         claim = Claim(**row._mapping)
-        taken = {"worker": CALLER, "run": claim.run, "attempt": claim.attempt}
+        taken = {"worker": CALLER_WORKER_ID, "run": claim.run, "attempt": claim.attempt}
         conn.execute(_TAKE, {**taken, "of": id, "claimed_at": datetime.now(UTC)})
         if TAKES_RESULTS in flags_of(claim.metadata):
             [claim] = graphs.with_results(conn, [claim])

@@ -19,6 +19,7 @@ from mutirao.sql.enqueue.graphs import GraphStatements, write_graph
 # Writes jobs through a connection in a transaction, and returns their ids.
 Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
 
+
 @dataclass(frozen=True, slots=True)
 class DialectIntake:
     """A dialect's part of enqueueing: its name, the steps that write jobs, a test of errors."""
