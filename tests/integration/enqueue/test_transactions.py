@@ -31,34 +31,34 @@ few_autocommitting = kinds(PsycopgAutocommit, AlchemyAsyncpgAutocommit, Sqlite3A
 
 
 @transactional
-async def test_commit_makes_jobs_visible(holder: Holder, observer: Observer) -> None:
-    """Nobody sees them before, everybody after; their ids are in the order of the jobs."""
+async def test_a_commit(holder: Holder, observer: Observer) -> None:
+    """Nobody sees jobs before, everybody after, but for what was undone inside.
+
+    That are those of a savepoint, and of a call whose iterable fails: what it raises reaches the
+    caller, whose transaction is whole and goes on. Ids are in the order of the jobs.
+    """
     await holder.execute("INSERT INTO shop_order (id) VALUES (1)")
     ids = await holder.enqueue(numbered(MANY))
+    back = await holder.savepoint()
+    await holder.enqueue(numbered(MANY))
+    await back()
+    with pytest.raises(Interrupted):
+        await holder.enqueue(numbered(MANY, MANY - 1))
+    last = await holder.enqueue(numbered(1))
     assert (observer.ids(), observer.orders()) == ([], [])
     await holder.commit()
-    assert observer.ids() == ids
-    assert observer.places() == {id: n for n, id in enumerate(ids)}
+    assert observer.ids() == [*ids, *last]
+    assert observer.places() == {id: n for n, id in enumerate(ids)} | dict.fromkeys(last, 0)
     assert observer.orders() == [1]
 
 
 @transactional
-async def test_rollback_leaves_nothing(holder: Holder, observer: Observer) -> None:
-    """Neither jobs nor orders, and the connection goes on."""
+async def test_a_rollback(holder: Holder, observer: Observer) -> None:
+    """It leaves nothing: neither jobs nor orders."""
+    await holder.execute("INSERT INTO shop_order (id) VALUES (1)")
     await holder.enqueue(numbered(MANY))
     await holder.rollback()
-    assert observer.ids() == []
-
-
-@transactional
-async def test_rollback_to_a_savepoint(holder: Holder, observer: Observer) -> None:
-    """Jobs of the savepoint are gone, those before it are committed."""
-    kept = await holder.enqueue(numbered(1))
-    back = await holder.savepoint()
-    await holder.enqueue(numbered(MANY))
-    await back()
-    await holder.commit()
-    assert observer.ids() == kept
+    assert (observer.ids(), observer.orders()) == ([], [])
 
 
 @pytest.mark.parametrize("size", [1, SEVERAL])
@@ -115,10 +115,18 @@ async def test_one_after_another(holder: Holder, observer: Observer) -> None:
 
 @autocommitting
 async def test_autocommit(holder: Holder, observer: Observer) -> None:
-    """Outside any transaction jobs are written when the call returns."""
+    """Outside any transaction jobs are written when the call returns; one that fails writes none.
+
+    The connection is in autocommit as before.
+    """
     ids = await holder.enqueue(numbered(MANY))
     assert observer.ids() == ids
     assert observer.places() == {id: n for n, id in enumerate(ids)}
+    with pytest.raises(Interrupted):
+        await holder.enqueue(numbered(MANY, MANY - 1))
+    assert observer.ids() == ids
+    ids += await holder.enqueue(numbered(1))
+    assert observer.ids() == ids
 
 
 @few
@@ -126,28 +134,6 @@ async def test_nothing_to_enqueue(holder: Holder, observer: Observer) -> None:
     """An empty iterable writes nothing."""
     assert await holder.enqueue(iter(())) == []
     assert observer.ids() == []
-
-
-@transactional
-async def test_all_or_none_when_the_iterable_fails(holder: Holder, observer: Observer) -> None:
-    """What the iterable raises reaches the caller, whose transaction is whole and goes on."""
-    await holder.execute("INSERT INTO shop_order (id) VALUES (1)")
-    with pytest.raises(Interrupted):
-        await holder.enqueue(numbered(MANY, MANY - 1))
-    kept = await holder.enqueue(numbered(1))
-    await holder.commit()
-    assert observer.ids() == kept
-    assert observer.orders() == [1]
-
-
-@autocommitting
-async def test_all_or_none_in_autocommit(holder: Holder, observer: Observer) -> None:
-    """A call that fails has committed nothing, and the connection is in autocommit as before."""
-    with pytest.raises(Interrupted):
-        await holder.enqueue(numbered(MANY, MANY - 1))
-    assert observer.ids() == []
-    kept = await holder.enqueue(numbered(1))
-    assert observer.ids() == kept
 
 
 @pytest.mark.parametrize("before", [MANY, 0, 1])

@@ -67,7 +67,11 @@ def fields(row: Any) -> dict[str, Any]:
 @varied(DRIVERS, "companions", 60, 0, 3)
 async def test_every_field(holder: Holder, observer: Observer, companions: int) -> None:
     """Each option reaches the database, those left out are absent, none mixes with another's."""
-    full, least = await write(holder, observer, FULL, LEAST, companions=companions)
+    asked = [MIN_PRIORITY, -1, 1, MAX_PRIORITY]  # the whole range
+    others = [NewJob(task="t", priority=priority) for priority in asked]
+    jobs = await write(holder, observer, FULL, LEAST, *others, companions=companions)
+    full, least, *rest = jobs
+    assert [row.priority for row in rest] == asked
     assert fields(full) == {
         "task": "shop.send",
         "queue": "mail",
@@ -120,15 +124,6 @@ async def test_large_payloads(holder: Holder, observer: Observer, companions: in
     jobs = [NewJob(task="t", args=json.dumps({"big": f"{n}" * (1 << 20)})) for n in range(5)]
     await write(holder, observer, *jobs, companions=companions)
     assert observer.texts()[:5] == [job.args for job in jobs]
-
-
-@varied(DRIVERS, "companions", 60, 0, 3)
-async def test_priorities(holder: Holder, observer: Observer, companions: int) -> None:
-    """The whole range is written."""
-    asked = [MIN_PRIORITY, -1, 0, 1, MAX_PRIORITY]
-    jobs = [NewJob(task="t", priority=priority) for priority in asked]
-    rows = await write(holder, observer, *jobs, companions=companions)
-    assert [row.priority for row in rows] == asked
 
 
 @alongside

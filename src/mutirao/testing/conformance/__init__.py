@@ -19,7 +19,8 @@ for _suite in ("claiming", "commands", "concurrency", "enqueueing", "fairness", 
                "uniqueness", "versions"):  # fmt: skip
     pytest.register_assert_rewrite(f"{__name__}.{_suite}")
 
+from mutirao.testing.conformance.driver import DriverContract  # noqa: E402
 from mutirao.testing.conformance.notifier import NotifierContract  # noqa: E402
-from mutirao.testing.conformance.store import DriverContract, StoreContract  # noqa: E402
+from mutirao.testing.conformance.store import StoreContract  # noqa: E402
 
 __all__ = ["DriverContract", "NotifierContract", "StoreContract"]

@@ -254,12 +254,10 @@ class EnqueueingContract:
         assert (await take_one(store, await join(store))).priority == priority
 
     @pytest.mark.parametrize("conn", [object(), "postgresql://", 7, {}], ids=lambda c: str(type(c)))
-    async def test_other_connections_are_refused(
-        self, store: Store, face: Face, conn: object
-    ) -> None:
+    async def test_other_connections_are_refused(self, store: Store, conn: object) -> None:
         """What is no accepted connection raises, and names what was given; nothing is written."""
         with pytest.raises(UnsupportedConnection, match=type(conn).__name__):
-            await enqueue(store, face, [due()], conn)
+            await store.aenqueue([due()], conn)
         assert await store.jobs(JobFilter()) == []
 
     async def test_seen_by_others_at_once(

@@ -79,11 +79,11 @@ class SupersedeContract:
 
     @the_table
     async def test_the_table(
-        self, store: Store, face: Face, older: str, newer: str, how: How, left: list[Any]
+        self, store: Store, older: str, newer: str, how: How, left: list[Any]
     ) -> None:
         """Of two that wait, what the rule says is left, in their order."""
-        first, _ = await placed(store, activity(older, "older"), face)
-        second, told = await placed(store, activity(newer, "newer"), face)
+        first, _ = await placed(store, activity(older, "older"))
+        second, told = await placed(store, activity(newer, "newer"))
         assert told == how
         assert second > first
         assert await run_all(store, await join(store)) == left
@@ -96,11 +96,11 @@ class SupersedeContract:
 
     @the_table
     async def test_the_table_in_one_call(
-        self, store: Store, face: Face, older: str, newer: str, how: How, left: list[Any]
+        self, store: Store, older: str, newer: str, how: How, left: list[Any]
     ) -> None:
         """Each job of a call sees what those before it did."""
         jobs = [activity(older, "older"), due("other"), activity(newer, "newer")]
-        first, other, second = await enqueue(store, face, jobs)
+        first, other, second = await put(store, *jobs)
         assert isinstance(first, Placed)
         assert isinstance(second, Placed)
         assert (first.how, second.how) == ("inserted", how)
@@ -218,13 +218,11 @@ class SupersedeContract:
         assert await run_all(store, await join(store)) == [("Create", "a é b é c")]
 
     @pytest.mark.parametrize("made", [None, ["a"], {"a": object()}, {"a": float("nan")}])
-    async def test_a_merge_that_makes_no_arguments(
-        self, store: Store, face: Face, made: Any
-    ) -> None:
+    async def test_a_merge_that_makes_no_arguments(self, store: Store, made: Any) -> None:
         """It is the caller who hears of it, and nothing is written."""
         first, _ = await placed(store, activity("Create", "1"))
         with pytest.raises(InvalidJob, match="merge made"):
-            await placed(store, activity("Update", "2", merge=lambda *_: made), face)
+            await placed(store, activity("Update", "2", merge=lambda *_: made))
         assert await live_jobs(store) == [first]
         assert len(await store.jobs(JobFilter())) == 1
 

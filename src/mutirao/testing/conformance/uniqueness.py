@@ -66,9 +66,9 @@ class UniquenessContract:
     """`NewJob.unique`: at most one live job has a key, but for one that waits for a running one."""
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_the_first_is_inserted(self, store: Store, face: Face, mode: str) -> None:
+    async def test_the_first_is_inserted(self, store: Store, mode: str) -> None:
         """With a key that nobody has, nothing is different."""
-        id, how = await placed(store, keyed(mode), face)
+        id, how = await placed(store, keyed(mode))
         assert how == "inserted"
         claim = await take_one(store, await join(store))
         assert (claim.id, claim.key) == (id, "k")
