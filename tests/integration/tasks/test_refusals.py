@@ -106,15 +106,29 @@ def small(url: str) -> Mutirao:
     return Mutirao(url, max_payload=1_000)
 
 
-@pytest.fixture
-async def send(small: Mutirao) -> AsyncIterator[Task[..., Any]]:
-    """A task to call wrongly."""
+def sending(app: Mutirao) -> Task[..., Any]:
+    """Return a task to call wrongly."""
 
     async def send(order_id: int, note: str = "", *, extra: Any = None) -> None:
         raise AssertionError
 
-    yield small.task(send)
+    return app.task(send)
+
+
+@pytest.fixture
+async def send(small: Mutirao) -> AsyncIterator[Task[..., Any]]:
+    """A task to call wrongly, on each database."""
+    yield sending(small)
     await small.aclose()
+    small.close()
+
+
+@pytest.fixture
+def small_file(lite_url: str) -> Iterator[Mutirao]:
+    """The same application for what is refused before any database is asked: on a file."""
+    app = Mutirao(lite_url, max_payload=1_000)
+    yield app
+    app.close()
 
 
 def written(url: str) -> int:
@@ -178,21 +192,42 @@ class Call:
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-async def test_options(small: Mutirao, send: Task[..., Any], name: str) -> None:
-    """Every option, in every way to enqueue."""
+def test_options(small_file: Mutirao, name: str) -> None:
+    """Every option."""
     options, words = OPTIONS[name]
-    async for error in refusals(small, Call(send, options, (7,), {})):
-        assert isinstance(error, ValueError)
-        assert [word for word in words if word not in str(error)] == []
-    assert written(str(small.url)) == 0
+    with pytest.raises(InvalidJob) as refused:
+        sending(small_file).using(**options).enqueue(7)
+    assert isinstance(refused.value, ValueError)
+    assert [word for word in words if word not in str(refused.value)] == []
+    assert written(str(small_file.url)) == 0
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-async def test_arguments(small: Mutirao, send: Task[..., Any], name: str) -> None:
+def test_arguments(small_file: Mutirao, name: str) -> None:
     """Held against the signature, its types and what JSON and the databases can hold."""
     args, kwargs, words = ARGUMENTS[name]
-    async for error in refusals(small, Call(send, {}, args, kwargs)):
-        assert [word for word in words if word not in str(error)] == []
+    with pytest.raises(InvalidJob) as refused:
+        sending(small_file).enqueue(*args, **kwargs)
+    assert [word for word in words if word not in str(refused.value)] == []
+    assert written(str(small_file.url)) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "args", "word"),
+    [
+        ({"priority": 32768}, (7,), "priority is 32768"),
+        ({"metadata": {"a": "x" * 2_000}}, (7,), "at most 1,000"),
+        ({}, ("x",), "Expected `int`, got `str`"),
+        ({}, (7, "x" * 1_000), "at most 1,000"),
+    ],
+)
+async def test_each_way_to_enqueue(
+    small: Mutirao, send: Task[..., Any], options: dict[str, Any], args: tuple[Any, ...], word: str
+) -> None:
+    """An option, labels, an argument, a payload: none is written, nor what comes with it."""
+    async for error in refusals(small, Call(send, options, args, {})):
+        assert isinstance(error, ValueError)
+        assert word in str(error)
     assert written(str(small.url)) == 0
 
 
