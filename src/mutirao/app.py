@@ -3,6 +3,7 @@
 Creating one reads no environment variable and opens no connection; the first use does.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -14,16 +15,20 @@ from mutirao.client.jobs import JobAdmin
 from mutirao.client.limits import Limits
 from mutirao.client.portal import Portal
 from mutirao.client.schedules import Schedules
+from mutirao.client.waking import Waking
 from mutirao.engine.embedded import EmbeddedWorker
 from mutirao.engine.endings import Endings
 from mutirao.engine.service import run
 from mutirao.engine.settings import WorkerSettings, WorkerTerms
 from mutirao.engine.worker import Worker
 from mutirao.errors import ConfigurationError
+from mutirao.hub.protocol import Serves
 from mutirao.model.findings import Finding, Level
 from mutirao.model.job import MAX_PAYLOAD, Job
 from mutirao.model.retry import RetryPolicy
+from mutirao.notifiers.hub_access import HubAccess
 from mutirao.ports import Notifier, Store
+from mutirao.sql.announcing import AnnouncingStore
 from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.engines import Database, Engines
 from mutirao.sql.registry import dialect_named, dialect_with_roles
@@ -51,7 +56,7 @@ EXIT_WHEN_STUCK = 30.0  # seconds; for a worker that is the whole process
 CONNECTIONS_BESIDE_HANDLERS = 4  # for claiming, settling and housekeeping, and a spare one
 
 
-class Mutirao(Graphs, TaskRegistry, JobAdmin):
+class Mutirao(Graphs, TaskRegistry, JobAdmin, Waking):
     """An application's background jobs.
 
     `schedules` manages the schedules in the database; `@app.schedule(…)` declares one in the code.
@@ -66,16 +71,20 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         schema: the schema of the tables, functions and views, on PostgreSQL: a set of jobs of its
             own, of which a database may have several, whatever `search_path` a connection has.
             Without it they stand where connections look for them, which is `public` mostly.
+        hub: the URL of a wake-up hub (`tcp://host:port`, `tls://host:port`, `unix:///path`), for
+            databases that cannot wake workers; unless given, what MUTIRAO_HUB says. The token is
+            its password, or MUTIRAO_HUB_TOKEN. Both are read when they are first needed.
         max_payload: the maximum size of a job's arguments, in bytes of JSON.
         retry: the retry policy of tasks without their own; `Retry.exponential()` unless given.
         timeout: the maximum seconds (or a `timedelta`) of an attempt, for tasks without their own;
             None: no limit.
         store: a store to use instead of the one at `url`; for tests.
-        notifier: wakes the workers of the given `store`.
+        notifier: wakes the workers, in place of the database, unless a hub does; for tests.
 
     Raises:
         ConfigurationError: the URL or the engine is of no database that is known, or `engine` is
-            given beside `url` or `store`, or `schema` beside `store`. Or the database has no
+            given beside `url` or `store`, or `schema` or `hub` beside `store`; `hub` is no URL of a
+            hub. Or the database has no
             schemas, or none may have that name.
     """
 
@@ -85,6 +94,7 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         *,
         engine: "Engine | AsyncEngine | None" = None,
         schema: str | None = None,
+        hub: str | None = None,
         max_payload: int = MAX_PAYLOAD,
         retry: RetryPolicy | None = None,
         timeout: Duration | None = None,
@@ -93,15 +103,16 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
     ) -> None:
         self.defaults = Defaults(retry=retry, timeout=length_of_time("timeout", timeout))
         ends: Notifier | None = None
+        self._hub: HubAccess | None = None
         database = _one_of(url, engine, store)
         if store is None:
-            store = SqlStore(database, schema=schema)
+            store = AnnouncingStore(database, hub=hub, schema=schema)
             notifier = notifier or store.notifier()
-            ends = store.ends_notifier()
-        elif schema is not None:
+            self._hub, ends = store.hub, store.ends_notifier()
+        elif schema is not None or hub is not None:
             raise ConfigurationError(
-                "Mutirao was given schema= and a store; expected one of them, as the store says"
-                " where the jobs are"
+                f"Mutirao was given {'hub' if schema is None else 'schema'}= and a store; expected"
+                " one of them, as the store says where the jobs are"
             )
         self.store: Store = store
         self.url = url or DEFAULT_URL if engine is None else engine.url
@@ -250,6 +261,11 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
         migrations.upgrade(self._engines.database, self._engines.schema)
         return head()
 
+    @property
+    def hub_name(self) -> str:
+        """The name that a hub knows the database by: from its URL, without secrets."""
+        return self._engines.called if self._hub is None else self._hub.database
+
     async def acheck(self) -> None:
         """Raise SchemaMissing, SchemaTooOld or SchemaTooNew if the tables do not fit the code."""
         await self.store.check()
@@ -306,11 +322,15 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
     # Closing
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
+        """Close the connections of the running event loop, and the one to a hub."""
+        if self._hub is not None:
+            await asyncio.to_thread(self._hub.close)
         await self.store.close()
 
     def close(self) -> None:
-        """Close the connections that synchronous calls opened."""
+        """Close the connections that synchronous calls opened, and the one to a hub."""
+        if self._hub is not None:
+            self._hub.close()
         self._portal.call(self.store.close)
         self._portal.close()
 
@@ -329,12 +349,18 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin):
             )
         return self.store.engines
 
+    def _notifier_for(self, settings: WorkerSettings) -> Notifier | None:
+        if self._hub is None or not self._hub.listens:
+            return self._notifier
+        lanes = settings.queues, settings.exclude_queues or ()
+        return self._hub.notifier(Serves(*lanes, settings.tasks), settings.poll)
+
     def _make_worker(self, settings: WorkerSettings) -> Worker:
         return Worker(
             self.store.clone(
                 settings.concurrency + CONNECTIONS_BESIDE_HANDLERS, within=settings.call_limit
             ),
-            self._notifier,
+            self._notifier_for(settings),
             self._tasks,
             self._around_attempt,
             settings,

@@ -25,6 +25,7 @@ FOLLOWED = [
     "docs/guarantees.md",
     "docs/limits.md",
     "docs/graphs.md",
+    "docs/hub.md",
     "docs/schedules.md",
     "docs/tasks.md",
     "docs/uniqueness.md",

@@ -1,7 +1,8 @@
 """The command `mutirao`: an application's jobs on the command line.
 
 Every command takes the application as `module:attribute`, or from MUTIRAO_APP; every option also
-from a variable that its help names. Only this package reads the environment.
+from a variable that its help names. Only this package reads the environment, but for the
+two variables of a hub.
 """
 
 from mutirao.cli.group import main

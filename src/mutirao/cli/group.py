@@ -34,6 +34,7 @@ _COMMANDS = {
     "doctor": ("care", "doctor"),
     "enqueue": ("enqueue", "enqueue"),
     "graphs": ("graphs", "graphs"),
+    "hub": ("hub", "hub"),
     "limits": ("limits", "limits"),
     "list": ("jobs", "list_"),
     "migrate": ("schema", "migrate"),

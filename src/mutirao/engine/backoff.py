@@ -12,6 +12,11 @@ class Backoff:
         self._longest = longest
         self._failures = 0
 
+    @property
+    def failing(self) -> bool:
+        """Whether there was a failure, and no success since."""
+        return self._failures > 0
+
     def reset(self) -> bool:
         """Start again from the shortest wait; return whether there had been failures."""
         had, self._failures = self._failures > 0, 0

@@ -16,6 +16,7 @@ from mutirao.engine import outcomes
 from mutirao.engine.attention import BUSY_POLL_INTERVAL, Attention
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT
+from mutirao.engine.hearing import Hearing
 from mutirao.engine.holdings import Holdings, Runs
 from mutirao.engine.lanes import LaneBook
 from mutirao.engine.logs import log
@@ -53,7 +54,8 @@ class Producer:
         dispatcher: Dispatcher,
         pulse: Pulse,
     ) -> None:
-        self._store, self._notifier, self._settings = store, notifier, settings
+        self._store, self._settings = store, settings
+        self._hearing = Hearing(notifier, settings)
         self._worker, self._dispatcher = worker, dispatcher
         self._pulse = pulse
         queues = settings.queues
@@ -80,7 +82,7 @@ class Producer:
 
     async def run(self) -> None:
         """Claim until stopped; wait while the database is away."""
-        if self._notifier is not None:
+        if self.hears is not None:
             # The heads must be read after the listener has started, and only once: with 600,000
             # dead rows that a snapshot keeps alive, that takes 0.1 to 0.2 s.
             await self._sleep(LISTENER_TIMEOUT)
@@ -95,20 +97,14 @@ class Producer:
                 self._refresh_at = 0.0
                 await self._sleep(trouble.met(error))
 
+    @property
+    def hears(self) -> bool | None:
+        """Whether wake-ups reach this worker at the moment; None: it only polls."""
+        return self._hearing.hears
+
     async def listen(self) -> None:
         """Pass on the notifier's wake-ups, forever; listen again after a failure."""
-        trouble = Trouble(
-            "cannot listen, polling goes on", "listening again", self._settings.longest_wait
-        )
-        while self._notifier is not None:
-            try:
-                async for wake in self._notifier.listen():
-                    trouble.over()
-                    self.wake(wake)
-            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
-                wait = trouble.met(error)
-                self._woken.set()  # `run` need not wait for the listener
-                await asyncio.sleep(wait)
+        await self._hearing.run(self.wake, self._deaf)
 
     def stop(self) -> None:
         """Make `run` end after its current claim."""
@@ -137,6 +133,11 @@ class Producer:
             self._refresh_at = 0.0
         self._woken.set()
 
+    def _deaf(self, seldom: bool) -> None:
+        if seldom:  # what came while the notifier was away was not notified
+            self._refresh_at = 0.0
+        self._woken.set()  # `run` need not wait for the listener
+
     def _look_by(self, moment: float) -> None:
         self._refresh_at = min(self._refresh_at, max(moment, self._may_refresh_at))
 
@@ -156,6 +157,7 @@ class Producer:
         """
         self._holdings.reborn(former, begun)
         self._listening = True
+        self._hearing.attend(True)
         self.wake(Wake())
         self._dispatcher.changed.set()
 
@@ -220,7 +222,9 @@ class Producer:
         self._lanes.refresh(heads, now)
         self._guessing = False
         self._may_refresh_at = now + min(REFRESH_SHARE * (now - started), REFRESH_POLLS * poll)
-        self._refresh_at = min(self._refresh_at, max(now + poll, self._may_refresh_at))
+        self._refresh_at = min(
+            self._refresh_at, max(now + self._hearing.poll, self._may_refresh_at)
+        )
 
     async def _release_unfit(self, claims: list[Claim]) -> list[Claim]:
         """Release the jobs that this worker cannot run, or not now; return the others."""
@@ -282,6 +286,7 @@ class Producer:
             self._attention.rested(monotonic())
         elif self._attention.record_empty_claim():
             await self._store.listen(self._worker(), True)
+            self._hearing.attend(True)
             # What arrived before we listened was not notified, so look once more.
             self._listening, self._refresh_at = True, 0.0
         else:
@@ -289,6 +294,7 @@ class Producer:
 
     async def _listen_no_more(self) -> None:
         self._listening = False
+        self._hearing.attend(False)
         await self._store.listen(self._worker(), False)
 
     async def _wait_for_room(self) -> None:

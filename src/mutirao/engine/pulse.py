@@ -20,12 +20,15 @@ class Health:
         reason: why it does not work, in a sentence; None while it does.
         ages: for each loop, the seconds since its last turn.
         stuck: the number of slots lost to handlers that the worker has given up.
+        hears: whether wake-ups reach it, of the database or of a hub; False: it polls until they
+            do again; None: it only polls.
     """
 
     alive: bool
     reason: str | None
     ages: dict[str, float]
     stuck: int = 0
+    hears: bool | None = None
 
 
 class Pulse:

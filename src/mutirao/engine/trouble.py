@@ -6,6 +6,7 @@ cannot do without ends, and the worker with it. A loop whose work other workers 
 forever.
 """
 
+from logging import DEBUG, WARNING
 from time import monotonic
 
 from mutirao.engine.backoff import Backoff
@@ -21,10 +22,22 @@ class Trouble:
         back: the log message when it succeeds again, such as "claiming again".
         longest: the longest wait between two tries, in seconds.
         patience: seconds after which an error that does not pass is raised; None: never.
+        who: what is away meanwhile, for the log.
+        once: whether only the first of several failures is a warning.
     """
 
-    def __init__(self, what: str, back: str, longest: float, patience: float | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        back: str,
+        longest: float,
+        patience: float | None = None,
+        *,
+        who: str = "database",
+        once: bool = False,
+    ) -> None:
         self._what, self._back, self._patience = what, back, patience
+        self._who, self._once = who, once
         self._backoff = Backoff(longest)
         self._since: float | None = None  # since when all errors were ones that do not pass
 
@@ -32,7 +45,7 @@ class Trouble:
         """Record a success."""
         self._since = None
         if self._backoff.reset():
-            log.warning("the database is back; %s", self._back)
+            log.warning("the %s is back; %s", self._who, self._back)
 
     def met(self, error: Exception) -> float:
         """Log an error, and return the seconds to wait before the next try.
@@ -42,10 +55,11 @@ class Trouble:
         """
         if isinstance(error, StoreGone | SchemaError):
             raise error
+        level = DEBUG if self._once and self._backoff.failing else WARNING
         wait = self._backoff.next()
         if isinstance(error, StoreUnavailable):
             self._since = None
-            log.warning("%s: %s; again in %.1f s", self._what, error, wait)
+            log.say(level, "%s: %s; again in %.1f s", self._what, error, wait)
             return wait
         self._lose_patience(error)
         log.error("%s; again in %.1f s", self._what, wait, exc_info=error)

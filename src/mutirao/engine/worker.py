@@ -72,8 +72,7 @@ class Worker:
         self.ended = asyncio.Event()  # stopped, or failed
         self.on_blocked: Callable[[], None] | None = None  # in a thread: the loop is lost for good
         self._store, self._tasks = store, tasks
-        self._identity = identity(settings, version)
-        self._id = 0
+        self._identity, self._id = identity(settings, version), 0
         self._threads = Threads(self._on_slot_freed)
         self._processes = Processes(self._threads, settings.defaults)
         self._progress_writer = ProgressWriter(store)
@@ -129,7 +128,8 @@ class Worker:
             reason = "it has not been started"
         else:
             reason = f"no turn of {', '.join(hanging)}" if hanging else ""
-        return Health(not reason, reason or None, ages, self._dispatcher.stuck)
+        stuck, hears = self._dispatcher.stuck, self._producer.hears
+        return Health(not reason, reason or None, ages, stuck, hears)
 
     async def start(self) -> None:
         """Check the schema and the tasks, register, and begin to claim.

@@ -34,6 +34,7 @@ class Wake(NamedTuple):
 
     `first`: the ids of the workers that shall look at once; None: all. `then`: of those that look
     after them, in case they do not; with the last, those that are newer than the worker `newest`.
+    `after`: how many have been told to look before whoever receives this one, if none is named.
     """
 
     queue: str | None = None
@@ -42,10 +43,13 @@ class Wake(NamedTuple):
     first: tuple[int, ...] | None = None
     then: tuple[int, ...] = ()
     newest: int | None = None
+    after: int = 0
 
     def turn(self, worker: int) -> int | None:
         """Return when a worker shall look: 0, at once; 1 and up, after others; None, not at all."""
-        if self.first is None or worker in self.first:
+        if self.first is None:
+            return self.after
+        if worker in self.first:
             return 0
         if worker in self.then:
             return self.then.index(worker) + 1

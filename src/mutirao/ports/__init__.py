@@ -5,8 +5,16 @@ nothing else about it.
 """
 
 from mutirao.ports.intake import Intake
-from mutirao.ports.notifier import Notifier
+from mutirao.ports.notifier import Announcer, ChoosingNotifier, Notifier
 from mutirao.ports.records_api import RecordsApi
 from mutirao.ports.store import Attempt, Store
 
-__all__ = ["Attempt", "Intake", "Notifier", "RecordsApi", "Store"]
+__all__ = [
+    "Announcer",
+    "Attempt",
+    "ChoosingNotifier",
+    "Intake",
+    "Notifier",
+    "RecordsApi",
+    "Store",
+]

@@ -218,6 +218,12 @@ class Engines:
         lent.detach()
         return driver
 
+    @property
+    def called(self) -> str:
+        """A name of this set of jobs, for others that use it, without secrets."""
+        name = self._connecting.called(self.given)
+        return name if self.schema is None else f"{name}#{self.schema}"
+
     def place(self) -> Place:
         """Return what a notifier needs to know of the database."""
         opened = None if self._application is None else self.opened

@@ -10,6 +10,8 @@ from sqlalchemy import URL, Engine
 MAY_CREATE_FILE = "mutirao_creates"  # execution option: a file that does not exist may be made
 SINGLE_STATEMENT = "mutirao_alone"  # execution option: a single statement, which needs no BEGIN
 
+_HERE = {None, "", "127.0.0.1", "::1"}  # hosts of the same meaning as localhost
+
 
 class Drivers(NamedTuple):
     """The SQLAlchemy drivers behind a URL scheme, and the extra that installs them.
@@ -49,6 +51,13 @@ class Place(NamedTuple):
     schema: str | None = None
 
 
+def _called(url: URL) -> str:
+    """Name a database of a server."""
+    host = "localhost" if url.host in _HERE else url.host
+    port = "" if url.port is None else f":{url.port}"
+    return f"{host}{port}/{url.database or ''}"
+
+
 @dataclass(frozen=True, slots=True)
 class Connecting:
     """What one database says about connecting to it.
@@ -56,7 +65,8 @@ class Connecting:
     `in_thread`: workers use the synchronous driver in a thread, though there may be another.
     `apart`: statements that stand for themselves have connections of their own.
     `refuse` returns why a URL cannot be used, or None; `refuse_schema` why a schema cannot be
-    chosen. `qualify` gives that schema to the names of ours in a statement.
+    chosen. `qualify` gives that schema to the names of ours in a statement. `called` returns a name
+    for a database that all have who use the same URL, and no two databases, without secrets.
     """
 
     schemes: Mapping[str, Drivers]
@@ -66,3 +76,4 @@ class Connecting:
     refuse_schema: Callable[[str], str | None] = lambda schema: None
     qualify: Callable[[str, str], str] = lambda sql, schema: sql
     prepare: Callable[[Engine], None] = lambda engine: None
+    called: Callable[[URL], str] = _called

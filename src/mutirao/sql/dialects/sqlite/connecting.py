@@ -113,4 +113,5 @@ CONNECTING = Connecting(
     refuse=_refuse,
     prepare=_prepare,
     refuse_schema=_refuse_schema,
+    called=lambda url: os.path.realpath(url.database or ""),
 )

@@ -1,0 +1,107 @@
+"""The lines that a hub and its clients exchange: one JSON object each, told apart by `op`.
+
+`docs/hub.md` describes them for programs in other languages.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import DecodeError, Meta, Struct, json
+
+from mutirao.model.lanes import Wake
+
+MAX_LINE = 64 * 1024  # bytes
+Name = Annotated[str, Meta(max_length=1_000)]
+
+
+class Serves(Struct, omit_defaults=True, frozen=True):
+    """What a worker serves; None: all. `idle`: whether it wants wake-ups."""
+
+    queues: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    tasks: tuple[str, ...] | None = None
+    idle: bool = True
+
+
+class HelloLine(Struct, tag_field="op", tag="hello", omit_defaults=True, frozen=True):
+    """A client's first line. Who only tells of jobs gives no `serves`."""
+
+    database: Name
+    token: Name = ""
+    serves: Serves | None = None
+
+
+class WakeLine(Struct, tag_field="op", tag="wake", omit_defaults=True, frozen=True):
+    """Jobs have appeared in a lane; without a queue, in any.
+
+    From a client, `jobs` says how many there are, and `task` of which task they are. From the hub,
+    `after` says how many workers were told to look before.
+    """
+
+    queue: Name | None = None
+    priority: Annotated[int, Meta(ge=-32_768, le=32_767)] = 0
+    run_at: Annotated[datetime, Meta(tz=True)] | None = None
+    task: Name | None = None
+    jobs: Annotated[int, Meta(ge=1, le=1 << 62)] = 1
+    after: Annotated[int, Meta(ge=0, le=100)] = 0
+
+    def wake(self) -> Wake:
+        """Return it as the engine knows it."""
+        return Wake(self.queue, self.priority, self.run_at, after=self.after)
+
+
+class IdleLine(Struct, tag_field="op", tag="idle", frozen=True):
+    """A worker wants wake-ups from now on, or none."""
+
+    idle: bool
+
+
+class PingLine(Struct, tag_field="op", tag="ping", frozen=True):
+    """Are you there? The hub answers with the same line."""
+
+
+class LooksLine(Struct, tag_field="op", tag="looks", frozen=True):
+    """The hub's answer to a greeting: how often it looks at the database itself, in seconds.
+
+    None: it does not. Told again whenever that changes.
+    """
+
+    every: float | None
+
+
+class RefusedLine(Struct, tag_field="op", tag="refused", frozen=True):
+    """Why the hub closes the connection."""
+
+    why: str
+
+
+Asked = HelloLine | WakeLine | IdleLine | PingLine
+Told = LooksLine | WakeLine | PingLine | RefusedLine
+PING = b'{"op":"ping"}\n'
+
+_asked, _told = json.Decoder(Asked), json.Decoder(Told)
+_encoder = json.Encoder()
+
+
+def line_of(said: Asked | Told) -> bytes:
+    """Return the line for something to say."""
+    return _encoder.encode(said) + b"\n"
+
+
+def asked(line: bytes | bytearray) -> Asked:
+    """Return what a client says in a line; raise ValueError if it is none of the protocol."""
+    said: Asked = _read(_asked, line)
+    return said
+
+
+def told(line: bytes) -> Told:
+    """Return what a hub says in a line; raise ValueError if it is none of the protocol."""
+    said: Told = _read(_told, line)
+    return said
+
+
+def _read(decoder: json.Decoder[Any], line: bytes | bytearray) -> Any:
+    try:
+        return decoder.decode(line)
+    except (DecodeError, UnicodeDecodeError, RecursionError) as garbage:
+        raise ValueError(str(garbage)) from None

@@ -1,0 +1,140 @@
+"""Wake-ups by a hub: what a worker hears of it.
+
+A worker pings the hub, so it learns within its `poll` seconds that the hub is frozen or the network
+gone, and polls again. A hub that ends is noticed at once.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from mutirao.errors import StoreUnavailable
+from mutirao.hub.address import Address
+from mutirao.hub.protocol import (
+    MAX_LINE,
+    PING,
+    HelloLine,
+    IdleLine,
+    LooksLine,
+    RefusedLine,
+    Serves,
+    Told,
+    WakeLine,
+    line_of,
+    told,
+)
+from mutirao.model.lanes import Wake
+
+CONNECT = 5.0  # seconds that connecting, and the hub's first answer, may take
+RARELY, OFTEN = 15.0, 0.05  # seconds between two pings, at the most and at the least
+SPREAD = 1.0  # seconds: a hub that comes back is not met by everybody at once
+
+
+class HubNotifier:
+    """The wake-ups of one worker, by the hub at `address`.
+
+    Parameters:
+        address: the hub's, with its token.
+        database: the name that the hub knows the database by.
+        serves: what the worker serves.
+        poll: the seconds after which it polls if the hub says nothing.
+    """
+
+    def __init__(
+        self, address: Address, database: str, serves: Serves | None = None, poll: float = 2.0
+    ) -> None:
+        self._address, self._database = address, database
+        self._serves = serves or Serves()
+        self._quiet = min(RARELY, max(OFTEN, poll / 2))
+        self._writers: set[asyncio.StreamWriter] = set()  # one for each that listens
+        self._every: float | None = None
+        self._was_there = False
+
+    @property
+    def complete(self) -> bool:
+        """True while the hub is there and looks at the database itself."""
+        return self._every is not None
+
+    def attend(self, idle: bool) -> None:
+        """Say whether the worker wants wake-ups. In the event loop that listens."""
+        self._serves = Serves(self._serves.queues, self._serves.exclude, self._serves.tasks, idle)
+        for writer in self._writers:
+            writer.write(line_of(IdleLine(idle)))
+
+    async def listen(self) -> AsyncGenerator[Wake, None]:
+        """Yield a wake whenever the hub says so; raise StoreUnavailable if it is away."""
+        writer: asyncio.StreamWriter | None = None
+        try:
+            if self._was_there:
+                await asyncio.sleep(random.uniform(0, SPREAD))
+            async with asyncio.timeout(CONNECT):
+                reader, writer = await self._open()
+                await self._greet(reader, writer)
+            self._was_there = True
+            self._writers.add(writer)
+            yield Wake()
+            async with aclosing(self._lines(reader, writer)) as lines:
+                async for line in lines:
+                    match line:
+                        case WakeLine():
+                            yield line.wake()
+                        case LooksLine():
+                            self._every = line.every
+                            yield Wake()
+                        case RefusedLine():
+                            raise StoreUnavailable(self._refused(line))
+        except TimeoutError:
+            raise StoreUnavailable(f"the hub at {self._address} does not answer") from None
+        except (OSError, ValueError) as gone:
+            raise StoreUnavailable(f"the hub at {self._address} is away: {gone}") from gone
+        finally:
+            self._every = None
+            if writer is not None:
+                self._writers.discard(writer)
+                writer.transport.abort()  # a farewell might wait for the network
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        address = self._address
+        if address.path:
+            return await asyncio.open_unix_connection(address.path, limit=MAX_LINE)
+        return await asyncio.open_connection(
+            address.host, address.port, ssl=address.context(), limit=MAX_LINE
+        )
+
+    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(line_of(HelloLine(self._database, self._address.token, self._serves)))
+        answer = await self._line(reader)
+        if isinstance(answer, RefusedLine):
+            raise StoreUnavailable(self._refused(answer))
+        if not isinstance(answer, LooksLine):
+            raise ValueError("it does not answer as a hub")
+        self._every = answer.every
+
+    async def _lines(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> AsyncGenerator[Told, None]:
+        """Yield what the hub says; raise TimeoutError if it does not answer a ping."""
+        loop = asyncio.get_running_loop()
+        tick, heard = loop.time() + self._quiet, True
+        while True:
+            try:
+                async with asyncio.timeout_at(tick):
+                    line = await self._line(reader)
+            except TimeoutError:
+                if not heard:
+                    raise
+                writer.write(PING)
+                tick, heard = loop.time() + self._quiet, False
+                continue
+            heard = True
+            yield line
+
+    async def _line(self, reader: asyncio.StreamReader) -> Told:
+        line = await reader.readline()
+        if not line:
+            raise ConnectionError("it closed the connection")
+        return told(line)
+
+    def _refused(self, line: RefusedLine) -> str:
+        return f"the hub at {self._address} refuses us: {line.why}"
