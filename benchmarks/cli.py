@@ -17,6 +17,7 @@ from benchmarks.fanout import fanout
 from benchmarks.figures import Figures, Result
 from benchmarks.fleet import WORKERS as FLEETS
 from benchmarks.fleet import fleet
+from benchmarks.hub import hub
 from benchmarks.idle import idle
 from benchmarks.latency import latency
 from benchmarks.limits import limits
@@ -301,6 +302,25 @@ def _schedules(**given: Any) -> None:
 def _fleet(**given: Any) -> None:
     """Count what idle workers do about a job that comes alone."""
     _run(fleet, **given)
+
+
+@bench.command("hub")
+@_COMMON[0]
+@option("--clients", type=_AT_LEAST_1, default=1_000, help="Idle workers that are connected.")
+@option("--rate", type=_AT_LEAST_1, default=10_000, help="Wakes a second.")
+@option("--seconds", type=_POSITIVE, default=10.0, help="For how long.")
+@option("--jobs", type=_AT_LEAST_1, default=200, help="How many, one at a time.")
+@option("--workers", type=_AT_LEAST_1, default=20, help="Idle while statements are counted.")
+@option("--watched", type=_POSITIVE, default=20.0, help="Seconds for which they are.")
+@as_json
+def _hub(database: str, as_json: bool, **options: Any) -> None:
+    """Measure a wake-up hub: what it carries, how soon jobs begin, statements of idle workers."""
+    found = asyncio.run(hub(database, **options))
+    if as_json:
+        print_json({"work": "hub", "options": options, "runs": [found]})
+    else:
+        rows = [(name, _shown(value)) for name, value in found.figures().items()]
+        print_table(["figure", "run 1"], rows, empty="")
 
 
 def _run_and_plot(
