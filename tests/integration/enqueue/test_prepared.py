@@ -65,7 +65,7 @@ def test_more_kinds_of_jobs_than_are_prepared(
     shop: Mutirao, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first ones are; the others are written all the same."""
-    monkeypatch.setattr("mutirao.sql.drivers.prepared.MOST", 2)
+    monkeypatch.setattr("mutirao.sql.drivers.prepared.MAX_PREPARED_STATEMENTS", 2)
     sell = sold(shop)
     options: list[dict[str, Any]] = [{}, {"priority": 3}, {"queue": "slow"}, {"tags": ["é"]}]
     for _ in range(2):
