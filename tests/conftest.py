@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import hostile
+from tests.support.mariadb import MysqlServer, mysql_server
 from tests.support.postgresql import PostgresServer
 
 # The contract tests live in the package, for others' backends too; pytest explains asserts only
@@ -34,6 +35,13 @@ def postgres() -> Iterator[PostgresServer]:
         "max_prepared_transactions": "10",
     }
     with PostgresServer(settings) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[MysqlServer]:
+    """The session's MariaDB, or the server that MUTIRAO_TEST_MYSQL_URL names."""
+    with mysql_server() as server:
         yield server
 
 

@@ -8,7 +8,7 @@
 | sh | each line is run; if the next block is text, that must be the output of them all |
 | console | each `$` command is run; what follows it must be its output |
 | sh by-hand, console by-hand | not run: it needs the network, or a whole machine |
-| sql sqlite, sql postgresql | executed on the page's database of that kind |
+| sql sqlite, sql postgresql, sql mysql | executed on the page's database of that kind |
 | text, ini | only looked at |
 
 In expected output `…` stands for anything, alone on a line for any lines; moments, lengths of time
@@ -33,6 +33,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 import psycopg
+
+from tests.support.mariadb import MysqlServer
 
 DEADLINE = 120.0  # seconds a command may take; generous, only a failure waits this long
 # What is printed comes in order, and pytest is as whoever reads has it: without our plugins.
@@ -70,13 +72,20 @@ class Reader:
         meant: what stands in the page → what is there, such as the URL of a database.
         postgresql: libpq's URL of the database that `sql postgresql` blocks are for.
         sqlite: the file in the directory that `sql sqlite` blocks are for.
+        mysql: the server of `sql mysql` blocks; `meant` has the name of the database.
     """
 
     def __init__(
-        self, directory: Path, meant: Mapping[str, str], postgresql: str, sqlite: str
+        self,
+        directory: Path,
+        meant: Mapping[str, str],
+        postgresql: str,
+        sqlite: str,
+        mysql: MysqlServer | None = None,
     ) -> None:
         self._directory, self._meant = directory, meant
         self._postgresql, self._sqlite = postgresql, directory / sqlite
+        self._mysql = mysql
 
     def follow(self, page: Path) -> None:
         """Do everything that a page shows; AssertionError, with the line, where it is wrong."""
@@ -104,6 +113,11 @@ class Reader:
             case "sql sqlite":
                 with closing(sqlite3.connect(self._sqlite, isolation_level=None)) as file:
                     file.executescript(body)
+            case "sql mysql":
+                assert self._mysql
+                name = self._meant['database="shop"'].split('"')[1]
+                with self._mysql.connect(name) as server, server.cursor() as cursor:
+                    cursor.execute(body)
             case _:
                 assert kind in INERT, f"nobody knows how to try a block of {kind!r}"
 

@@ -2,16 +2,22 @@
 
 It listens on a free port of 127.0.0.1, keeps its files in a temporary directory and runs as an
 unprivileged user when it is started by root. `python -m tests.support.mariadb` runs one until
-Ctrl-C.
+Ctrl-C. `MUTIRAO_TEST_MYSQL_URL` names a server that is there already, MySQL or MariaDB, where the
+tests make databases of their own, and drop them.
 """
 
 from __future__ import annotations
 
+import os
 import signal
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, Protocol
 
 import pymysql
 from pymysql.cursors import Cursor
+from sqlalchemy import make_url
 
 from mutirao.sql.schema.tables import metadata
 from tests.support.binaries import find_mariadb
@@ -23,8 +29,80 @@ _FAST = {
     "innodb-flush-log-at-trx-commit": "0",
     "innodb-buffer-pool-size": "64M",
     "innodb-log-file-size": "32M",
+    "max-allowed-packet": "4M",
     "performance-schema": "OFF",
 }
+
+
+GIVEN = "MUTIRAO_TEST_MYSQL_URL"
+
+
+class MysqlServer(Protocol):
+    """What the tests need of a server."""
+
+    def url(self, database: str, driver: str = "mysql+pymysql") -> str:
+        """Return the SQLAlchemy URL of `database`."""
+        ...
+
+    def connect(self, database: str | None = None, **options: Any) -> pymysql.Connection[Cursor]:
+        """Return a connection of PyMySQL, in autocommit mode unless `options` say otherwise."""
+        ...
+
+    def create_database(self) -> str:
+        """Create an empty database; return its name."""
+        ...
+
+
+@contextmanager
+def mysql_server() -> Iterator[MysqlServer]:
+    """Lend the server that is given, or else one of our own."""
+    if given := os.environ.get(GIVEN):
+        server = GivenServer(given)
+        try:
+            yield server
+        finally:
+            server.drop_databases()
+    else:
+        with MariadbServer() as own:
+            yield own
+
+
+class GivenServer:
+    """A server that somebody else runs, at a URL of any driver; its user may make databases."""
+
+    def __init__(self, url: str) -> None:
+        self._url = make_url(url)
+        self._made: list[str] = []
+        self._numbers = count(1)
+
+    def url(self, database: str, driver: str = "mysql+pymysql") -> str:
+        """Return the SQLAlchemy URL of `database`."""
+        url = self._url.set(drivername=driver, database=database)
+        return url.render_as_string(hide_password=False)
+
+    def connect(self, database: str | None = None, **options: Any) -> pymysql.Connection[Cursor]:
+        """Return a connection of PyMySQL, in autocommit mode unless `options` say otherwise."""
+        url = self._url
+        return pymysql.connect(
+            host=url.host or "127.0.0.1",
+            port=url.port or 3306,
+            database=database,
+            **{"user": url.username, "password": url.password or "", "autocommit": True} | options,
+        )
+
+    def create_database(self) -> str:
+        """Create an empty database; return its name."""
+        name = f"mutirao_test_{os.getpid()}_{next(self._numbers)}"
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {name}")
+        self._made.append(name)
+        return name
+
+    def drop_databases(self) -> None:
+        """Drop all that were made."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            for name in self._made:
+                cursor.execute(f"DROP DATABASE {name}")
 
 
 class MariadbServer(PrivateServer):

@@ -14,6 +14,7 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.sql.drivers import kinds
 from mutirao.tasks.options import CallTerms, TaskTerms
 from tests.support.documents import Reader, blocks
+from tests.support.mariadb import MysqlServer
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
@@ -26,6 +27,7 @@ FOLLOWED = [
     "docs/limits.md",
     "docs/graphs.md",
     "docs/hub.md",
+    "docs/mysql.md",
     "docs/schedules.md",
     "docs/tasks.md",
     "docs/uniqueness.md",
@@ -36,14 +38,35 @@ SHOWN = "shop:secret@localhost/shop"  # the server of whoever reads
 
 
 @pytest.mark.parametrize("page", FOLLOWED)
-def test_what_a_page_shows_works(page: str, tmp_path: Path, postgresql_url: str) -> None:
+def test_what_a_page_shows_works(
+    page: str, tmp_path: Path, request: pytest.FixtureRequest, postgresql_url: str
+) -> None:
     """Every file that it shows is written and every command is run, with the output shown."""
+    if page == "docs/mysql.md":
+        mysql: MysqlServer = request.getfixturevalue("mysql")
+        Reader(tmp_path, on_mysql(mysql), "", "", mysql).follow(ROOT / page)
+        return
     url = make_url(postgresql_url)
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     there = plain.removeprefix("postgresql://")
     hidden = url.render_as_string(hide_password=True).removeprefix("postgresql+psycopg://")
     meant = {SHOWN: there, SHOWN.replace("secret", "***"): hidden}
     Reader(tmp_path, meant, plain, "shop.db").follow(ROOT / page)
+
+
+def on_mysql(server: MysqlServer) -> dict[str, str]:
+    """Return what is there for what docs/mysql.md has."""
+    url = make_url(server.url(server.create_database()))
+    there = url.render_as_string(hide_password=False).removeprefix("mysql+pymysql://")
+    hidden = url.render_as_string(hide_password=True).removeprefix("mysql+pymysql://")
+    user, password = f"{url.username}", f"{url.password}"
+    connected = f'host="{url.host}", port={url.port}, user="{user}", password="{password}"'
+    return {
+        SHOWN: there,
+        SHOWN.replace("secret", "***"): hidden,
+        'host="localhost", user="shop", password="secret"': connected,
+        'database="shop"': f'database="{url.database}"',
+    }
 
 
 @pytest.mark.parametrize(
@@ -122,16 +145,12 @@ rm -rf /
 
 
 def test_the_table_of_connections_is_complete() -> None:
-    """The README lists the kinds that are accepted, and no other, each with the right call.
-
-    But for those of a database that is not announced yet.
-    """
+    """The README lists the kinds that are accepted, and no other, each with the right call."""
     rows = re.findall(r"^\| `([\w.]+)`.*\| (.*) \|$", _section("README.md", "In your own"), re.M)
     calls = [call for _, call in rows]
     first_async = next(n for n, call in enumerate(calls) if call.startswith("`await"))
     for some, accepted in ((rows[:first_async], kinds._SYNC), (rows[first_async:], kinds._ASYNC)):
-        announced = tuple(kind for kind in accepted.each if kind.module != "pymysql")
-        assert [name for name, _ in some] == _sorted(some, announced)
+        assert [name for name, _ in some] == _sorted(some, accepted.each)
     assert set(calls[1:first_async]) == set(calls[first_async + 1 :]) == {"the same"}
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 import mutirao.sql.dialects.postgresql.enqueue as postgresql_intake
+from mutirao.sql import migrations
 from mutirao.sql.drivers import steps
 from tests.integration.enqueue.holders import Holder
 from tests.integration.enqueue.kit import AT_ONCE, CHUNK, Observer
+from tests.support.mariadb import MysqlServer
 from tests.support.postgresql import PostgresServer
 
 
@@ -46,6 +48,23 @@ def on_sqlite(shop_file: Path, tmp_path: Path) -> Iterator[Observer]:
         yield watching
 
 
+@pytest.fixture(scope="module")
+def shop_mysql(mysql: MysqlServer) -> Iterator[Observer]:
+    """One database on MariaDB for all tests of a module."""
+    url = mysql.url(mysql.create_database())
+    migrations.upgrade(url)
+    with Observer(url) as watching:
+        watching.open_shop()
+        yield watching
+
+
+@pytest.fixture
+def on_mysql(shop_mysql: Observer) -> Observer:
+    """The shop on MariaDB, empty."""
+    shop_mysql.clear()
+    return shop_mysql
+
+
 @pytest.fixture
 def observer(request: pytest.FixtureRequest, kind: type[Holder]) -> Observer:
     """Another program on the database of `holder`, which sees what is committed."""
@@ -68,11 +87,17 @@ def empty_server_url(postgres: PostgresServer) -> Iterator[str]:
         yield postgres.url(name)
 
 
+@pytest.fixture(scope="module")
+def empty_mysql_url(mysql: MysqlServer) -> str:
+    """The URL of an empty database on MariaDB that nobody writes to."""
+    return mysql.url(mysql.create_database())
+
+
 @pytest.fixture
 def empty_url(request: pytest.FixtureRequest, kind: type[Holder]) -> str:
     """The URL of a database without Mutirão's tables, that suits the kind of holder."""
-    name = "sqlite_url" if kind.backend == "sqlite" else "empty_server_url"
-    return str(request.getfixturevalue(name))
+    names = {"sqlite": "sqlite_url", "postgresql": "empty_server_url", "mysql": "empty_mysql_url"}
+    return str(request.getfixturevalue(names[kind.backend]))
 
 
 @pytest.fixture

@@ -14,10 +14,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, ClassVar, Self
 
+import aiomysql
 import aiosqlite
 import asyncpg
+import MySQLdb
 import psycopg
 import psycopg2
+import pymysql
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
@@ -423,6 +426,118 @@ class AlchemyLentAiosqlite(AlchemyLent):
     driver: ClassVar[str] = "sqlite+aiosqlite"
 
 
+class Pymysql(SyncHolder):
+    """As a program connects to it: in REPEATABLE READ."""
+
+    backend = "mysql"
+    options: ClassVar[dict[str, Any]] = {}
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        url = self.url
+        told = {"host": url.host, "port": url.port, "user": url.username, "password": url.password}
+        return {**told, "database": url.database, "charset": "utf8mb4", **self.options}
+
+    async def open(self) -> None:
+        self.conn = pymysql.connect(**self.parameters)
+
+    async def execute(self, sql: str) -> Any:
+        cursor = self.conn.cursor()
+        cursor.execute(sql)
+        return cursor
+
+
+class PymysqlAutocommit(Pymysql):
+    options: ClassVar[dict[str, Any]] = {"autocommit": True}
+
+
+class PymysqlBlock(PymysqlAutocommit):
+    """In autocommit mode, with BEGIN and COMMIT of its own."""
+
+    async def open(self) -> None:
+        await super().open()
+        self.conn.begin()
+
+
+class Mysqldb(Pymysql):
+    async def open(self) -> None:
+        self.conn = MySQLdb.connect(**self.parameters)
+
+
+class MysqldbAutocommit(Mysqldb):
+    options: ClassVar[dict[str, Any]] = {"autocommit": True}
+
+
+class MysqldbBlock(MysqldbAutocommit):
+    """In autocommit mode, with BEGIN and COMMIT of its own."""
+
+    async def open(self) -> None:
+        await super().open()
+        self.conn.cursor().execute("BEGIN")
+
+
+class Aiomysql(AsyncHolder):
+    backend = "mysql"
+    options: ClassVar[dict[str, Any]] = {}
+
+    async def open(self) -> None:
+        parameters = Pymysql(self.url.render_as_string(hide_password=False)).parameters
+        parameters["db"] = parameters.pop("database")
+        self.conn = await aiomysql.connect(**parameters, **self.options)
+
+    async def close(self) -> None:
+        await self.conn.ensure_closed()
+
+    async def execute(self, sql: str) -> Any:
+        async with self.conn.cursor() as cursor:
+            await cursor.execute(sql)
+
+
+class AiomysqlAutocommit(Aiomysql):
+    options: ClassVar[dict[str, Any]] = {"autocommit": True}
+
+
+class AlchemyMysql(AlchemyConnection):
+    backend = "mysql"
+    driver: ClassVar[str] = "mysql+pymysql"
+
+
+class AlchemyMariadb(AlchemyMysql):
+    driver: ClassVar[str] = "mariadb+pymysql"
+
+
+class AlchemyMysqldb(AlchemyMysql):
+    driver: ClassVar[str] = "mysql+mysqldb"
+
+
+class AlchemyMysqlAutocommit(AlchemyMysql):
+    isolation: ClassVar[str | None] = "AUTOCOMMIT"
+
+
+class AlchemyMysqlSession(AlchemySession):
+    backend = "mysql"
+    driver: ClassVar[str] = "mysql+pymysql"
+
+
+class AlchemyAiomysql(AlchemyAsyncConnection):
+    backend = "mysql"
+    driver: ClassVar[str] = "mysql+aiomysql"
+
+
+class AlchemyAiomysqlAutocommit(AlchemyAiomysql):
+    isolation: ClassVar[str | None] = "AUTOCOMMIT"
+
+
+class AlchemyAiomysqlSession(AlchemyAsyncSession):
+    backend = "mysql"
+    driver: ClassVar[str] = "mysql+aiomysql"
+
+
+class AlchemyLentAiomysql(AlchemyLent):
+    backend = "mysql"
+    driver: ClassVar[str] = "mysql+aiomysql"
+
+
 class Django(SyncHolder):
     """A Django connection, as `connections[alias]` gives it, in one of its transactions."""
 
@@ -478,6 +593,18 @@ class DjangoSqliteAutocommit(DjangoSqlite):
     autocommits: ClassVar[bool] = True
 
 
+class DjangoMysql(Django):
+    backend = "mysql"
+    engine: ClassVar[str] = "mysql"
+
+    async def savepoint(self) -> Callable[[], Awaitable[None]]:
+        return await Holder.savepoint(self)  # Django's own does nothing outside of `atomic` there
+
+
+class DjangoMysqlAutocommit(DjangoMysql):
+    autocommits: ClassVar[bool] = True
+
+
 def _set_django_up() -> None:
     import django
     from django.conf import settings
@@ -516,8 +643,21 @@ TRANSACTIONAL: list[type[Holder]] = [
     AlchemyAiosqlite,
     AlchemyAiosqliteSession,
     AlchemyLentAiosqlite,
+    Pymysql,
+    PymysqlBlock,
+    Mysqldb,
+    MysqldbBlock,
+    Aiomysql,
+    AlchemyMysql,
+    AlchemyMariadb,
+    AlchemyMysqldb,
+    AlchemyMysqlSession,
+    AlchemyAiomysql,
+    AlchemyAiomysqlSession,
+    AlchemyLentAiomysql,
     Django,
     DjangoSqlite,
+    DjangoMysql,
 ]
 # Those whose every statement commits by itself.
 AUTOCOMMITTING: list[type[Holder]] = [
@@ -531,8 +671,14 @@ AUTOCOMMITTING: list[type[Holder]] = [
     AiosqliteAutocommit,
     AlchemySqliteAutocommit,
     AlchemyAiosqliteAutocommit,
+    PymysqlAutocommit,
+    MysqldbAutocommit,
+    AiomysqlAutocommit,
+    AlchemyMysqlAutocommit,
+    AlchemyAiomysqlAutocommit,
     DjangoAutocommit,
     DjangoSqliteAutocommit,
+    DjangoMysqlAutocommit,
 ]
 if sys.version_info >= (3, 12):
     TRANSACTIONAL += [Sqlite3Pep249, AiosqlitePep249]
@@ -549,16 +695,21 @@ OF_EACH_DRIVER: list[type[Holder]] = [
     Sqlite3,
     Aiosqlite,
     AlchemySqlite,
+    Pymysql,
+    Mysqldb,
+    Aiomysql,
+    AlchemyMysql,
 ]
 
 # One for each type of connection that is accepted: for what is decided by the type.
 OF_EACH_TYPE: list[type[Holder]] = [
     *(Psycopg, PsycopgAsync, Psycopg2, Asyncpg, AsyncpgPool, Sqlite3, Aiosqlite),
+    *(Pymysql, Mysqldb, Aiomysql),
     *(AlchemyConnection, AlchemySession, AlchemyAsyncConnection, AlchemyAsyncSession),
 ]
 
 # One for each way of writing jobs, for what varies with their number or with a mode.
 FEW = {
-    *(Psycopg, AlchemyAsyncpg, Sqlite3),
-    *(PsycopgAutocommit, AlchemyAsyncpgAutocommit, Sqlite3Autocommit),
+    *(Psycopg, AlchemyAsyncpg, Sqlite3, Pymysql),
+    *(PsycopgAutocommit, AlchemyAsyncpgAutocommit, Sqlite3Autocommit, PymysqlAutocommit),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import pytest
 from sqlalchemy import Row, create_engine, select, text
@@ -18,6 +18,7 @@ from tests.integration.enqueue.holders import (
     TRANSACTIONAL,
     Holder,
 )
+from tests.support.mariadb import empty
 
 # Jobs to a chunk, and to a single statement, where a test does not need the real numbers.
 CHUNK, AT_ONCE = 50, 10
@@ -84,8 +85,12 @@ class Observer:
             conn.execute(text("CREATE TABLE shop_order (id integer PRIMARY KEY)"))
 
     def clear(self) -> None:
-        """Forget everything that an earlier test has written on PostgreSQL."""
+        """Forget everything that an earlier test has written on a server."""
         with self._engine.connect() as conn:
+            if conn.dialect.name == "mysql":
+                empty(cast(Any, conn.connection.driver_connection))
+                conn.execute(text("DELETE FROM shop_order"))
+                return
             conn.execute(
                 text(
                     "TRUNCATE mutirao_job, mutirao_live, mutirao_key, mutirao_supersede_last,"
@@ -125,7 +130,8 @@ class Observer:
     def texts(self) -> list[str]:
         """Return the arguments of all jobs as they are stored, by id."""
         with self._engine.connect() as conn:
-            cast = text("SELECT CAST(args AS text) FROM mutirao_job ORDER BY id")
+            kind = "char" if conn.dialect.name == "mysql" else "text"
+            cast = text(f"SELECT CAST(args AS {kind}) FROM mutirao_job ORDER BY id")  # noqa: S608
             return list(conn.scalars(cast))
 
 

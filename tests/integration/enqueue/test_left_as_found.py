@@ -6,28 +6,41 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
+import aiomysql
+import MySQLdb.connections
+import MySQLdb.cursors
 import psycopg
 import psycopg.rows
 import psycopg2
 import psycopg2.extras
+import pymysql
+import pymysql.cursors
 import pytest
+from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from sqlalchemy import Integer
 from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, scoped_session, sessionmaker
 
+from mutirao.model.job import NewJob
+from mutirao.sql.drivers.mysqldb import keeps_savepoint
 from tests.integration.enqueue.holders import (
     TRANSACTIONAL,
+    Aiomysql,
     Aiosqlite,
+    AlchemyAiomysqlSession,
     AlchemyAsyncpgSession,
     AlchemyAsyncSession,
+    AlchemyMysqlSession,
     AlchemySession,
     AlchemySqliteSession,
     Asyncpg,
     Holder,
+    Mysqldb,
     Psycopg,
     Psycopg2,
     PsycopgAsync,
     PsycopgAutocommit,
+    Pymysql,
     Sqlite3,
     Sqlite3Autocommit,
 )
@@ -46,7 +59,7 @@ pytestmark = pytest.mark.usefixtures("small_chunks")
 SETTINGS = (
     "autocommit", "isolation_level", "row_factory", "text_factory", "cursor_factory",
     "server_cursor_factory", "prepare_threshold", "read_only", "deferrable", "readonly",
-    "encoding",
+    "encoding", "cursorclass", "_cursor_cls", "autocommit_mode", "sql_mode", "charset",
 )  # fmt: skip
 
 
@@ -76,6 +89,10 @@ def in_transaction(conn: Any) -> bool:
     """Whether a transaction is open, as the kind of connection tells it."""
     if isinstance(conn, psycopg.Connection | psycopg.AsyncConnection):
         return conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+    if isinstance(conn, pymysql.Connection):
+        return bool(conn.server_status & SERVER_STATUS_IN_TRANS)  # type: ignore[attr-defined]
+    if isinstance(conn, MySQLdb.connections.Connection):
+        return keeps_savepoint(conn, "test")
     if hasattr(conn, "get_transaction_status"):
         return bool(conn.get_transaction_status())
     told = getattr(conn, "is_in_transaction", None) or conn.in_transaction
@@ -179,6 +196,66 @@ async def test_factories(
     assert observer.ids() == ids
 
 
+# Quotes and backslashes mean something else; nothing is strict.
+MODES = "ANSI_QUOTES,PIPES_AS_CONCAT,IGNORE_SPACE,NO_BACKSLASH_ESCAPES,NO_UNSIGNED_SUBTRACTION"
+LEVELS = "READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@kinds(Pymysql, Mysqldb, Aiomysql)
+async def test_sessions_of_mysql(holder: Holder, observer: Observer, level: str) -> None:
+    """Whatever mode, level and time zone a session has: jobs are written, and all of it stays."""
+    await holder.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+    await holder.execute(f"SET SESSION sql_mode = '{MODES}', time_zone = '+13:00'")
+    told = "SHOW SESSION VARIABLES WHERE Variable_name <> 'timestamp'"
+    before = await rows_of(holder, told)
+    sent = await holder.enqueue([NewJob(task="t", args=r"""{"n": "\\'\"%s ? é"}""")])
+    ids = [*sent, *await holder.enqueue(numbered(MANY))]
+    changed = {*await rows_of(holder, told)} ^ {*before}
+    assert {name for name, _ in changed} <= MOVES
+    await holder.commit()
+    assert observer.ids() == ids
+    assert observer.jobs()[0].args == {"n": "\\'\"%s ? é"}
+    assert all(row.due == row.enqueued_at for row in observer.jobs())
+
+
+# What a session has for others to see, and what each statement moves.
+MOVES = {"insert_id", "identity", "in_transaction", "rand_seed1", "rand_seed2", "pseudo_thread_id"}
+MOVES |= {"last_insert_id", "gtid_binlog_pos", "last_gtid", "statement_id", "warning_count"}
+
+
+async def rows_of(holder: Holder, sql: str) -> list[tuple[str, str]]:
+    """Return rows by the driver's own cursor."""
+    if not isinstance(holder, Aiomysql):
+        return [*(await holder.execute(sql)).fetchall()]
+    async with holder.conn.cursor() as cursor:
+        await cursor.execute(sql)
+        return [*await cursor.fetchall()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "cursor"),
+    [
+        (Pymysql, pymysql.cursors.DictCursor),
+        (Pymysql, pymysql.cursors.SSCursor),
+        (Mysqldb, MySQLdb.cursors.DictCursor),
+        (Mysqldb, MySQLdb.cursors.SSCursor),
+        (Aiomysql, aiomysql.DictCursor),
+        (Aiomysql, aiomysql.SSCursor),
+    ],
+)
+async def test_cursors_of_mysql(
+    holder: Holder, observer: Observer, kind: type[Holder], cursor: type
+) -> None:
+    """The class of the caller's cursors is neither used nor changed."""
+    name = "_cursor_cls" if kind is Aiomysql else "cursorclass"
+    setattr(holder.conn, name, cursor)
+    ids = [*await holder.enqueue(numbered(1)), *await holder.enqueue(numbered(MANY))]
+    assert getattr(holder.conn, name) is cursor
+    await holder.commit()
+    assert observer.ids() == ids
+
+
 @kinds(AlchemySession, AlchemySqliteSession)
 async def test_scoped_sessions(holder: Holder, observer: Observer) -> None:
     """The thread's session, as web frameworks hand it out, is a session."""
@@ -203,7 +280,10 @@ async def test_async_scoped_sessions(holder: Holder, observer: Observer) -> None
     assert observer.ids() == ids
 
 
-@kinds(AlchemySession, AlchemySqliteSession, AlchemyAsyncSession, AlchemyAsyncpgSession)
+@kinds(
+    *(AlchemySession, AlchemySqliteSession, AlchemyMysqlSession),
+    *(AlchemyAsyncSession, AlchemyAsyncpgSession, AlchemyAiomysqlSession),
+)
 async def test_pending_objects_are_not_flushed(holder: Holder, observer: Observer) -> None:
     """They go with the session's own flush, into the same transaction."""
     order = Order(id=1)

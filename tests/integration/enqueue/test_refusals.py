@@ -45,7 +45,8 @@ ACCEPTED = [
     "sqlalchemy.Connection", "sqlalchemy.orm.Session", "sqlalchemy.ext.asyncio.AsyncConnection",
     "sqlalchemy.ext.asyncio.AsyncSession", "psycopg.Connection", "psycopg.AsyncConnection",
     "psycopg2.extensions.connection", "asyncpg.Connection", "asyncpg.pool.PoolConnectionProxy",
-    "sqlite3.Connection", "aiosqlite.Connection",
+    "sqlite3.Connection", "aiosqlite.Connection", "pymysql.Connection",
+    "MySQLdb.connections.Connection", "aiomysql.Connection",
 ]  # fmt: skip
 
 
@@ -97,9 +98,9 @@ async def test_the_wrong_colour(holder: Holder) -> None:
 @each_driver
 async def test_another_database(holder: Holder) -> None:
     """A connection to another kind of database than the application's is refused."""
-    given, kept = ("SQLite", "PostgreSQL")
-    if holder.backend == "postgresql":
-        given, kept = kept, given
+    names = {"postgresql": "PostgreSQL", "sqlite": "SQLite", "mysql": "MySQL or MariaDB"}
+    given = names[holder.backend]
+    kept = "SQLite" if given == "PostgreSQL" else "PostgreSQL"
     holder.intake = SqlIntake(dialect_named(kept.lower()).intake)
     with pytest.raises(UnsupportedConnection, match=f"to {given}, but .* its jobs in {kept}"):
         await holder.enqueue(Untouched())
@@ -130,16 +131,17 @@ def test_an_unknown_driver_under_sqlalchemy() -> None:
     engine = create_engine("sqlite://", creator=lambda: Wrapped(sqlite3.connect(":memory:")))
     with engine.connect() as conn, pytest.raises(UnsupportedConnection) as refused:
         SqlIntake(dialect_named("sqlite").intake).enqueue(Untouched(), conn)
-    for word in ("Wrapped", "psycopg", "psycopg2", "asyncpg", "sqlite3", "aiosqlite", "pymysql"):
+    drivers = {"psycopg", "psycopg2", "asyncpg", "sqlite3", "aiosqlite", "aiomysql", "MySQLdb"}
+    for word in {"Wrapped", "pymysql"} | drivers:
         assert word in str(refused.value)
     engine.dispose()
 
 
 def test_another_database_of_django() -> None:
-    """Django has connections to MariaDB, too, through a driver that is no one of ours."""
-    names = {"vendor": "mysql", "display_name": "MariaDB"}
+    """Django has connections to others, too, through drivers that are none of ours."""
+    names = {"vendor": "oracle", "display_name": "Oracle"}
     kind: Any = type("DatabaseWrapper", (BaseDatabaseWrapper,), names)
-    with pytest.raises(UnsupportedConnection, match=r"to MariaDB through Django, but .* MariaDB:"):
+    with pytest.raises(UnsupportedConnection, match=r"to Oracle through Django, but .* MariaDB:"):
         SqlIntake(dialect_named("mariadb").intake).enqueue(Untouched(), kind.__new__(kind))
 
 
@@ -176,7 +178,7 @@ from mutirao.sql.registry import dialect_named
 try:
     SqlIntake(dialect_named("postgresql").intake).enqueue([], sqlite3.connect(":memory:"))
 except UnsupportedConnection as error:
-    drivers = {"psycopg", "psycopg2", "asyncpg", "aiosqlite"}
+    drivers = {"psycopg", "psycopg2", "asyncpg", "aiosqlite", "pymysql", "MySQLdb", "aiomysql"}
     print(json.dumps([str(error), sorted(drivers & sys.modules.keys())]))
 """
     told = subprocess.run(

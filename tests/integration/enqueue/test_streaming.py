@@ -7,16 +7,20 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import pymysql
 import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
+from mutirao.errors import StoreRefused
 from mutirao.model.job import NewJob
 from mutirao.sql.dialects.postgresql import enqueue as on_postgresql
 from mutirao.sql.drivers import steps
 from tests.integration.enqueue.holders import (
+    Aiomysql,
     Aiosqlite,
     AiosqliteAutocommit,
+    AlchemyAiomysql,
     AlchemyAiosqlite,
     AlchemyAsyncConnection,
     AlchemyAsyncpg,
@@ -31,6 +35,8 @@ from tests.integration.enqueue.holders import (
     PsycopgAsync,
     PsycopgAsyncAutocommit,
     PsycopgAutocommit,
+    Pymysql,
+    PymysqlAutocommit,
     Sqlite3,
 )
 from tests.integration.enqueue.kit import AT_ONCE, CHUNK, MANY, Observer, kinds, numbered, varied
@@ -56,7 +62,7 @@ def counted(count: int, census: Counter[str], args: str = "{}") -> Iterator[NewJ
         yield job
 
 
-@kinds(Psycopg, Psycopg2, Asyncpg, Sqlite3, Aiosqlite)
+@kinds(Psycopg, Psycopg2, Asyncpg, Sqlite3, Aiosqlite, Pymysql)
 async def test_a_hundred_thousand(holder: Holder, observer: Observer) -> None:
     """All in the caller's transaction, with no more than two chunks of them in memory."""
     census: Counter[str] = Counter()
@@ -68,7 +74,7 @@ async def test_a_hundred_thousand(holder: Holder, observer: Observer) -> None:
     assert observer.ids() == ids
 
 
-@kinds(Psycopg, Sqlite3)
+@kinds(Psycopg, Sqlite3, Pymysql)
 async def test_large_payloads_make_small_chunks(holder: Holder, observer: Observer) -> None:
     """Memory is bounded by what the arguments weigh too: a chunk is four of these."""
     census: Counter[str] = Counter()
@@ -122,6 +128,34 @@ async def test_others_enqueue_meanwhile(holder: Holder, observer: Observer) -> N
     assert [observer.places()[id] for id in ours] == list(range(MANY))
 
 
+@kinds(Pymysql, PymysqlAutocommit)
+async def test_larger_than_a_server_takes(holder: Holder, observer: Observer) -> None:
+    """The call says how large it is and how large it may be; the connection goes on."""
+    kept = await holder.enqueue(numbered(1))
+    with observer._engine.connect() as conn:
+        most = conn.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one()
+    large = NewJob(task="shop.print", args=f'{{"page": "{"x" * most}"}}')
+    for jobs in ([large], [*numbered(MANY), large]):
+        with pytest.raises(StoreRefused, match=f"shop.print takes .* accepts {most:,} ") as told:
+            await holder.enqueue(jobs)
+        assert f"{most // 1_000_000}," in str(told.value).partition("accepts")[0]
+    # What has to be escaped takes two bytes, and this just fits.
+    fits = NewJob(task="shop.print", args=f'{{"page": "{"é" * ((most - (1 << 13)) // 2)}"}}')
+    kept += await holder.enqueue([*numbered(3), fits])
+    await holder.commit()
+    assert observer.ids() == kept
+
+
+@kinds(Aiomysql)
+async def test_aiomysql_cancelled(holder: Holder, observer: Observer) -> None:
+    """A cancelled task has enqueued nothing. The driver closes the connection, and says so."""
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(_enqueue(holder, cancelling(CHUNK)))
+    with pytest.raises(pymysql.InterfaceError, match="Cancelled during execution"):
+        await holder.enqueue(numbered(1))
+    assert observer.ids() == []
+
+
 # Each way in which an asynchronous call waits.
 CANCELLED = (
     PsycopgAsync,
@@ -134,6 +168,7 @@ CANCELLED = (
     AlchemyAsyncpg,
     AlchemyAsyncpgAutocommit,
     AlchemyAiosqlite,
+    AlchemyAiomysql,
 )
 
 

@@ -116,7 +116,7 @@ def test_sqlstates(state: str, kind: type[StoreError], reconnect: bool) -> None:
     ("number", "kind", "again"),
     [
         (1020, StoreBusy, True),
-        (1205, StoreBusy, False),
+        (1205, StoreBusy, True),
         (1213, StoreBusy, True),
         (1040, StoreUnavailable, False),
         (1045, StoreUnavailable, False),

@@ -70,6 +70,8 @@ def _parse(url: str | URL) -> tuple[URL, Dialect]:
         ) from None
     name = parsed.drivername.partition("+")[0]
     dialect = dialect_named(name) if name in DIALECTS else None
+    if dialect is not None and parsed.drivername in dialect.connecting.unsound:
+        raise ConfigurationError(dialect.connecting.unsound[parsed.drivername])
     if dialect is None or parsed.drivername not in dialect.connecting.schemes:
         known = [scheme for each in all_dialects() for scheme in each.connecting.schemes]
         raise ConfigurationError(
@@ -151,7 +153,7 @@ class Engines:
             if self._drivers.sync is None:
                 raise ConfigurationError(
                     f"{self._described()} has no synchronous form; use the asynchronous call,"
-                    " or a postgresql+psycopg:// URL"
+                    f" or a {self._connecting.usual}:// URL"
                 )
             if alone and not self._connecting.apart:
                 self._sync[alone] = self.sync().execution_options(**_AUTOCOMMIT)
@@ -192,7 +194,7 @@ class Engines:
             if self._drivers.asynchronous is None:
                 raise ConfigurationError(
                     f"{self._described()} has no asynchronous form; use a plain (not async)"
-                    " handler, or a postgresql+psycopg:// URL"
+                    f" handler, or a {self._connecting.usual}:// URL"
                 )
             # This imports SQLAlchemy's ORM, which takes a tenth of the import time of the package.
             from sqlalchemy.ext.asyncio import create_async_engine

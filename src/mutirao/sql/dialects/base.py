@@ -110,6 +110,13 @@ class Dialect(ABC):
         """Return what an attempt's `came_late` is, unless something in the database sets it."""
         return null()
 
+    def before_pruning(self, conn: Connection, jobs: Sequence[int]) -> None:
+        """Take finished jobs from the number of those kept, unless something in the database does.
+
+        They are about to be deleted, with their attempts.
+        """
+        return
+
     @abstractmethod
     def count_retry(self, conn: Connection) -> None:
         """Count that a transaction of ours is retried, which the database aborted for another one.

@@ -62,6 +62,8 @@ def _called(url: URL) -> str:
 class Connecting:
     """What one database says about connecting to it.
 
+    `usual`: the scheme that serves synchronous and asynchronous callers. `unsound`: why others,
+    which SQLAlchemy knows, are refused.
     `in_thread`: workers use the synchronous driver in a thread, though there may be another.
     `apart`: statements that stand for themselves have connections of their own.
     `refuse` returns why a URL cannot be used, or None; `refuse_schema` why a schema cannot be
@@ -70,6 +72,8 @@ class Connecting:
     """
 
     schemes: Mapping[str, Drivers]
+    usual: str
+    unsound: Mapping[str, str] = MappingProxyType({})
     in_thread: bool = False
     apart: bool = True
     refuse: Callable[[URL], str | None] = lambda url: None

@@ -49,8 +49,8 @@ class File:
         return given
 
 
-def insertion(load: Load, quote: str = '"') -> str:
+def insertion(load: Load) -> str:
     """Return the INSERT that does this where there is no COPY, for each row."""
-    columns = ", ".join(f"{quote}{column}{quote}" for column in load.columns)
+    columns = ", ".join(f'"{column}"' for column in load.columns)
     marks = ", ".join("?" for _ in load.columns)
-    return f"INSERT INTO {quote}{load.table}{quote} ({columns}) VALUES ({marks})"  # noqa: S608
+    return f'INSERT INTO "{load.table}" ({columns}) VALUES ({marks})'  # noqa: S608

@@ -12,7 +12,8 @@ from mutirao.sql.drivers import copy, kinds
 from mutirao.sql.drivers.placeholders import with_percents
 from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows, SyncDriver
 
-_DATABASES = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}  # by vendor
+# By vendor.
+_DATABASES = {"postgresql": "PostgreSQL", "sqlite": "SQLite", "mysql": "MySQL or MariaDB"}
 
 
 class DjangoDriver:
@@ -35,7 +36,7 @@ class DjangoDriver:
         self._beneath.drop()
 
     def native(self, sql: str) -> str:
-        return with_percents(sql) if self._conn.vendor == "sqlite" else sql
+        return sql if self._conn.vendor == "postgresql" else with_percents(sql)
 
     def handle(self, request: Request) -> Rows:
         if isinstance(request, Autocommits):

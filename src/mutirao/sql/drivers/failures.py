@@ -176,7 +176,7 @@ SQLITE_CODES: dict[int, Failure] = {
     26: Failure(FATAL, "the file is no SQLite database"),  # NOTADB
 }
 
-# By the number of MariaDB's server, below 2000, or of the client.
+# By the number of MySQL's or MariaDB's server, below 2000 or from 3000 on, or of the client.
 # https://mariadb.com/kb/en/mariadb-error-codes/
 MARIADB_NUMBERS: dict[int, Failure] = {
     **dict.fromkeys((1044, 1045, 1130, 1698), Failure(PASSING, "the database does not let us in")),
@@ -192,7 +192,7 @@ MARIADB_NUMBERS: dict[int, Failure] = {
     1020: Failure(BUSY, "the transaction does not fit what others wrote (snapshot)"),
     1049: SQLSTATES["3D"],
     1153: SQLSTATES["54"],  # a packet that is too large, after which the server hangs up
-    1205: SQLSTATES["55P03"],
+    1205: Failure(BUSY, "others held a lock for too long"),
     1213: SQLSTATES["40P01"],
     **dict.fromkeys((1290, 1792, 1836), SQLSTATES["25006"]),
     **dict.fromkeys((1317, 1969, 3024), SQLSTATES["57014"]),
@@ -201,7 +201,10 @@ MARIADB_NUMBERS: dict[int, Failure] = {
     **dict.fromkeys((1300, 1411, 1690, 3140, 3819, 4037, 4038), _VALUE),  # texts and JSON, too
     1644: _TRIGGER,
 }
-_GIVEN_UP = (SQLSTATES["40001"], SQLSTATES["40P01"], MARIADB_NUMBERS[1020])
+_GIVEN_UP = (
+    *(SQLSTATES["40001"], SQLSTATES["40P01"]),
+    *(MARIADB_NUMBERS[1020], MARIADB_NUMBERS[1205]),
+)
 DUPLICATE_KEY_NUMBER = 1062  # a key that has to be unique is there already
 
 # By the class of the error, or a base class, if there is no code. psycopg2 raises a plain
@@ -219,7 +222,8 @@ _CLASSES: dict[str, Failure] = {
     "ProgrammingError": _STATEMENT,
     "DatabaseError": _LOST,
 }
-_DRIVERS = ("psycopg", "psycopg2", "asyncpg", "sqlite3", "aiosqlite", "pymysql", "sqlalchemy")
+_OF_MYSQL = ("pymysql", "MySQLdb")
+_DRIVERS = ("psycopg", "psycopg2", "asyncpg", "sqlite3", "aiosqlite", "sqlalchemy", *_OF_MYSQL)
 
 
 def judge(error: BaseException) -> Failure | None:
@@ -322,7 +326,7 @@ def _by_code(error: BaseException) -> Failure | None:
 
 
 def _is_unknown(error: BaseException, number: int) -> bool:
-    """Return whether PyMySQL does not know what an error of the server is.
+    """Return whether its driver does not know what an error of the server is.
 
     All others are `OperationalError` there, a missing column like a lost connection. What the
     client itself met has a number from 2000 on.
@@ -332,9 +336,9 @@ def _is_unknown(error: BaseException, number: int) -> bool:
 
 
 def _number(error: object) -> int | None:
-    """Return the number of an error of PyMySQL."""
+    """Return the number of an error of PyMySQL, aiomysql (which has the same) or mysqlclient."""
     args = error.args if isinstance(error, Exception) else ()
-    ours = type(error).__module__.startswith("pymysql") and args
+    ours = type(error).__module__.startswith(_OF_MYSQL) and args
     return args[0] if ours and isinstance(args[0], int) else None
 
 

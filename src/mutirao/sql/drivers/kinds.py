@@ -100,7 +100,7 @@ def _beneath_sqlalchemy(driver: object) -> SyncDriver | AsyncDriver:
     raise UnsupportedConnection(
         f"conn= was given a SQLAlchemy connection over {_described(driver)}; expected one over "
         f"one of {', '.join(known)}. Create the engine with a URL such as "
-        f"postgresql+psycopg://… or sqlite:///…."
+        f"postgresql+psycopg://…, mysql+pymysql://… or sqlite:///…."
     )
 
 
@@ -122,12 +122,14 @@ DRIVERS = Kinds[SyncDriver](
     Adapting("psycopg2.extensions", "connection", speaking("psycopg2:Psycopg2Driver")),
     Adapting("sqlite3", "Connection", speaking("sqlite3:Sqlite3Driver")),
     Adapting("pymysql", "Connection", speaking("pymysql:PyMysqlDriver")),
+    Adapting("MySQLdb.connections", "Connection", speaking("mysqldb:MysqldbDriver")),
 )
 ASYNC_DRIVERS = Kinds[AsyncDriver](
     Adapting("psycopg", "AsyncConnection", speaking("psycopg:AsyncPsycopgDriver")),
     Adapting("asyncpg", "Connection", speaking("asyncpg:AsyncpgDriver")),
     Adapting("asyncpg.pool", "PoolConnectionProxy", speaking("asyncpg:AsyncpgDriver")),
     Adapting("aiosqlite", "Connection", speaking("aiosqlite:AiosqliteDriver")),
+    Adapting("aiomysql", "Connection", speaking("aiomysql:AiomysqlDriver")),
 )
 DJANGO: Adapting[SyncDriver] = Adapting(
     "django.db.backends.base.base", "BaseDatabaseWrapper", speaking("django:DjangoDriver")

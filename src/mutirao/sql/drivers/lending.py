@@ -18,6 +18,7 @@ from mutirao.sql.drivers.sqlite3 import Sqlite3Driver
 from mutirao.sql.drivers.steps import Asking, adrive, drive
 
 _ENDING = ("commit", "rollback", "executescript")  # the last one, of sqlite3, commits first
+_MARK = "mutirao_lent"  # a savepoint
 _INTRANS = 2  # libpq's PQTRANS_INTRANS
 
 
@@ -74,7 +75,7 @@ def refusing_ends(driver: Any) -> Iterator[Callable[[], bool]]:
         yield lambda: "rollback" in tried
     finally:
         for name in names:
-            delattr(driver, name)
+            del vars(driver)[name]  # mysqlclient's connections refuse delattr
 
 
 def _step_by_step(conn: Connection, steps: Asking[set[int]]) -> set[int]:
@@ -150,7 +151,23 @@ def _begin_pymysql(conn: Connection) -> None:
     conn.connection.cursor().execute("START TRANSACTION")
 
 
+def _begin_mysqldb(conn: Connection) -> None:
+    _begin_pymysql(conn)
+    conn.connection.cursor().execute(f"SAVEPOINT {_MARK}")
+
+
+def _is_marked(driver: Any) -> bool:
+    from mutirao.sql.drivers.mysqldb import release
+
+    return release(driver, _MARK)
+
+
 _PYMYSQL = _Lent(_begin_pymysql, lambda conn: conn.server_status & 1, lambda conn: not conn.open)
+_AIOMYSQL = _Lent(
+    _begin_pymysql, lambda conn: conn.get_transaction_status(), lambda conn: conn.closed
+)
+# It does not show what the server says of transactions: a savepoint that we release tells it.
+_MYSQLDB = _Lent(_begin_mysqldb, _is_marked, lambda conn: not conn.open)
 
 
 def _kind(module: str, name: str, lent: _Lent) -> Adapting[_Lent]:
@@ -165,6 +182,8 @@ _KINDS = Kinds(
     _kind("sqlite3", "Connection", _SQLITE),
     _kind("aiosqlite", "Connection", _AIOSQLITE),
     _kind("pymysql", "Connection", _PYMYSQL),
+    _kind("aiomysql", "Connection", _AIOMYSQL),
+    _kind("MySQLdb.connections", "Connection", _MYSQLDB),
 )
 
 

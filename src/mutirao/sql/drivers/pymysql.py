@@ -4,16 +4,15 @@ from pymysql import Connection
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from pymysql.cursors import Cursor
 
-from mutirao.sql.drivers import copy
 from mutirao.sql.drivers.dropping import shut_down
 from mutirao.sql.drivers.placeholders import with_percents
-from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows
+from mutirao.sql.drivers.steps import Autocommits, Execute, Request, Rows
 
 
 class PyMysqlDriver:
     """The adapter of a `pymysql.Connection`."""
 
-    database = "MariaDB"
+    database = "MySQL or MariaDB"
 
     def __init__(self, conn: "Connection[Cursor]") -> None:
         self._conn = conn
@@ -28,10 +27,9 @@ class PyMysqlDriver:
         if isinstance(request, Autocommits):
             within = self._conn.server_status & SERVER_STATUS_IN_TRANS  # type: ignore[attr-defined]
             return [(self._conn.get_autocommit() and not within,)]
+        if not isinstance(request, Execute):
+            raise TypeError(f"no statement for MySQL: {request!r}")
         with self._conn.cursor(Cursor) as cursor:
-            if isinstance(request, Load):
-                cursor.executemany(self.native(copy.insertion(request, "`")), [*request.rows])
-                return []
             if request.many:
                 cursor.executemany(self.native(request.sql), request.params)
             else:

@@ -20,13 +20,13 @@ MAX_PARKED_PER_CLAIM = 10_000  # in one transaction, which keeps other writers w
 # would walk the whole lane.
 _NEXT_LANE = """
 SELECT * FROM (
-    SELECT queue, priority, run_at, id FROM mutirao_live
+    SELECT queue, priority, run_at, id FROM mutirao_live {0}
     WHERE worker IS NULL AND queue = ? AND priority > ?
     ORDER BY priority, run_at, id LIMIT 1
 ) AS same_queue
 UNION ALL
 SELECT * FROM (
-    SELECT queue, priority, run_at, id FROM mutirao_live
+    SELECT queue, priority, run_at, id FROM mutirao_live {0}
     WHERE worker IS NULL AND queue > ?
     ORDER BY queue, priority, run_at, id LIMIT 1
 ) AS next_queue
@@ -56,7 +56,8 @@ def lanes(
     """Read the heads of all lanes, hopping from one to the next."""
     heads, at = list[LaneHead](), ("", -1 << 63, "")
     moment = yield from words.moment(now)
-    while rows := (yield Execute(_NEXT_LANE, at)):
+    sql = _NEXT_LANE.format(words.by_lane)
+    while rows := (yield Execute(sql, at)):
         [(queue, priority, run_at, id)] = rows
         at = (queue, priority, queue)
         fit = isinstance(queue, str) and type(priority) is type(run_at) is int

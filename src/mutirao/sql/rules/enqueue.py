@@ -1,4 +1,4 @@
-"""How jobs get in: an INSERT into `mutirao_job`, whose trigger makes the job live.
+"""How jobs get in: a row of `mutirao_job`, and with it one of `mutirao_live`.
 
 A few keyed jobs among many are placed one by one, each after what those before it have done.
 """
@@ -38,9 +38,13 @@ def enqueue(words: Words, jobs: Iterable[NewJob]) -> Steps:
     if second is None and first.unique is None:
         yield from _declare_fairness(words, [first])
         now = yield from words.moment(None)
-        return [(yield from words.write_job(COLUMNS, _row(first, now)))]
+        return (yield from words.whole(_single(words, _row(first, now))))
     every = chain((first,), () if second is None else (second,), rest)
     return (yield from together(words, _insert(words, every), ENQUEUE_SAVEPOINT))
+
+
+def _single(words: Words, row: Row) -> Steps:
+    return [(yield from words.write_job(COLUMNS, row))]
 
 
 def together(words: Words, steps: Steps, savepoint: Bracket = GRAPH_SAVEPOINT) -> Steps:
@@ -79,7 +83,7 @@ def _insert(words: Words, jobs: Iterator[NewJob]) -> Steps:
 
 
 def _declare_fairness(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
-    """Write down which tasks are fair, for the trigger.
+    """Write down which tasks are fair, for what makes jobs live.
 
     Where rows are locked, that is done once: each enqueue would wait for the others' commits.
     """

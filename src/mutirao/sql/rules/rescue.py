@@ -65,7 +65,7 @@ def lose(words: Words, jobs: Sequence[tuple[int, int]], now: datetime | None) ->
 
 def _lose(words: Words, lost: Collection[Held], moment: int) -> Asking[None]:
     """Write down that these runs were lost, and let the jobs wait for the next."""
-    yield from write_attempts(words, [_lost_row(row, moment) for row in lost])
+    yield from write_attempts(words, [_lost_row(row, moment) for row in lost], moment)
     which, values = words.among("id", [row.id for row in lost])
     yield Execute(_LOSE + which, values, answers=False)
 

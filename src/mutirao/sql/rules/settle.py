@@ -16,6 +16,7 @@ _ATTEMPT = (
     "job", "run", "attempt", "worker", "outcome", "started_at", "finished_at", "error_type",
     "error",
 )  # fmt: skip
+_FINISHED = _ATTEMPT.index("finished_at")
 _HELD = """
 SELECT id, run, attempt, worker, claimed_at, cancel, EXISTS (SELECT 1 FROM mutirao_counter)
 FROM mutirao_live
@@ -99,9 +100,14 @@ def release(words: Words, jobs: Sequence[tuple[int, int]]) -> Asking[set[int]]:
     return given
 
 
-def write_attempts(words: Words, rows: Sequence[Row]) -> Asking[None]:
+def write_attempts(words: Words, rows: Sequence[Row], moment: int) -> Asking[None]:
     """Append attempt rows."""
-    yield each(words.insert("mutirao_attempt", _ATTEMPT), rows)
+    until = yield from words.late_before(min(row[_FINISHED] for row in rows), moment)
+    if until is None:
+        yield each(words.insert("mutirao_attempt", _ATTEMPT), rows)
+        return
+    late = [(*row, True if row[_FINISHED] < until else None) for row in rows]
+    yield each(words.insert("mutirao_attempt", (*_ATTEMPT, "came_late")), late)
 
 
 def _tell(words: Words, settlements: Sequence[Settlement], moment: int) -> Asking[dict[int, Held]]:
@@ -110,7 +116,7 @@ def _tell(words: Words, settlements: Sequence[Settlement], moment: int) -> Askin
     current = {s.id: s for s in by_id(settlements) if s.id in found and found[s.id].run == s.run}
     if current:
         rows = [_attempt_row(s, found[id], moment) for id, s in current.items()]
-        yield from write_attempts(words, rows)
+        yield from write_attempts(words, rows, moment)
     return {id: found[id] for id in current}
 
 

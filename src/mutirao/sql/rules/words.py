@@ -82,6 +82,19 @@ class Words(ABC):
         yield from ()
         return latest
 
+    def whole(self, steps: Asking[list[int]]) -> Asking[list[int]]:
+        """Return steps that write one job as a whole; one statement is all of it by itself."""
+        return steps
+
+    def late_before(self, oldest: int, moment: int) -> Asking[int | None]:
+        """Return before which moment attempts came too late to be added up with their hour.
+
+        `oldest`: when the first of those ended that are about to be written, as it is `moment` now.
+        None: none of them did, or something in the database sees to it.
+        """
+        yield from ()
+        return None
+
     def before_savepoint(self) -> Asking[None]:
         """Do what has to be done before a savepoint in a transaction that others began."""
         yield from ()

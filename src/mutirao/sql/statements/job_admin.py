@@ -142,7 +142,9 @@ def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) ->
 
 def forget(conn: Connection, jobs: Sequence[int]) -> None:
     """Delete jobs that are not live, with all that is known of them."""
-    among = dialect_of(conn.dialect).among
+    dialect = dialect_of(conn.dialect)
+    among = dialect.among
+    dialect.before_pruning(conn, jobs)
     conn.execute(delete(attempt).where(among(attempt.c.job, jobs)))
     conn.execute(delete(tables.job).where(among(tables.job.c.id, jobs)))
     uniqueness.forget(conn, jobs)

@@ -1,33 +1,71 @@
-"""Connecting to MariaDB: the driver blocks, so threads run it for workers."""
+"""Connecting to MySQL and MariaDB: PyMySQL or mysqlclient in a thread, aiomysql for coroutines.
 
+aiomysql serves the coroutines that use `job.transaction()`, and takes the parameters of PyMySQL,
+whose protocol it speaks.
+"""
+
+import ssl
 from typing import Any
 
 from sqlalchemy import Engine, event
 
 from mutirao.sql.dialects.connecting import Connecting, Drivers
 
-_DRIVERS = Drivers(
-    *("mysql+pymysql", None, "mysql"),
-    together={"isolation_level": "READ COMMITTED"},
-    usual={"charset": "utf8mb4"},
-    arguments={"connect_timeout": 10},
+CONNECT_TIMEOUT = 10  # seconds to open a connection, signing in included
+_COMMON: dict[str, Any] = {
+    "together": {"isolation_level": "READ COMMITTED"},
+    "usual": {"charset": "utf8mb4"},
+    "arguments": {"connect_timeout": CONNECT_TIMEOUT},
+}
+_PYMYSQL = Drivers(*("mysql+pymysql", "mysql+aiomysql", "mysql"), **_COMMON)
+_MYSQLDB = Drivers(*("mysql+mysqldb", None, "mysqlclient"), **_COMMON)
+_ASYNCMY = (
+    "asyncmy is not used: before 0.2.18 a query that was cancelled left its answer to the next one,"
+    " and its connections cannot be lent to handlers. Use {0}+aiomysql:// or {0}+pymysql://, and"
+    " run: pip install 'mutirao[mysql]'"
 )
 # What a session has to have, whatever the server gives it. REPEATABLE READ would lock the gaps
-# between rows; without a strict mode a text that is too long would be cut off. The planner makes a
-# subquery of a long list of ids, and reads the whole table for it.
+# between rows; without a strict mode a text that is too long would be cut off. MariaDB's planner
+# makes a subquery of a long list of ids, and reads the whole table for it.
 _SESSION = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO',"
-    " time_zone = '+00:00', in_predicate_conversion_threshold = 0",
+    " time_zone = '+00:00', default_storage_engine = InnoDB"
+    " /*M! , in_predicate_conversion_threshold = 0 */",
 )
+_NOT_AWAITED = ("read_timeout", "write_timeout")  # of PyMySQL; each call has a limit of its own
 
 
 def _prepare(engine: Engine) -> None:
+    if engine.driver == "aiomysql":
+        event.listen(engine, "do_connect", _translate)
+
     @event.listens_for(engine, "connect")
     def _set_up(connection: Any, record: object) -> None:
         with connection.cursor() as cursor:
             for statement in _SESSION:
                 cursor.execute(statement)
+
+
+def _translate(dialect: object, record: object, args: object, parameters: dict[str, Any]) -> None:
+    """Say in aiomysql's words what a URL says in PyMySQL's."""
+    for name in _NOT_AWAITED:
+        parameters.pop(name, None)
+    if isinstance(given := parameters.get("ssl"), dict):
+        parameters["ssl"] = _context(given)
+
+
+def _context(given: dict[str, Any]) -> ssl.SSLContext:
+    """Return the context that PyMySQL makes of `ssl_ca` and the like."""
+    known = given.get("ca") or given.get("capath")
+    context = ssl.create_default_context(cafile=given.get("ca"), capath=given.get("capath"))
+    context.check_hostname = bool(known) and given.get("check_hostname", True)
+    context.verify_mode = ssl.CERT_REQUIRED if known else ssl.CERT_NONE
+    if given.get("cert"):
+        context.load_cert_chain(given["cert"], keyfile=given.get("key"))
+    if given.get("cipher"):
+        context.set_ciphers(given["cipher"])
+    return context
 
 
 def _refuse_schema(schema: str) -> str:
@@ -38,7 +76,19 @@ def _refuse_schema(schema: str) -> str:
 
 
 CONNECTING = Connecting(
-    schemes={"mysql+pymysql": _DRIVERS, "mariadb+pymysql": _DRIVERS},
+    schemes={
+        f"{name}{driver}": drivers
+        for name in ("mysql", "mariadb")
+        for driver, drivers in {
+            "": _PYMYSQL,
+            "+pymysql": _PYMYSQL,
+            "+aiomysql": _PYMYSQL,
+            "+mysqldb": _MYSQLDB,
+        }.items()
+    },
+    usual="mysql+pymysql",
+    unsound={f"{name}+asyncmy": _ASYNCMY.format(name) for name in ("mysql", "mariadb")},
+    in_thread=True,
     prepare=_prepare,
     refuse_schema=_refuse_schema,
 )

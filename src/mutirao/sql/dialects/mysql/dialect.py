@@ -9,15 +9,18 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Insert,
+    LargeBinary,
     Table,
     Text,
     Update,
     and_,
+    bindparam,
     cast,
     func,
     literal,
     literal_column,
     select,
+    text,
     true,
     type_coerce,
 )
@@ -25,17 +28,26 @@ from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.exc import IntegrityError
 
 from mutirao.model.records import Scalar
+from mutirao.model.states import OutcomeKind
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect, Id
 from mutirao.sql.dialects.mysql.connecting import CONNECTING
 from mutirao.sql.dialects.mysql.enqueue import INTAKE
 from mutirao.sql.dialects.mysql.moments import CONSTANTS, NOW, InUtc
-from mutirao.sql.dialects.mysql.words import WORDS
+from mutirao.sql.dialects.mysql.rules import RULES
 from mutirao.sql.drivers.failures import is_taken
-from mutirao.sql.rules.generic import LockAskWrite
 from mutirao.sql.schema.instant import MICROS_PER_SECOND, Micros, to_micros
 
-_BYTES = "utf8mb4_nopad_bin"  # the collation of all our texts
+_FINAL = ", ".join(f"'{kind}'" for kind in OutcomeKind if kind.final)
+# Nothing is added up until they are gone.
+_NOBODY_ADDS = "SELECT name FROM mutirao_lock WHERE name = 'hours' LOCK IN SHARE MODE"
+_TAKE_FROM_KEPT = text(f"""
+    INSERT INTO mutirao_kept (queue, outcome, hour, jobs)
+    SELECT j.queue, a.outcome, a.finished_at - a.finished_at MOD 3600000000, -1
+    FROM mutirao_attempt a FORCE INDEX (PRIMARY) JOIN mutirao_job j ON j.id = a.job
+    WHERE a.job IN :jobs AND a.outcome IN ({_FINAL}) AND a.came_late IS NULL
+      AND a.finished_at < (SELECT until FROM mutirao_rolled)
+""").bindparams(bindparam("jobs", expanding=True))  # noqa: S608 (constants)
 _COUNT_RETRY = "UPDATE mutirao_lock SET retries = retries + 1 WHERE name = 'retries'"
 
 
@@ -45,7 +57,7 @@ class MariaDB(Dialect):
     name = "mysql"
     connecting = CONNECTING
     intake = INTAKE
-    rules = LockAskWrite(WORDS)
+    rules = RULES
     instant = Micros()
     shown = InUtc()
     constants = CONSTANTS
@@ -80,14 +92,16 @@ class MariaDB(Dialect):
         # A name stands there as it is or in ASCII, and is compared as it was written.
         written = dict.fromkeys(json.dumps(name, ensure_ascii=ascii) for ascii in (False, True))
         found = func.coalesce(*(func.json_extract(args, f"$.{each}") for each in written))
-        kind, told = func.json_type(found), func.json_value(found, "$")
+        kind, told = func.json_type(found), func.json_unquote(found)
         if value is None:
             return kind == "NULL"
         if isinstance(value, bool):
-            return and_(kind == "BOOLEAN", told == str(int(value)))
+            return and_(kind == "BOOLEAN", told == json.dumps(value))
         if isinstance(value, str):
-            return and_(kind == "STRING", cast(told, Text).collate(_BYTES) == value)
-        return and_(kind.in_(["INTEGER", "DOUBLE"]), told + 0 == literal(value))
+            same = cast(told, LargeBinary) == cast(literal(value), LargeBinary)
+            return and_(kind == "STRING", same)
+        numbers = ["INTEGER", "UNSIGNED INTEGER", "DOUBLE", "DECIMAL"]
+        return and_(kind.in_(numbers), told + 0 == literal(value))
 
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that leaves a row with that key as it is."""
@@ -107,6 +121,11 @@ class MariaDB(Dialect):
     def tell_updated(self, conn: Connection, change: Update, told: ColumnElement[Any]) -> Any:
         """Change one row and select the expression: an UPDATE returns nothing."""
         return conn.execute(select(told)).scalar() if conn.execute(change).rowcount else None
+
+    def before_pruning(self, conn: Connection, jobs: Sequence[int]) -> None:
+        """Append them to the journal, as no trigger does."""
+        conn.exec_driver_sql(_NOBODY_ADDS).all()
+        conn.execute(_TAKE_FROM_KEPT, {"jobs": [*map(int, jobs)]})
 
     def count_retry(self, conn: Connection) -> None:
         """Count it in a row that nobody holds for longer."""

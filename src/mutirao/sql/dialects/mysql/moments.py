@@ -1,4 +1,7 @@
-"""Moments: integers in the tables, as the rules count them; `datetime(6)` in UTC in the views."""
+"""Moments: integers in the tables, as the rules count them; `datetime(6)` in UTC in the views.
+
+With what else SQL files name.
+"""
 
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -19,6 +22,8 @@ CONSTANTS = MappingProxyType(
         "now": NOW,
         "parked": str(to_micros(PARKED)),
         "epoch": "TIMESTAMP'1970-01-01 00:00:00'",
+        # All our texts are compared byte for byte, blanks at the end included.
+        "bytes": "/*M! COLLATE utf8mb4_nopad_bin */ /*!80000 COLLATE utf8mb4_0900_bin */",
     }
 )
 

@@ -1,32 +1,58 @@
-"""The words of MariaDB. Rows are locked before they are looked at.
+"""The words of MariaDB and MySQL. Rows are locked before they are looked at.
 
 Transactions are in READ COMMITTED, so each statement sees what was committed before it. A caller's
 has to be, too, where the rules read what others wrote.
 """
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import chain
 
 from mutirao.errors import UnsupportedConnection
+from mutirao.sql.dialects.mysql import packets
 from mutirao.sql.dialects.mysql.moments import NOW, in_utc
-from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Row
+from mutirao.sql.drivers.steps import Asking, Autocommits, Bracket, Execute, Row
 from mutirao.sql.rules.words import Condition, Words
-from mutirao.sql.schema.instant import from_micros, to_micros
+from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
 
-# Of jobs in a statement: servers accept 16 MB by default.
-MAX_ROWS_PER_STATEMENT, MAX_CHARACTERS_PER_STATEMENT = 500, 1 << 18
+LATE_AFTER = 45 * MICROS_PER_SECOND  # of an attempt that may come late; that of `hours` is longer
 
-_LEVEL = "SELECT @@tx_isolation"  # `transaction_isolation` is its name only since 11.1
+# MariaDB had the first name only before 11.1, MySQL has the second only.
+_LEVEL = "SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')"
+# What stands in /*M! … */ is read by MariaDB only. Where an INSERT returns nothing, its numbers
+# follow each other: InnoDB reserves those of a statement whose rows are counted beforehand at once.
+_RETURNING = " /*M! RETURNING id */"
+_FIRST = "SELECT last_insert_id(), @@auto_increment_increment"
 _LOCK = "SELECT name FROM mutirao_lock WHERE name = "
 # Whoever writes an attempt that has ended long ago shares this lock until it commits.
+_LATE = f"{_LOCK}'hours' LOCK IN SHARE MODE"
 _NOBODY_LATE = f"{_LOCK}'hours' FOR UPDATE SKIP LOCKED"
 # Waits for those that wrote one in time, and have not committed yet.
 _ALL_COMMITTED = """
 SELECT count(*) FROM mutirao_attempt FORCE INDEX (mutirao_attempt_outcome)
 WHERE outcome >= '' AND finished_at >= ? AND finished_at < ? LOCK IN SHARE MODE
 """
+
+_UNTIL = "SELECT until FROM mutirao_rolled"
+
+# Makes jobs live. They are new, or locked.
+_PLACE = """
+INSERT INTO mutirao_live (id, queue, priority, run_at, fairness)
+SELECT j.id, if(f.task IS NULL, j.queue, concat(char(31 USING utf8mb4), j.queue)), j.priority,
+       j.run_at, if(f.task IS NULL, '', concat('=', left(coalesce(if(
+           json_type(json_extract(j.args, concat('$."', f.`by`, '"'))) = 'NULL', NULL,
+           json_unquote(json_extract(j.args, concat('$."', f.`by`, '"')))
+       ), ''), 200)))
+FROM mutirao_job j FORCE INDEX (PRIMARY) LEFT JOIN mutirao_fairness f ON f.task = j.task
+WHERE """
+_ANY = "SELECT 1 FROM mutirao_job FORCE INDEX (mutirao_job_unplaced) WHERE unplaced = true"
+_UNPLACED = f"SELECT {NOW}, EXISTS ({_ANY})"
+_INSERTED = f"""
+{_ANY.replace("1", "id", 1)}
+ORDER BY id LIMIT {packets.MAX_ROWS} FOR UPDATE SKIP LOCKED
+"""
+_PLACED = "UPDATE mutirao_job SET unplaced = NULL WHERE "
 
 _DROP = """
 DELETE l FROM json_table(?, '$[*]' COLUMNS (id bigint PATH '$')) ended
@@ -35,7 +61,7 @@ STRAIGHT_JOIN mutirao_live l FORCE INDEX (PRIMARY) ON l.id = ended.id
 
 
 class MysqlWords(Words):
-    """MariaDB 10.6 and later."""
+    """MariaDB 10.6 and later, MySQL 8.0.17 and later."""
 
     locks = True
     hold = " FOR UPDATE"
@@ -75,19 +101,60 @@ class MysqlWords(Words):
         return f"ON DUPLICATE KEY UPDATE {new}"
 
     def write_job(self, columns: Sequence[str], row: Row) -> Asking[int]:
-        """Write a row of `mutirao_job` and return its id."""
-        ((id,),) = yield Execute(f"{self.insert('mutirao_job', columns)} RETURNING id", row)
-        return int(id)
+        """Write a row of `mutirao_job`, and make the job live; return its id."""
+        [id] = yield from self.write_jobs(columns, [row])
+        return id
 
     def write_jobs(self, columns: Sequence[str], rows: Sequence[Row]) -> Asking[list[int]]:
-        """Write many in a statement, which returns their ids in their order."""
-        marks = f"({', '.join('?' for _ in columns)})"
-        first = self.insert("mutirao_job", columns)
-        args, ids = columns.index("args"), list[int]()
-        for some in _portions(rows, args):
-            sql = f"{first}{f', {marks}' * (len(some) - 1)} RETURNING id"
-            ids += [id for (id,) in (yield Execute(sql, (*chain.from_iterable(some),)))]
+        """Write many in a statement, and make them live in another; return their ids in order."""
+        marks = f"({', '.join('?' for _ in columns)}, NULL)"
+        first = self.insert("mutirao_job", (*columns, "unplaced"))
+        first = f"{first[: first.rindex('(')]}{marks}"
+        sizes, ids = [*map(packets.size, rows)], list[int]()
+        most = packets.SAFE_BYTES
+        if sum(sizes) > most:
+            [(most,)] = yield Execute(packets.MAX_PACKET)
+            packets.refuse_large(sizes, int(most), [row[columns.index("task")] for row in rows])
+        for some in packets.portions(rows, sizes, int(most)):
+            sql = f"{first}{f', {marks}' * (len(some) - 1)}{_RETURNING}"
+            found = yield Execute(sql, (*chain.from_iterable(some),))
+            new = [row[0] for row in found] or (yield from _following(len(some)))
+            which, values = self.among("j.id", new)
+            yield Execute(_PLACE + which, values, answers=False)
+            ids += new
         return ids
+
+    def whole(self, steps: Asking[list[int]]) -> Asking[list[int]]:
+        """Put a transaction around them, if there is none: they are several statements."""
+        ((autocommits,),) = yield Autocommits()
+        return (yield from self.transaction.around(steps) if autocommits else steps)
+
+    def place_inserted(self) -> Asking[datetime]:
+        """Make live what other programs have inserted; return what time it is on the server.
+
+        In no transaction.
+        """
+        [(moment, found)] = yield Execute(_UNPLACED)
+        while found:
+            found = len((yield from self.transaction.around(self._place()))) == packets.MAX_ROWS
+        return from_micros(moment)
+
+    def _place(self) -> Asking[list[int]]:
+        jobs = [id for (id,) in (yield Execute(_INSERTED))]
+        if jobs:
+            which, values = self.among("j.id", jobs)
+            yield Execute(_PLACE + which, values, answers=False)
+            which, values = self.among("id", jobs)
+            yield Execute(_PLACED + which, values, answers=False)
+        return jobs
+
+    def late_before(self, oldest: int, moment: int) -> Asking[int | None]:
+        """Keep others from adding up until the commit, where one of them has ended long ago."""
+        if oldest >= moment - LATE_AFTER:
+            return None
+        yield Execute(_LATE)
+        rows = yield Execute(_UNTIL)
+        return rows[0][0] if rows else None
 
     def drop_live(self, jobs: Collection[int], *, waiting: bool = False) -> Execute:
         """Go from each id to its row: a DELETE reads a small table whole, and waits for others."""
@@ -96,7 +163,7 @@ class MysqlWords(Words):
 
     def require_current(self) -> Asking[None]:
         """Refuse a session that is not in READ COMMITTED: there, reads show an old snapshot."""
-        ((level,),) = yield Execute(_LEVEL)
+        level = (yield Execute(_LEVEL))[0][1]
         if level != "READ-COMMITTED":
             raise UnsupportedConnection(
                 f"conn= was given a connection whose transactions are in {level.replace('-', ' ')},"
@@ -117,18 +184,10 @@ class MysqlWords(Words):
         return latest
 
 
-def _portions(rows: Sequence[Row], args: int) -> Iterator[Sequence[Row]]:
-    """Yield the rows, not too many of them at once, nor too long arguments."""
-    first, characters = 0, 0
-    for n, row in enumerate(rows):
-        characters += len(row[args])
-        if n > first and (
-            n - first >= MAX_ROWS_PER_STATEMENT or characters > MAX_CHARACTERS_PER_STATEMENT
-        ):
-            yield rows[first:n]
-            first, characters = n, len(row[args])
-    if rows[first:]:
-        yield rows[first:]
+def _following(count: int) -> Asking[list[int]]:
+    """Return the numbers of so many rows that were inserted by the statement before this one."""
+    [(first, step)] = yield Execute(_FIRST)
+    return [*range(first, first + count * step, step)]
 
 
 WORDS = MysqlWords()

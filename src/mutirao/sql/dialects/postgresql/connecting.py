@@ -136,6 +136,7 @@ CONNECTING = Connecting(
         "postgresql+asyncpg": _ASYNCPG,
         "postgresql+psycopg2": _PSYCOPG2,
     },
+    usual="postgresql+psycopg",
     prepare=_prepare,
     refuse_schema=refused,
     qualify=qualified,

@@ -108,6 +108,7 @@ def _refuse_schema(schema: str) -> str:
 
 CONNECTING = Connecting(
     schemes={"sqlite": _DRIVERS, "sqlite+pysqlite": _DRIVERS, "sqlite+aiosqlite": _DRIVERS},
+    usual="sqlite",
     in_thread=True,
     apart=False,
     refuse=_refuse,

@@ -4,7 +4,7 @@
 CREATE TABLE IF NOT EXISTS mutirao_fairness (
     task varchar(200) PRIMARY KEY CHECK (char_length(task) >= 1),
     `by` varchar(200) NOT NULL CHECK (char_length(`by`) >= 1)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- Whose turn came last: one row for each lane, which serves all workers.
 CREATE TABLE IF NOT EXISTS mutirao_fairness_served (
@@ -12,4 +12,4 @@ CREATE TABLE IF NOT EXISTS mutirao_fairness_served (
     lane varchar(101) NOT NULL,
     fairness varchar(201) NOT NULL,
     PRIMARY KEY (worker, lane)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}

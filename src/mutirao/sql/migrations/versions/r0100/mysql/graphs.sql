@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS mutirao_graph (
     -- Nothing more is started, because a step that asks for compensation has failed.
     undoing boolean NOT NULL DEFAULT false,
     created_at bigint NOT NULL DEFAULT (${now})
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- A job's place in a graph. `id` is that of the job that had the place first, `job` the one that has it
 -- now: they differ once a dead step was redriven.
@@ -30,13 +30,13 @@ CREATE TABLE IF NOT EXISTS mutirao_step (
     UNIQUE mutirao_step_job (job),
     INDEX mutirao_step_graph (graph),
     INDEX mutirao_step_gate (gate)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- What steps wait at: so many steps have to end first. Named by the first that waits there.
 CREATE TABLE IF NOT EXISTS mutirao_gate (
     id bigint PRIMARY KEY,
     unfinished int NOT NULL
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- Which steps lead to which gates.
 CREATE TABLE IF NOT EXISTS mutirao_edge (
@@ -44,4 +44,4 @@ CREATE TABLE IF NOT EXISTS mutirao_edge (
     gate bigint NOT NULL,
     PRIMARY KEY (step, gate),
     INDEX mutirao_edge_gate (gate)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}

@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS mutirao_limit (
     CHECK ((queue IS NULL) <> (task IS NULL)),
     CHECK ((per IS NULL) = (burst IS NULL)),
     CHECK (`key` IS NULL OR `by` IS NOT NULL)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- How full a limit is, for each value of its argument.
 CREATE TABLE IF NOT EXISTS mutirao_counter (
@@ -37,14 +37,14 @@ CREATE TABLE IF NOT EXISTS mutirao_counter (
     probe_at bigint,
     UNIQUE (name, `key`),
     INDEX mutirao_counter_probe (probe_at)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- What a running job holds, so that the end of its run gives back what was taken.
 CREATE TABLE IF NOT EXISTS mutirao_slot (
     job bigint NOT NULL,
     counter bigint NOT NULL,
     PRIMARY KEY (job, counter)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- Jobs that would be one too many. They left their lanes for the year 9999, so no claim meets them
 -- again before one of those that run has ended.
@@ -54,4 +54,4 @@ CREATE TABLE IF NOT EXISTS mutirao_parked (
     priority smallint NOT NULL,
     run_at bigint NOT NULL,
     INDEX mutirao_parked_order (counter, priority, run_at, job)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}

@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS mutirao_schedule (
     INDEX mutirao_schedule_next (paused, next_at),
     INDEX mutirao_schedule_awaiting (awaiting, paused),
     CHECK ((cron IS NULL) <> (every IS NULL))
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- The latest jobs of each schedule, and never two of a tick. Those that somebody asked for have none.
 CREATE TABLE IF NOT EXISTS mutirao_tick (
@@ -45,4 +45,4 @@ CREATE TABLE IF NOT EXISTS mutirao_tick (
     tick bigint,
     PRIMARY KEY (schedule, job),
     UNIQUE mutirao_tick_once (schedule, tick)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}

@@ -1,19 +1,22 @@
 -- The tables that every job needs, with their indexes. Tables of one subject are in its file.
+-- One text for MariaDB and MySQL: what stands in /*M! … */ is read by the former only, /*!80000 … */ by the
+-- latter. No triggers, procedures or events: many a server that others run lets nobody make them.
 -- Times are integers: microseconds since 1970-01-01 UTC. The views show them as datetime(6), in UTC.
 -- Each statement may be said again: here none is undone when a migration is cut off. Texts are compared
 -- byte for byte, blanks at the end included.
 
 -- What was asked. Written once, and changed only by people's orders, while the job waits.
--- To enqueue from any language, insert here; a trigger makes the job live.
+-- To enqueue from any language, insert here; a worker makes the job live.
 CREATE TABLE IF NOT EXISTS mutirao_job (
     id bigint PRIMARY KEY AUTO_INCREMENT,
     task varchar(200) NOT NULL CHECK (char_length(task) >= 1),
     -- Half a character (\\ud83d) is no JSON here, though every program may write it: left out of the check.
-    args longtext NOT NULL DEFAULT '{}' CHECK (args REGEXP '^\\s*[{]' AND json_valid(
+    args longtext NOT NULL DEFAULT ('{}') CHECK (args REGEXP '^\\s*[{]' AND json_valid(
         if(instr(args, '\\u'), regexp_replace(
-            args, '(?<!\\\\)((\\\\\\\\)*)\\\\u[Dd][89A-Fa-f][0-9A-Fa-f]{2}', '\\1'
+            args, '(?<!\\\\)((\\\\\\\\)*)\\\\u[Dd][89A-Fa-f][0-9A-Fa-f]{2}',
+            /*M! '\\1' */ /*!80000 '$1' */
         ), args)
-    )),
+    ) = 1),
     -- The names of lanes in which jobs take turns begin with the character 31.
     queue varchar(100) NOT NULL DEFAULT 'default' CHECK (
         char_length(queue) >= 1 AND ascii(queue) <> 31
@@ -27,18 +30,21 @@ CREATE TABLE IF NOT EXISTS mutirao_job (
     timeout double CHECK (timeout > 0 AND timeout < 1e10),
     `key` varchar(200) CHECK (char_length(`key`) >= 1),
     fingerprint varchar(200), -- by which equal jobs are found
-    tags longtext CHECK (json_valid(tags) AND json_type(tags) = 'ARRAY'),
-    metadata longtext CHECK (json_valid(metadata) AND json_type(metadata) = 'OBJECT'),
+    tags longtext CHECK (json_valid(tags) = 1 AND json_type(tags) = 'ARRAY'),
+    metadata longtext CHECK (json_valid(metadata) = 1 AND json_type(metadata) = 'OBJECT'),
     traceparent text,
     redrive_of bigint,
     on_dead_of bigint,
     -- Of the update that it is about: the key's row leads here.
     version decimal(65, 20),
+    -- True until a worker has made it live; NULL of what was live from the beginning.
+    unplaced boolean DEFAULT true,
+    INDEX mutirao_job_unplaced (unplaced),
     INDEX mutirao_job_redrive_of (redrive_of),
     INDEX mutirao_job_on_dead_of (on_dead_of),
     INDEX mutirao_job_fingerprint (fingerprint, id),
     INDEX mutirao_job_key (`key`, id)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- What is pending. The only table that changes; a finished job leaves it.
 CREATE TABLE IF NOT EXISTS mutirao_live (
@@ -63,7 +69,7 @@ CREATE TABLE IF NOT EXISTS mutirao_live (
     INDEX mutirao_live_running (worker),
     INDEX mutirao_live_blocked (run_at),
     INDEX mutirao_live_fairness (worker, queue, fairness, priority, run_at, id)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- What happened. One row appended for each attempt; the last one is the job's outcome.
 CREATE TABLE IF NOT EXISTS mutirao_attempt (
@@ -80,7 +86,7 @@ CREATE TABLE IF NOT EXISTS mutirao_attempt (
     PRIMARY KEY (job, run),
     INDEX mutirao_attempt_outcome (outcome, finished_at),
     INDEX mutirao_attempt_late (came_late)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- What handlers returned, as JSON, where somebody asked to keep it.
 CREATE TABLE IF NOT EXISTS mutirao_result (
@@ -88,7 +94,7 @@ CREATE TABLE IF NOT EXISTS mutirao_result (
     value longtext NOT NULL,
     expires_at bigint,
     INDEX mutirao_result_expires (expires_at)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- How far attempts have come, by what their handlers told last.
 CREATE TABLE IF NOT EXISTS mutirao_progress (
@@ -98,12 +104,12 @@ CREATE TABLE IF NOT EXISTS mutirao_progress (
     total double,
     note text,
     told_at bigint NOT NULL
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- Nobody writes here: who waits for the end of a job looks now and then.
 CREATE TABLE IF NOT EXISTS mutirao_waiter (
     job bigint PRIMARY KEY
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 CREATE TABLE IF NOT EXISTS mutirao_worker (
     id bigint PRIMARY KEY AUTO_INCREMENT,
@@ -121,14 +127,14 @@ CREATE TABLE IF NOT EXISTS mutirao_worker (
     listening boolean NOT NULL DEFAULT true,
     stuck int NOT NULL DEFAULT 0,
     late double NOT NULL DEFAULT 0 -- seconds that a beat came late lately, at most
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 CREATE TABLE IF NOT EXISTS mutirao_duty (
     name varchar(200) PRIMARY KEY,
     worker bigint NOT NULL,
     taken_at bigint NOT NULL,
     expires_at bigint NOT NULL
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- Who must not do a thing at the same time as others locks the row of its name, until the transaction
 -- ends. Never a named lock (GET_LOCK): those outlive transactions.
@@ -136,6 +142,6 @@ CREATE TABLE IF NOT EXISTS mutirao_lock (
     name varchar(20) PRIMARY KEY,
     -- How many transactions of ours were tried again, because the server had given them up for others.
     retries bigint NOT NULL DEFAULT 0
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 INSERT IGNORE INTO mutirao_lock (name) VALUES ('limits'), ('redrive'), ('hours'), ('retries')

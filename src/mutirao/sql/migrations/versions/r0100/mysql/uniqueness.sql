@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS mutirao_key (
     PRIMARY KEY (scope, task, queue, `key`),
     INDEX mutirao_key_job (job),
     INDEX mutirao_key_after (after)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- The job of each key that was enqueued last, for tasks with a supersede rule. A key is the task's
 -- and the queue's, or the scope's: then they are empty.
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS mutirao_supersede_last (
     done bigint,
     PRIMARY KEY (scope, task, queue, `key`),
     INDEX mutirao_supersede_last_job (last)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}
 --;
 -- Who waits for the end of whom: as long as the other is live. The last two columns are for databases
 -- where a job can be taken between a decision about it and the commit; here its row is locked.
@@ -44,4 +44,4 @@ CREATE TABLE IF NOT EXISTS mutirao_supersede_wait (
     how text,
     args longtext,
     INDEX mutirao_supersede_wait_after (after)
-) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+) ENGINE InnoDB ${bytes}

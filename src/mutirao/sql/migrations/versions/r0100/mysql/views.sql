@@ -9,7 +9,7 @@ SELECT
         WHEN l.run_at > ${now} THEN 'scheduled'
         WHEN j.queue IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.`by` IS NULL) THEN 'blocked'
         ELSE 'ready'
-    END COLLATE utf8mb4_nopad_bin AS state,
+    END ${bytes} AS state,
     l.attempt, j.max_attempts, j.timeout,
     ${epoch} + INTERVAL coalesce(p.run_at, l.run_at) MICROSECOND AS run_at,
     ${epoch} + INTERVAL j.enqueued_at MICROSECOND AS enqueued_at,
@@ -33,6 +33,15 @@ SELECT
     (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note, j.fingerprint
 FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
 LEFT JOIN mutirao_parked p ON p.job = l.id AND l.run_at >= ${parked}
+UNION ALL
+-- Those that other programs have inserted, until a worker looks.
+SELECT
+    j.id, j.task, j.queue, j.priority, if(j.run_at > ${now}, 'scheduled', 'ready'), 0, j.max_attempts,
+    j.timeout, ${epoch} + INTERVAL j.run_at MICROSECOND,
+    ${epoch} + INTERVAL j.enqueued_at MICROSECOND, NULL, NULL, NULL, NULL, 0, NULL, NULL,
+    j.args, j.`key`, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of, NULL, NULL, NULL,
+    NULL, NULL, j.fingerprint
+FROM mutirao_job j FORCE INDEX (mutirao_job_unplaced) WHERE j.unplaced = true
 UNION ALL
 SELECT
     a.job, j.task, j.queue, j.priority, a.outcome, a.attempt, j.max_attempts, j.timeout,
@@ -71,7 +80,7 @@ FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
 -- Live jobs are counted, unless they were too many and have been counted lately.
 CREATE OR REPLACE VIEW mutirao_queues AS
 SELECT
-    trim(LEADING x'1F' FROM queue) AS queue, state, CAST(sum(jobs) AS integer) AS jobs,
+    trim(LEADING char(31 USING utf8mb4) FROM queue) AS queue, state, CAST(sum(jobs) AS signed) AS jobs,
     (${now} - min(since)) / 1e6 AS oldest_age,
     ${epoch} + INTERVAL coalesce(min(counted_at), ${now}) MICROSECOND AS counted_at
 FROM (
@@ -83,10 +92,13 @@ FROM (
       AND NOT EXISTS (SELECT 1 FROM mutirao_backlog WHERE counted_at > ${now} - 180000000)
     GROUP BY queue
     UNION ALL
-    SELECT queue, if(trim(LEADING x'1F' FROM queue) IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.`by` IS NULL), 'blocked', 'ready'), count(*), min(run_at), NULL
+    SELECT queue, if(trim(LEADING char(31 USING utf8mb4) FROM queue) IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.`by` IS NULL), 'blocked', 'ready'), count(*), min(run_at), NULL
     FROM mutirao_live WHERE worker IS NULL AND run_at <= ${now}
       AND NOT EXISTS (SELECT 1 FROM mutirao_backlog WHERE counted_at > ${now} - 180000000)
     GROUP BY queue
+    UNION ALL
+    SELECT queue, if(run_at > ${now}, 'scheduled', 'ready'), 1, least(run_at, enqueued_at), NULL
+    FROM mutirao_job FORCE INDEX (mutirao_job_unplaced) WHERE unplaced = true
     UNION ALL
     SELECT queue, 'scheduled', jobs, (SELECT enqueued_at FROM mutirao_job WHERE id = first), NULL
     FROM (
@@ -129,7 +141,7 @@ GROUP BY 1, state HAVING sum(jobs) > 0
 CREATE OR REPLACE VIEW mutirao_errors AS
 SELECT
     task, nullif(error_type, '') AS error_type, nullif(message, '') AS message,
-    CAST(sum(jobs) AS integer) AS jobs, CAST(sum(attempts) AS integer) AS attempts,
+    CAST(sum(jobs) AS signed) AS jobs, CAST(sum(attempts) AS signed) AS attempts,
     min(first_at) AS first_at, max(last_at) AS last_at
 FROM (
     SELECT task, error_type, message, jobs, attempts, first_at, last_at FROM mutirao_error
@@ -167,7 +179,7 @@ WHERE hour < (SELECT ${epoch} + INTERVAL until - until MOD 3600000000 MICROSECON
   AND hour NOT IN (SELECT ${epoch} + INTERVAL finished_at - finished_at MOD 3600000000 MICROSECOND FROM mutirao_attempt WHERE came_late)
 UNION ALL
 SELECT
-    hour, queue, task, outcome, CAST(attempts AS integer), sum(seconds) / attempts,
+    hour, queue, task, outcome, CAST(attempts AS signed), sum(seconds) / attempts,
     min(CASE WHEN place >= attempts * 0.95 THEN about END),
     min(CASE WHEN place >= attempts * 0.5 THEN about END),
     min(CASE WHEN place >= attempts * 0.99 THEN about END)
@@ -180,7 +192,7 @@ FROM (
         SELECT hour, queue, task, outcome, about, sum(number) AS number, sum(seconds) AS seconds
         FROM (
             SELECT h.hour, h.queue, h.task, h.outcome, CAST(d.about AS double) AS about,
-                   CAST(json_value(h.durations, concat('$."', d.about, '"')) AS integer) AS number,
+                   CAST(json_extract(h.durations, concat('$."', d.about, '"')) AS signed) AS number,
                    0e0 AS seconds
             FROM mutirao_hour h
             JOIN json_table(json_keys(h.durations), '$[*]' COLUMNS (about varchar(20) PATH '$')) d
@@ -218,7 +230,10 @@ SELECT
     ${epoch} + INTERVAL w.expires_at MICROSECOND AS expires_at,
     w.expires_at > ${now} AS alive, w.listening, w.stuck, w.late,
     (SELECT count(*) FROM mutirao_live WHERE worker = w.id) AS running,
-    coalesce((SELECT json_arrayagg(id ORDER BY id) FROM mutirao_live WHERE worker = w.id), '[]') AS jobs
+    coalesce((
+        SELECT CAST(/*M! json_arrayagg(id ORDER BY id) */ /*!80000 json_arrayagg(id) */ AS char)
+        FROM mutirao_live WHERE worker = w.id
+    ), '[]') AS jobs
 FROM mutirao_worker w
 --;
 -- A worker notes every minute that a schedule is in its code.
@@ -230,7 +245,7 @@ SELECT
         WHEN s.paused THEN 'paused'
         WHEN s.awaiting THEN 'awaiting'
         ELSE 'active'
-    END COLLATE utf8mb4_nopad_bin AS status,
+    END ${bytes} AS status,
     ${epoch} + INTERVAL s.next_at MICROSECOND AS next_at,
     ${epoch} + INTERVAL s.last_tick MICROSECOND AS last_tick,
     s.last_job,
@@ -291,7 +306,7 @@ SELECT
         WHEN s.failed > 0 THEN 'dead'
         WHEN s.halted > 0 THEN 'cancelled'
         ELSE 'succeeded'
-    END COLLATE utf8mb4_nopad_bin AS state,
+    END ${bytes} AS state,
     (
         SELECT t.stage FROM mutirao_step t
         WHERE t.graph = g.id

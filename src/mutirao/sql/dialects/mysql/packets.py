@@ -1,0 +1,52 @@
+"""How many jobs fit into a statement: servers refuse a longer one, and hang up.
+
+Values stand in the text of a statement, quoted, in UTF-8.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from mutirao.errors import StoreRefused
+from mutirao.sql.drivers.steps import Row
+
+MAX_ROWS = 500  # at most in a statement
+SAFE_BYTES = 1 << 18  # bytes that every server takes; what is longer asks it
+MAX_BYTES = 1 << 22  # bytes of a statement, however much the server takes: they are held in memory
+SPARE_BYTES = 1 << 12  # bytes that are left for what is no value
+MAX_PACKET = "SELECT @@max_allowed_packet"
+
+_BYTES_OF_OTHERS = 24  # bytes of a number, and of what stands between two values
+_ESCAPED = "\0\n\r\x1a\"'\\"  # takes a backslash more
+
+
+def size(row: Row) -> int:
+    """Return how many bytes a row takes in a statement, at most."""
+    total = _BYTES_OF_OTHERS * len(row)
+    for value in row:
+        if isinstance(value, str):
+            total += len(value.encode(errors="replace")) + sum(map(value.count, _ESCAPED))
+    return total
+
+
+def refuse_large(sizes: Sequence[int], most: int, tasks: Sequence[str]) -> None:
+    """Raise StoreRefused if one row is more than a server takes."""
+    largest = max(sizes)
+    if largest + SPARE_BYTES > most:
+        task, needed = tasks[sizes.index(largest)], largest + SPARE_BYTES
+        raise StoreRefused(
+            f"a job of {task} takes {needed:,} bytes in its INSERT, and the server accepts"
+            f" {most:,} (max_allowed_packet). Keep large data elsewhere and enqueue where they are,"
+            " or raise max_allowed_packet. Nothing was enqueued."
+        )
+
+
+def portions(rows: Sequence[Row], sizes: Sequence[int], most: int) -> Iterator[Sequence[Row]]:
+    """Yield the rows, as many at once as fit into a statement, and not more than MAX_ROWS."""
+    most = min(most, MAX_BYTES) - SPARE_BYTES
+    first, total = 0, 0
+    for n, each in enumerate(sizes):
+        total += each
+        if n > first and (n - first >= MAX_ROWS or total > most):
+            yield rows[first:n]
+            first, total = n, each
+    if rows[first:]:
+        yield rows[first:]
