@@ -25,9 +25,9 @@ _ON_THE_WIRE = {
     "job.transaction(connection=True)": Cost(4, 1, 4),
 }
 STEPS = {
-    # It sends the COMMIT together with the last statement.
+    # It sends BEGIN together with the first statement, and COMMIT together with the last one.
     "psycopg": _ON_THE_WIRE
-    | {"job.transaction()": Cost(4, 1, 3), "job.transaction(connection=True)": Cost(4, 1, 3)},
+    | {"job.transaction()": Cost(4, 1, 2), "job.transaction(connection=True)": Cost(4, 1, 2)},
     "asyncpg": _ON_THE_WIRE,
     "sqlite": {
         "enqueue 1": Cost(2, 1),

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
+import aiosqlite
 import asyncpg
 import psycopg
 import pytest
@@ -67,7 +68,7 @@ async def writing(job: Job, gives: str) -> AsyncIterator[Any]:
             yield session
     elif gives == "driver":
         async with job.transaction(connection=True) as own:
-            assert type(own).__module__.partition(".")[0] in {"psycopg", "asyncpg", "aiosqlite"}
+            assert isinstance(own, (psycopg.AsyncConnection, aiosqlite.Connection))
             await own.execute(PLAIN_INSERT)
             yield own
     else:

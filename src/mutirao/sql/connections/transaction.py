@@ -117,7 +117,7 @@ class CompletingTransaction:
             stack.enter_context(_cut_off_when_lost())
             stack.enter_context(connection)
             stack.enter_context(connection.begin())
-            if self._gives == "driver":
+            if not lending.owe(connection) and self._gives == "driver":
                 lending.begin(connection)
             stack.enter_context(kept(connection))
             self._connection, self._stack = connection, stack.pop_all()
@@ -141,6 +141,7 @@ class CompletingTransaction:
         try:
             with self._stack:
                 if error is not None:
+                    lending.release(self._connection)
                     self._raise(error)
                 if self._session is not None:
                     self._flush(self._session)

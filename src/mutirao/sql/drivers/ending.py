@@ -34,8 +34,12 @@ def can_end(request: Request, conn: _Any) -> TypeGuard[Execute]:
         return False
     if conn._num_transactions or conn._tpc:
         return False
-    off = conn.pgconn.pipeline_status == PipelineStatus.OFF
-    return off and not conn._prepared._to_flush and Pipeline.is_supported()
+    return can_pipeline(conn) and not conn._prepared._to_flush
+
+
+def can_pipeline(conn: _Any) -> bool:
+    """Return whether several statements can be sent at once: libpq is new enough, and idle."""
+    return conn.pgconn.pipeline_status == PipelineStatus.OFF and Pipeline.is_supported()
 
 
 def end(conn: _Any, request: Execute) -> PQGen[Rows]:
@@ -47,7 +51,7 @@ def end(conn: _Any, request: Execute) -> PQGen[Rows]:
     pgconn.send_query_params(b"COMMIT", None)
     pgconn.pipeline_sync()
     yield from send(pgconn)
-    results = yield from _until_sync(pgconn)
+    results = yield from until_sync(pgconn)
     pgconn.exit_pipeline_mode()
     if named is not None and results[0].status == ExecStatus.COMMAND_OK:
         conn._prepared._names[named] = name_of(named[0])
@@ -76,12 +80,13 @@ def _send(conn: _Any, sql: str, values: Any) -> _Key | None:
     return None if known else key
 
 
-def _until_sync(pgconn: PGconn) -> PQGen[list[PGresult]]:
+def until_sync(pgconn: PGconn) -> PQGen[list[PGresult]]:
+    """Return the results of all statements that were sent before the Sync."""
     found: list[PGresult] = []
     while True:
         fetched = yield from fetch_many(pgconn)
         if not fetched:
-            raise OperationalError("the server's answer to the COMMIT was cut off")
+            raise OperationalError("the server's answer was cut off")
         found += fetched
         if found[-1].status == ExecStatus.PIPELINE_SYNC:
             return found[:-1]

@@ -36,6 +36,22 @@ def begin(conn: Connection) -> None:
     _lent(conn).begin(conn)
 
 
+def owe(conn: Connection) -> bool:
+    """Have BEGIN sent with the first statement; return False if the connection cannot do that."""
+    driver: Any = conn.connection.driver_connection
+    if not hasattr(driver, "owes"):
+        return False
+    driver.owes = True
+    return True
+
+
+def release(conn: Connection) -> None:
+    """Have no BEGIN sent any more."""
+    driver: Any = conn.connection.driver_connection
+    if hasattr(driver, "owes"):
+        driver.owes = False
+
+
 def is_open(conn: Connection) -> bool:
     """Return whether the driver's connection is in a transaction that has not failed."""
     return bool(_lent(conn).is_open(conn.connection.driver_connection))
@@ -115,7 +131,7 @@ def _begin_psycopg2(conn: Connection) -> None:
 
 _PSYCOPG = _Lent(
     _begin_psycopg,
-    lambda conn: conn.pgconn.transaction_status == _INTRANS,
+    lambda conn: conn.pgconn.transaction_status == _INTRANS or getattr(conn, "owes", False),
     lambda conn: conn.closed,
 )
 _PSYCOPG2 = _Lent(

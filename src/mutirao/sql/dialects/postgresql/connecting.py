@@ -82,6 +82,7 @@ def _prepare(engine: Engine) -> None:
     if engine.driver == "psycopg":
         event.listen(engine, "connect", _iso_dates)
         event.listen(engine, "connect", _number_apart)
+        _connect_as_ours(engine.dialect)
 
 
 def _iso_dates(connection: Any, record: object) -> None:
@@ -98,6 +99,19 @@ def _number_apart(connection: Any, record: object) -> None:
     from mutirao.sql.drivers.prepared import number_apart
 
     number_apart(getattr(connection, "driver_connection", connection))
+
+
+def _connect_as_ours(dialect: Any) -> None:
+    """Open connections of our own classes, unless the application says how to open them."""
+    from mutirao.sql.drivers.beginning import OwnAsyncConnection, OwnConnection
+
+    if not dialect.is_async:
+        dialect.connect = OwnConnection.connect
+        return
+    connect = dialect.connect
+    dialect.connect = lambda *args, **parameters: connect(
+        *args, **{"async_creator_fn": OwnAsyncConnection.connect, **parameters}
+    )
 
 
 def _name_apart(dialect: object, record: object, args: object, parameters: dict[str, Any]) -> None:
