@@ -27,6 +27,7 @@ from mutirao.model.job import (
 from mutirao.model.outcome import Settlement
 from mutirao.model.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.ports import Attempt, Notifier
+from mutirao.sql.connections.direct import DirectTransaction, is_awaited
 from mutirao.sql.connections.engines import POOL_SIZE, Database, Engines
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.connections.transaction import CompletingTransaction
@@ -295,8 +296,10 @@ class SqlStore(SqlRecords):
 
     def transaction(self, job: Job, attempt: Attempt, *, gives: Gives) -> Transaction[Any, Any]:
         """Open a transaction whose commit completes a job."""
-        finish = self._settling.finish_one
-        return CompletingTransaction(self.engines, job, attempt, finish, gives)
+        finish, kind = self._settling.finish_one, CompletingTransaction
+        if gives == "driver" and self.engines.lends_directly and not is_awaited(job):
+            kind = DirectTransaction
+        return kind(self.engines, job, attempt, finish, gives)
 
     async def jobs(self, which: JobFilter) -> list[JobRecord]:
         """List the jobs that match, newest first."""

@@ -124,6 +124,8 @@ class Engines:
         self._async: _Async = WeakKeyDictionary()
         self._spare: SpareConnections | None = None
         self._async_spare: _AsyncSpare = WeakKeyDictionary()
+        self._direct: SpareConnections | None = None
+        self._async_direct: _AsyncSpare = WeakKeyDictionary()
         self._unprepared = 0  # how often a prepared statement was lost
         self.autocommits = True  # False: single statements need a transaction around them
 
@@ -182,6 +184,27 @@ class Engines:
             self._async_spare[loop] = SpareConnections(engine, self._pool_size // 2)
         return self._async_spare[loop]
 
+    @property
+    def lends_directly(self) -> bool:
+        """True if handlers get the driver's own connections from `direct` and `async_direct`."""
+        return self._drivers.direct
+
+    def direct(self) -> SpareConnections:
+        """Return the connections of `sync()` that are lent to handlers, past SQLAlchemy."""
+        engine = self.sync()  # forgets the others, if the process was forked
+        if self._direct is None:
+            self._direct = SpareConnections(engine, self._pool_size)
+        return self._direct
+
+    def async_direct(self) -> SpareConnections:
+        """Return the connections of `asynchronous()` in the running loop; see `direct`."""
+        self._forget_if_forked()
+        loop = asyncio.get_running_loop()
+        if loop not in self._async_direct:
+            engine = self.asynchronous().sync_engine
+            self._async_direct[loop] = SpareConnections(engine, self._pool_size)
+        return self._async_direct[loop]
+
     def asynchronous(self, *, alone: bool = False) -> "AsyncEngine":
         """Return the running loop's engine; `alone`: the one for single statements.
 
@@ -235,9 +258,10 @@ class Engines:
         """Close the connections of the synchronous engines and of the running loop's engines."""
         self._forget_if_forked()
         loop = asyncio.get_running_loop()
-        spare, engines = self._async_spare.pop(loop, None), self._async.pop(loop, {})
-        if spare is not None:
-            await greenlet_spawn(spare.dispose)
+        engines = self._async.pop(loop, {})
+        for spare in (self._async_spare.pop(loop, None), self._async_direct.pop(loop, None)):
+            if spare is not None:
+                await greenlet_spawn(spare.dispose)
         for engine in engines.values():
             await engine.dispose()
         self.close_sync()
@@ -246,9 +270,10 @@ class Engines:
         """Close the synchronous engines' connections."""
         self._forget_if_forked()
         engines, self._sync = self._sync, {}
-        spare, self._spare = self._spare, None
-        if spare is not None:
-            spare.dispose()
+        kept, self._spare, self._direct = (self._spare, self._direct), None, None
+        for spare in kept:
+            if spare is not None:
+                spare.dispose()
         for engine in engines.values():
             engine.dispose()
 
@@ -339,10 +364,16 @@ class Engines:
         return "the application's engine, which opens connections with a creator of its own,"
 
     def _pools_of_transactions(self) -> Iterator[Pool]:
+        """Yield the pools, with all connections in them that nobody has borrowed."""
+        if self._direct is not None:
+            self._direct.release()
         if False in self._sync:
             yield self._sync[False].pool
         with suppress(RuntimeError):  # no event loop runs in this thread
-            engines = self._async.get(asyncio.get_running_loop(), {})
+            loop = asyncio.get_running_loop()
+            engines = self._async.get(loop, {})
+            if loop in self._async_direct:
+                self._async_direct[loop].release()
             if False in engines:
                 yield engines[False].sync_engine.pool
 
@@ -383,4 +414,5 @@ class Engines:
             for each in engines.values():
                 each.sync_engine.dispose(close=False)
         self._pid, self._sync, self._async = os.getpid(), {}, WeakKeyDictionary()
-        self._spare, self._async_spare = None, WeakKeyDictionary()
+        self._spare = self._direct = None
+        self._async_spare, self._async_direct = WeakKeyDictionary(), WeakKeyDictionary()

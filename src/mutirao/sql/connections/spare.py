@@ -71,12 +71,23 @@ class SpareConnections:
     def _is_old(self, lent: PoolProxiedConnection) -> bool:
         return lent.info[_POOL]() is not self.engine.pool
 
+    def lose(self, lent: PoolProxiedConnection, error: BaseException | None) -> None:
+        """Close a connection that is lost; those that are not lent are as old, and not used."""
+        cast(Any, self.engine.pool)._invalidate(lent, error)
+        while (idle := self.at_hand()) is not None:
+            idle.invalidate(error)
+            idle.close()
+
+    def release(self) -> None:
+        """Return to the pool what is kept at hand."""
+        while (idle := self.at_hand()) is not None:
+            self.close(idle)
+
     def dispose(self) -> None:
         """Close all connections that are not lent, and those of the engine."""
         pool = self.engine.pool
         self.engine.dispose(close=False)  # replaces the pool before another thread can use it
-        while self._idle:
-            self.close(self._idle.pop())
+        self.release()
         pool.dispose()
 
 

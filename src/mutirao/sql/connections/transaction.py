@@ -59,6 +59,9 @@ class CompletingTransaction:
     def __enter__(self) -> Any:
         """Begin, and return a `Session`, a `Connection` or the driver's own connection."""
         self._enter_once()
+        return self._begin()
+
+    def _begin(self) -> Any:
         self._open(self._engines.sync())
         if self._gives == "session":
             from sqlalchemy.orm import Session
@@ -81,6 +84,9 @@ class CompletingTransaction:
     async def __aenter__(self) -> Any:
         """Begin, and return an `AsyncSession`, an `AsyncConnection`, or the driver's own."""
         self._enter_once()
+        return await self._abegin()
+
+    async def _abegin(self) -> Any:
         engine = self._engines.asynchronous()
         await greenlet_spawn(self._open, engine.sync_engine)
         if self._gives == "driver":
@@ -101,7 +107,7 @@ class CompletingTransaction:
         trace: TracebackType | None,
     ) -> None:
         """Settle and commit, or roll back."""
-        await greenlet_spawn(self._close, error)
+        await self._aclose(error)
         self._done(kind)
 
     def _enter_once(self) -> None:
@@ -152,6 +158,9 @@ class CompletingTransaction:
             if raised is not error:
                 raise
 
+    async def _aclose(self, error: BaseException | None) -> None:
+        await greenlet_spawn(self._close, error)
+
     def _raise(self, error: BaseException) -> None:
         """Raise it, or what it means where it has cost the driver's own connection."""
         if self._gives == "driver" and lending.is_lost(self._connection):
@@ -171,17 +180,24 @@ class CompletingTransaction:
 
     def _require_open(self) -> None:
         if self._rolled_back() or not lending.is_open(self._connection):
-            raise WrongState(
-                f"the transaction of job {self._job.id} ({self._job.task}) was ended inside its"
-                " block, or had failed; so the job cannot complete with it"
-            )
+            raise self._not_open()
+
+    def _not_open(self) -> WrongState:
+        return WrongState(
+            f"the transaction of job {self._job.id} ({self._job.task}) was ended inside its"
+            " block, or had failed; so the job cannot complete with it"
+        )
 
     def _settle(self) -> None:
-        job = self._job
-        settlement = completion(job, self._attempt.started_ago())
+        settlement = completion(self._job, self._attempt.started_ago())
         self._tell_lent(self._connection, False)
         with translate_errors():
             settled = self._written(settlement)
+        self._note(settled)
+
+    def _note(self, settled: set[int]) -> None:
+        """Keep who is to be woken; raise StaleRun if nothing was settled."""
+        job = self._job
         if isinstance(settled, Settled):
             self._woken = settled.woken
         if not settled:

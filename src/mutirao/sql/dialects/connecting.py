@@ -20,7 +20,8 @@ class Drivers(NamedTuple):
     for transactions. `usual`: parameters of a connection, as they stand in a URL, for URLs that do
     not give them; `arguments`: those that no URL gives; `unprepared`: those of one that prepares
     no statements. `unprepare` has a new connection prepare none, where that needs no parameters:
-    it holds for one that a `creator` of the application has opened, too.
+    it holds for one that a `creator` of the application has opened, too. `direct`: a handler gets
+    the driver's own connection past SQLAlchemy, where it is of a class of ours.
     """
 
     sync: str | None
@@ -32,6 +33,7 @@ class Drivers(NamedTuple):
     arguments: Mapping[str, Any] = MappingProxyType({})
     unprepared: Mapping[str, Any] = MappingProxyType({})
     unprepare: Callable[[Any], None] = lambda connection: None
+    direct: bool = False
 
     def completed(self, url: URL) -> URL:
         """Return a URL with the usual parameters that it does not give."""

@@ -5,6 +5,7 @@ writes one row. In libpq's pipeline mode it takes none. Whatever else is done wi
 first (`transaction()`, COPY, a server-side cursor, a pipeline) finds a transaction that was begun.
 """
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
@@ -12,7 +13,7 @@ from psycopg._preparing import Prepare
 from psycopg.abc import PQGen
 from psycopg.errors import error_from_result
 from psycopg.generators import send
-from psycopg.pq import ExecStatus, PipelineStatus
+from psycopg.pq import ExecStatus
 
 from mutirao.sql.drivers.ending import can_pipeline, until_sync
 
@@ -20,20 +21,38 @@ from mutirao.sql.drivers.ending import can_pipeline, until_sync
 class Owing:
     """What a connection owes the server: `owes` is True from its lending until BEGIN is sent.
 
-    `first` is the execution of a statement that BEGIN may travel with.
+    `first` is the execution of a statement that BEGIN may travel with. While `refuse` is set, it is
+    called with the name of a method that would end the transaction, instead of that method.
     """
 
     owes = False
+    _pipeline: Any
     first: object = None
+    refuse: Callable[[str], Any] | None = None
+
+    def commit(self) -> Any:
+        """Commit, unless that is refused."""
+        if self.refuse is not None:
+            return self.refuse("commit")
+        return cast(Any, super()).commit()
+
+    def rollback(self) -> Any:
+        """Roll back, unless that is refused."""
+        if self.refuse is not None:
+            return self.refuse("rollback")
+        return cast(Any, super()).rollback()
 
     def _start_query(self) -> PQGen[None]:
         if not self.owes:  # else the cursor sends it, with its statement
             yield from cast(Any, super())._start_query()
 
     def begin_now(self) -> PQGen[None]:
-        """Send BEGIN by itself."""
-        self.owes = False
-        yield from self._start_query()
+        """Send BEGIN by itself; a pipeline that psycopg is about to enter has not begun yet."""
+        self.owes, pipeline, self._pipeline = False, self._pipeline, None
+        try:
+            yield from self._start_query()
+        finally:
+            self._pipeline = pipeline
 
     def _begun(self, gen: PQGen[Any]) -> PQGen[Any]:
         """Return what psycopg is about to run, in a transaction that is begun."""

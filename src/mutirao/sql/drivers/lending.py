@@ -62,6 +62,15 @@ def is_lost(conn: Connection) -> bool:
     return bool(_lent(conn).is_lost(conn.connection.driver_connection))
 
 
+def would_end(name: str) -> WrongState:
+    """Return the error of a method that would end a transaction of ours."""
+    return WrongState(
+        f"{name}() would end the transaction of a job.transaction(), which is committed"
+        " when its block ends, together with the job; leave it out, or raise an exception"
+        " to roll back"
+    )
+
+
 @contextmanager
 def refusing_ends(driver: Any) -> Iterator[Callable[[], bool]]:
     """Refuse methods that end the transaction; lend what tells whether a rollback was tried."""
@@ -70,11 +79,7 @@ def refusing_ends(driver: Any) -> Iterator[Callable[[], bool]]:
     def refusal(name: str) -> Callable[..., Any]:
         def refuse(*_: object, **__: object) -> Any:
             tried.append(name)
-            raise WrongState(
-                f"{name}() would end the transaction of a job.transaction(), which is committed"
-                " when its block ends, together with the job; leave it out, or raise an exception"
-                " to roll back"
-            )
+            raise would_end(name)
 
         return refuse
 

@@ -13,7 +13,7 @@ from mutirao.sql.drivers import copy, ending
 from mutirao.sql.drivers.dropping import shut_down
 from mutirao.sql.drivers.placeholders import numbered
 from mutirao.sql.drivers.prepared import Prepared
-from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows
+from mutirao.sql.drivers.steps import COMMIT, ROLLBACK, Autocommits, Load, Request, Rows
 
 
 class _Psycopg:
@@ -75,6 +75,12 @@ class LentPsycopgDriver(PsycopgDriver):
         if ending.can_end(request, self._conn):
             with self._conn.lock:
                 return self._conn.wait(ending.end(self._conn, request))
+        if request is COMMIT:
+            self._conn.commit()
+            return []
+        if request is ROLLBACK:
+            self._conn.rollback()
+            return []
         return super().handle(request)
 
 
@@ -118,4 +124,10 @@ class LentAsyncPsycopgDriver(AsyncPsycopgDriver):
         if ending.can_end(request, self._conn):
             async with self._conn.lock:
                 return await self._conn.wait(ending.end(self._conn, request))
+        if request is COMMIT:
+            await self._conn.commit()
+            return []
+        if request is ROLLBACK:
+            await self._conn.rollback()
+            return []
         return await super().handle(request)

@@ -46,6 +46,9 @@ def command(sql: str) -> Execute:
     return Execute(sql, answers=False)
 
 
+COMMIT, ROLLBACK = command("COMMIT"), command("ROLLBACK")  # on a lent connection: its own methods
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """Many rows for one table, written in the driver's fastest way. Returns no rows.

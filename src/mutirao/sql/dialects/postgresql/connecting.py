@@ -44,6 +44,7 @@ _PSYCOPG = Drivers(
     together=_READ_COMMITTED,
     usual=_LIBPQ,
     unprepare=_unprepare,
+    direct=True,
 )
 # It prepares and executes without a Sync between, so that a pooler sends both to one server; what
 # has no name does not outlive that. The first and third are SQLAlchemy's, the second is its own.
