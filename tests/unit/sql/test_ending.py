@@ -25,7 +25,7 @@ def test_an_answer_that_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(ending, "fetch_many", fetch_nothing)
     with pytest.raises(OperationalError, match="cut off") as raised:
-        next(ending._until_sync(cast(PGconn, object())))
+        next(ending.until_sync(cast(PGconn, object())))
     failure = judge(raised.value)
     assert failure is not None
     assert failure.reconnect

@@ -41,7 +41,7 @@ class DirectTransaction(CompletingTransaction):
     _tried_rollback = False
 
     def _begin(self) -> Any:
-        self._spare = self._engines.direct()
+        self._spare = self._engines.spare(alone=False)
         with translate_errors():
             taken = self._spare.take()
         if self._lend_own(taken):
@@ -50,7 +50,7 @@ class DirectTransaction(CompletingTransaction):
         return super()._begin()
 
     async def _abegin(self) -> Any:
-        self._spare = self._engines.async_direct()
+        self._spare = self._engines.async_spare(alone=False)
         with translate_errors():
             taken = self._spare.at_hand()
             if taken is None:

@@ -55,7 +55,7 @@ MAX_LOST_STATEMENTS = 2
 MAX_OVERFLOW = 64  # further connections, closed after use
 _AUTOCOMMIT: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", SINGLE_STATEMENT: True}
 _Async = WeakKeyDictionary[asyncio.AbstractEventLoop, "dict[bool, AsyncEngine]"]
-_AsyncSpare = WeakKeyDictionary[asyncio.AbstractEventLoop, SpareConnections]
+_AsyncSpare = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, SpareConnections]]
 Database = Union[str, URL, Engine, "AsyncEngine"]  # where it is: a URL, or an application's engine
 
 
@@ -122,10 +122,8 @@ class Engines:
         self._pid = os.getpid()
         self._sync: dict[bool, Engine] = {}
         self._async: _Async = WeakKeyDictionary()
-        self._spare: SpareConnections | None = None
+        self._spare: dict[bool, SpareConnections] = {}
         self._async_spare: _AsyncSpare = WeakKeyDictionary()
-        self._direct: SpareConnections | None = None
-        self._async_direct: _AsyncSpare = WeakKeyDictionary()
         self._unprepared = 0  # how often a prepared statement was lost
         self.autocommits = True  # False: single statements need a transaction around them
 
@@ -167,43 +165,31 @@ class Engines:
             return self._sync.setdefault(alone, engine)
         return self._sync[alone]
 
-    def spare(self) -> SpareConnections:
-        """Return the connections of `sync(alone=True)` that are lent for one statement each."""
+    def spare(self, *, alone: bool = True) -> SpareConnections:
+        """Return the connections of `sync(alone=…)` that are lent past SQLAlchemy."""
         self._forget_if_forked()
-        if self._spare is None:
-            # Half of them; the pool keeps the others for its own callers.
-            self._spare = SpareConnections(self.sync(alone=True), self._pool_size // 2)
-        return self._spare
+        if alone not in self._spare:
+            new = SpareConnections(self.sync(alone=alone), self._most_spare(alone))
+            return self._spare.setdefault(alone, new)  # one of several threads' is used by all
+        return self._spare[alone]
 
-    def async_spare(self) -> SpareConnections:
-        """Return the connections of `asynchronous(alone=True)` in the running loop; see `spare`."""
+    def async_spare(self, *, alone: bool = True) -> SpareConnections:
+        """Return those of `asynchronous(alone=…)` in the running loop; see `spare`."""
         self._forget_if_forked()
-        loop = asyncio.get_running_loop()
-        if loop not in self._async_spare:
-            engine = self.asynchronous(alone=True).sync_engine
-            self._async_spare[loop] = SpareConnections(engine, self._pool_size // 2)
-        return self._async_spare[loop]
+        spare = self._async_spare.setdefault(asyncio.get_running_loop(), {})
+        if alone not in spare:
+            engine = self.asynchronous(alone=alone).sync_engine
+            spare[alone] = SpareConnections(engine, self._most_spare(alone))
+        return spare[alone]
+
+    def _most_spare(self, alone: bool) -> int:
+        """Return half of them for single statements: the pool keeps the others for its callers."""
+        return self._pool_size // 2 if alone else self._pool_size
 
     @property
     def lends_directly(self) -> bool:
-        """True if handlers get the driver's own connections from `direct` and `async_direct`."""
+        """True if handlers get the driver's own connections from `spare(alone=False)`."""
         return self._drivers.direct
-
-    def direct(self) -> SpareConnections:
-        """Return the connections of `sync()` that are lent to handlers, past SQLAlchemy."""
-        engine = self.sync()  # forgets the others, if the process was forked
-        if self._direct is None:
-            self._direct = SpareConnections(engine, self._pool_size)
-        return self._direct
-
-    def async_direct(self) -> SpareConnections:
-        """Return the connections of `asynchronous()` in the running loop; see `direct`."""
-        self._forget_if_forked()
-        loop = asyncio.get_running_loop()
-        if loop not in self._async_direct:
-            engine = self.asynchronous().sync_engine
-            self._async_direct[loop] = SpareConnections(engine, self._pool_size)
-        return self._async_direct[loop]
 
     def asynchronous(self, *, alone: bool = False) -> "AsyncEngine":
         """Return the running loop's engine; `alone`: the one for single statements.
@@ -258,10 +244,9 @@ class Engines:
         """Close the connections of the synchronous engines and of the running loop's engines."""
         self._forget_if_forked()
         loop = asyncio.get_running_loop()
-        engines = self._async.pop(loop, {})
-        for spare in (self._async_spare.pop(loop, None), self._async_direct.pop(loop, None)):
-            if spare is not None:
-                await greenlet_spawn(spare.dispose)
+        spares, engines = self._async_spare.pop(loop, {}), self._async.pop(loop, {})
+        for spare in spares.values():
+            await greenlet_spawn(spare.dispose)
         for engine in engines.values():
             await engine.dispose()
         self.close_sync()
@@ -270,10 +255,9 @@ class Engines:
         """Close the synchronous engines' connections."""
         self._forget_if_forked()
         engines, self._sync = self._sync, {}
-        kept, self._spare, self._direct = (self._spare, self._direct), None, None
-        for spare in kept:
-            if spare is not None:
-                spare.dispose()
+        spares, self._spare = self._spare, {}
+        for spare in spares.values():
+            spare.dispose()
         for engine in engines.values():
             engine.dispose()
 
@@ -365,17 +349,15 @@ class Engines:
 
     def _pools_of_transactions(self) -> Iterator[Pool]:
         """Yield the pools, with all connections in them that nobody has borrowed."""
-        if self._direct is not None:
-            self._direct.release()
-        if False in self._sync:
-            yield self._sync[False].pool
+        spares, engines = [self._spare], list(self._sync.items())
         with suppress(RuntimeError):  # no event loop runs in this thread
             loop = asyncio.get_running_loop()
-            engines = self._async.get(loop, {})
-            if loop in self._async_direct:
-                self._async_direct[loop].release()
-            if False in engines:
-                yield engines[False].sync_engine.pool
+            spares.append(self._async_spare.get(loop, {}))
+            engines += [(alone, e.sync_engine) for alone, e in self._async.get(loop, {}).items()]
+        for spare in spares:
+            if False in spare:
+                spare[False].release()
+        yield from (engine.pool for alone, engine in engines if not alone)
 
     def _create(self, factory: Any, driver: str, alone: bool) -> Any:
         # A single statement leaves nothing to roll back when its connection is returned.
@@ -414,5 +396,4 @@ class Engines:
             for each in engines.values():
                 each.sync_engine.dispose(close=False)
         self._pid, self._sync, self._async = os.getpid(), {}, WeakKeyDictionary()
-        self._spare = self._direct = None
-        self._async_spare, self._async_direct = WeakKeyDictionary(), WeakKeyDictionary()
+        self._spare, self._async_spare = {}, WeakKeyDictionary()
