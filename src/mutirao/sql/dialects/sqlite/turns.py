@@ -23,7 +23,7 @@ class Turns:
 
     def take(self, connection: object) -> None:
         """Wait for a turn, which ends with the transaction or the connection."""
-        if isinstance(connection, OwnConnection):
+        if isinstance(connection, OwnConnection) and not connection.has_turn:
             connection.has_turn = self._free.acquire(timeout=PATIENCE)
 
     def _giving_back(self, end: Any) -> Any:
