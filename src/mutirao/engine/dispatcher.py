@@ -18,6 +18,7 @@ from mutirao.engine.logs import log
 from mutirao.engine.pace import STALL_SECONDS, Pace
 from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.thread_attempts import Attempt, ThreadAttempts
 from mutirao.engine.threads import Threads
 from mutirao.errors import AttemptTimeout
 from mutirao.model.job import Claim, OutcomeKind, Wake
@@ -49,6 +50,8 @@ class Dispatcher:
         self._abandoned = 0
         self._context = copy_context()  # the context of the worker's start, for every attempt
         self._pumping = False
+        self._starts_soon = False  # in place of several attempts that have ended
+        self._calls = ThreadAttempts(executor, threads, self._leave_soon, self._follow)
         self._closed = False
         self._pace = Pace(settings.prefetch, 2 * settings.batch)
         self._moved_at = monotonic()  # when a job last came or started
@@ -207,13 +210,21 @@ class Dispatcher:
             self._leave(running, self._executor.judge(claim, error))
 
     def _launch(self, running: Running) -> None:
-        claim, loop = running.claim, asyncio.get_running_loop()
+        claim = running.claim
         timeout = self._executor.timeout(claim)
         if timeout is not None:
             running.arm = partial(self._arm, running, timeout)
             running.arm(self._executor.lead(claim))
         # Each attempt has its own context: it must not see what the last handler has set.
-        task = _task(self._live(running), loop, self._context.copy())
+        context = self._context.copy()
+        if self._executor.is_call(claim):
+            self._calls.start(running, context)
+        else:
+            self._follow(running, self._executor.attempt, context)
+
+    def _follow(self, running: Running, attempt: Attempt, context: Context) -> None:
+        """Run an attempt in a task of the event loop, as far as it does not end at once."""
+        task = _task(self._live(running, attempt), asyncio.get_running_loop(), context)
         if not task.done():
             running.task = task
             self._tasks.add(task)
@@ -225,8 +236,8 @@ class Dispatcher:
         loop = asyncio.get_running_loop()
         running.timer = loop.call_later(timeout + lead, self._expire, running, timeout)
 
-    async def _live(self, running: Running) -> None:
-        self._leave(running, await self._executor.attempt(running))
+    async def _live(self, running: Running, attempt: Attempt) -> None:
+        self._leave(running, await attempt(running))
 
     def _over(self, running: Running, task: asyncio.Task[None]) -> None:
         """Free the slot of a task that never began, or that failed outside of its handler.
@@ -240,6 +251,22 @@ class Dispatcher:
             self._leave(running, self._executor.judge(running.claim, error) if error else outcome)
 
     def _leave(self, running: Running, outcome: Outcome) -> None:
+        """End an attempt whose handler has ended, and start others in its place."""
+        self._free(running, outcome)
+        self._after()
+
+    def _leave_soon(self, running: Running, outcome: Outcome) -> None:
+        """Do the same, but start others once for all attempts that end together."""
+        self._free(running, outcome)
+        if not self._starts_soon:
+            self._starts_soon = True
+            asyncio.get_running_loop().call_soon(self._after_several, context=self._context)
+
+    def _after_several(self) -> None:
+        self._starts_soon = False
+        self._after()
+
+    def _free(self, running: Running, outcome: Outcome) -> None:
         """Free the slot of an attempt whose handler has ended, and hand over its outcome."""
         running.over = True
         if running.timer is not None:
@@ -249,7 +276,6 @@ class Dispatcher:
         else:
             self._abandoned -= 1
             self._say_late(running, outcome)
-        self._after()
 
     def _end(self, running: Running, outcome: Outcome) -> None:
         self._running.discard(running)

@@ -3,7 +3,7 @@
 Whatever a handler or a middleware raises becomes an outcome; nothing is raised into the loop.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from typing import Any
@@ -109,6 +109,41 @@ class Executor:
             log.exception("the on_dead handler of job %s cannot be told of it", claim.id)
             return None
 
+    def is_call(self, claim: Claim) -> bool:
+        """Return whether this attempt is only a call in a thread; see `begin` and `end`."""
+        task = self._tasks[claim.task]
+        return not (task.is_coroutine or self._middleware or task.options.process)
+
+    def begin(self, running: Running) -> Callable[[], Any] | Outcome:
+        """Begin an attempt that is only a call: return the call, or an outcome without it."""
+        claim = running.claim
+        job_log.started(claim)
+        try:
+            bound = self._refuse(claim) or self._bound(self._tasks[claim.task], running)
+        except BaseException as error:
+            bound = self._raised(running, error)
+        if isinstance(bound, Outcome):
+            return self._ended(running, bound)
+        function, args, kwargs = bound
+        return partial(function, *args, **kwargs)
+
+    def end(self, running: Running, value: Any, error: BaseException | None) -> Outcome:
+        """Return the outcome of an attempt whose call has returned or raised, and log it."""
+        try:
+            if error is not None:
+                raise error
+            outcome = _returned(self._tasks[running.claim.task], running, value)
+        except BaseException as raised:
+            outcome = self._raised(running, raised)
+        return self._ended(running, outcome)
+
+    async def end_awaiting(self, running: Running, value: Awaitable[Any]) -> Outcome:
+        """Do the same where a decorator hid that the handler is a coroutine function."""
+        try:
+            return self.end(running, await value, None)
+        except BaseException as error:
+            return self.end(running, None, error)
+
     async def attempt(self, running: Running) -> Outcome:
         """Run one attempt to its end, whatever that is, and log it."""
         claim = running.claim
@@ -119,8 +154,11 @@ class Executor:
             outcome = await perform(task, running)
         except BaseException as error:
             outcome = self._raised(running, error)
+        return self._ended(running, outcome)
+
+    def _ended(self, running: Running, outcome: Outcome) -> Outcome:
         died = running.take_death() if outcome.kind is DEAD else None
-        self._attempts.ended(claim, outcome, running.started, died)
+        self._attempts.ended(running.claim, outcome, running.started, died)
         return outcome
 
     async def _around(self, task: Task[..., Any], running: Running) -> Outcome:
@@ -131,38 +169,41 @@ class Executor:
     async def _perform(
         self, task: Task[..., Any], running: Running, job: Job | None = None
     ) -> Outcome:
-        claim = running.claim
-        if (refused := self._refuse(claim)) is not None:
+        if (refused := self._refuse(running.claim)) is not None:
             return refused
         try:
             if task.options.process:
-                return await self._processes.run(task, claim, running, self._report)
-            args, kwargs = task.signature.decode(claim.args)
-        except InvalidArguments as unfit:
-            outcome = outcomes.dead("InvalidArguments", str(unfit))
-            running.note_death(outcome, unfit)
-            return outcome
-        except BaseException as error:
-            return self._raised(running, error)
-        try:
-            if task.signature.wants_job:
-                args = (job or self._job(task, running), *args)
-            if task.surroundings.hooked or task.signature.provided:
-                call = partial(task.function, *args, **kwargs)
-                value = await self._inside(task, job or self._job(task, running), call)
-            elif task.is_coroutine:
-                value = await task.function(*args, **kwargs)
+                return await self._processes.run(task, running.claim, running, self._report)
+            bound = self._bound(task, running, job)
+            if isinstance(bound, Outcome):
+                return bound
+            function, args, kwargs = bound
+            if task.is_coroutine:
+                value = await function(*args, **kwargs)
             else:
-                value = await self._in_thread(partial(task.function, *args, **kwargs))
+                value = await self._in_thread(partial(function, *args, **kwargs))
             return _returned(task, running, value)
         except BaseException as error:
             return self._raised(running, error)
 
-    async def _inside(self, task: Task[..., Any], job: Job, call: Callable[[], Any]) -> Any:
-        """Call a handler with what stands around it."""
-        if task.is_coroutine:
-            return await task.inside.acall(job, call)
-        return await self._threads.run(partial(task.inside.call, job, call))
+    def _bound(
+        self, task: Task[..., Any], running: Running, job: Job | None = None
+    ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | Outcome:
+        """Return the handler with what stands around it, and its arguments; or dead, if unfit."""
+        signature = task.signature
+        try:
+            args, kwargs = signature.decode(running.claim.args)
+        except InvalidArguments as unfit:
+            outcome = outcomes.dead("InvalidArguments", str(unfit))
+            running.note_death(outcome, unfit)
+            return outcome
+        if signature.wants_job:
+            args = (job or self._job(task, running), *args)
+        if not (task.surroundings.hooked or signature.provided):
+            return task.function, args, kwargs
+        inside = task.inside.acall if task.is_coroutine else task.inside.call
+        call = partial(task.function, *args, **kwargs)
+        return inside, (job or self._job(task, running), call), {}
 
     def _job(self, task: Task[..., Any], running: Running) -> Job:
         """Return the `Job` for a handler or a middleware; most handlers never read it."""

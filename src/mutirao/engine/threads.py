@@ -5,8 +5,8 @@ Not `ThreadPoolExecutor`, because a handler that never returns must not keep the
 come back in groups, with one wake-up of the event loop for all calls that returned meanwhile. A
 group of calls wakes one thread, which wakes a second one if it finds more than one call, and so on:
 short calls are over before the next thread is awake, and long ones soon have a thread each (20 of
-them within a millisecond). Waking a thread for every call took 33 µs of CPU per call; this takes
-20.
+them within a millisecond). Waking a thread for every call took 33 µs of CPU per call; this took
+20, and 7 since no task waits for each call (`mutirao.engine.thread_attempts`).
 """
 
 import asyncio
@@ -16,18 +16,27 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 log = logging.getLogger("mutirao")
 
 
-class _Call:
-    __slots__ = ("abandoned", "context", "error", "function", "future", "result", "returned")
+class ThreadCall:
+    """A call in a thread, which runs in a copy of its caller's context.
 
-    def __init__(self, function: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+    Parameters:
+        function: what is called.
+        on_end: is called in the event loop once the function has returned or raised, with this
+            call, unless the call was given up.
+    """
+
+    __slots__ = ("abandoned", "context", "error", "function", "on_end", "result", "returned")
+
+    def __init__(self, function: Callable[[], Any], on_end: "Callable[[ThreadCall], None]") -> None:
         self.function = function
-        self.future = future
+        self.on_end = on_end
         self.context = contextvars.copy_context()
         self.abandoned = False
         self.returned = False
@@ -44,10 +53,10 @@ class Threads:
 
     def __init__(self, on_return: Callable[[], None] = lambda: None) -> None:
         self._on_return = on_return
-        self._calls: deque[_Call] = deque()
+        self._calls: deque[ThreadCall] = deque()
         self._wakes: SimpleQueue[bool] = SimpleQueue()  # True: end the thread
         self._waking_thread = False  # whether a woken thread has not looked for calls yet
-        self._returned: deque[_Call] = deque()
+        self._returned: deque[ThreadCall] = deque()
         self._lock = threading.Lock()
         self._waking = False
         self._threads = 0
@@ -70,21 +79,41 @@ class Threads:
             RuntimeError: the system gives no thread, and there is none to wait for. The function
                 was not called.
         """
+        future = asyncio.get_running_loop().create_future()
+        call = self.submit(function, partial(_resolve, future))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # If the function raised it itself, or it came too late, the thread has ended.
+            if future.cancelled() and not call.returned and not self._withdraw(call):
+                if hasten is not None:
+                    await self._hasten(call, hasten)
+                self.give_up(call)
+            raise
+
+    def submit(
+        self, function: Callable[[], Any], on_end: Callable[[ThreadCall], None]
+    ) -> ThreadCall:
+        """Have a thread call a function, in a copy of this context.
+
+        Raises:
+            RuntimeError: as `run` does.
+        """
         loop = asyncio.get_running_loop()
-        call = _Call(function, loop.create_future())
+        call = ThreadCall(function, on_end)
         self._open_calls += 1
         self._calls.append(call)
         if self._open_calls > self._threads:
             self._grow(call, loop)
         elif not self._waking_thread:
             self._wake_thread()
-        try:
-            return await call.future
-        except asyncio.CancelledError:
-            # If the function raised it itself, or it came too late, the thread has ended.
-            if call.future.cancelled() and not call.returned and not self._withdraw(call):
-                await self._leave(call, hasten)
-            raise
+        return call
+
+    def give_up(self, call: ThreadCall) -> None:
+        """Wait for a call no longer: its function is not called, or its thread counts as stuck."""
+        if not call.returned and not self._withdraw(call):
+            call.abandoned = True
+            self.stuck += 1
 
     def close(self) -> None:
         """Let idle threads end; busy ones end when their handlers return."""
@@ -92,18 +121,15 @@ class Threads:
             self._wakes.put(True)
         self._threads = 0
 
-    async def _leave(self, call: _Call, hasten: Callable[[], object] | None) -> None:
-        """Give up a call that has begun."""
-        if hasten is not None:
-            hasten()
-            call.future = asyncio.get_running_loop().create_future()
-            with suppress(BaseException):
-                await call.future
-        if not call.returned:  # it was not hastened, or the wait was cancelled, too
-            call.abandoned = True
-            self.stuck += 1
+    async def _hasten(self, call: ThreadCall, hasten: Callable[[], object]) -> None:
+        """Make a call that has begun return soon, and wait for it; that may be cancelled, too."""
+        hasten()
+        future = asyncio.get_running_loop().create_future()
+        call.on_end = partial(_resolve, future)
+        with suppress(BaseException):
+            await future
 
-    def _withdraw(self, call: _Call) -> bool:
+    def _withdraw(self, call: ThreadCall) -> bool:
         """Withdraw a call that no thread has taken yet; return whether that was possible."""
         try:
             self._calls.remove(call)
@@ -112,7 +138,7 @@ class Threads:
         self._open_calls -= 1
         return True
 
-    def _grow(self, call: _Call, loop: asyncio.AbstractEventLoop) -> None:
+    def _grow(self, call: ThreadCall, loop: asyncio.AbstractEventLoop) -> None:
         """Add a thread for each call that has none; if that fails, existing threads run it later.
 
         If there are no threads that could, the call is withdrawn.
@@ -149,7 +175,7 @@ class Threads:
             end = self._wakes.get()
             self._waking_thread = False  # before looking: a later call must wake another thread
 
-    def _next(self) -> _Call | None:
+    def _next(self) -> ThreadCall | None:
         """Take a call; wake another thread for the rest, in case this call takes long."""
         try:
             call = self._calls.popleft()
@@ -159,7 +185,7 @@ class Threads:
             self._wake_thread()
         return call
 
-    def _return_result(self, call: _Call, loop: asyncio.AbstractEventLoop) -> None:
+    def _return_result(self, call: ThreadCall, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:
             self._returned.append(call)
             wake, self._waking = not self._waking, True
@@ -176,15 +202,20 @@ class Threads:
             if call.abandoned:
                 self.stuck -= 1
                 self._on_return()
-            elif call.future.cancelled():
-                continue  # cancelled just now; the waiting task has not run yet
-            elif call.error is not None:
-                call.future.set_exception(call.error)
             else:
-                call.future.set_result(call.result)
+                call.on_end(call)
 
 
-def _perform(call: _Call) -> None:
+def _resolve(future: asyncio.Future[Any], call: ThreadCall) -> None:
+    if future.cancelled():
+        return  # just now; the waiting task has not run yet
+    if call.error is not None:
+        future.set_exception(call.error)
+    else:
+        future.set_result(call.result)
+
+
+def _perform(call: ThreadCall) -> None:
     try:
         call.result = call.context.run(call.function)
     except (StopIteration, GeneratorExit) as error:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from mutirao import Job, JobState, Mutirao
+from mutirao import Job, JobState, Mutirao, Retry
 from mutirao.engine import dispatcher, outcomes
 from mutirao.engine.dispatcher import Dispatcher
+from mutirao.engine.job_log import JobLog
 from mutirao.model.job import Claim
 from mutirao.testing.memory import MemoryStore
-from tests.support.waiting import soon
+from tests.support.waiting import soon, until
 
 
 async def test_cancelled_before_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,3 +45,59 @@ async def test_cancelled_before_its_first_step(monkeypatch: pytest.MonkeyPatch) 
     job = await app.ajob(handle.id)
     assert (job.state, begun, len(interrupted)) == (JobState.SUCCEEDED, [1], 1)
     assert [str(attempt.outcome) for attempt in job.attempts] == ["released", "succeeded"]
+
+
+async def succeeded(app: Mutirao, id: int) -> bool:
+    """Tell whether a job has."""
+    return (await app.ajob(id)).state is JobState.SUCCEEDED
+
+
+async def test_a_plain_function_takes_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that returns an awaitable after all is followed by one; so is a coroutine that waits."""
+    app, made = Mutirao(store=MemoryStore()), list[object]()
+    task = dispatcher._task
+
+    def counted(*given: Any) -> asyncio.Task[None]:
+        made.append(given)
+        return task(*given)
+
+    @app.task
+    def plain() -> None: ...
+
+    async def coroutine() -> None: ...
+
+    @app.task
+    def hidden() -> object:
+        return coroutine()
+
+    monkeypatch.setattr(dispatcher, "_task", counted)
+    for called, tasks in ((plain, 0), (hidden, 1)):
+        made.clear()
+        async with app.worker(poll=0.05):
+            handle = await called.aenqueue()
+            await until(partial(succeeded, app, handle.id))
+        assert ((await app.ajob(handle.id)).state, len(made)) == (JobState.SUCCEEDED, tasks)
+
+
+async def test_what_fails_beside_a_plain_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs this attempt, and none of those that end together with it."""
+    app, failed = Mutirao(store=MemoryStore()), list[int]()
+    log_end = JobLog.ended
+
+    def fail_once(self: JobLog, claim: Claim, *rest: Any) -> None:
+        if not failed:
+            failed.append(claim.id)
+            raise RuntimeError("the log is full")
+        log_end(self, claim, *rest)
+
+    @app.task(retry=Retry.fixed(interval=0))
+    def plain() -> None: ...
+
+    monkeypatch.setattr(JobLog, "ended", fail_once)
+    ids = await app.aenqueue_many([plain.job() for _ in range(5)])
+    async with app.worker(poll=0.05):
+        for id in ids:
+            await until(partial(succeeded, app, id))
+    jobs = [await app.ajob(id) for id in ids]
+    assert {job.state for job in jobs} == {JobState.SUCCEEDED}
+    assert {job.id: len(job.attempts) for job in jobs if len(job.attempts) > 1} == {failed[0]: 2}
