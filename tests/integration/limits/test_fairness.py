@@ -9,12 +9,20 @@ from sqlalchemy import create_engine, text
 
 from mutirao import JobState, Mutirao, Retry
 from mutirao.model.uniqueness import OnConflict
+from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.fairness import of, tenants
+from mutirao.testing.conformance.kit import join, put, take
 from tests.integration.limits.test_race import worker
 from tests.integration.limits.test_working import all_done
 from tests.integration.worker.kit import ended, working
 from tests.support.waiting import until
 
 JOBS, TENANTS = 600, 7
+HOLD_FIRST = """
+SELECT id FROM mutirao_live WHERE id IN (
+    SELECT min(id) FROM mutirao_job GROUP BY args ->> 'tenant'
+) FOR UPDATE
+"""
 ONCE = """
 SELECT count(*), count(DISTINCT job), sum(CASE WHEN outcome = 'succeeded' THEN 1 ELSE 0 END)
 FROM mutirao_attempt
@@ -113,3 +121,17 @@ async def test_two_processes(app: Mutirao, url: str) -> None:
     with engine.begin() as conn:
         assert tuple(conn.execute(text(ONCE)).one()) == (JOBS, JOBS, JOBS)
     engine.dispose()
+
+
+async def test_the_first_of_a_tenant_is_held(migrated_postgresql_url: str) -> None:
+    """Its next one takes the turn: nobody waits for what others are taking."""
+    store = SqlStore(migrated_postgresql_url)
+    await put(store, *(of(name) for name in "aabbcc"))
+    engine = create_engine(migrated_postgresql_url)
+    with engine.begin() as conn:
+        held_ids = {row.id for row in conn.execute(text(HOLD_FIRST))}
+        claims = await take(store, await join(store), 3)
+    assert tenants(claims) == "abc"
+    assert (len(held_ids), held_ids & {claim.id for claim in claims}) == (3, set())
+    engine.dispose()
+    await store.close()

@@ -34,6 +34,18 @@ BEGIN
 END
 $$
 --;
+-- The turns of the jobs that were found among the chosen ones, in the order of their ids. So they are sorted by
+-- numbers: to look each up by `array_position` took 2 of the 20 microseconds for a job.
+CREATE FUNCTION mutirao_turns(_chosen bigint[], _found bigint[])
+RETURNS bigint[] LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF _found <> _chosen THEN
+        _found := ARRAY(SELECT u.id FROM unnest(_chosen) AS u (id) WHERE u.id = ANY(_found));
+    END IF;
+    RETURN ARRAY(SELECT u.turn FROM unnest(_found) WITH ORDINALITY AS u (id, turn) ORDER BY u.id);
+END
+$$
+--;
 -- Claims as `mutirao_claim` does, where jobs take turns in some of the lanes. In these the bounds mean
 -- nothing, and all priorities of a lane are one. The order of the rows is that of the turns; `queue` is
 -- the lane's.
@@ -53,6 +65,7 @@ DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
     chosen bigint[];
     found bigint[];
+    turns bigint[]; -- of what was found, in the order of the ids
     paused text[]; -- NULL: there are no limits
     again text;
 BEGIN
@@ -69,6 +82,7 @@ BEGIN
     IF paused IS NOT NULL THEN
         SELECT a.taken, a.again INTO found, again FROM mutirao_admit(chosen, _most, moment) a;
     END IF;
+    turns := mutirao_turns(chosen, found);
     RETURN QUERY
     WITH taken AS (
         UPDATE mutirao_live SET worker = _worker, run = run % 2147483647 + 1,
@@ -76,13 +90,15 @@ BEGIN
         WHERE id = ANY(found)
         RETURNING id, run, attempt, greatest(run_at, '0001-06-01 00:00Z') AS run_at, cancel, queue,
                   lost, cut_off
+    ), numbered AS (
+        SELECT taken.*, row_number() OVER (ORDER BY taken.id) AS number FROM taken
     )
     SELECT t.id, t.run, t.attempt, j.task, j.args::text, t.queue, j.priority, t.run_at,
            j.enqueued_at, j.max_attempts, j.timeout, j.key, j.tags::text, j.metadata::text,
            j.traceparent, j.redrive_of, j.on_dead_of, t.cancel, t.lost, t.cut_off
-    FROM taken t
+    FROM numbered t
     CROSS JOIN LATERAL (SELECT * FROM mutirao_job WHERE id = t.id OFFSET 0) j
-    ORDER BY array_position(chosen, t.id);
+    ORDER BY turns[t.number];
     IF again IS NOT NULL THEN
         id := 0;
         run := 0;
@@ -169,16 +185,19 @@ DECLARE
     before integer[];
     share integer;
     each record;
-    -- What was picked, as the how manieth of which line.
-    nths integer[];
-    of_turns integer[];
+    nths integer[]; -- what was picked, as the how manieth
+    of_turns integer[]; -- of which line
 BEGIN
     SELECT r.* INTO fairness_values, priorities, run_ats, ids
     FROM mutirao_fairness_first_round(_lane, _after, _most, _without, _now) r;
+    picked := array_remove(ids, 0);
+    IF cardinality(picked) = _most THEN -- one of each: in their order already
+        last := fairness_values[cardinality(fairness_values)];
+        RETURN;
+    END IF;
     every_value := fairness_values;
     turns := ARRAY(SELECT generate_series(1, cardinality(fairness_values)));
     counts := ARRAY(SELECT (u.id <> 0)::integer FROM unnest(ids) AS u (id));
-    picked := array_remove(ids, 0);
     nths := array_remove(counts, 0);
     of_turns := ARRAY(SELECT u.turn FROM unnest(turns, ids) AS u (turn, id) WHERE u.id <> 0);
     -- More rounds, several at once where there are few lines.
@@ -186,8 +205,8 @@ BEGIN
         share := greatest((_most - cardinality(picked)) / cardinality(fairness_values), 1);
         before := counts;
         FOR each IN SELECT * FROM mutirao_fairness_first(
-            _lane, fairness_values, priorities, run_ats, ids, share, _most - cardinality(picked), _without,
-            _now
+            _lane, fairness_values, priorities, run_ats, ids, share, _most - cardinality(picked),
+            _without, _now
         ) LOOP
             run_ats[each.line] := each.run_at;
             ids[each.line] := each.id;
@@ -220,17 +239,18 @@ DECLARE
     start text := _after;
     up_to text; -- NULL: until the last value; then from the first one on
     picked integer := 0;
-    before integer; -- lines that were found before
     next_values text[];
     next_priorities smallint[];
-    each record;
+    next_ids bigint[];
+    next_run_ats timestamptz[];
 BEGIN
     fairness_values := '{}';
     priorities := '{}';
     run_ats := '{}';
     ids := '{}';
     LOOP
-        SELECT array_agg(n.fairness), array_agg(n.priority) INTO next_values, next_priorities
+        SELECT array_agg(n.fairness), array_agg(n.priority), array_agg(n.id)
+        INTO next_values, next_priorities, next_ids
         FROM mutirao_fairness_next(_lane, start, up_to, _most - picked, _now) n;
         IF next_values IS NULL THEN
             EXIT WHEN up_to IS NOT NULL OR _after = '';
@@ -238,21 +258,54 @@ BEGIN
             up_to := _after;
             CONTINUE;
         END IF;
-        before := cardinality(fairness_values);
         start := next_values[cardinality(next_values)];
         fairness_values := fairness_values || next_values;
         priorities := priorities || next_priorities;
-        run_ats := run_ats || array_fill('-infinity'::timestamptz, ARRAY[cardinality(next_values)]);
-        ids := ids || array_fill(0::bigint, ARRAY[cardinality(next_values)]);
-        FOR each IN SELECT * FROM mutirao_fairness_first(
-            _lane, next_values, next_priorities, run_ats[before + 1:], ids[before + 1:], 1,
-            _most - picked, _without, _now
-        ) LOOP
-            run_ats[before + each.line] := each.run_at;
-            ids[before + each.line] := each.id;
-            picked := picked + 1;
-        END LOOP;
+        SELECT h.ids, h.run_ats INTO next_ids, next_run_ats
+        FROM mutirao_fairness_heads(_lane, next_values, next_priorities, next_ids, _without, _now) h;
+        ids := ids || next_ids;
+        run_ats := run_ats || next_run_ats;
+        picked := cardinality(array_remove(ids, 0));
         EXIT WHEN picked = _most;
+    END LOOP;
+END
+$$
+--;
+-- Locks the first due job of each of these lines: `ids`, which were the first a moment ago, or where others
+-- take that or it may not be taken, the next one. By their ids: to find a job by its line, again, took 5.5
+-- microseconds instead of 1.7, as a scan reads all entries of the line that are on the index's page.
+CREATE FUNCTION mutirao_fairness_heads(
+    _lane text, _values text[], _priorities smallint[], INOUT ids bigint[], _without text[],
+    _now timestamptz, OUT run_ats timestamptz[]
+) LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    others integer[]; -- lines
+    each record;
+BEGIN
+    SELECT array_agg(coalesce(w.id, 0) ORDER BY u.line),
+           array_agg(coalesce(w.run_at, '-infinity') ORDER BY u.line),
+           array_agg(u.line ORDER BY u.line) FILTER (WHERE w.id IS NULL)
+    INTO ids, run_ats, others
+    FROM unnest(_values, _priorities, ids) WITH ORDINALITY AS u (fairness, priority, id, line)
+    LEFT JOIN LATERAL (
+        SELECT l.id, l.run_at FROM mutirao_live l
+        WHERE l.id = u.id AND l.worker IS NULL AND l.queue = _lane AND l.fairness = u.fairness
+          AND l.priority = u.priority AND l.run_at <= _now AND _without IS NULL
+        OFFSET 0 FOR UPDATE SKIP LOCKED
+    ) w ON true;
+    IF others IS NULL THEN
+        RETURN;
+    END IF;
+    FOR each IN SELECT * FROM mutirao_fairness_first(
+        _lane, ARRAY(SELECT _values[u.line] FROM unnest(others) AS u (line)),
+        ARRAY(SELECT _priorities[u.line] FROM unnest(others) AS u (line)),
+        array_fill('-infinity'::timestamptz, ARRAY[cardinality(others)]),
+        array_fill(0::bigint, ARRAY[cardinality(others)]), 1, cardinality(others), _without, _now
+    ) LOOP
+        ids[others[each.line]] := each.id;
+        run_ats[others[each.line]] := each.run_at;
     END LOOP;
 END
 $$
@@ -286,23 +339,23 @@ BEGIN
 END
 $$
 --;
--- Values that have due jobs, after one and up to another, each with its most urgent priority. A loose
--- index scan: one descent for each.
+-- Values that have due jobs, after one and up to another, each with its most urgent priority and its first
+-- job of that. A loose index scan: one descent for each.
 CREATE FUNCTION mutirao_fairness_next(
     _lane text, _after text, _up_to text, _most integer, _now timestamptz
-) RETURNS TABLE (fairness text, priority smallint) LANGUAGE plpgsql STABLE
+) RETURNS TABLE (fairness text, priority smallint, id bigint) LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     WITH RECURSIVE head AS (
-        (SELECT l.fairness, l.priority, l.run_at <= _now AS due FROM mutirao_live l
+        (SELECT l.fairness, l.priority, l.id, l.run_at <= _now AS due FROM mutirao_live l
          WHERE l.worker IS NULL AND l.fairness <> '' AND l.queue = _lane AND l.fairness > _after
          ORDER BY l.fairness, l.priority, l.run_at, l.id LIMIT 1)
         UNION ALL
         SELECT next.* FROM head CROSS JOIN LATERAL (
-            SELECT l.fairness, l.priority, l.run_at <= _now FROM mutirao_live l
+            SELECT l.fairness, l.priority, l.id, l.run_at <= _now FROM mutirao_live l
             WHERE l.worker IS NULL AND l.fairness <> '' AND l.queue = _lane
               AND (l.fairness, l.priority)
                   > (head.fairness, (CASE WHEN head.due THEN 32767 ELSE head.priority END)::smallint)
@@ -310,7 +363,7 @@ BEGIN
         ) next
         WHERE _up_to IS NULL OR head.fairness <= _up_to
     )
-    SELECT h.fairness, h.priority FROM head h
+    SELECT h.fairness, h.priority, h.id FROM head h
     WHERE h.due AND (_up_to IS NULL OR h.fairness <= _up_to) LIMIT _most;
 END
 $$
