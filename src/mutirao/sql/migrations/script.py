@@ -1,7 +1,9 @@
 """Revisions written in each database's own SQL, by subject, in a directory beside their script."""
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from alembic.operations import Operations
 from sqlalchemy import text
@@ -25,25 +27,71 @@ SUBJECTS = (
     "hours",
     "views",
 )
-CONSTANT = re.compile(r"\$\{(\w+)\}")
+_FRAGMENT = re.compile(r"^--: (\w+)((?: \w+)*)\n(.*)\Z", re.MULTILINE | re.DOTALL)
+_USE = re.compile(r"\$\{(\w+)(?:: ([^{}]*))?\}")  # without another one in it
+
+
+class Fragment(NamedTuple):
+    """A piece of SQL with a name, in which `${parameter}` stands for a value."""
+
+    parameters: tuple[str, ...]
+    sql: str
+
+    def filled(self, values: str | None) -> str:
+        """Return it with values, which `; ` separates, in the place of its parameters."""
+        given = () if values is None else values.split("; ")
+        whole = self.sql
+        for parameter, value in zip(self.parameters, given, strict=True):
+            whole = whole.replace(f"${{{parameter}}}", value)
+        return whole
 
 
 def run_sql(op: Operations, script: str) -> None:
     """Execute `<script without .py>/<dialect>/<subject>.sql`, of each subject that has such a file.
 
-    Statements are separated by lines `--;`. `${parked}` and the like stand for the dialect's
-    `constants`, so that such a moment is said in one place.
+    What they may say once is described at `statements_of`. `${parked}` and the like stand for the
+    dialect's `constants`.
     """
     context = op.get_context()
     dialect = dialect_of(context.dialect)
-    for path in _files(Path(script).with_suffix("") / dialect.name):
-        for statement in path.read_text(encoding="utf-8").split("\n--;\n"):
-            connection = None if context.as_sql else context.connection
-            whole = CONSTANT.sub(lambda found: dialect.constants[found[1]], statement.strip())
-            placed = dialect.admin.in_place(whole, connection, context.opts.get(SCHEMA))
-            op.execute(text(placed.replace(":", r"\:")))
+    files = _files(Path(script).with_suffix("") / dialect.name)
+    for statement in statements_of(map(_read, files), dialect.constants):
+        connection = None if context.as_sql else context.connection
+        placed = dialect.admin.in_place(statement, connection, context.opts.get(SCHEMA))
+        op.execute(text(placed.replace(":", r"\:")))
+
+
+def statements_of(files: Iterable[str], constants: Mapping[str, str]) -> Iterator[str]:
+    """Yield the statements of files, which lines `--;` separate, with all fragments in place.
+
+    A piece of SQL that several statements share is written once, as a fragment: under a line
+    `--: moment at`, where `moment` is its name and `at` a parameter. Statements after it, in this
+    file and in those of later subjects, use it as `${moment: l.run_at}`; `; ` separates several
+    values. A fragment may use earlier ones, and so may a value. So the database is given the same
+    text as if all had been written out, and plans it in the same way.
+
+    Raises:
+        KeyError: there is no fragment or constant of that name.
+        ValueError: a fragment has another number of parameters.
+    """
+    fragments = {name: Fragment((), sql) for name, sql in constants.items()}
+    for statement in (piece for file in files for piece in file.strip().split("\n--;\n")):
+        if found := _FRAGMENT.search(statement):
+            fragments[found[1]] = Fragment(tuple(found[2].split()), found[3].strip())
+        else:
+            yield _expanded(statement.strip(), fragments)
+
+
+def _expanded(sql: str, fragments: Mapping[str, Fragment]) -> str:
+    while found := _USE.search(sql):
+        sql = sql[: found.start()] + fragments[found[1]].filled(found[2]) + sql[found.end() :]
+    return sql
 
 
 def _files(directory: Path) -> list[Path]:
     """Return the files of a revision, in the order of their subjects."""
     return sorted(directory.glob("*.sql"), key=lambda path: SUBJECTS.index(path.stem))
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

@@ -1,5 +1,18 @@
 -- For people and their tools: the columns stay as docs/sql.md says. Times are datetime(6), in UTC.
 
+-- The queues of which nothing may run.
+--: paused_queues
+SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.`by` IS NULL
+--;
+-- What a job's row says of it in every state.
+--: rest_of_job id
+    j.args, j.`key`, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of,
+    (SELECT graph FROM mutirao_step WHERE job = ${id}) AS graph,
+    (SELECT stage FROM mutirao_step WHERE job = ${id}) AS stage,
+    (SELECT done FROM mutirao_progress WHERE job = ${id}) AS progress,
+    (SELECT total FROM mutirao_progress WHERE job = ${id}) AS progress_of,
+    (SELECT note FROM mutirao_progress WHERE job = ${id}) AS progress_note, j.fingerprint
+--;
 CREATE OR REPLACE VIEW mutirao_jobs AS
 SELECT
     l.id, j.task, j.queue, j.priority,
@@ -7,7 +20,7 @@ SELECT
         WHEN l.worker IS NOT NULL THEN 'running'
         WHEN l.run_at >= ${parked} THEN 'blocked'
         WHEN l.run_at > ${now} THEN 'scheduled'
-        WHEN j.queue IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.`by` IS NULL) THEN 'blocked'
+        WHEN j.queue IN (${paused_queues}) THEN 'blocked'
         ELSE 'ready'
     END ${bytes} AS state,
     l.attempt, j.max_attempts, j.timeout,
@@ -25,12 +38,7 @@ SELECT
         SELECT a.error FROM mutirao_attempt a
         WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
     ) AS error,
-    j.args, j.`key`, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of,
-    (SELECT graph FROM mutirao_step WHERE job = l.id) AS graph,
-    (SELECT stage FROM mutirao_step WHERE job = l.id) AS stage,
-    (SELECT done FROM mutirao_progress WHERE job = l.id) AS progress,
-    (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note, j.fingerprint
+    ${rest_of_job: l.id}
 FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
 LEFT JOIN mutirao_parked p ON p.job = l.id AND l.run_at >= ${parked}
 UNION ALL
@@ -50,12 +58,7 @@ SELECT
     ${epoch} + INTERVAL a.started_at MICROSECOND,
     ${epoch} + INTERVAL a.finished_at MICROSECOND,
     (a.finished_at - a.started_at) / 1e6, a.worker, a.run, a.error_type, a.error,
-    j.args, j.`key`, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of,
-    (SELECT graph FROM mutirao_step WHERE job = a.job) AS graph,
-    (SELECT stage FROM mutirao_step WHERE job = a.job) AS stage,
-    (SELECT done FROM mutirao_progress WHERE job = a.job) AS progress,
-    (SELECT total FROM mutirao_progress WHERE job = a.job) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = a.job) AS progress_note, j.fingerprint
+    ${rest_of_job: a.job}
 FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
 WHERE a.outcome IN ('succeeded', 'dead', 'cancelled')
 --;
@@ -92,7 +95,7 @@ FROM (
       AND NOT EXISTS (SELECT 1 FROM mutirao_backlog WHERE counted_at > ${now} - 180000000)
     GROUP BY queue
     UNION ALL
-    SELECT queue, if(trim(LEADING char(31 USING utf8mb4) FROM queue) IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.`by` IS NULL), 'blocked', 'ready'), count(*), min(run_at), NULL
+    SELECT queue, if(trim(LEADING char(31 USING utf8mb4) FROM queue) IN (${paused_queues}), 'blocked', 'ready'), count(*), min(run_at), NULL
     FROM mutirao_live WHERE worker IS NULL AND run_at <= ${now}
       AND NOT EXISTS (SELECT 1 FROM mutirao_backlog WHERE counted_at > ${now} - 180000000)
     GROUP BY queue

@@ -9,6 +9,57 @@
 -- Subqueries that cannot be pulled up (OFFSET 0) are looked into by key: a join that was planned
 -- while the table held a few rows may walk it for each row of the other side, when it has grown.
 
+-- What a claim is asked.
+--: claim_arguments
+    _worker bigint, _queues text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[],
+    _most integer, _without text[], _now timestamptz
+--;
+-- What a claim returns: a row for each job.
+--: claim_columns
+    id bigint, run integer, attempt integer, task text, args text, queue text, priority smallint,
+    run_at timestamptz, enqueued_at timestamptz, max_attempts integer, timeout double precision,
+    key text, tags text, metadata text, traceparent text, redrive_of bigint, on_dead_of bigint,
+    cancel boolean, lost smallint, cut_off smallint
+--;
+-- Limits: whoever makes or changes one waits until no claim goes on that does not know it.
+--: begin_claim
+    PERFORM mutirao_require(_worker);
+    _run_ats := array_replace(_run_ats, '0001-06-01 00:00Z', '-infinity');
+    PERFORM pg_advisory_xact_lock_shared(hashtext('mutirao limits'));
+    IF EXISTS (SELECT FROM mutirao_limit) THEN
+        paused := mutirao_paused();
+    END IF;
+--;
+-- The jobs that were found become the worker's; `queue` may be the job's, or that of its lane.
+--: take_found last_columns queue rows order
+    RETURN QUERY
+    WITH taken AS (
+        UPDATE mutirao_live SET worker = _worker, run = run % 2147483647 + 1,
+            attempt = least(attempt, 2147483646) + 1, claimed_at = moment
+        WHERE id = ANY(found)
+        RETURNING id, run, attempt, greatest(run_at, '0001-06-01 00:00Z') AS run_at, cancel, lost,
+                  ${last_columns}
+    )
+    SELECT t.id, t.run, t.attempt, j.task, j.args::text, ${queue}, j.priority, t.run_at,
+           j.enqueued_at, j.max_attempts, j.timeout, j.key, j.tags::text, j.metadata::text,
+           j.traceparent, j.redrive_of, j.on_dead_of, t.cancel, t.lost, t.cut_off
+    FROM ${rows} t
+    CROSS JOIN LATERAL (SELECT * FROM mutirao_job WHERE id = t.id OFFSET 0) j ${order};
+--;
+-- Limits: a last row without a job says that it is worth asking once more.
+--: say_again
+    IF again IS NOT NULL THEN
+        id := 0;
+        run := 0;
+        attempt := 0;
+        task := again;
+        RETURN NEXT;
+    END IF;
+--;
+-- Whether a live job `l` is of none of the tasks `_without`.
+--: of_other_tasks
+(_without IS NULL OR ((SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)) IS NOT TRUE)
+--;
 -- A loose index scan: one descent of the index for each lane, however many jobs are in it. Programs
 -- hold the years 1 to 9999 only: what somebody has set to an earlier time is told as of the year 1.
 CREATE FUNCTION mutirao_lanes(_queues text[], _now timestamptz)
@@ -99,9 +150,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT l.id FROM mutirao_live l
                 WHERE mutirao_is_due(l, lane.queue, lane.priority, lane.run_at, lane.id, _now)
-                  AND (_without IS NULL OR (
-                      (SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)
-                  ) IS NOT TRUE)
+                  AND ${of_other_tasks}
                 ORDER BY l.run_at, l.id
                 OFFSET CASE WHEN lane.place <= front THEN passed ELSE 0 END LIMIT share
                 FOR UPDATE SKIP LOCKED
@@ -119,13 +168,9 @@ END
 $$
 --;
 CREATE FUNCTION mutirao_claim(
-    _worker bigint, _queues text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[],
-    _most integer, _without text[], _now timestamptz
+    ${claim_arguments}
 ) RETURNS TABLE (
-    id bigint, run integer, attempt integer, task text, args text, queue text, priority smallint,
-    run_at timestamptz, enqueued_at timestamptz, max_attempts integer, timeout double precision,
-    key text, tags text, metadata text, traceparent text, redrive_of bigint, on_dead_of bigint,
-    cancel boolean, lost smallint, cut_off smallint
+    ${claim_columns}
 ) LANGUAGE plpgsql VOLATILE
 SET lock_timeout = '1s' SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
@@ -136,39 +181,14 @@ DECLARE
     paused text[]; -- NULL: there are no limits
     again text;
 BEGIN
-    PERFORM mutirao_require(_worker);
-    _run_ats := array_replace(_run_ats, '0001-06-01 00:00Z', '-infinity'); -- see mutirao_lanes
-    -- Limits: whoever makes or changes one waits until no claim goes on that does not know it.
-    PERFORM pg_advisory_xact_lock_shared(hashtext('mutirao limits'));
-    IF EXISTS (SELECT FROM mutirao_limit) THEN
-        paused := mutirao_paused();
-    END IF;
+    ${begin_claim}
     found := mutirao_lock_due(
         _queues, _priorities, _run_ats, _ids, _most, _without, paused, moment
     );
     IF paused IS NOT NULL THEN
         SELECT a.taken, a.again INTO found, again FROM mutirao_admit(found, _most, moment) a;
     END IF;
-    RETURN QUERY
-    WITH taken AS (
-        UPDATE mutirao_live SET worker = _worker, run = run % 2147483647 + 1,
-            attempt = least(attempt, 2147483646) + 1, claimed_at = moment
-        WHERE id = ANY(found)
-        RETURNING id, run, attempt, greatest(run_at, '0001-06-01 00:00Z') AS run_at, cancel, lost,
-                  cut_off
-    )
-    SELECT t.id, t.run, t.attempt, j.task, j.args::text, j.queue, j.priority, t.run_at,
-           j.enqueued_at, j.max_attempts, j.timeout, j.key, j.tags::text, j.metadata::text,
-           j.traceparent, j.redrive_of, j.on_dead_of, t.cancel, t.lost, t.cut_off
-    FROM taken t
-    CROSS JOIN LATERAL (SELECT * FROM mutirao_job WHERE id = t.id OFFSET 0) j;
-    -- Limits: a last row without a job says that it is worth asking once more.
-    IF again IS NOT NULL THEN
-        id := 0;
-        run := 0;
-        attempt := 0;
-        task := again;
-        RETURN NEXT;
-    END IF;
+    ${take_found: cut_off; j.queue; taken; }
+    ${say_again}
 END
 $$

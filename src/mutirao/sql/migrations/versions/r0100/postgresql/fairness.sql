@@ -50,13 +50,9 @@ $$
 -- nothing, and all priorities of a lane are one. The order of the rows is that of the turns; `queue` is
 -- the lane's.
 CREATE FUNCTION mutirao_claim_by_fairness(
-    _worker bigint, _queues text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[],
-    _most integer, _without text[], _now timestamptz
+    ${claim_arguments}
 ) RETURNS TABLE (
-    id bigint, run integer, attempt integer, task text, args text, queue text, priority smallint,
-    run_at timestamptz, enqueued_at timestamptz, max_attempts integer, timeout double precision,
-    key text, tags text, metadata text, traceparent text, redrive_of bigint, on_dead_of bigint,
-    cancel boolean, lost smallint, cut_off smallint
+    ${claim_columns}
 ) LANGUAGE plpgsql VOLATILE
 SET lock_timeout = '1s' SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
@@ -69,12 +65,7 @@ DECLARE
     paused text[]; -- NULL: there are no limits
     again text;
 BEGIN
-    PERFORM mutirao_require(_worker);
-    _run_ats := array_replace(_run_ats, '0001-06-01 00:00Z', '-infinity');
-    PERFORM pg_advisory_xact_lock_shared(hashtext('mutirao limits'));
-    IF EXISTS (SELECT FROM mutirao_limit) THEN
-        paused := mutirao_paused();
-    END IF;
+    ${begin_claim}
     chosen := mutirao_lock_by_fairness(
         _worker, _queues, _priorities, _run_ats, _ids, _most, _without, paused, moment
     );
@@ -83,29 +74,8 @@ BEGIN
         SELECT a.taken, a.again INTO found, again FROM mutirao_admit(chosen, _most, moment) a;
     END IF;
     turns := mutirao_turns(chosen, found);
-    RETURN QUERY
-    WITH taken AS (
-        UPDATE mutirao_live SET worker = _worker, run = run % 2147483647 + 1,
-            attempt = least(attempt, 2147483646) + 1, claimed_at = moment
-        WHERE id = ANY(found)
-        RETURNING id, run, attempt, greatest(run_at, '0001-06-01 00:00Z') AS run_at, cancel, queue,
-                  lost, cut_off
-    ), numbered AS (
-        SELECT taken.*, row_number() OVER (ORDER BY taken.id) AS number FROM taken
-    )
-    SELECT t.id, t.run, t.attempt, j.task, j.args::text, t.queue, j.priority, t.run_at,
-           j.enqueued_at, j.max_attempts, j.timeout, j.key, j.tags::text, j.metadata::text,
-           j.traceparent, j.redrive_of, j.on_dead_of, t.cancel, t.lost, t.cut_off
-    FROM numbered t
-    CROSS JOIN LATERAL (SELECT * FROM mutirao_job WHERE id = t.id OFFSET 0) j
-    ORDER BY turns[t.number];
-    IF again IS NOT NULL THEN
-        id := 0;
-        run := 0;
-        attempt := 0;
-        task := again;
-        RETURN NEXT;
-    END IF;
+    ${take_found: cut_off, queue; t.queue; (SELECT *, row_number() OVER (ORDER BY taken.id) AS number FROM taken); ORDER BY turns[t.number]}
+    ${say_again}
 END
 $$
 --;
@@ -134,9 +104,7 @@ BEGIN
             found := found || ARRAY(
                 SELECT l.id FROM mutirao_live l
                 WHERE mutirao_is_due(l, lane.queue, lane.priority, lane.run_at, lane.id, _now)
-                  AND (_without IS NULL OR (
-                      (SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)
-                  ) IS NOT TRUE)
+                  AND ${of_other_tasks}
                 ORDER BY l.run_at, l.id LIMIT _most - cardinality(found) FOR UPDATE SKIP LOCKED
             );
         ELSIF lane.queue <> ALL(asked) THEN
@@ -371,7 +339,7 @@ $$
 -- Locks the first due jobs of some lines, each beginning after a place: `_share` of each, `_most` in
 -- all. What others are taking is passed over.
 CREATE FUNCTION mutirao_fairness_first(
-    _lane text, _fairs text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[],
+    _lane text, _values text[], _priorities smallint[], _run_ats timestamptz[], _ids bigint[],
     _share integer, _most integer, _without text[], _now timestamptz
 ) RETURNS TABLE (line integer, id bigint, run_at timestamptz) LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -381,15 +349,13 @@ SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
     SELECT u.line::integer, w.id, w.run_at
-    FROM unnest(_fairs, _priorities, _run_ats, _ids) WITH ORDINALITY
+    FROM unnest(_values, _priorities, _run_ats, _ids) WITH ORDINALITY
         AS u (fairness, priority, run_at, id, line)
     CROSS JOIN LATERAL (
         SELECT l.id, l.run_at FROM mutirao_live l
         WHERE l.worker IS NULL AND l.fairness <> '' AND l.queue = _lane AND l.fairness = u.fairness
           AND l.priority = u.priority AND (l.run_at, l.id) > (u.run_at, u.id) AND l.run_at <= _now
-          AND (_without IS NULL OR (
-              (SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)
-          ) IS NOT TRUE)
+          AND ${of_other_tasks}
         ORDER BY l.run_at, l.id LIMIT _share FOR UPDATE SKIP LOCKED
     ) w LIMIT _most;
 END

@@ -401,9 +401,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT l.id FROM mutirao_live l
             WHERE mutirao_is_due(l, lane.queue, lane.priority, lane.run_at, lane.id, moment)
-              AND (_without IS NULL OR (
-                  (SELECT task FROM mutirao_job WHERE id = l.id) = ANY(_without)
-              ) IS NOT TRUE)
+              AND ${of_other_tasks}
             ORDER BY l.run_at, l.id LIMIT _look
         ) w
         WHERE lane.queue <> ALL(paused) LIMIT _look

@@ -1,174 +1,92 @@
 -- For people and their tools: the columns stay as docs/sql.md says.
 
+-- SQLite's clock counts milliseconds: now is the end of the present one, in which a job may have
+-- been enqueued that is ready.
+--: now
+(CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999)
+--;
+-- A moment, as people read it.
+--: moment at
+strftime('%Y-%m-%dT%H:%M:%S', ${at} / 1000000, 'unixepoch') || printf('.%06dZ', ${at} % 1000000)
+--;
+-- The queues of which nothing may run.
+--: paused_queues
+SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL
+--;
+-- A row, unless the live jobs have been counted lately.
+--: if_not_counted
+(SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM mutirao_backlog WHERE counted_at > ${now} - 180000000))
+--;
+-- What a job's row says of it in every state.
+--: rest_of_job id
+    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of,
+    (SELECT graph FROM mutirao_step WHERE job = ${id}) AS graph,
+    (SELECT stage FROM mutirao_step WHERE job = ${id}) AS stage,
+    (SELECT done FROM mutirao_progress WHERE job = ${id}) AS progress,
+    (SELECT total FROM mutirao_progress WHERE job = ${id}) AS progress_of,
+    (SELECT note FROM mutirao_progress WHERE job = ${id}) AS progress_note, j.fingerprint
+--;
+-- A job that is live, in one of its states.
+--: live_job state run_at started_at duration
+    l.id, j.task, j.queue, j.priority, CAST('${state}' AS text) AS state,
+    l.attempt, j.max_attempts, j.timeout,
+    CAST(${moment: ${run_at}} AS text) AS run_at,
+    CAST(${moment: j.enqueued_at} AS text) AS enqueued_at,
+    CAST(${started_at} AS text) AS started_at,
+    CAST(NULL AS text) AS finished_at,
+    CAST(${duration} AS real) AS duration,
+    l.worker, l.run,
+    (
+        SELECT a.error_type FROM mutirao_attempt a
+        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
+    ) AS error_type,
+    (
+        SELECT a.error FROM mutirao_attempt a
+        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
+    ) AS error,
+    ${rest_of_job: l.id}
+--;
+-- A job that has ended.
+--: finished_job state
+    a.job AS id, j.task, j.queue, j.priority, ${state} AS state,
+    a.attempt, j.max_attempts, j.timeout,
+    CAST(${moment: j.run_at} AS text) AS run_at,
+    CAST(${moment: j.enqueued_at} AS text) AS enqueued_at,
+    CAST(${moment: a.started_at} AS text) AS started_at,
+    CAST(${moment: a.finished_at} AS text) AS finished_at,
+    CAST((a.finished_at - a.started_at) / 1e6 AS real) AS duration,
+    a.worker, a.run, a.error_type, a.error,
+    ${rest_of_job: a.job}
+--;
 -- The state of a live job is constant in each branch, so that a search for another state skips it;
 -- equal affinities in all branches let SQLite look into them by index, and `+` keeps it from an index in
 -- another order than that of the ids.
--- SQLite's clock counts milliseconds: now is the end of the present one, in which a job may have
--- been enqueued that is ready.
 CREATE VIEW mutirao_jobs AS
-SELECT
-    l.id, j.task, j.queue, j.priority, CAST('running' AS text) AS state,
-    l.attempt, j.max_attempts, j.timeout,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', l.run_at / 1000000, 'unixepoch') || printf('.%06dZ', l.run_at % 1000000) AS text) AS run_at,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', l.claimed_at / 1000000, 'unixepoch') || printf('.%06dZ', l.claimed_at % 1000000) AS text) AS started_at,
-    CAST(NULL AS text) AS finished_at,
-    CAST(((CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - l.claimed_at) / 1e6 AS real) AS duration,
-    l.worker, l.run,
-    (
-        SELECT a.error_type FROM mutirao_attempt a
-        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
-    ) AS error_type,
-    (
-        SELECT a.error FROM mutirao_attempt a
-        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
-    ) AS error,
-    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of,
-    (SELECT graph FROM mutirao_step WHERE job = l.id) AS graph,
-    (SELECT stage FROM mutirao_step WHERE job = l.id) AS stage,
-    (SELECT done FROM mutirao_progress WHERE job = l.id) AS progress,
-    (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note, j.fingerprint
+SELECT ${live_job: running; l.run_at; ${moment: l.claimed_at}; (${now} - l.claimed_at) / 1e6}
 FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
 WHERE l.worker IS NOT NULL
 UNION ALL
-SELECT
-    l.id, j.task, j.queue, j.priority, CAST('ready' AS text) AS state,
-    l.attempt, j.max_attempts, j.timeout,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', l.run_at / 1000000, 'unixepoch') || printf('.%06dZ', l.run_at % 1000000) AS text) AS run_at,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
-    CAST(NULL AS text) AS started_at,
-    CAST(NULL AS text) AS finished_at,
-    CAST(NULL AS real) AS duration,
-    l.worker, l.run,
-    (
-        SELECT a.error_type FROM mutirao_attempt a
-        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
-    ) AS error_type,
-    (
-        SELECT a.error FROM mutirao_attempt a
-        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
-    ) AS error,
-    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of,
-    (SELECT graph FROM mutirao_step WHERE job = l.id) AS graph,
-    (SELECT stage FROM mutirao_step WHERE job = l.id) AS stage,
-    (SELECT done FROM mutirao_progress WHERE job = l.id) AS progress,
-    (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note, j.fingerprint
+SELECT ${live_job: ready; l.run_at; NULL; NULL}
 FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
-WHERE l.worker IS NULL AND +l.run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND ltrim(l.queue, char(31)) NOT IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)
+WHERE l.worker IS NULL AND +l.run_at <= ${now} AND ltrim(l.queue, char(31)) NOT IN (${paused_queues})
 UNION ALL
-SELECT
-    l.id, j.task, j.queue, j.priority, CAST('blocked' AS text) AS state,
-    l.attempt, j.max_attempts, j.timeout,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', l.run_at / 1000000, 'unixepoch') || printf('.%06dZ', l.run_at % 1000000) AS text) AS run_at,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
-    CAST(NULL AS text) AS started_at,
-    CAST(NULL AS text) AS finished_at,
-    CAST(NULL AS real) AS duration,
-    l.worker, l.run,
-    (
-        SELECT a.error_type FROM mutirao_attempt a
-        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
-    ) AS error_type,
-    (
-        SELECT a.error FROM mutirao_attempt a
-        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
-    ) AS error,
-    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of,
-    (SELECT graph FROM mutirao_step WHERE job = l.id) AS graph,
-    (SELECT stage FROM mutirao_step WHERE job = l.id) AS stage,
-    (SELECT done FROM mutirao_progress WHERE job = l.id) AS progress,
-    (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note, j.fingerprint
-FROM (SELECT 1 WHERE EXISTS (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)) CROSS JOIN mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
-WHERE l.worker IS NULL AND l.run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND ltrim(l.queue, char(31)) IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)
+SELECT ${live_job: blocked; l.run_at; NULL; NULL}
+FROM (SELECT 1 WHERE EXISTS (${paused_queues})) CROSS JOIN mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
+WHERE l.worker IS NULL AND l.run_at <= ${now} AND ltrim(l.queue, char(31)) IN (${paused_queues})
 UNION ALL
-SELECT
-    l.id, j.task, j.queue, j.priority, CAST('scheduled' AS text) AS state,
-    l.attempt, j.max_attempts, j.timeout,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', l.run_at / 1000000, 'unixepoch') || printf('.%06dZ', l.run_at % 1000000) AS text) AS run_at,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
-    CAST(NULL AS text) AS started_at,
-    CAST(NULL AS text) AS finished_at,
-    CAST(NULL AS real) AS duration,
-    l.worker, l.run,
-    (
-        SELECT a.error_type FROM mutirao_attempt a
-        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
-    ) AS error_type,
-    (
-        SELECT a.error FROM mutirao_attempt a
-        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
-    ) AS error,
-    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of,
-    (SELECT graph FROM mutirao_step WHERE job = l.id) AS graph,
-    (SELECT stage FROM mutirao_step WHERE job = l.id) AS stage,
-    (SELECT done FROM mutirao_progress WHERE job = l.id) AS progress,
-    (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note, j.fingerprint
+SELECT ${live_job: scheduled; l.run_at; NULL; NULL}
 FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
-WHERE l.worker IS NULL AND +l.run_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND +l.run_at < ${parked}
+WHERE l.worker IS NULL AND +l.run_at > ${now} AND +l.run_at < ${parked}
 UNION ALL
-SELECT
-    l.id, j.task, j.queue, j.priority, CAST('blocked' AS text) AS state,
-    l.attempt, j.max_attempts, j.timeout,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', coalesce((SELECT p.run_at FROM mutirao_parked p WHERE p.job = l.id), l.run_at) / 1000000, 'unixepoch') || printf('.%06dZ', coalesce((SELECT p.run_at FROM mutirao_parked p WHERE p.job = l.id), l.run_at) % 1000000) AS text) AS run_at,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
-    CAST(NULL AS text) AS started_at,
-    CAST(NULL AS text) AS finished_at,
-    CAST(NULL AS real) AS duration,
-    l.worker, l.run,
-    (
-        SELECT a.error_type FROM mutirao_attempt a
-        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
-    ) AS error_type,
-    (
-        SELECT a.error FROM mutirao_attempt a
-        WHERE a.job = l.id AND a.error_type IS NOT NULL ORDER BY a.run DESC LIMIT 1
-    ) AS error,
-    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of,
-    (SELECT graph FROM mutirao_step WHERE job = l.id) AS graph,
-    (SELECT stage FROM mutirao_step WHERE job = l.id) AS stage,
-    (SELECT done FROM mutirao_progress WHERE job = l.id) AS progress,
-    (SELECT total FROM mutirao_progress WHERE job = l.id) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = l.id) AS progress_note, j.fingerprint
+SELECT ${live_job: blocked; coalesce((SELECT p.run_at FROM mutirao_parked p WHERE p.job = l.id), l.run_at); NULL; NULL}
 FROM mutirao_live l INDEXED BY mutirao_live_blocked CROSS JOIN mutirao_job j ON j.id = l.id
 WHERE l.worker IS NULL AND l.run_at >= ${parked}
 UNION ALL
-SELECT
-    a.job AS id, j.task, j.queue, j.priority, CAST('succeeded' AS text) AS state,
-    a.attempt, j.max_attempts, j.timeout,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.run_at / 1000000, 'unixepoch') || printf('.%06dZ', j.run_at % 1000000) AS text) AS run_at,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', a.started_at / 1000000, 'unixepoch') || printf('.%06dZ', a.started_at % 1000000) AS text) AS started_at,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', a.finished_at / 1000000, 'unixepoch') || printf('.%06dZ', a.finished_at % 1000000) AS text) AS finished_at,
-    CAST((a.finished_at - a.started_at) / 1e6 AS real) AS duration,
-    a.worker, a.run, a.error_type, a.error,
-    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of,
-    (SELECT graph FROM mutirao_step WHERE job = a.job) AS graph,
-    (SELECT stage FROM mutirao_step WHERE job = a.job) AS stage,
-    (SELECT done FROM mutirao_progress WHERE job = a.job) AS progress,
-    (SELECT total FROM mutirao_progress WHERE job = a.job) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = a.job) AS progress_note, j.fingerprint
+SELECT ${finished_job: CAST('succeeded' AS text)}
 FROM mutirao_attempt a CROSS JOIN mutirao_job j ON j.id = a.job
 WHERE +a.outcome = 'succeeded'
 UNION ALL
-SELECT
-    a.job AS id, j.task, j.queue, j.priority, a.outcome AS state,
-    a.attempt, j.max_attempts, j.timeout,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.run_at / 1000000, 'unixepoch') || printf('.%06dZ', j.run_at % 1000000) AS text) AS run_at,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', j.enqueued_at / 1000000, 'unixepoch') || printf('.%06dZ', j.enqueued_at % 1000000) AS text) AS enqueued_at,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', a.started_at / 1000000, 'unixepoch') || printf('.%06dZ', a.started_at % 1000000) AS text) AS started_at,
-    CAST(strftime('%Y-%m-%dT%H:%M:%S', a.finished_at / 1000000, 'unixepoch') || printf('.%06dZ', a.finished_at % 1000000) AS text) AS finished_at,
-    CAST((a.finished_at - a.started_at) / 1e6 AS real) AS duration,
-    a.worker, a.run, a.error_type, a.error,
-    j.args, j.key, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of,
-    (SELECT graph FROM mutirao_step WHERE job = a.job) AS graph,
-    (SELECT stage FROM mutirao_step WHERE job = a.job) AS stage,
-    (SELECT done FROM mutirao_progress WHERE job = a.job) AS progress,
-    (SELECT total FROM mutirao_progress WHERE job = a.job) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = a.job) AS progress_note, j.fingerprint
+SELECT ${finished_job: a.outcome}
 FROM mutirao_attempt a CROSS JOIN mutirao_job j ON j.id = a.job
 WHERE a.outcome IN ('dead', 'cancelled')
 --;
@@ -176,8 +94,8 @@ WHERE a.outcome IN ('dead', 'cancelled')
 CREATE VIEW mutirao_attempts AS
 SELECT
     a.job, a.run, a.attempt, j.task, j.queue, a.outcome,
-    strftime('%Y-%m-%dT%H:%M:%S', a.started_at / 1000000, 'unixepoch') || printf('.%06dZ', a.started_at % 1000000) AS started_at,
-    strftime('%Y-%m-%dT%H:%M:%S', a.finished_at / 1000000, 'unixepoch') || printf('.%06dZ', a.finished_at % 1000000) AS finished_at,
+    ${moment: a.started_at} AS started_at,
+    ${moment: a.finished_at} AS finished_at,
     (a.finished_at - a.started_at) / 1e6 AS duration,
     a.worker, a.error_type, a.error,
     CASE WHEN a.error IS NOT NULL
@@ -197,34 +115,34 @@ FROM mutirao_attempt a CROSS JOIN mutirao_job j ON j.id = a.job
 -- Live jobs are counted, unless they were too many and have been counted lately.
 CREATE VIEW mutirao_queues AS
 SELECT
-    ltrim(queue, char(31)) AS queue, state, sum(jobs) AS jobs, ((CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - min(since)) / 1e6 AS oldest_age,
-    strftime('%Y-%m-%dT%H:%M:%S', coalesce(min(counted_at), (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999)) / 1000000, 'unixepoch') || printf('.%06dZ', coalesce(min(counted_at), (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999)) % 1000000) AS counted_at
+    ltrim(queue, char(31)) AS queue, state, sum(jobs) AS jobs, (${now} - min(since)) / 1e6 AS oldest_age,
+    ${moment: coalesce(min(counted_at), ${now})} AS counted_at
 FROM (
     SELECT queue, state, jobs, since, counted_at
-    FROM mutirao_backlog WHERE counted_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - 180000000
+    FROM mutirao_backlog WHERE counted_at > ${now} - 180000000
     UNION ALL
     SELECT queue, CAST('running' AS text) AS state, count(*), min(claimed_at), NULL
-    FROM (SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM mutirao_backlog WHERE counted_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - 180000000))
+    FROM ${if_not_counted}
     CROSS JOIN mutirao_live WHERE worker IS NOT NULL
     GROUP BY queue
     UNION ALL
     SELECT queue, CAST('ready' AS text), count(*), min(run_at), NULL
-    FROM (SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM mutirao_backlog WHERE counted_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - 180000000))
+    FROM ${if_not_counted}
     CROSS JOIN mutirao_live
-    WHERE worker IS NULL AND run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999)
-    GROUP BY queue HAVING ltrim(queue, char(31)) NOT IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)
+    WHERE worker IS NULL AND run_at <= ${now}
+    GROUP BY queue HAVING ltrim(queue, char(31)) NOT IN (${paused_queues})
     UNION ALL
     SELECT queue, CAST('blocked' AS text), count(*), min(run_at), NULL
-    FROM (SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM mutirao_backlog WHERE counted_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - 180000000))
+    FROM ${if_not_counted}
     CROSS JOIN mutirao_live
-    WHERE worker IS NULL AND run_at <= (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND EXISTS (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)
-    GROUP BY queue HAVING ltrim(queue, char(31)) IN (SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.by IS NULL)
+    WHERE worker IS NULL AND run_at <= ${now} AND EXISTS (${paused_queues})
+    GROUP BY queue HAVING ltrim(queue, char(31)) IN (${paused_queues})
     UNION ALL
     SELECT queue, CAST('scheduled' AS text), jobs, (SELECT enqueued_at FROM mutirao_job WHERE id = first), NULL
     FROM (
-        SELECT queue, count(*) AS jobs, min(id) AS first FROM (SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM mutirao_backlog WHERE counted_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - 180000000))
+        SELECT queue, count(*) AS jobs, min(id) AS first FROM ${if_not_counted}
     CROSS JOIN mutirao_live
-        WHERE worker IS NULL AND run_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AND run_at < ${parked} GROUP BY queue
+        WHERE worker IS NULL AND run_at > ${now} AND run_at < ${parked} GROUP BY queue
     )
     UNION ALL
     SELECT queue, CAST('blocked' AS text), jobs, min(
@@ -234,7 +152,7 @@ FROM (
     FROM (
         SELECT l.queue, count(*) AS jobs, min(p.run_at) AS since,
                min(CASE WHEN p.job IS NULL THEN l.id END) AS first
-        FROM (SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM mutirao_backlog WHERE counted_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - 180000000)) CROSS JOIN mutirao_live l LEFT JOIN mutirao_parked p ON p.job = l.id
+        FROM ${if_not_counted} CROSS JOIN mutirao_live l LEFT JOIN mutirao_parked p ON p.job = l.id
         WHERE l.worker IS NULL AND l.run_at = ${parked}
         GROUP BY l.queue
     )
@@ -288,8 +206,8 @@ FROM (
                   AND substr(ifnull(b.error_type, ''), 1, 200) = o.error_type
                   AND ifnull(substr(substr(b.error, 1, instr(b.error || char(10), char(10)) - 1), 1, 200), '') = o.message
             )) AS jobs,
-            strftime('%Y-%m-%dT%H:%M:%S', min(finished_at) / 1000000, 'unixepoch') || printf('.%06dZ', min(finished_at) % 1000000) AS first_at,
-            strftime('%Y-%m-%dT%H:%M:%S', max(finished_at) / 1000000, 'unixepoch') || printf('.%06dZ', max(finished_at) % 1000000) AS last_at
+            ${moment: min(finished_at)} AS first_at,
+            ${moment: max(finished_at)} AS last_at
         FROM (
             SELECT j.task, e.job, e.run, e.finished_at, substr(ifnull(e.error_type, ''), 1, 200) AS error_type,
                    ifnull(substr(substr(e.error, 1, instr(e.error || char(10), char(10)) - 1), 1, 200), '') AS message
@@ -360,10 +278,10 @@ FROM (
 CREATE VIEW mutirao_workers AS
 SELECT
     w.id, w.name, w.host, w.pid, w.queues, w.exclude_queues, w.tasks, w.concurrency, w.version,
-    strftime('%Y-%m-%dT%H:%M:%S', w.started_at / 1000000, 'unixepoch') || printf('.%06dZ', w.started_at % 1000000) AS started_at,
-    strftime('%Y-%m-%dT%H:%M:%S', w.beat_at / 1000000, 'unixepoch') || printf('.%06dZ', w.beat_at % 1000000) AS beat_at,
-    strftime('%Y-%m-%dT%H:%M:%S', w.expires_at / 1000000, 'unixepoch') || printf('.%06dZ', w.expires_at % 1000000) AS expires_at,
-    w.expires_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) AS alive, w.listening, w.stuck, w.late,
+    ${moment: w.started_at} AS started_at,
+    ${moment: w.beat_at} AS beat_at,
+    ${moment: w.expires_at} AS expires_at,
+    w.expires_at > ${now} AS alive, w.listening, w.stuck, w.late,
     (SELECT count(*) FROM mutirao_live WHERE worker = w.id) AS running,
     (
         SELECT json_group_array(id)
@@ -381,30 +299,30 @@ SELECT
         WHEN s.awaiting THEN 'awaiting'
         ELSE 'active'
     END AS status,
-    strftime('%Y-%m-%dT%H:%M:%S', s.next_at / 1000000, 'unixepoch') || printf('.%06dZ', s.next_at % 1000000) AS next_at,
-    strftime('%Y-%m-%dT%H:%M:%S', s.last_tick / 1000000, 'unixepoch') || printf('.%06dZ', s.last_tick % 1000000) AS last_tick,
+    ${moment: s.next_at} AS next_at,
+    ${moment: s.last_tick} AS last_tick,
     s.last_job,
     CASE
         WHEN l.worker IS NOT NULL THEN 'running'
         WHEN l.run_at = ${parked} THEN 'blocked'
-        WHEN l.run_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) THEN 'scheduled'
+        WHEN l.run_at > ${now} THEN 'scheduled'
         WHEN l.id IS NOT NULL THEN 'ready'
         ELSE a.outcome
     END AS last_state,
-    strftime('%Y-%m-%dT%H:%M:%S', coalesce(l.claimed_at, a.started_at) / 1000000, 'unixepoch') || printf('.%06dZ', coalesce(l.claimed_at, a.started_at) % 1000000) AS last_started_at,
-    strftime('%Y-%m-%dT%H:%M:%S', CASE WHEN l.id IS NULL THEN a.finished_at END / 1000000, 'unixepoch') || printf('.%06dZ', CASE WHEN l.id IS NULL THEN a.finished_at END % 1000000) AS last_finished_at,
-    (coalesce(CASE WHEN l.id IS NULL THEN a.finished_at END, CASE WHEN l.worker IS NOT NULL THEN (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) END)
+    ${moment: coalesce(l.claimed_at, a.started_at)} AS last_started_at,
+    ${moment: CASE WHEN l.id IS NULL THEN a.finished_at END} AS last_finished_at,
+    (coalesce(CASE WHEN l.id IS NULL THEN a.finished_at END, CASE WHEN l.worker IS NOT NULL THEN ${now} END)
         - coalesce(l.claimed_at, a.started_at)
     ) / 1e6 AS last_duration,
     a.error AS last_error,
     s.runs, s.skipped, s.catch_up, s.overlap, s.jitter,
-    strftime('%Y-%m-%dT%H:%M:%S', s.until / 1000000, 'unixepoch') || printf('.%06dZ', s.until % 1000000) AS until,
+    ${moment: s.until} AS until,
     s.max_runs, s.pause_after, CASE WHEN s.paused THEN s.reason END AS reason, s.origin,
-    CASE WHEN s.origin = 'code' THEN s.declared_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - 180000000 END AS in_code,
-    strftime('%Y-%m-%dT%H:%M:%S', s.declared_at / 1000000, 'unixepoch') || printf('.%06dZ', s.declared_at % 1000000) AS declared_at,
+    CASE WHEN s.origin = 'code' THEN s.declared_at > ${now} - 180000000 END AS in_code,
+    ${moment: s.declared_at} AS declared_at,
     s.declared_by,
-    strftime('%Y-%m-%dT%H:%M:%S', s.created_at / 1000000, 'unixepoch') || printf('.%06dZ', s.created_at % 1000000) AS created_at,
-    strftime('%Y-%m-%dT%H:%M:%S', s.changed_at / 1000000, 'unixepoch') || printf('.%06dZ', s.changed_at % 1000000) AS changed_at
+    ${moment: s.created_at} AS created_at,
+    ${moment: s.changed_at} AS changed_at
 FROM mutirao_schedule s
 LEFT JOIN mutirao_live l ON l.id = s.last_job
 LEFT JOIN mutirao_attempt a ON a.job = s.last_job
@@ -418,15 +336,15 @@ SELECT
     m.most, m.per, m.burst, m.most = 0 AS paused,
     coalesce(c.running, 0) AS running,
     CASE WHEN m.per IS NOT NULL THEN coalesce(min(
-        m.burst, c.tokens + m.most / m.per * max(((CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - c.touched_at) / 1e6, 0)
+        m.burst, c.tokens + m.most / m.per * max((${now} - c.touched_at) / 1e6, 0)
     ), m.burst) END AS tokens,
     (SELECT count(*) FROM mutirao_parked p WHERE p.counter = c.id) AS parked,
     m.origin,
-    CASE WHEN m.origin = 'code' THEN m.declared_at > (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000 + 999) - 180000000 END AS in_code,
-    strftime('%Y-%m-%dT%H:%M:%S', m.declared_at / 1000000, 'unixepoch') || printf('.%06dZ', m.declared_at % 1000000) AS declared_at,
+    CASE WHEN m.origin = 'code' THEN m.declared_at > ${now} - 180000000 END AS in_code,
+    ${moment: m.declared_at} AS declared_at,
     m.declared_by,
-    strftime('%Y-%m-%dT%H:%M:%S', m.created_at / 1000000, 'unixepoch') || printf('.%06dZ', m.created_at % 1000000) AS created_at,
-    strftime('%Y-%m-%dT%H:%M:%S', m.changed_at / 1000000, 'unixepoch') || printf('.%06dZ', m.changed_at % 1000000) AS changed_at
+    ${moment: m.created_at} AS created_at,
+    ${moment: m.changed_at} AS changed_at
 FROM mutirao_limit m LEFT JOIN mutirao_counter c ON c.name = m.name
 --;
 -- Where a graph stands: its stage is that of the earliest step that is not over. A step that died is
@@ -448,7 +366,7 @@ SELECT
         ORDER BY t.depth, t.id LIMIT 1
     ) AS stage,
     s.jobs, s.blocked, s.waiting, s.running, s.succeeded, s.dead, s.cancelled,
-    strftime('%Y-%m-%dT%H:%M:%S', g.created_at / 1000000, 'unixepoch') || printf('.%06dZ', g.created_at % 1000000) AS created_at
+    ${moment: g.created_at} AS created_at
 FROM mutirao_graph g
 JOIN (
     SELECT
