@@ -290,7 +290,7 @@ class Dispatcher:
         follow_up = self._executor.follow_up(claim, outcome)
         self._completer.add(Finished(claim, outcome, running.started, finished, follow_up, linked))
 
-    def instead(self, refused: Finished, error: Exception) -> Iterator[Finished]:
+    def alternatives(self, refused: Finished, error: Exception) -> Iterator[Finished]:
         """Yield what may be written instead of an attempt whose outcome the database refuses."""
         claim = refused.claim
         outcome = self._executor.judge(claim, outcomes.unwritable(error))

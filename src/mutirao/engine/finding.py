@@ -1,4 +1,4 @@
-"""What a child process runs, as names: where it is found in another process.
+"""The names by which a child process finds the task that it runs.
 
 Only JSON crosses between processes, so a task, and the hooks and factories around it, must stand at
 module level under their own names.

@@ -1,4 +1,4 @@
-"""What a worker is registered with: where it runs, and how."""
+"""The facts that a worker registers: where it runs, and with which settings."""
 
 import os
 import socket

@@ -77,7 +77,7 @@ class Inbox:
         self._bytes += data
 
     def take(self) -> Message | None:
-        """Return the next message, or None while it is incomplete; raise Nonsense if invalid."""
+        """Return the next message; None while it is incomplete. Raises InvalidMessage."""
         if len(self._bytes) < _HEAD.size:
             return None
         kind, number, length = _HEAD.unpack_from(self._bytes)

@@ -83,7 +83,7 @@ class Worker:
             store,
             lambda: self._id,
             settings,
-            fail=lambda refused, error: self._dispatcher.instead(refused, error),
+            fail=lambda refused, error: self._dispatcher.alternatives(refused, error),
             on_waiting=lambda claim, outcome: self._producer.expect(claim, outcome),
             on_written=lambda: self._dispatcher.notify_if_room(),
             on_woken=lambda wake: self._producer.wake(wake),

@@ -1,1 +1,1 @@
-"""Mutirão beside other packages, one file for each: what they need to know of it."""
+"""Support for using Mutirão beside other packages, one file for each package."""

@@ -1,4 +1,4 @@
-"""Alembic, of the application's own tables: it leaves those of Mutirão alone.
+"""Functions that let an application's own Alembic ignore the tables of Mutirão.
 
 `alembic revision --autogenerate` compares all tables of the database with the application's models,
 and proposes to drop the others. In `migrations/env.py` give `context.configure` these two:

@@ -1,4 +1,4 @@
-"""What has finished, added up by the hour: how many attempts took how long, and which errors.
+"""The sums of finished attempts for each hour: their number, their durations, and their errors.
 
 Durations are counted to two digits, so that they can be added up and percentiles are right to 5 %.
 """

@@ -1,4 +1,4 @@
-"""What a worker says of itself when it registers, and what its heartbeat is answered."""
+"""The facts that a worker registers with, and the answer to its heartbeat."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

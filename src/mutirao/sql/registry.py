@@ -1,4 +1,4 @@
-"""Which databases there are: the one list of their names.
+"""The one list of the databases that are supported.
 
 At the bottom of these rooms, so that each can ask; a dialect is loaded when it is asked for. Names
 are those of SQLAlchemy's backends.

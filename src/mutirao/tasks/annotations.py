@@ -1,4 +1,4 @@
-"""What annotations are made of: their own text, and the fields of the classes in it."""
+"""The parts of annotations: their own text, and the fields of the classes that they name."""
 
 import inspect
 import sys

@@ -1,4 +1,4 @@
-"""What tasks take that have no options of their own: an application's, or a worker's instead."""
+"""The options of tasks that set none themselves: the application's, or the worker's instead."""
 
 from dataclasses import dataclass
 from math import inf

@@ -1,4 +1,4 @@
-"""What stands around a handler, where the handler runs: in its own thread, loop or process.
+"""The code that runs around a handler, where the handler runs: in its thread, loop or process.
 
 Those are hooks and, inside of them, what it is given by factories (`mutirao.tasks.providing`).
 

@@ -1,4 +1,4 @@
-"""What applications test their jobs with.
+"""Tools with which applications test their jobs.
 
 `capture` keeps enqueued jobs and asserts about them, `inline` runs them at once, `drain`
 and `adrain` run what is due in a real database. `mutirao.testing.fixtures` has pytest fixtures,

@@ -1,4 +1,4 @@
-"""What a test holds while an application's jobs do not go to its database."""
+"""The capturing of an application's jobs in a test, instead of writing them to its database."""
 
 import inspect
 import json

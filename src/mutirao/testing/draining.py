@@ -1,4 +1,4 @@
-"""Running what is due, here and now, until nothing is left: a worker without loops of its own."""
+"""The draining of a database in a test: run all due jobs until none is left."""
 
 import asyncio
 from collections import Counter
@@ -170,7 +170,7 @@ class _Bench:
             store,
             lambda: worker,
             self._settings,
-            fail=lambda refused, error: dispatcher.instead(refused, error),
+            fail=lambda refused, error: dispatcher.alternatives(refused, error),
             on_waiting=lambda claim, after: None,
             on_written=lambda: None,
             on_woken=lambda wake: None,

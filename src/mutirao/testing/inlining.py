@@ -116,7 +116,7 @@ class InlineStore(MemoryStore):
             await self._arun(self._let_in())
 
     def _take(self, id: int) -> Claim | None:
-        """Return the claim of a job that waits; None if it is blocked, or nobody's here."""
+        """Return the claim of a waiting job; None if it is blocked, or has gone."""
         return self._runner.run_sync(self._claim, id)
 
     def _claim(self, conn: Connection, id: int) -> Claim | None:

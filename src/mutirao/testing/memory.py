@@ -1,4 +1,4 @@
-"""The store on SQL over a database of its own: SQLite, in the memory of this process.
+"""The SQL store over an SQLite database in the memory of this process.
 
 `capture` and `inline` put one in the place of an application's store. It is gone when nobody has
 what they gave any more.
@@ -126,7 +126,7 @@ class MemoryStore(SqlStore):
 
 
 def at_once(call: Coroutine[Any, Any, R]) -> R:
-    """Return what a coroutine returns that waits for nothing, as all calls of a MemoryStore."""
+    """Return the result of a coroutine that never waits, as all calls of a MemoryStore."""
     try:
         call.send(None)
     except StopIteration as ended:

@@ -1,4 +1,4 @@
-"""What `job.transaction()` gives on a MemoryStore that was told how to make sessions."""
+"""The transactions of `job.transaction()` on a MemoryStore with a `session_factory`."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (

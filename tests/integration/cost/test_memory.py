@@ -65,7 +65,7 @@ class Line:
             store,
             lambda: 1,
             settings,
-            fail=lambda refused, error: self.dispatcher.instead(refused, error),
+            fail=lambda refused, error: self.dispatcher.alternatives(refused, error),
             on_waiting=lambda *_: None,
             on_written=lambda: None,
             on_woken=lambda _: None,

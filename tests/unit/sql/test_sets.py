@@ -7,7 +7,7 @@ import pytest
 from mutirao.app import Mutirao
 from mutirao.errors import ConfigurationError
 from mutirao.sql.connections.engines import Engines
-from mutirao.sql.dialects.postgresql.sets import apart, qualified
+from mutirao.sql.dialects.postgresql.sets import in_set, qualified
 from mutirao.sql.store import SqlStore
 
 URL = "postgresql+psycopg://u@h/d"
@@ -52,8 +52,8 @@ def test_channels() -> None:
     """The longest schema has a channel that PostgreSQL takes; without one there is no other."""
     schema = "s" * 49
     Engines(URL, schema=schema)
-    assert len(apart("mutirao_ended", schema)) == 63
-    assert apart("mutirao_ended", None) == "mutirao_ended"
+    assert len(in_set("mutirao_ended", schema)) == 63
+    assert in_set("mutirao_ended", None) == "mutirao_ended"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What people and migrations ask of a database, where the databases differ."""
+"""The administration of a database by people and migrations, where databases differ."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
@@ -12,7 +12,7 @@ from mutirao.model.findings import Finding
 
 
 class Admin(ABC):
-    """The differences between databases that migrating, looking and repairing meet."""
+    """What differs between databases when people migrate, examine and repair them."""
 
     ddl_preface = ""  # what a script must say before the transaction that makes the schema
 
@@ -21,7 +21,7 @@ class Admin(ABC):
         """Open a transaction in which nobody else migrates; commit it if the block succeeds."""
 
     def entering(self, schema: str, connection: Connection | None) -> list[str]:
-        """Return what a migration says first, in its transaction, to make all in a schema.
+        """Return the statements with which a migration begins, so that it works in a schema.
 
         Without a connection it is printed, for a database where the schema may be missing.
 
@@ -33,7 +33,7 @@ class Admin(ABC):
         )
 
     def in_place(self, statement: str, connection: Connection | None, schema: str | None) -> str:
-        """Return a statement of a migration as it is for the schema that it is made in.
+        """Return a statement of a migration, adapted to the schema in which it is executed.
 
         That is `schema`, or else the one where a connection makes things; without a connection,
         where it is printed, the usual one.
@@ -46,14 +46,14 @@ class Admin(ABC):
 
     @abstractmethod
     def clock(self, connection: Connection) -> datetime:
-        """Return what time it is by the database."""
+        """Return the time of the database's clock."""
 
     @abstractmethod
     def health_checks(self, connection: Connection) -> Iterator[Finding]:
         """Examine indexes, plans and bloat, and report what is well, too."""
 
     def grants(self, roles: Collection[str], to: str | None, schema: str | None) -> str:
-        """Return the statements that let roles do what they are for; all of them if none is named.
+        """Return the statements that grant roles their privileges; of all roles if none is named.
 
         `schema` is the one that was chosen for the tables.
 

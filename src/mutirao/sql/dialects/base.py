@@ -1,4 +1,4 @@
-"""What a database must say in its own words.
+"""The interface of a dialect: everything that differs between databases.
 
 Its methods return expressions for the statements that are said once for all databases. What has
 more to it is in its parts: `connecting`, `intake`, `rules`, `admin`.
@@ -49,14 +49,14 @@ class Dialect(ABC):
     @property
     @abstractmethod
     def admin(self) -> Admin:
-        """Return what people and migrations ask. Loaded when asked for: workers never do."""
+        """Return the part for people and migrations, loaded on first use: workers never use it."""
 
     def notifier(self, place: Place) -> Notifier | None:
-        """Return what wakes workers; None where there is only polling."""
+        """Return the notifier that wakes workers; None if workers can only poll."""
         return None
 
     def ends_notifier(self, place: Place) -> Notifier | None:
-        """Return what tells that a job has ended, to those who asked; None where nothing does."""
+        """Return the notifier of ended jobs; None if callers can only poll."""
         return self.notifier(place)
 
     @abstractmethod
@@ -78,7 +78,7 @@ class Dialect(ABC):
         """Return whether the JSON object of a job's arguments has one with this value."""
 
     def held_by(self, worker: int) -> ColumnElement[bool]:
-        """Return the condition on `mutirao_live` that a worker holds the job: an index tells."""
+        """Return the condition on `mutirao_live` that a worker holds the job; it uses an index."""
         return live.c.worker == worker
 
     def to_cancel_by(self, worker: int) -> ColumnElement[bool]:
@@ -102,12 +102,12 @@ class Dialect(ABC):
         write = self.insert_unless_exists(table).values(**row).returning(first)
         return conn.execute(write).first() is not None
 
-    def tell_updated(self, conn: Connection, change: Update, told: ColumnElement[Any]) -> Any:
+    def update_returning(self, conn: Connection, change: Update, told: ColumnElement[Any]) -> Any:
         """Change one row and return an expression; None where there is no such row."""
         return conn.execute(change.returning(told)).scalar()
 
     def came_late(self, finished_at: ColumnElement[datetime]) -> ColumnElement[Any]:
-        """Return what an attempt's `came_late` is, unless something in the database sets it."""
+        """Return the value of an attempt's `came_late`, unless the database sets it itself."""
         return null()
 
     def before_pruning(self, conn: Connection, jobs: Sequence[int]) -> None:

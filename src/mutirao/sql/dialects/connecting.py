@@ -1,4 +1,4 @@
-"""How a database is connected to: its URLs, its drivers, and what its connections need."""
+"""How to connect to a database: its URLs, its drivers, and the setup of its connections."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -36,13 +36,13 @@ class Drivers(NamedTuple):
     direct: bool = False
 
     def completed(self, url: URL) -> URL:
-        """Return a URL with the usual parameters that it does not give."""
+        """Return a URL, completed with the default parameters that it lacks."""
         missing = {name: value for name, value in self.usual.items() if name not in url.query}
         return url.update_query_dict(missing)
 
 
 class Place(NamedTuple):
-    """Where a notifier listens: a database, and how it is connected to where the URL does not say.
+    """The database that a notifier listens to, and how to connect if the URL does not say it.
 
     `opened` opens a connection of a driver in autocommit mode, which whoever calls it closes.
     `schema` is the one that was chosen for the set of jobs.
@@ -62,7 +62,7 @@ def _called(url: URL) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Connecting:
-    """What one database says about connecting to it.
+    """The parameters of connections to one kind of database.
 
     `usual`: the scheme that serves synchronous and asynchronous callers. `unsound`: why others,
     which SQLAlchemy knows, are refused.

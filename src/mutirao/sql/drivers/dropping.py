@@ -1,4 +1,4 @@
-"""Ends a connection from outside, without a word to the server."""
+"""The ending of a connection from another thread, without a message to the server."""
 
 import socket
 from os import dup

@@ -1,4 +1,4 @@
-"""How a database gets from one version of the schema to the next.
+"""The migration of a database from one version of the schema to the next.
 
 Alembic, driven from here: its version table is `mutirao_version`, so an application's own
 `alembic_version` is never touched, and there is no alembic.ini and no env.py. Alembic's global
@@ -75,7 +75,7 @@ def ddl(dialect: str, schema: str | None = None) -> str:
 
 
 def _upgrade(connection: Connection, *later: Path, schema: str | None = None) -> None:
-    """Run what revisions there are, those in directories of `later` ones too: a test has one."""
+    """Run all revisions, also those in the directories `later`, which a test uses."""
     with dialect_of(connection.dialect).admin.migrating(connection):
         options: dict[str, Any] = {SCHEMA: schema}
         context = _context(connection, later=later, **options)

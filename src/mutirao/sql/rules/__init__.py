@@ -1,6 +1,6 @@
-"""What becomes of jobs, written once: lock, ask the rule in `mutirao.model`, write.
+"""The rules of jobs for all databases: lock rows, ask the rule in `mutirao.model`, write.
 
-In steps, over small statements whose words are the dialect's (`words`). A file for each feature, by
-the names of `mutirao.model`. `LockAskWrite` puts them together; a dialect may have functions of its
-own instead (`Rules`).
+They are steps over small statements, whose SQL the dialect gives (`words`). Each feature has a file
+with the name that it has in `mutirao.model`. `LockAskWrite` puts them together; a dialect may have
+functions of its own instead (`Rules`).
 """

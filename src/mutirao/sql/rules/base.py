@@ -1,4 +1,4 @@
-"""What the rules of a dialect offer, the general ones or functions of its own."""
+"""The interface of a dialect's rules, general ones or functions of the database."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""The lanes and what is due in them: read, and taken by one worker."""
+"""Claims: read the lanes, and take due jobs for one worker."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -147,7 +147,7 @@ def _due(
 
 
 def _require(worker: int) -> Asking[None]:
-    """Raise WorkerGone for one that was taken for gone: nobody would rescue what it takes."""
+    """Raise WorkerGone if the worker was considered gone: nobody would rescue its jobs."""
     if not (yield Execute("SELECT 1 FROM mutirao_worker WHERE id = ?", (worker,))):
         raise WorkerGone(f"worker {worker} is not registered (any more)")
 

@@ -1,4 +1,4 @@
-"""How jobs get in: a row of `mutirao_job`, and with it one of `mutirao_live`.
+"""Enqueueing: a row of `mutirao_job`, and with it one of `mutirao_live`.
 
 A few keyed jobs among many are placed one by one, each after what those before it have done.
 """
@@ -83,7 +83,7 @@ def _insert(words: Words, jobs: Iterator[NewJob]) -> Steps:
 
 
 def _declare_fairness(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
-    """Write down which tasks are fair, for what makes jobs live.
+    """Record the `fair_by` of tasks, which is read where jobs are made live.
 
     Where rows are locked, that is done once: each enqueue would wait for the others' commits.
     """

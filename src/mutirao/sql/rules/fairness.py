@@ -1,4 +1,7 @@
-"""Fairness: small statements, each one hop through the index, and jobs taken in turn."""
+"""Fairness: take due jobs of a lane in rounds over the values of an argument.
+
+Each small statement is one descent of an index.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +25,7 @@ _LINE = "queue = ? AND fairness = ? AND priority = ? AND {} AND run_at <= ?{}"
 def due(
     words: Words, lane: str, most: int, without: Collection[str], moment: int
 ) -> Asking[list[int]]:
-    """Return the ids of due jobs of a lane, in turn: one of each value, round after round."""
+    """Return the ids of due jobs of a lane: one of each value, round after round."""
     served = yield Execute(_SERVED, (lane,))
     values = _Values(words, lane, served[0][0] if served else "")
     lines, taken = list[_Line](), list[int]()
@@ -43,7 +46,7 @@ def due(
 
 
 def note(words: Words, lane: str, taken: Sequence[int]) -> Asking[None]:
-    """Note whose turn came last, if jobs take turns in this lane."""
+    """Record the value that was served last, if this is a lane of fair jobs."""
     if not taken or not is_fair(lane):
         return
     [(queue, value)] = yield Execute(_LAST, (taken[-1],))

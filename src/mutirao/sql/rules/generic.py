@@ -1,4 +1,4 @@
-"""The general rules: lock, ask, write, over the words of a dialect."""
+"""The general rules, over the SQL of a dialect: lock, ask, write."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -77,7 +77,7 @@ class LockAskWrite(Rules):
         yield from ()
 
     def wake_all(self) -> Asking[None]:
-        """Say nothing."""
+        """Do nothing: workers notice a commit by themselves, or poll."""
         yield from ()
 
     def tell_ended(self, jobs: Sequence[int]) -> Asking[None]:

@@ -1,4 +1,4 @@
-"""Attempts are added up by the hour, for views that need not read the whole history.
+"""The sums of attempts for each hour, so that views need not read the whole history.
 
 Where transactions that end attempts run side by side, `Words.closed` says how far all have ended.
 """

@@ -1,7 +1,7 @@
-"""Limits: what runs is counted, who would be one too many is parked, and called when there is room.
+"""Limits: count running jobs, park those for which there is no room, and release them later.
 
-Decided by `mutirao.model.limits`; here is what that rests on, and what comes of it. Times are in
-microseconds. Live rows are locked before counters, or without waiting.
+`mutirao.model.limits` decides; this module reads what it needs and writes what it decides. Times
+are in microseconds. Live rows are locked before counters, or without waiting.
 """
 
 from collections import Counter as Tally
@@ -88,7 +88,7 @@ class Counter:
 
 
 class _Due(NamedTuple):
-    """A job that asks to be let in."""
+    """A due job that needs room under its limits."""
 
     id: int
     queue: str

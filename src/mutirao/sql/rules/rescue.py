@@ -1,4 +1,4 @@
-"""Jobs whose worker is gone: their runs are written down as lost, and they wait again."""
+"""Rescue: record the runs of vanished workers as lost, and let their jobs wait again."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime

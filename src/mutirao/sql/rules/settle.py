@@ -1,4 +1,4 @@
-"""What ended: its attempt is written, and the job leaves or waits again."""
+"""Settling: write the attempts that ended; their jobs leave the live table or wait again."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Jobs of a key in their order: the newer one is placed as the rule says, at once."""
+"""Supersede: enqueue a job after the waiting jobs of its key, and cancel redundant ones."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -62,10 +62,10 @@ _DONE = DONE.format("d.args")
 _MOVE = "UPDATE mutirao_live SET run_at = ? WHERE id = ?"
 
 
-def join(
+def place_last(
     words: Words, job: NewJob, unique: Unique, rule: Supersede, now: datetime, write: Write
 ) -> Asking[int]:
-    """Write a job by `write` as the last of its key, as the rule says; return its id."""
+    """Enqueue a job by `write` as the last of its key, as the rule says; return its id."""
     name = unique.name(job.task, job.queue, job.key or "")
     if words.locks:
         [row] = yield Execute(_AT_STAKE, name)

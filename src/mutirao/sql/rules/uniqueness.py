@@ -1,4 +1,4 @@
-"""Unique keys: a key is locked, the rule asked about the job that has it, the new one written."""
+"""Unique keys: lock the key, ask the rule about the job that holds it, write the new job."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,7 +18,7 @@ from mutirao.model.uniqueness import (
     judge,
 )
 from mutirao.sql.drivers.steps import Asking, Execute, Row
-from mutirao.sql.rules.supersede import IS_NAMED, NAME, Write, cancel, join, park
+from mutirao.sql.rules.supersede import IS_NAMED, NAME, Write, cancel, park, place_last
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
 
@@ -48,7 +48,7 @@ def place(words: Words, job: NewJob, now: datetime, write: Write) -> Asking[int]
     """
     unique = job.unique or Unique()
     if unique.supersede is not None:
-        return (yield from join(words, job, unique, unique.supersede, now, write))
+        return (yield from place_last(words, job, unique, unique.supersede, now, write))
     name = unique.name(job.task, job.queue, job.key or "")
     if words.locks:
         [row] = yield Execute(_AT_STAKE, name)

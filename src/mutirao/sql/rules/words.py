@@ -1,4 +1,4 @@
-"""What the rules ask, in a database's words: `?` stands for a value, moments are microseconds."""
+"""The SQL that the rules need from a dialect: `?` stands for a value, moments are microseconds."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
@@ -12,14 +12,14 @@ NO_LIMIT = 2_147_483_647  # as a LIMIT
 
 
 class Condition(NamedTuple):
-    """Something to stand in WHERE, and its values."""
+    """A condition for WHERE, and its values."""
 
     sql: str
     values: Row
 
 
 class Words(ABC):
-    """One database's words.
+    """The SQL of one kind of database.
 
     `locks`: whether rows have to be locked before they are looked at. Else a transaction keeps all
     other writers out, from its beginning on.
@@ -40,7 +40,7 @@ class Words(ABC):
 
     @abstractmethod
     def moment(self, now: datetime | None) -> Asking[int]:
-        """Return `now`, or what time it is by the clock of the database."""
+        """Return `now`, or the time of the database's clock."""
 
     @abstractmethod
     def among(self, column: str, values: Collection[int] | Collection[str]) -> Condition:

@@ -61,7 +61,7 @@ def beat(
         .where(worker.c.id == id)
         .values(beat_at=moment, expires_at=expires, stuck=stuck, late=late)
     )
-    alive = dialect.tell_updated(conn, beaten, dialect.has_to_cancel(id))
+    alive = dialect.update_returning(conn, beaten, dialect.has_to_cancel(id))
     if not alive:  # None: there is no such worker; False: there is nothing to cancel
         return Beat(alive is not None, ())
     cancelled = conn.execute(select(live.c.id, live.c.run).where(dialect.to_cancel_by(id)))

@@ -1,4 +1,4 @@
-"""What people change of jobs that wait: where, when, how soon and how often they run."""
+"""Changes of waiting jobs: their queue, time, priority and number of attempts."""
 
 from typing import Any
 

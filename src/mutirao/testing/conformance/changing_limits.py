@@ -1,4 +1,4 @@
-"""Limits that come, go and change while jobs run."""
+"""Limits that are created, removed and changed while jobs run."""
 
 import asyncio
 import json

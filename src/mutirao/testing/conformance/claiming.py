@@ -1,4 +1,4 @@
-"""Taking jobs: how many, which ones, in which order, and what becomes of them."""
+"""Claims: how many jobs, which ones, in which order, and their new state."""
 
 from collections.abc import Sequence
 from datetime import timedelta, timezone

@@ -1,4 +1,4 @@
-"""What people tell jobs to do: to end, to run now."""
+"""Commands of people: cancel jobs, run them now."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Several workers on several handles, all at once: every job to exactly one of them."""
+"""Several workers that claim at the same time: each job goes to exactly one of them."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""How jobs get in, without a connection of the caller's."""
+"""Enqueueing without a connection of the caller's."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Turns: jobs of fair tasks, one of each value after the other."""
+"""Fairness: claims take one job of each value, round after round."""
 
 import asyncio
 import json

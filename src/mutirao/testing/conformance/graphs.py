@@ -1,4 +1,4 @@
-"""Graphs: what is blocked, what is released when, and what becomes of those whose steps fail."""
+"""Graphs: which steps are blocked, when they are released, and what follows a failed step."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the contract tests share: a fixed moment, and short words for the usual steps."""
+"""Helpers of the contract tests: a fixed moment, and short functions for the usual steps."""
 
 import asyncio
 from collections.abc import Collection, Iterable

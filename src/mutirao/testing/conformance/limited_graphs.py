@@ -1,4 +1,4 @@
-"""Steps whose tasks are limited: they wait for earlier steps first, and then for room."""
+"""Steps of limited tasks: they wait for earlier steps first, and then for room."""
 
 from mutirao.model.graph import OnDead, chain, group, step
 from mutirao.model.job import JobState, NewJob, OutcomeKind

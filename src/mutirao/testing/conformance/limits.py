@@ -1,4 +1,4 @@
-"""Limits: who may run, who waits where, and what is given back when."""
+"""Limits: which jobs may run, which wait, and when a slot is free again."""
 
 import json
 from typing import Any

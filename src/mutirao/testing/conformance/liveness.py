@@ -1,4 +1,4 @@
-"""Workers: how they come, prove that they live, leave, and what becomes of their jobs."""
+"""Workers: registration, heartbeats, retirement, and what happens to their jobs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Workers that end while they have jobs: what is written of it, and what it counts."""
+"""Workers that end while they hold jobs: what is recorded, and how it is counted."""
 
 import pytest
 

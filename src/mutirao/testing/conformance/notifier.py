@@ -1,4 +1,4 @@
-"""Waking up: what a notifier must do, besides never being needed."""
+"""Wake-ups: what a notifier must do, although workers never depend on it."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Forgetting what ended long ago, and nothing else."""
+"""Pruning: only jobs that ended long ago are deleted."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What people see: jobs, their attempts, counts, and tasks that nobody serves."""
+"""Records for people: jobs, their attempts, counts, and tasks without a worker."""
 
 import json
 from typing import Any

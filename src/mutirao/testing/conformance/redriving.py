@@ -1,4 +1,4 @@
-"""Finished jobs that get another life."""
+"""Redriving: finished jobs are enqueued again."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What equals the last successful job of a key is dropped, where the rule says so."""
+"""Repeated jobs: one that equals the last successful job of its key is dropped, by its rule."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Schedules: what a store does when one is changed, and what it tells of them."""
+"""Schedules: how a store changes and lists them."""
 
 import asyncio
 from collections.abc import Callable

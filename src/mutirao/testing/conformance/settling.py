@@ -1,4 +1,4 @@
-"""Outcomes on their way into the store, and what they make of the job."""
+"""Settling: how outcomes are written, and the state of the job after it."""
 
 import json
 from datetime import timedelta, timezone

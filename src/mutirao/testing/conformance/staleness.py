@@ -1,4 +1,4 @@
-"""The fence: whoever does not hold the current run writes nothing. And giving jobs back."""
+"""The fence: only the holder of the current run can write. And the release of jobs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Jobs with a supersede rule: what a newer one makes redundant, and who comes after whom."""
+"""Jobs with a supersede rule: which ones a newer job makes redundant, and their order."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Effects and completion in one commit."""
+"""Transactions: the effects and the completion of a job are one commit."""
 
 import asyncio
 from collections.abc import Sequence

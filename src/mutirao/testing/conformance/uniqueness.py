@@ -1,4 +1,4 @@
-"""Unique keys: who stands, who waits for whom, and what is released when."""
+"""Unique keys: which job holds a key, which one waits for it, and when it is released."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

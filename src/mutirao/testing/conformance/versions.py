@@ -1,4 +1,4 @@
-"""Versions of a key: an older update never takes the place of a newer one, whenever it arrives."""
+"""Versions of a key: an older update never replaces a newer one, even if it arrives later."""
 
 import asyncio
 from dataclasses import replace

@@ -1,1 +1,1 @@
-"""MariaDB: what is said differently there. MySQL itself is not served yet."""
+"""The dialect of MariaDB. MySQL itself is not supported yet."""

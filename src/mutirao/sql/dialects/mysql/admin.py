@@ -1,4 +1,4 @@
-"""MySQL and MariaDB, as people and migrations meet them."""
+"""The administration of MySQL and MariaDB, by people and migrations."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

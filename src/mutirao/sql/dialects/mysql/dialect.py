@@ -1,4 +1,4 @@
-"""MariaDB as a `Dialect`: the general rules in its words, and what else it says differently."""
+"""MariaDB as a `Dialect`: the general rules in its SQL, and whatever else differs."""
 
 import json
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ class MariaDB(Dialect):
 
     @property
     def admin(self) -> Admin:
-        """What people and migrations ask."""
+        """Return the part for people and migrations."""
         from mutirao.sql.dialects.mysql.admin import ADMIN
 
         return ADMIN
@@ -118,7 +118,7 @@ class MariaDB(Dialect):
             return False
         return True
 
-    def tell_updated(self, conn: Connection, change: Update, told: ColumnElement[Any]) -> Any:
+    def update_returning(self, conn: Connection, change: Update, told: ColumnElement[Any]) -> Any:
         """Change one row and select the expression: an UPDATE returns nothing."""
         return conn.execute(select(told)).scalar() if conn.execute(change).rowcount else None
 

@@ -1,4 +1,4 @@
-"""Enqueueing on MySQL and MariaDB: the general rules, and how an error of theirs looks."""
+"""Enqueueing on MySQL and MariaDB: the general rules, and the recognition of their errors."""
 
 from functools import partial
 
@@ -12,7 +12,11 @@ _NO_SUCH_TABLE = 1146
 
 
 def lacks_tables(error: Exception) -> bool:
-    """Whether `error`, a driver's, Django's or SQLAlchemy's, says that our tables are missing."""
+    """Return whether an error means that our tables are missing.
+
+    Args:
+        error: of a driver, of Django or of SQLAlchemy.
+    """
     number, text = (*beneath(error).args, None, "")[:2]
     return number == _NO_SUCH_TABLE and "mutirao_" in text
 

@@ -1,4 +1,4 @@
-"""What may ail Mutirão's tables on MySQL and MariaDB, and transactions that were given up."""
+"""What `doctor` examines on MySQL and MariaDB: the server, an index, retried transactions."""
 
 from collections.abc import Iterator
 

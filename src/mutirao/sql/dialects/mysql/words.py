@@ -1,4 +1,4 @@
-"""The words of MariaDB and MySQL. Rows are locked before they are looked at.
+"""The SQL of MariaDB and MySQL for the rules. Rows are locked before they are read.
 
 Transactions are in READ COMMITTED, so each statement sees what was committed before it. A caller's
 has to be, too, where the rules read what others wrote.
@@ -72,7 +72,7 @@ class MysqlWords(Words):
     transaction = Bracket("START TRANSACTION", "COMMIT", ("ROLLBACK",))
 
     def moment(self, now: datetime | None) -> Asking[int]:
-        """Return `now`, or what time it is on the server."""
+        """Return `now`, or the time of the server's clock."""
         if now is not None:
             return to_micros(now)
         ((moment,),) = yield Execute(f"SELECT {NOW}")

@@ -1,1 +1,1 @@
-"""PostgreSQL: what is said differently there."""
+"""The dialect of PostgreSQL."""

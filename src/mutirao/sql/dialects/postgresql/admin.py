@@ -1,4 +1,4 @@
-"""PostgreSQL, as people and migrations meet it."""
+"""The administration of PostgreSQL, by people and migrations."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -33,7 +33,7 @@ class PostgresqlAdmin(Admin):
 
     def entering(self, schema: str, connection: Connection | None) -> list[str]:
         """Make the schema where it is missing: whoever may create in it need not make it."""
-        if (reason := sets.refused(schema)) is not None:
+        if (reason := sets.schema_refusal(schema)) is not None:
             raise ConfigurationError(reason)
         there = connection is not None and connection.scalar(_THERE, {"name": schema})
         make = [] if there else [f"CREATE SCHEMA IF NOT EXISTS {sets.quoted(schema)}"]
@@ -47,7 +47,7 @@ class PostgresqlAdmin(Admin):
         `cardinality(bigint[])` fits better than `cardinality(anyarray)`.
         """
         if schema is not None:
-            statement = sets.told_apart(statement, schema)
+            statement = sets.with_own_channels(statement, schema)
         head, body, tail = (*statement.split("$$"), "", "")[:3]
         if not body:
             return statement

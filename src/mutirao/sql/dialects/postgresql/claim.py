@@ -1,4 +1,4 @@
-"""A claim on PostgreSQL, as it is asked for: of some lanes, perhaps once more."""
+"""The request of a claim on PostgreSQL: from some lanes, and repeated if limits ask for it."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine import AdaptedConnection
 
 from mutirao.sql.dialects.connecting import Connecting, Drivers
-from mutirao.sql.dialects.postgresql.sets import qualified, refused
+from mutirao.sql.dialects.postgresql.sets import qualified, schema_refusal
 
 CONNECT_TIMEOUT = 10  # seconds to open a connection, signing in included
 # Seconds of silence, seconds between probes, and how many probes.
@@ -153,6 +153,6 @@ CONNECTING = Connecting(
     },
     usual="postgresql+psycopg",
     prepare=_prepare,
-    refuse_schema=refused,
+    refuse_schema=schema_refusal,
     qualify=qualified,
 )

@@ -38,7 +38,7 @@ from mutirao.sql.dialects.postgresql.connecting import CONNECTING
 from mutirao.sql.dialects.postgresql.enqueue import INTAKE
 from mutirao.sql.dialects.postgresql.moments import CONSTANTS
 from mutirao.sql.dialects.postgresql.rules import RULES
-from mutirao.sql.dialects.postgresql.sets import apart
+from mutirao.sql.dialects.postgresql.sets import in_set
 from mutirao.sql.schema.instant import Timestamp
 from mutirao.sql.schema.tables import live
 
@@ -59,18 +59,18 @@ class PostgreSQL(Dialect):
 
     @property
     def admin(self) -> Admin:
-        """Return what people and migrations ask."""
+        """Return the part for people and migrations."""
         from mutirao.sql.dialects.postgresql.admin import ADMIN
 
         return ADMIN
 
     def notifier(self, place: Place) -> Notifier:
-        """Return what listens on a connection of its own."""
-        return PostgresqlNotifier(place.url, apart(CHANNEL, place.schema), place.opened)
+        """Return the notifier that listens on a connection of its own."""
+        return PostgresqlNotifier(place.url, in_set(CHANNEL, place.schema), place.opened)
 
     def ends_notifier(self, place: Place) -> Notifier:
-        """Return what listens on the channel of ends."""
-        return PostgresqlNotifier(place.url, apart(ENDS_CHANNEL, place.schema), place.opened)
+        """Return the notifier that listens on the channel of ended jobs."""
+        return PostgresqlNotifier(place.url, in_set(ENDS_CHANNEL, place.schema), place.opened)
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the server's clock) plus some seconds, as an expression."""

@@ -61,7 +61,7 @@ _ENQUEUE_SUPERSEDING = {
     "scope": "text", "after": "bigint", "how": "text", "merged": "text::json", "done": "bigint",
     "id": "bigint",
 }  # fmt: skip
-_JOIN = f"SELECT mutirao_enqueue_superseding({_named(_ENQUEUE_SUPERSEDING)})"
+_PLACE_LAST = f"SELECT mutirao_enqueue_superseding({_named(_ENQUEUE_SUPERSEDING)})"
 
 _DONE = DONE.format("d.args::text").replace("?", "%s")
 
@@ -213,7 +213,7 @@ def _place(job: NewJob, drawn: _Drawn | None = None) -> Generator[Request, Rows,
 def _place_as_asked(job: NewJob, drawn: _Drawn | None) -> Generator[Request, Rows, int]:
     unique = job.unique or Unique()
     if unique.supersede is not None:
-        return (yield from _join(job, unique, unique.supersede, drawn))
+        return (yield from _place_last(job, unique, unique.supersede, drawn))
     version = None if unique.version is None else str(unique.version)
     rule = (str(unique.on_conflict), unique.scope, unique.unique_for, unique.debounce_limit)
     which = (*rule, version, drawn and drawn.id)
@@ -227,7 +227,7 @@ def _superseding(job: NewJob) -> bool:
     return job.unique is not None and job.unique.supersede is not None
 
 
-def _join(
+def _place_last(
     job: NewJob, unique: Unique, rule: Supersede, drawn: _Drawn | None
 ) -> Generator[Request, Rows, int]:
     """Write a job as the last of its key, after the rule was asked. To be done in a transaction."""
@@ -240,7 +240,7 @@ def _join(
         return Placed(done.id, how)
     verdict = None if how in ("inserted", "follows") else how
     place = (unique.scope, older and older.id, verdict, merged, still, drawn and drawn.id)
-    ((id,),) = yield Execute(_JOIN, (*_asked(job, drawn), *place))
+    ((id,),) = yield Execute(_PLACE_LAST, (*_asked(job, drawn), *place))
     return Placed(id, how)
 
 

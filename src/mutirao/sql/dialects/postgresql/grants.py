@@ -87,12 +87,12 @@ def sql(names: Collection[str], to: str | None = None, schema: str | None = None
     Raises:
         ConfigurationError: there is no such role, or the schema cannot be one.
     """
-    if schema is not None and (reason := sets.refused(schema)) is not None:
+    if schema is not None and (reason := sets.schema_refusal(schema)) is not None:
         raise ConfigurationError(reason)
     return "\n".join(_section(name, to, schema) for name in names or ROLES)
 
 
-def told(kinds: Privileges) -> str:
+def privilege_list(kinds: Privileges) -> str:
     """Return privileges as GRANT names them."""
     order = ["SELECT", "INSERT", "UPDATE", "DELETE"]
     named = sorted(kinds, key=lambda kind: order.index(kind) if kind in order else len(order))
@@ -105,7 +105,7 @@ def grouped(grants: Mapping[str, Privileges]) -> dict[str, list[str]]:
     """Return what the same privileges are on, by these privileges."""
     groups: dict[str, list[str]] = {}
     for on in sorted(grants):
-        groups.setdefault(told(grants[on]), []).append(on)
+        groups.setdefault(privilege_list(grants[on]), []).append(on)
     return groups
 
 

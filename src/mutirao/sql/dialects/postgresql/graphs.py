@@ -1,4 +1,4 @@
-"""The rows of a graph in PostgreSQL's words."""
+"""The statements for the rows of a graph on PostgreSQL."""
 
 from mutirao.sql.dialects.postgresql.moments import CONSTANTS
 from mutirao.sql.enqueue.graphs import GraphStatements

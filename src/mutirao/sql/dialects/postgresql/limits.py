@@ -1,4 +1,4 @@
-"""Limits on PostgreSQL: asking on where some jobs were parked, and hearing where others came back.
+"""Limits on PostgreSQL: repeat a claim if it parked jobs, and learn which lanes jobs returned to.
 
 What is decided, and under which locks, is in the functions of the migration.
 """

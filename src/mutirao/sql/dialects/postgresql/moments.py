@@ -1,4 +1,4 @@
-"""Moments that stand for something else, as PostgreSQL's statements write them."""
+"""Moments with a special meaning, as constants of PostgreSQL's SQL."""
 
 from datetime import datetime
 

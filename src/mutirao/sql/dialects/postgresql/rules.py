@@ -1,4 +1,4 @@
-"""The rules on PostgreSQL are functions of its own: binds their values, reads their rows.
+"""The rules on PostgreSQL, which are functions in the database: bind values, read rows.
 
 In steps, which go past SQLAlchemy where connections are ours: it takes 0.4 ms for a claim of a
 worker that was idle, a third of the time from the commit of a job to its handler.
@@ -114,7 +114,7 @@ class PostgresqlRules(Rules):
         yield Execute(statements.WAKE)
 
     def wake_all(self) -> Asking[None]:
-        """Wake all, whether they asked for it or not: people change jobs seldom."""
+        """Wake all workers, also those that do not listen: people change jobs seldom."""
         yield Execute(statements.WAKE_ALL)
 
     def tell_ended(self, jobs: Sequence[int]) -> Asking[None]:

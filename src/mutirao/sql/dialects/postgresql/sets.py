@@ -1,4 +1,4 @@
-"""A set of jobs in a schema of its own: where its names stand in a text of SQL.
+"""A set of jobs in a schema of its own: put that schema before the names in a text of SQL.
 
 Several sets may stand in one database. What PostgreSQL knows without a schema, channels and
 settings of a transaction, has that of the set in its name.
@@ -25,7 +25,7 @@ _ANONYMOUS = re.compile(r"_\d+$")  # an alias that SQLAlchemy makes
 _CHANNEL_OR_SETTING = re.compile(r"'(mutirao|mutirao_ended|mutirao\.(?:ahead|called))'")
 
 
-def refused(schema: str) -> str | None:
+def schema_refusal(schema: str) -> str | None:
     """Return why a schema cannot be chosen, or None."""
     if len(schema) <= _MAX_SCHEMA_NAME_BYTES and _NAME.fullmatch(schema):
         return None
@@ -37,11 +37,11 @@ def refused(schema: str) -> str | None:
 
 
 def quoted(schema: str) -> str:
-    """Return a schema as a statement names it: it may be a word of SQL."""
+    """Return the name of a schema for a statement, quoted if it is a keyword of SQL."""
     return f'"{schema}"'
 
 
-def apart(name: str, schema: str | None) -> str:
+def in_set(name: str, schema: str | None) -> str:
     """Return a channel or a setting of the set in `schema`; None: as it is."""
     return name if schema is None else f"{name}.{schema}"
 
@@ -52,7 +52,7 @@ def qualified(sql: str, schema: str) -> str:
 
     def place(found: re.Match[str]) -> str:
         if (told := found["told"]) is not None:
-            return f"'{apart(told, schema)}'"
+            return f"'{in_set(told, schema)}'"
         if (relation := found["object"]) is not None:
             return f"'{quoted(schema)}.{relation}'"
         name = found["name"]
@@ -63,6 +63,6 @@ def qualified(sql: str, schema: str) -> str:
     return _TOKEN.sub(place, sql)
 
 
-def told_apart(statement: str, schema: str) -> str:
+def with_own_channels(statement: str, schema: str) -> str:
     """Return a statement of a migration with the channels and settings of the set in `schema`."""
-    return _CHANNEL_OR_SETTING.sub(lambda found: f"'{apart(found[1], schema)}'", statement)
+    return _CHANNEL_OR_SETTING.sub(lambda found: f"'{in_set(found[1], schema)}'", statement)

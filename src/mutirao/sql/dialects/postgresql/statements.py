@@ -1,4 +1,4 @@
-"""The hot statements in PostgreSQL's words. Each is one statement, hence one round trip.
+"""The frequent statements on PostgreSQL. Each is one statement, hence one round trip.
 
 Tests hold their plans (`EXPLAIN`) with a million finished jobs and with generic plans.
 """

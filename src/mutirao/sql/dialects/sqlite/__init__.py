@@ -1,1 +1,1 @@
-"""SQLite: what is said differently there."""
+"""The dialect of SQLite."""

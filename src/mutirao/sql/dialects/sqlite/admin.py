@@ -1,4 +1,4 @@
-"""SQLite, as people and migrations meet it."""
+"""The administration of SQLite, by people and migrations."""
 
 import sqlite3
 import time

@@ -1,4 +1,4 @@
-"""SQLite as a `Dialect`: the general rules in its words, and what else it says differently."""
+"""SQLite as a `Dialect`: the general rules in its SQL, and whatever else differs."""
 
 import json
 from collections.abc import Sequence
@@ -47,13 +47,13 @@ class SQLite(Dialect):
 
     @property
     def admin(self) -> Admin:
-        """Return what people and migrations ask."""
+        """Return the part for people and migrations."""
         from mutirao.sql.dialects.sqlite.admin import ADMIN
 
         return ADMIN
 
     def notifier(self, place: Place) -> Notifier:
-        """Return what watches the file."""
+        """Return the notifier that watches the file."""
         return SqliteNotifier(place.url)
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:

@@ -1,4 +1,4 @@
-"""Enqueueing on SQLite: the general rules, and how an error of it looks."""
+"""Enqueueing on SQLite: the general rules, and the recognition of its errors."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The rows of a graph in SQLite's words."""
+"""The statements for the rows of a graph on SQLite."""
 
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.enqueue.graphs import GraphStatements

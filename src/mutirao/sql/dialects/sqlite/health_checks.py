@@ -1,4 +1,4 @@
-"""What may ail Mutirão's tables on SQLite: indexes, plans, and the file."""
+"""What `doctor` examines on SQLite: indexes, plans, and the file."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""The words of SQLite. A transaction took the write lock when it began: nothing has to be locked.
+"""The SQL of SQLite for the rules. Each transaction has the write lock, so no rows are locked.
 
 The database is in this process, so several small statements cost less than one clever one. Times
 come from this process's clock, which is that of every worker on the same file.
@@ -25,7 +25,7 @@ class SqliteWords(Words):
     transaction = Bracket("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
 
     def moment(self, now: datetime | None) -> Asking[int]:
-        """Return `now`, or what time it is on this machine."""
+        """Return `now`, or the time of this machine's clock."""
         yield from ()
         return to_micros(now or datetime.now(UTC))
 

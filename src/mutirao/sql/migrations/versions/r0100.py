@@ -1,4 +1,4 @@
-"""Everything of the first release."""
+"""The schema of the first release."""
 
 from alembic.operations import Operations
 
