@@ -42,7 +42,7 @@ class Executor:
         tasks: Mapping[str, Task[..., Any]],
         middleware: Sequence[AttemptMiddleware],
         threads: Threads,
-        processes: Processes,
+        processes: Processes | None,
         report: Report | None = None,
         attempts: JobLog | None = None,
         defaults: Defaults | None = None,
@@ -50,7 +50,8 @@ class Executor:
     ) -> None:
         """Set the parts; `report` receives progress; `attempts` is the log of attempts.
 
-        `defaults`: the worker's, for tasks without options of their own. `pauser` pauses the
+        `processes`: None has tasks with `process=True` run like other plain functions. `defaults`:
+        the worker's, for tasks without options of their own. `pauser` pauses the
         schedules of jobs.
         """
         self._tasks, self._pauser = tasks, pauser
@@ -69,7 +70,7 @@ class Executor:
 
     def lead(self, claim: Claim) -> float:
         """Return the seconds that may pass before this attempt's handler begins."""
-        return START_TIMEOUT if self._tasks[claim.task].options.process else 0.0
+        return START_TIMEOUT if self._runs_apart(self._tasks[claim.task]) else 0.0
 
     def judge(self, claim: Claim, error: BaseException) -> Outcome:
         """Return the outcome of an attempt that ended with an error."""
@@ -79,12 +80,12 @@ class Executor:
     def runs_in_thread(self, claim: Claim) -> bool:
         """Return whether this attempt's handler runs in a thread, which nothing can end."""
         task = self._tasks[claim.task]
-        return not task.is_coroutine and not task.options.process
+        return not task.is_coroutine and not self._runs_apart(task)
 
     def runs_in_loop(self, claim: Claim) -> bool:
         """Return whether this attempt's handler runs in the event loop, which it may block."""
         task = self._tasks[claim.task]
-        return task.is_coroutine and not task.options.process
+        return task.is_coroutine and not self._runs_apart(task)
 
     def linked(self, claim: Claim) -> bool:
         """Return whether others may wait for the end of this job."""
@@ -112,7 +113,7 @@ class Executor:
     def is_call(self, claim: Claim) -> bool:
         """Return whether this attempt is only a call in a thread; see `begin` and `end`."""
         task = self._tasks[claim.task]
-        return not (task.is_coroutine or self._middleware or task.options.process)
+        return not (task.is_coroutine or self._middleware or self._runs_apart(task))
 
     def begin(self, running: Running) -> Callable[[], Any] | Outcome:
         """Begin an attempt that is only a call: return the call, or an outcome without it."""
@@ -172,7 +173,7 @@ class Executor:
         if (refused := self._refuse(running.claim)) is not None:
             return refused
         try:
-            if task.options.process:
+            if self._processes is not None and task.options.process:
                 return await self._processes.run(task, running.claim, running, self._report)
             bound = self._bound(task, running, job)
             if isinstance(bound, Outcome):
@@ -252,6 +253,9 @@ class Executor:
         if isawaitable(result):  # a decorator hid that the handler is a coroutine function
             return await result
         return result
+
+    def _runs_apart(self, task: Task[..., Any]) -> bool:
+        return task.options.process and self._processes is not None
 
     def _most_attempts(self, claim: Claim) -> int:
         return _number(claim.max_attempts) or self._terms[claim.task].retry.most_attempts

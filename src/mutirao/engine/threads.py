@@ -170,7 +170,7 @@ class Threads:
         while not end:
             while (call := self._next()) is not None:
                 if not call.abandoned:
-                    _perform(call)
+                    perform(call)
                 self._return_result(call, loop)
             end = self._wakes.get()
             self._waking_thread = False  # before looking: a later call must wake another thread
@@ -215,7 +215,8 @@ def _resolve(future: asyncio.Future[Any], call: ThreadCall) -> None:
         future.set_result(call.result)
 
 
-def _perform(call: ThreadCall) -> None:
+def perform(call: ThreadCall) -> None:
+    """Call the function in the context of whoever asked for it, and note how it ended."""
     try:
         call.result = call.context.run(call.function)
     except (StopIteration, GeneratorExit) as error:

@@ -128,8 +128,9 @@ class Worker:
             reason = "it has not been started"
         else:
             reason = f"no turn of {', '.join(hanging)}" if hanging else ""
-        stuck, hears = self._dispatcher.stuck, self._producer.hears
-        return Health(not reason, reason or None, ages, stuck, hears)
+        works = bool(self._loops) and self._stopping is None
+        hears = self._producer.hears if works else None
+        return Health(not reason, reason or None, ages, self._dispatcher.stuck, hears)
 
     async def start(self) -> None:
         """Check the schema and the tasks, register, and begin to claim.

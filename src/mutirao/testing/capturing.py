@@ -85,7 +85,7 @@ def capture(app: Mutirao, *, session_factory: SessionFactory | None = None) -> I
         session_factory: what `job.transaction()` gives when they are drained; see MemoryStore.
     """
     store = MemoryStore(accept_any_connection=True, session_factory=session_factory)
-    with _instead(app, store):
+    with instead(app, store):
         yield Captured(store)
 
 
@@ -103,12 +103,13 @@ def inline(app: Mutirao, *, session_factory: SessionFactory | None = None) -> It
         session_factory: what `job.transaction()` gives; see MemoryStore.
     """
     store = InlineStore(app.tasks, app._around_attempt, session_factory)
-    with _instead(app, store):
+    with instead(app, store):
         yield Captured(store)
 
 
 @contextmanager
-def _instead(app: Mutirao, store: Store) -> Iterator[None]:
+def instead(app: Mutirao, store: Store) -> Iterator[None]:
+    """Have an application keep its jobs in another store, in the block."""
     app.decide()
     own, app.store = app.store, store
     try:

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from mutirao.app import Mutirao
@@ -20,7 +20,12 @@ from mutirao.engine.threads import Threads
 from mutirao.errors import WrongState
 from mutirao.model.job import Claim, NewWorker, OutcomeKind
 from mutirao.ports import Store
+from mutirao.sql.drivers.borrowing import Borrowed
+from mutirao.tasks.connection import NOT_GIVEN, given
 from mutirao.tasks.task import check_each
+from mutirao.testing.borrowing import BorrowingStore
+from mutirao.testing.calling import CallersPauser, CallersThread
+from mutirao.testing.capturing import instead
 
 HEARTBEAT_EXPIRY = 3_600.0  # seconds: there is no heartbeat
 AFTER_ALL_RUN_ATS = datetime(9000, 1, 1, tzinfo=UTC)
@@ -55,24 +60,15 @@ async def adrain(
         SchemaError: the tables do not fit the code.
         WrongState: `limit` was reached and there are jobs left.
     """
-    check_each(app.tasks.values())
     settings = WorkerSettings(concurrency=concurrency, prefetch=0.0, linger=0.0)
-    store = app.store.clone(concurrency + 1)
-    try:
-        await store.check()
-        worker = await store.register(_identity(settings), expiry=HEARTBEAT_EXPIRY)
-        try:
-            bench = _Bench(app, store, worker, settings)
-            return await bench.drain(AFTER_ALL_RUN_ATS if with_scheduled else None, queues, limit)
-        finally:
-            await store.retire(worker)
-    finally:
-        await store.close()
+    means = _Means(app.store.clone(concurrency + 1))
+    return await _drain(app, means, settings, with_scheduled, queues, limit)
 
 
 def drain(
     app: Mutirao,
     *,
+    conn: object = NOT_GIVEN,
     with_scheduled: bool = False,
     queues: Collection[str] | None = None,
     concurrency: int = 1,
@@ -84,8 +80,16 @@ def drain(
     that is made for it, plain functions in threads, timeouts, middleware, retries, history. Errors
     are outcomes; look at the counts. Jobs of tasks that `app` does not have are left alone.
 
+    With `conn` all of it happens on that connection, inside its open transaction, which is neither
+    committed nor rolled back: claiming, settling, `job.transaction()`, and what is enqueued through
+    `app` meanwhile. Plain functions, those of `process=True` as well, are called in this thread,
+    with no event loop running and no timeout. If a handler leaves the transaction failed, it goes
+    back to where that handler began.
+
     Parameters:
         app: the application, with its own store or inside `capture`.
+        conn: a synchronous connection or session to the application's database, of those that
+            `using(conn=…)` takes.
         with_scheduled: run jobs that are not due yet as well, retries included.
         queues: only these; None means all.
         concurrency: handlers running at once; with 1, jobs run in the order of their lanes.
@@ -97,29 +101,73 @@ def drain(
     Raises:
         InvalidTask: some tasks cannot work as they are; all of them are told.
         SchemaError: the tables do not fit the code.
+        UnsupportedConnection: `conn` is None, asynchronous, of another database, or no connection.
         WrongState: `limit` was reached and there are jobs left; or an event loop runs in this
-            thread: await `adrain` there.
+            thread: await `adrain` there. Or `conn` was given with a `concurrency` or inside
+            `capture`, or has no open transaction.
     """
+    _refuse_in_loop()
+    settings = WorkerSettings(concurrency=concurrency, prefetch=0.0, linger=0.0)
+    lent = given(conn)
+    if lent is None:
+        means = _Means(app.store.clone(concurrency + 1))
+        return asyncio.run(_drain(app, means, settings, with_scheduled, queues, limit))
+    if concurrency != 1:
+        raise WrongState(
+            f"concurrency={concurrency} was given with conn=, and one connection serves one handler"
+            " at a time; leave one of them out"
+        )
+    store, thread = BorrowingStore(app.store, lent), CallersThread()
+    means = _Means(store, store.borrowed, lambda: thread, CallersPauser)
+    with instead(app, store):
+        return thread.drive(_drain(app, means, settings, with_scheduled, queues, limit))
+
+
+def _refuse_in_loop() -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(
-            adrain(
-                app,
-                with_scheduled=with_scheduled,
-                queues=queues,
-                concurrency=concurrency,
-                limit=limit,
-            )
-        )
+        return
     raise WrongState("drain(app) was called in a running event loop; use `await adrain(app)`.")
 
 
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """Where jobs are kept, and where their handlers are called."""
+
+    store: Store
+    borrowed: Borrowed | None = None
+    threads: Callable[[], Threads] = Threads
+    pauser: Callable[[Store], Pauser] = Pauser
+
+
+async def _drain(
+    app: Mutirao,
+    means: _Means,
+    settings: WorkerSettings,
+    with_scheduled: bool,
+    queues: Collection[str] | None,
+    limit: int,
+) -> Counter[OutcomeKind]:
+    store = means.store
+    try:
+        check_each(app.tasks.values())
+        await store.check()
+        worker = await store.register(_identity(settings), expiry=HEARTBEAT_EXPIRY)
+        try:
+            bench = _Bench(app, means, worker, settings)
+            return await bench.drain(AFTER_ALL_RUN_ATS if with_scheduled else None, queues, limit)
+        finally:
+            await store.retire(worker)
+    finally:
+        await store.close()
+
+
 class _Bench:
-    def __init__(self, app: Mutirao, store: Store, worker: int, settings: WorkerSettings) -> None:
-        self._app, self._store, self._worker = app, store, worker
-        self._settings = settings
-        self._threads = Threads()
+    def __init__(self, app: Mutirao, means: _Means, worker: int, settings: WorkerSettings) -> None:
+        self._app, self._store, self._worker = app, means.store, worker
+        self._settings, self._means = settings, means
+        self._threads = means.threads()
         self._processes = Processes(self._threads)
         self._counts: Counter[OutcomeKind] = Counter()
 
@@ -159,12 +207,13 @@ class _Bench:
         )
 
     async def _run(self, claims: list[Claim]) -> None:
-        threads = Threads()  # new ones each time: a stuck one must not take up a later slot
-        store, worker = self._store, self._worker
+        # New ones each time: a stuck one must not take up a later slot.
+        threads = self._means.threads()
+        store, worker, borrowed = self._store, self._worker, self._means.borrowed
         board = ProgressWriter(store)
         executor = Executor(
-            self._app.tasks, self._app._around_attempt, threads, self._processes, board.tell,
-            pauser=Pauser(store),
+            self._app.tasks, self._app._around_attempt, threads,
+            None if borrowed else self._processes, board.tell, pauser=self._means.pauser(store),
         )  # fmt: skip
         completer = Completer(
             store,
@@ -183,18 +232,28 @@ class _Bench:
             threads,
             lambda job, running, gives: store.transaction(job, running, gives=gives),
         )
+        if borrowed is not None:
+            borrowed.keep()
         dispatcher.feed(claims)
         await dispatcher.idle()
+        undone = borrowed is not None and borrowed.mend()
         completer.close()
         await completer.run()
         await board.write()
         threads.close()
         for claim in claims:
-            self._counts[await self._outcome(claim)] += 1
+            self._counts[await self._outcome(claim, undone)] += 1
 
-    async def _outcome(self, claim: Claim) -> OutcomeKind:
+    async def _outcome(self, claim: Claim, undone: bool) -> OutcomeKind:
         record = await self._store.job(claim.id)
-        return next(each.outcome for each in record.attempts if each.run == claim.run)
+        ended = [each.outcome for each in record.attempts if each.run == claim.run]
+        if not ended and undone:
+            raise WrongState(
+                f"job {claim.id} ({claim.task}) had completed in its job.transaction(), and then a"
+                " statement failed on the connection of the drain, which took that back; elsewhere"
+                " it would have stayed. Have such a statement in a savepoint of its own"
+            )
+        return ended[0]
 
 
 def _identity(settings: WorkerSettings) -> NewWorker:

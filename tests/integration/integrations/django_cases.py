@@ -21,11 +21,12 @@ from django.db.transaction import TransactionManagementError
 from django.db.utils import DatabaseError
 from django.test import SimpleTestCase, TestCase, TransactionTestCase
 from django.test.utils import CaptureQueriesContext, setup_test_environment
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
 
-from mutirao import Mutirao, Supersede
-from mutirao.errors import SchemaMissing, UnsupportedConnection
+from mutirao import Job, Mutirao, Retry, Supersede
+from mutirao.errors import SchemaMissing, UnsupportedConnection, WrongState
 from mutirao.model.job import NewJob
+from mutirao.testing import drain
 
 if __name__ != "__main__":
     raise ImportError("run this as a program")
@@ -47,7 +48,18 @@ EMPTY = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
 settings.configure(DATABASES={"default": SHOP, "other": SHOP, "empty": EMPTY}, USE_TZ=True)
 django.setup(set_prefix=False)
 
+from django.db import models  # noqa: E402 (it needs the settings)
+
 app = Mutirao(URL)
+
+
+class Order(models.Model):  # type: ignore[misc]
+    """An order."""
+
+    item = models.TextField()
+
+    class Meta:
+        app_label, db_table, managed = "shop", "orders", False
 
 
 @app.task
@@ -58,6 +70,37 @@ def send(order_id: int) -> None:
 @app.task(supersede=Supersede.activities(by="type"))
 def deliver(type: str, object: str) -> None:
     """Deliver an activity."""
+
+
+@app.task(queue="tested")
+def note(item: str, more: int) -> None:
+    """Place an order, and others after it."""
+    Order.objects.create(item=item)
+    if more == 2:
+        note.using(conn=connection).enqueue(item + "1", 1)
+    elif more:
+        with transaction.atomic():
+            note.enqueue(item + "1", 0)
+
+
+@app.task(queue="tested")
+async def anote(job: Job, item: str) -> None:
+    """Place an order with the job's completion."""
+    async with job.transaction() as session:
+        await session.execute(text("INSERT INTO orders (item) VALUES (:item)"), {"item": item})
+
+
+@app.task(queue="tested", retry=Retry.never())
+def fail(how: str) -> None:
+    """Fail in one of the ways in which Django's transactions do."""
+    if how == "statement":
+        connection.cursor().execute("SELECT nonsense FROM nowhere")
+    if how == "atomic":
+        with transaction.atomic(savepoint=False):
+            Order.objects.create(item="drained and lost")
+            raise ValueError(how)
+    Order.objects.create(item="drained and kept")
+    raise ValueError(how)
 
 
 def ids() -> list[int]:
@@ -251,6 +294,67 @@ class InATest(TestCase):  # type: ignore[misc]
             send.using(conn=connections["other"]).enqueue(order_id=1)
 
 
+class Draining(TestCase):  # type: ignore[misc]
+    """`drain` on the test's own connection: everything is rolled back at the end."""
+
+    databases = {"default"}  # noqa: RUF012
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        """Nothing is left of any test."""
+        super().tearDownClass()
+        assert not Order.objects.filter(item__startswith="drained").exists()
+        assert app.jobs(task="note") == []
+
+    def test_handlers_use_the_orm(self) -> None:
+        """A handler's effects are there, and so is what it enqueues, with a conn and without."""
+        note.using(conn=connection).enqueue("drained 1", 2)
+        assert drain(app, conn=connections["default"], queues=["tested"]) == {"succeeded": 3}
+        items = Order.objects.filter(item__startswith="drained").order_by("item")
+        assert [each.item for each in items] == ["drained 1", "drained 11", "drained 111"]
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT state, count(*) FROM mutirao_jobs GROUP BY state")
+            assert ("succeeded", 3) in cursor.fetchall()
+
+    def test_a_coroutine_s_transaction(self) -> None:
+        """It is a savepoint in the test's transaction."""
+        anote.using(conn=connection).enqueue("drained by a coroutine")
+        assert drain(app, conn=connection, queues=["tested"]) == {"succeeded": 1}
+        assert Order.objects.filter(item="drained by a coroutine").count() == 1
+
+    def test_failing_handlers(self) -> None:
+        """Whatever they leave of the transaction, the test goes on."""
+        for how in ("statement", "atomic", "raise"):
+            fail.using(conn=connection).enqueue(how)
+        assert drain(app, conn=connection, queues=["tested"]) == {"dead": 3}
+        assert Order.objects.filter(item__startswith="drained").count() == 1
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT error_type FROM mutirao_attempts ORDER BY job")
+            found = [name for (name,) in cursor.fetchall()][-3:]
+        assert found[1:] == ["ValueError", "ValueError"]
+
+    def test_without_a_transaction(self) -> None:
+        """The guard of databases is kept."""
+        with pytest.raises(AssertionError, match="'other' are not allowed"):
+            drain(app, conn=connections["other"])
+
+
+class DrainingOutside(TransactionTestCase):  # type: ignore[misc]
+    """Without a transaction there is nothing to drain in."""
+
+    databases = {"default"}  # noqa: RUF012
+
+    def test_it_is_refused(self) -> None:
+        """Unless the test begins one."""
+        with pytest.raises(WrongState, match=r"within|atomic"):
+            drain(app, conn=connection, queues=["tested"])
+        with suppress(ValueError), transaction.atomic():
+            note.using(conn=connection).enqueue("drained", 0)
+            assert drain(app, conn=connection, queues=["tested"]) == {"succeeded": 1}
+            raise ValueError
+        assert not Order.objects.filter(item="drained").exists()
+
+
 class WithoutADatabase(SimpleTestCase):  # type: ignore[misc]
     """Which forbids queries."""
 
@@ -263,7 +367,7 @@ class WithoutADatabase(SimpleTestCase):  # type: ignore[misc]
 setup_test_environment()
 suite = unittest.TestSuite(
     unittest.defaultTestLoader.loadTestsFromTestCase(each)
-    for each in (Transactions, InATest, WithoutADatabase)
+    for each in (Transactions, InATest, Draining, DrainingOutside, WithoutADatabase)
 )
 result = unittest.TextTestRunner(verbosity=2).run(suite)
 app.close()

@@ -92,6 +92,8 @@ class Engines:
     database that is a file may be made.
     """
 
+    borrowed = False  # whether transactions are parts of a caller's
+
     def __init__(
         self,
         database: Database,

@@ -33,7 +33,7 @@ def _refuse(connection: Connection) -> None:
     if _IS_KEPT not in connection.info:
         return
     # SQLAlchemy does not roll back after a failed commit, and no commit has reached the database.
-    connection.connection.rollback()
+    connection.engine.dialect.do_rollback(connection.connection)
     raise WrongState(
         "the connection of a job.transaction() is committed when its block ends, together with the"
         " job; leave the commit out, or use a connection of your own"

@@ -87,6 +87,11 @@ class CompletingTransaction:
         return await self._abegin()
 
     async def _abegin(self) -> Any:
+        if self._gives == "driver" and self._engines.borrowed:
+            raise WrongState(
+                f"job {self._job.id} ({self._job.task}) is drained on a synchronous connection, so"
+                " a coroutine cannot have the driver's own; use the session"
+            )
         engine = self._engines.asynchronous()
         await greenlet_spawn(self._open, engine.sync_engine)
         if self._gives == "driver":
@@ -207,9 +212,13 @@ class CompletingTransaction:
             )
 
     def _written(self, settlement: Settlement) -> set[int]:
-        """Write it, past SQLAlchemy if nobody waits for the job and no result is kept."""
+        """Write it, past SQLAlchemy if nobody waits for the job and no result is kept.
+
+        Past SQLAlchemy a COMMIT may travel with it, which would be the caller's of a borrowed one.
+        """
         connection = self._connection
-        if settlement.keyed or settlement.linked or not lending.is_open(connection):
+        whole = settlement.keyed or settlement.linked or self._engines.borrowed
+        if whole or not lending.is_open(connection):
             return self._finish(connection, settlement)
         steps = self._engines.dialect.rules.complete(settlement)
         try:

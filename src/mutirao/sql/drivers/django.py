@@ -35,6 +35,14 @@ class DjangoDriver:
     def drop(self) -> None:
         self._beneath.drop()
 
+    def forgive(self) -> bool:
+        """Return whether Django holds the transaction for failed, and make it forget that.
+
+        Whoever calls this goes back to a savepoint.
+        """
+        failed, self._conn.needs_rollback = self._conn.needs_rollback, False
+        return bool(failed)
+
     def native(self, sql: str) -> str:
         return sql if self._conn.vendor == "postgresql" else with_percents(sql)
 

@@ -87,7 +87,7 @@ def refusing_ends(driver: Any) -> Iterator[Callable[[], bool]]:
     if names and not hasattr(driver, "__dict__"):
         raise ConfigurationError(
             f"job.transaction(connection=True) cannot lend a {type(driver).__module__} connection"
-            " that the application's engine has opened itself, as nothing of it can be refused;"
+            " that the application has opened itself, as nothing of it can be refused;"
             " use the session"
         )
     for name in names:
