@@ -21,7 +21,7 @@ class Health:
         ages: for each loop, the seconds since its last turn.
         stuck: the number of slots lost to handlers that the worker has given up.
         hears: whether wake-ups reach it, of the database or of a hub; False: it polls until they
-            do again; None: it only polls.
+            do again; None: it only polls, or does not work.
     """
 
     alive: bool
