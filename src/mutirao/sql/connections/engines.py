@@ -17,10 +17,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Union
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import URL, Engine, Pool, create_engine, event, make_url
+from sqlalchemy import URL, Engine, Pool, create_engine, event
 from sqlalchemy import Dialect as SqlAlchemyDialect
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.util import greenlet_spawn
 
 from mutirao.errors import ConfigurationError, MissingDriver
@@ -28,7 +28,7 @@ from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.deadlines import tell_lent
 from mutirao.sql.connections.keeping import refuse_kept
 from mutirao.sql.connections.spare import SpareConnections, close_idle
-from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.connections.urls import parse_url
 from mutirao.sql.dialects.connecting import MAY_CREATE_FILE, SINGLE_STATEMENT, Place
 from mutirao.sql.drivers.failures import (
     UNPREPARED,
@@ -38,7 +38,6 @@ from mutirao.sql.drivers.failures import (
     translate_errors,
 )
 from mutirao.sql.drivers.naming import Names
-from mutirao.sql.registry import DIALECTS, all_dialects, dialect_named
 from mutirao.sql.schema.json_text import read_json
 
 if TYPE_CHECKING:
@@ -57,29 +56,6 @@ _AUTOCOMMIT: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", SINGLE_STATEMENT
 _Async = WeakKeyDictionary[asyncio.AbstractEventLoop, "dict[bool, AsyncEngine]"]
 _AsyncSpare = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, SpareConnections]]
 Database = Union[str, URL, Engine, "AsyncEngine"]  # where it is: a URL, or an application's engine
-
-
-def _parse(url: str | URL) -> tuple[URL, Dialect]:
-    """Return the URL and its dialect; raise ConfigurationError, with the known ones, if unknown."""
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        raise ConfigurationError(
-            f"{url!r} is no database URL; give one like sqlite:///mutirao.db or"
-            " postgresql+psycopg://user@host/database"
-        ) from None
-    name = parsed.drivername.partition("+")[0]
-    dialect = dialect_named(name) if name in DIALECTS else None
-    if dialect is not None and parsed.drivername in dialect.connecting.unsound:
-        raise ConfigurationError(dialect.connecting.unsound[parsed.drivername])
-    if dialect is None or parsed.drivername not in dialect.connecting.schemes:
-        known = [scheme for each in all_dialects() for scheme in each.connecting.schemes]
-        raise ConfigurationError(
-            f"the database URL begins with {parsed.drivername!r}; known are {', '.join(known)}"
-        )
-    if (reason := dialect.connecting.refuse(parsed)) is not None:
-        raise ConfigurationError(reason)
-    return parsed, dialect
 
 
 class Engines:
@@ -108,7 +84,7 @@ class Engines:
         if not isinstance(database, str | URL):
             self._application = Application(database)
             database = self._application.url
-        self.given, self.dialect = _parse(database)
+        self.given, self.dialect = parse_url(database)
         self._connecting = self.dialect.connecting
         self.names = self._named(schema)
         self._drivers = self._connecting.schemes[self.given.drivername]
