@@ -12,6 +12,7 @@ opened them. After a fork the child forgets its parent's engines without closing
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Union
@@ -21,7 +22,7 @@ from sqlalchemy import URL, Engine, Pool, create_engine, event
 from sqlalchemy import Dialect as SqlAlchemyDialect
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import NoSuchModuleError
-from sqlalchemy.util import greenlet_spawn
+from sqlalchemy.util import await_only, greenlet_spawn
 
 from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.sql.connections.application import Application
@@ -51,6 +52,9 @@ log = logging.getLogger("mutirao")
 POOL_SIZE = 20
 # Lost prepared statements; a single one may have been deallocated by a user.
 MAX_LOST_STATEMENTS = 2
+# Seconds between tries to connect in the place of what was closed just now: the server counts a
+# session until its process has ended, which took longer than a connection on a busy machine.
+ENDING_SESSION_WAITS = (0.01, 0.05, 0.2, 0.5)
 MAX_OVERFLOW = 64  # further connections, closed after use
 _AUTOCOMMIT: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", SINGLE_STATEMENT: True}
 _Async = WeakKeyDictionary[asyncio.AbstractEventLoop, "dict[bool, AsyncEngine]"]
@@ -310,6 +314,11 @@ class Engines:
             closed = [close_idle(pool) for pool in self._pools_of_transactions()]
             if not any(closed):
                 raise
+        for wait in ENDING_SESSION_WAITS:
+            try:
+                return self._connect(dialect, record, args, parameters)
+            except Exception:  # noqa: BLE001 (the last try raises)
+                await_only(asyncio.sleep(wait)) if dialect.is_async else time.sleep(wait)
         return self._connect(dialect, record, args, parameters)
 
     def _connect(
