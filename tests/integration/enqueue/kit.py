@@ -60,7 +60,6 @@ def varied(
     return pytest.mark.parametrize(("kind", name), cases, ids=ids)
 
 
-every_kind = kinds(*TRANSACTIONAL, *AUTOCOMMITTING)
 transactional = kinds(*TRANSACTIONAL)
 each_driver = kinds(*OF_EACH_DRIVER)
 autocommitting = kinds(*AUTOCOMMITTING)

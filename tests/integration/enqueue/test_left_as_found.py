@@ -16,15 +16,12 @@ import psycopg2.extras
 import pymysql
 import pymysql.cursors
 import pytest
-from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from sqlalchemy import Integer
 from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, scoped_session, sessionmaker
 
 from mutirao.model.job import NewJob
-from mutirao.sql.drivers.mysqldb import keeps_savepoint
 from tests.integration.enqueue.holders import (
-    TRANSACTIONAL,
     Aiomysql,
     Aiosqlite,
     AlchemyAiomysqlSession,
@@ -47,20 +44,13 @@ from tests.integration.enqueue.holders import (
 from tests.integration.enqueue.kit import (
     MANY,
     SEVERAL,
-    Interrupted,
     Observer,
-    every_kind,
     kinds,
     numbered,
 )
+from tests.integration.enqueue.settings import settings
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
-
-SETTINGS = (
-    "autocommit", "isolation_level", "row_factory", "text_factory", "cursor_factory",
-    "server_cursor_factory", "prepare_threshold", "read_only", "deferrable", "readonly",
-    "encoding", "cursorclass", "_cursor_cls", "autocommit_mode", "sql_mode", "charset",
-)  # fmt: skip
 
 
 class Base(DeclarativeBase):
@@ -72,46 +62,6 @@ class Order(Base):
 
     __tablename__ = "shop_order"
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
-
-
-def settings(conn: Any) -> dict[str, Any]:
-    """Return what can be set on a connection or session, as far as it has any of it."""
-    found: dict[str, Any] = {}
-    for name in SETTINGS:
-        try:
-            found[name] = getattr(conn, name)
-        except (AttributeError, sqlite3.ProgrammingError):
-            continue  # not of this kind; or, of aiosqlite, not to be seen from this thread
-    return found
-
-
-def in_transaction(conn: Any) -> bool:
-    """Whether a transaction is open, as the kind of connection tells it."""
-    if isinstance(conn, psycopg.Connection | psycopg.AsyncConnection):
-        return conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
-    if isinstance(conn, pymysql.Connection):
-        return bool(conn.server_status & SERVER_STATUS_IN_TRANS)  # type: ignore[attr-defined]
-    if isinstance(conn, MySQLdb.connections.Connection):
-        return keeps_savepoint(conn, "test")
-    if hasattr(conn, "get_transaction_status"):
-        return bool(conn.get_transaction_status())
-    told = getattr(conn, "is_in_transaction", None) or conn.in_transaction
-    return bool(told() if callable(told) else told)
-
-
-@every_kind
-async def test_settings_stay(holder: Holder, kind: type[Holder]) -> None:
-    """No setting is touched; a transaction stays open, and autocommit leaves none behind."""
-    driver = await holder.beneath()
-    before = settings(driver)
-    for size in (1, SEVERAL, MANY):
-        await holder.enqueue(numbered(size))
-        assert settings(driver) == before
-        assert in_transaction(driver) == (kind in TRANSACTIONAL)
-    with pytest.raises(Interrupted):
-        await holder.enqueue(numbered(MANY, MANY - 1))
-    assert settings(driver) == before
-    assert in_transaction(driver) == (kind in TRANSACTIONAL)
 
 
 def hostile(cursor: Any, row: Any = None) -> Any:

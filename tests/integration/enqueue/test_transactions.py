@@ -24,6 +24,7 @@ from tests.integration.enqueue.kit import (
     numbered,
     transactional,
 )
+from tests.integration.enqueue.settings import in_transaction, settings
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 few = kinds(Psycopg, AlchemyAsyncpg, Sqlite3)
@@ -54,9 +55,19 @@ async def test_a_commit(holder: Holder, observer: Observer) -> None:
 
 @transactional
 async def test_a_rollback(holder: Holder, observer: Observer) -> None:
-    """It leaves nothing: neither jobs nor orders."""
+    """It leaves nothing: neither jobs nor orders. Until then no setting has changed, in any size.
+
+    The transaction stays open, after a call that fails, too.
+    """
+    driver = await holder.beneath()
     await holder.execute("INSERT INTO shop_order (id) VALUES (1)")
-    await holder.enqueue(numbered(MANY))
+    before = settings(driver)
+    for size in (1, SEVERAL, MANY):
+        await holder.enqueue(numbered(size))
+        assert (settings(driver), in_transaction(driver)) == (before, True)
+    with pytest.raises(Interrupted):
+        await holder.enqueue(numbered(MANY, MANY - 1))
+    assert (settings(driver), in_transaction(driver)) == (before, True)
     await holder.rollback()
     assert (observer.ids(), observer.orders()) == ([], [])
 
@@ -117,16 +128,20 @@ async def test_one_after_another(holder: Holder, observer: Observer) -> None:
 async def test_autocommit(holder: Holder, observer: Observer) -> None:
     """Outside any transaction jobs are written when the call returns; one that fails writes none.
 
-    The connection is in autocommit as before.
+    The connection is in autocommit as before, without a transaction, and no setting has changed.
     """
-    ids = await holder.enqueue(numbered(MANY))
-    assert observer.ids() == ids
-    assert observer.places() == {id: n for n, id in enumerate(ids)}
-    with pytest.raises(Interrupted):
-        await holder.enqueue(numbered(MANY, MANY - 1))
-    assert observer.ids() == ids
-    ids += await holder.enqueue(numbered(1))
-    assert observer.ids() == ids
+    driver, ids = await holder.beneath(), list[int]()
+    before = settings(driver)
+    for size in (MANY, 1, SEVERAL):
+        ids += (new := await holder.enqueue(numbered(size)))
+        places = observer.places()
+        assert [*places] == ids
+        assert [places[id] for id in new] == list(range(size))
+        assert (settings(driver), in_transaction(driver)) == (before, False)
+        with pytest.raises(Interrupted):
+            await holder.enqueue(numbered(MANY, MANY - 1))
+        assert observer.ids() == ids
+        assert (settings(driver), in_transaction(driver)) == (before, False)
 
 
 @few
