@@ -65,6 +65,9 @@ class Holder(ABC):
         """Return the driver's own connection."""
         return self.conn
 
+    async def begin(self) -> None:  # noqa: B027  most need nothing
+        """Begin the next transaction, where that does not happen by itself."""
+
     async def commit(self) -> None:
         await self.execute("COMMIT")
 
@@ -140,6 +143,9 @@ class PsycopgBlock(PsycopgAutocommit):
 
     async def open(self) -> None:
         await super().open()
+        await self.begin()
+
+    async def begin(self) -> None:
         self.conn.execute("BEGIN")
 
 
@@ -347,6 +353,9 @@ class Sqlite3Block(Sqlite3Autocommit):
 
     async def open(self) -> None:
         await super().open()
+        await self.begin()
+
+    async def begin(self) -> None:
         self.conn.execute("BEGIN")
 
 
@@ -456,6 +465,9 @@ class PymysqlBlock(PymysqlAutocommit):
 
     async def open(self) -> None:
         await super().open()
+        await self.begin()
+
+    async def begin(self) -> None:
         self.conn.begin()
 
 
@@ -473,6 +485,9 @@ class MysqldbBlock(MysqldbAutocommit):
 
     async def open(self) -> None:
         await super().open()
+        await self.begin()
+
+    async def begin(self) -> None:
         self.conn.cursor().execute("BEGIN")
 
 

@@ -151,22 +151,23 @@ MODES = "ANSI_QUOTES,PIPES_AS_CONCAT,IGNORE_SPACE,NO_BACKSLASH_ESCAPES,NO_UNSIGN
 LEVELS = "READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @kinds(Pymysql, Mysqldb, Aiomysql)
-async def test_sessions_of_mysql(holder: Holder, observer: Observer, level: str) -> None:
+async def test_sessions_of_mysql(holder: Holder, observer: Observer) -> None:
     """Whatever mode, level and time zone a session has: jobs are written, and all of it stays."""
-    await holder.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
     await holder.execute(f"SET SESSION sql_mode = '{MODES}', time_zone = '+13:00'")
-    told = "SHOW SESSION VARIABLES WHERE Variable_name <> 'timestamp'"
-    before = await rows_of(holder, told)
-    sent = await holder.enqueue([NewJob(task="t", args=r"""{"n": "\\'\"%s ? é"}""")])
-    ids = [*sent, *await holder.enqueue(numbered(MANY))]
-    changed = {*await rows_of(holder, told)} ^ {*before}
-    assert {name for name, _ in changed} <= MOVES
-    await holder.commit()
-    assert observer.ids() == ids
-    assert observer.jobs()[0].args == {"n": "\\'\"%s ? é"}
-    assert all(row.due == row.enqueued_at for row in observer.jobs())
+    told, ids = "SHOW SESSION VARIABLES WHERE Variable_name <> 'timestamp'", list[int]()
+    for level in LEVELS:
+        await holder.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+        before = await rows_of(holder, told)
+        sent = await holder.enqueue([NewJob(task="t", args=r"""{"n": "\\'\"%s ? é"}""")])
+        ids += [*sent, *await holder.enqueue(numbered(MANY))]
+        changed = {*await rows_of(holder, told)} ^ {*before}
+        assert {name for name, _ in changed} <= MOVES
+        await holder.commit()
+        jobs = observer.jobs()
+        assert [job.id for job in jobs] == ids
+        assert jobs[-MANY - 1].args == {"n": "\\'\"%s ? é"}
+    assert all(row.due == row.enqueued_at for row in jobs)
 
 
 # What a session has for others to see, and what each statement moves.

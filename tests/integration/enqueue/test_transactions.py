@@ -32,32 +32,13 @@ few_autocommitting = kinds(PsycopgAutocommit, AlchemyAsyncpgAutocommit, Sqlite3A
 
 
 @transactional
-async def test_a_commit(holder: Holder, observer: Observer) -> None:
-    """Nobody sees jobs before, everybody after, but for what was undone inside.
+async def test_a_rollback_and_a_commit(holder: Holder, observer: Observer) -> None:
+    """The one leaves nothing, neither jobs nor orders; after the other everybody sees all.
 
-    That are those of a savepoint, and of a call whose iterable fails: what it raises reaches the
-    caller, whose transaction is whole and goes on. Ids are in the order of the jobs.
-    """
-    await holder.execute("INSERT INTO shop_order (id) VALUES (1)")
-    ids = await holder.enqueue(numbered(MANY))
-    back = await holder.savepoint()
-    await holder.enqueue(numbered(MANY))
-    await back()
-    with pytest.raises(Interrupted):
-        await holder.enqueue(numbered(MANY, MANY - 1))
-    last = await holder.enqueue(numbered(1))
-    assert (observer.ids(), observer.orders()) == ([], [])
-    await holder.commit()
-    assert observer.ids() == [*ids, *last]
-    assert observer.places() == {id: n for n, id in enumerate(ids)} | dict.fromkeys(last, 0)
-    assert observer.orders() == [1]
-
-
-@transactional
-async def test_a_rollback(holder: Holder, observer: Observer) -> None:
-    """It leaves nothing: neither jobs nor orders. Until then no setting has changed, in any size.
-
-    The transaction stays open, after a call that fails, too.
+    In the first transaction no setting changes, in any size, and it stays open when a call fails.
+    In the second, nobody sees jobs before the commit. What was undone inside stays away: jobs of a
+    savepoint, and of a call whose iterable fails: what that raises reaches the caller, whose
+    transaction is whole and goes on. Ids are in the order of the jobs.
     """
     driver = await holder.beneath()
     await holder.execute("INSERT INTO shop_order (id) VALUES (1)")
@@ -70,6 +51,21 @@ async def test_a_rollback(holder: Holder, observer: Observer) -> None:
     assert (settings(driver), in_transaction(driver)) == (before, True)
     await holder.rollback()
     assert (observer.ids(), observer.orders()) == ([], [])
+
+    await holder.begin()
+    await holder.execute("INSERT INTO shop_order (id) VALUES (2)")
+    ids = await holder.enqueue(numbered(MANY))
+    back = await holder.savepoint()
+    await holder.enqueue(numbered(MANY))
+    await back()
+    with pytest.raises(Interrupted):
+        await holder.enqueue(numbered(MANY, MANY - 1))
+    last = await holder.enqueue(numbered(1))
+    assert (observer.ids(), observer.orders()) == ([], [])
+    await holder.commit()
+    assert observer.ids() == [*ids, *last]
+    assert observer.places() == {id: n for n, id in enumerate(ids)} | dict.fromkeys(last, 0)
+    assert observer.orders() == [2]
 
 
 @pytest.mark.parametrize("size", [1, SEVERAL])

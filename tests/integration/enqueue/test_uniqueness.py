@@ -77,39 +77,38 @@ def somebody_waits(observer: Observer) -> bool:
 
 @each_driver
 async def test_one_after_another(holder: Holder, observer: Observer) -> None:
-    """Each of them sees what those before it did, in one transaction or several."""
+    """Each of them sees what those before it did, in one transaction or several.
+
+    What replaced a job before a rollback to a savepoint never was.
+    """
     [first] = await holder.enqueue([keyed("rerun", 1)])
     [found] = await holder.enqueue([keyed("keep", 2)])
     with pytest.raises(DuplicateJob):
         await holder.enqueue([keyed("error", 3)])
     [second] = await holder.enqueue([keyed("rerun", 4)])
     [third] = await holder.enqueue([keyed("replace", 5)])
+    back = await holder.savepoint()
+    [undone] = await holder.enqueue([keyed("replace", 6)])
+    await back()
     await holder.commit()
-    hows = [id.how for id in (first, found, second, third) if isinstance(id, Placed)]
-    assert hows == ["inserted", "found", "replaced", "replaced"]
+    hows = [id.how for id in (first, found, second, third, undone) if isinstance(id, Placed)]
+    assert hows == ["inserted", "found", *["replaced"] * 3]
     assert found == first
     assert live(observer) == [third]
 
 
-@varied(OF_EACH_DRIVER, "size", MANY, 1, SEVERAL)
-async def test_among_others(holder: Holder, observer: Observer, size: int) -> None:
-    """In one call with jobs without keys; their ids are in order, and all or none are written."""
-    ids = await holder.enqueue([keyed(), *numbered(size), keyed("replace")])
-    with pytest.raises(DuplicateJob):
-        await holder.enqueue([*numbered(size), keyed("error")])
-    await holder.commit()
-    assert live(observer) == sorted(ids[1:])
-
-
 @each_driver
-async def test_a_rollback_to_a_savepoint(holder: Holder, observer: Observer) -> None:
-    """What replaced a job never was."""
-    [first] = await holder.enqueue([keyed("replace", 1)])
-    back = await holder.savepoint()
-    await holder.enqueue([keyed("replace", 2)])
-    await back()
-    await holder.commit()
-    assert live(observer) == [first]
+async def test_among_others(holder: Holder, observer: Observer) -> None:
+    """In one call with jobs without keys; their ids are in order, and all or none are written."""
+    kept = list[int]()
+    for size in (MANY, 1, SEVERAL):
+        _, *ids = await holder.enqueue([keyed("replace"), *numbered(size), keyed("replace")])
+        with pytest.raises(DuplicateJob):
+            await holder.enqueue([*numbered(size), keyed("error")])
+        await holder.commit()
+        await holder.begin()
+        kept = [*kept[:-1], *ids]
+        assert live(observer) == sorted(kept)
 
 
 @varied(OF_EACH_DRIVER, "case", ("keep", "commit"), *CASES)
