@@ -155,10 +155,10 @@ def test_another_client_encoding(shop: Mutirao, pg_url: str) -> None:
     def plain(região: str) -> None: ...
 
     @application.task(name="série", fair_by="região", supersede=all_of_them)
-    def series(região: str) -> None: ...
+    def superseding(região: str) -> None: ...
 
     for _ in range(2):
-        for task in (plain, series):
+        for task in (plain, superseding):
             for key in (None, "maçã"):
                 job = shop.job(task.using(key=key).enqueue("São Paulo").id)
                 assert (job.task, job.args) == (task.name, {"região": "São Paulo"})

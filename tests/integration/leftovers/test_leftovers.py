@@ -40,7 +40,7 @@ async def told(store: SqlStore) -> list[str]:
 
 
 async def busy(store: SqlStore) -> list[int]:
-    """Let jobs run, and others wait: for a key, in a series, for a limit, at a gate."""
+    """Let jobs run, and others wait: for a key, for another one of it, for a limit, at a gate."""
     worker = await join(store)
     ids = await put(store, keyed("keep"), activity("Create"))
     await take(store, worker)
@@ -64,13 +64,13 @@ KINDS = {
     "live rows of jobs that are no more": """
         INSERT INTO mutirao_live (id, queue, priority, run_at)
         SELECT 1000000, queue, priority, run_at FROM mutirao_live LIMIT 1""",
-    "places behind limits of jobs that have ended": """
+    "rows of jobs that waited for a limit and have ended": """
         INSERT INTO mutirao_parked (job, counter, priority, run_at)
         SELECT 1000000, 1, priority, run_at FROM mutirao_live LIMIT 1""",
     "keys of jobs that are no more": """
         INSERT INTO mutirao_key (scope, task, queue, key, job, since)
         SELECT 's', '', '', 'x', 1000000, since FROM mutirao_key LIMIT 1""",
-    "turns of jobs that have ended, with nobody ahead": """
+    "rows of jobs that waited for another one of their key and have ended": """
         DELETE FROM mutirao_live WHERE id IN (
             SELECT job FROM mutirao_supersede_wait UNION SELECT after FROM mutirao_supersede_wait
         )""",

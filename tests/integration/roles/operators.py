@@ -193,7 +193,7 @@ async def changes_schedules(mine: SqlStore, others: SqlStore) -> None:
 
 @duty("operator", "job", "attempt", "key", "supersede_last", "result", "progress", "waiter")
 async def prunes(mine: SqlStore, others: SqlStore) -> None:
-    """History, with keys, series, graphs and results."""
+    """History, with keys, supersede rules, graphs and results."""
     await put(others, keyed(), activity("Like"), due())
     await write_graph(others, chain(a(), a()))
     worker = await join(others)

@@ -26,7 +26,7 @@ from mutirao.testing.conformance.schedules import order, plan, scheduled
 from tests.integration.transactions.kit import Others
 from tests.integration.transactions.locks import ADVISORY
 
-SCHEDULE, KEY, SERIES = "mutirao_schedule", "mutirao_key", "mutirao_supersede_last"
+SCHEDULE, KEY, SUPERSEDE = "mutirao_schedule", "mutirao_key", "mutirao_supersede_last"
 GRAPH, WORKER, LIVE = "mutirao_graph", "mutirao_worker", "mutirao_live"
 COUNTER, ROLLED = "mutirao_counter", "mutirao_rolled"
 
@@ -241,7 +241,7 @@ async def _redrives(scene: Scene) -> Act:
 
 
 async def _prunes(scene: Scene) -> Act:
-    """Keys, series and graphs, whose last jobs are old; all of it is added up."""
+    """Keys, supersede rules and graphs, whose last jobs are old; all of it is added up."""
     store = scene.store
     await put(store, *(of(key, key=key, unique=RERUN) for key in TENANTS))
     await put(store, *(of(key, key=key, unique=NEWER) for key in TENANTS))
@@ -318,7 +318,7 @@ async def _enqueues_keyed(scene: Scene) -> Act:
     return scene.called(*(of("a", key=key, unique=RERUN) for key in reversed(TENANTS)))
 
 
-async def _enqueues_in_series(scene: Scene) -> Act:
+async def _enqueues_with_supersede(scene: Scene) -> Act:
     await put(scene.store, *(of("a", key=key, unique=NEWER) for key in TENANTS))
     scene.worker = await join(scene.store)
     await take(scene.store, scene.worker, 2)
@@ -370,6 +370,6 @@ OPERATIONS = {
     "tick": Operation(_ticks, (SCHEDULE,)),
     "mend": Operation(_mends, (COUNTER,)),
     "enqueue keyed": Operation(_enqueues_keyed, (KEY, LIVE)),
-    "enqueue in series": Operation(_enqueues_in_series, (SERIES, LIVE)),
+    "enqueue with supersede": Operation(_enqueues_with_supersede, (SUPERSEDE, LIVE)),
     "roll up": Operation(_rolls_up),
 }

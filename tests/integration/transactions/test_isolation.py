@@ -30,7 +30,7 @@ from tests.support.history import opened
 
 PAGE = Path(__file__).parents[3] / "docs" / "uniqueness.md"
 COMMITTED, OLD = "READ COMMITTED", ["REPEATABLE READ", "SERIALIZABLE"]
-SERIES = Supersede(by="kind", rules={("a", "a"): "newer"})
+SUPERSEDE = Supersede(by="kind", rules={("a", "a"): "newer"})
 REFUSED, RIGHT = "refused", "right"
 REPEATED = "drop_repeated"
 OLDER = "an older version"  # than that of what others enqueue
@@ -102,23 +102,23 @@ CASES = [
     ("limits", "nothing", "nothing", "c"),
     ("limits", "enqueued", "begun", "o c"),
     ("limits", "enqueued", "finished", "c"),
-    ("turns", "nothing", "enqueued", "oBA"),
-    ("turns", "nothing", "nothing", "AB"),
-    ("turns", "enqueued", "begun", "oBA"),
-    ("turns", "enqueued", "finished", "BA"),
+    ("fairness", "nothing", "enqueued", "oBA"),
+    ("fairness", "nothing", "nothing", "AB"),
+    ("fairness", "enqueued", "begun", "oBA"),
+    ("fairness", "enqueued", "finished", "BA"),
     ("graphs", "nothing", "enqueued", "oc c"),
     ("graphs", "nothing", "nothing", "c c"),
     ("graphs", "enqueued", "begun", "oc c"),
     ("graphs", "enqueued", "finished", "c c"),
 ]
 RULES = {rule for rule, *_ in CASES}
-WITHOUT_KEYS = {"limits", "turns", "graphs"}
+WITHOUT_KEYS = {"limits", "fairness", "graphs"}
 
 
 def job_of(rule: str, version: int = 8) -> NewJob:
     """Return a job of the key, with this rule; or one of the task that has no keys."""
     if rule in WITHOUT_KEYS:
-        return of("a") if rule == "turns" else due()
+        return of("a") if rule == "fairness" else due()
     return due(key="k", args='{"kind": "a"}', unique=_unique(rule, version))
 
 
@@ -126,7 +126,7 @@ def _unique(rule: str, version: int) -> Unique:
     if rule == OLDER:
         return Unique(on_conflict=OnConflict.RERUN, version=version)
     if rule in ("supersede", REPEATED):
-        return Unique(supersede=replace(SERIES, drop_repeated=rule == REPEATED))
+        return Unique(supersede=replace(SUPERSEDE, drop_repeated=rule == REPEATED))
     return Unique(on_conflict=OnConflict(rule))
 
 
@@ -169,7 +169,7 @@ async def store(pg_url: str) -> AsyncIterator[SqlStore]:
 
 def called(store: SqlStore, rule: str, caller: psycopg.Connection[Any]) -> Sequence[int]:
     """Enqueue by a caller's connection; return the ids."""
-    if rule == "turns":
+    if rule == "fairness":
         return store.enqueue([of("a"), of("b")], caller)
     if rule == "graphs":
         whole = Graph()
@@ -210,7 +210,7 @@ async def fare(
         except DuplicateJob:
             return "duplicate"
     if rule in WITHOUT_KEYS:
-        names = "AB" if rule == "turns" else "c" * len(ids)
+        names = "AB" if rule == "fairness" else "c" * len(ids)
         return await runs(store, happens, dict(zip(ids, names, strict=True)))
     [id] = ids
     assert isinstance(id, Placed)

@@ -64,14 +64,14 @@ async def test_an_overtaken_retry_and_claims(scene: Scene) -> None:
 
 
 async def test_a_commit_and_the_job_before_a_cancelled_one(scene: Scene) -> None:
-    """Whoever commits a job of a series locks the one before a cancelled one in order, too."""
+    """Whoever commits a job that supersedes locks the one before a cancelled one in order, too."""
     store = scene.store
-    await put(store, of("a", key="series", unique=IN_ORDER))
+    await put(store, of("a", key="k", unique=IN_ORDER))
     first = await take_one(store, await join(store))
-    waiting = await put(store, *(of("a", key="series", unique=IN_ORDER) for _ in range(2)))
+    waiting = await put(store, *(of("a", key="k", unique=IN_ORDER) for _ in range(2)))
     [other] = await put(store, of("a", key="z", unique=RERUN, run_at=FAR_AHEAD))
     with scene.others.session() as caller, holding(scene.others) as holder:
-        store.enqueue([of("a", key="series", unique=IN_ORDER)], caller)
+        store.enqueue([of("a", key="k", unique=IN_ORDER)], caller)
         store.enqueue([of("a", key="z", unique=RERUN)], caller)
         await store.cancel(JobFilter(ids=tuple(waiting)), now=NOW)
         holder.middle(LIVE, [(first.id,)])

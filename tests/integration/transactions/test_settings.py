@@ -49,16 +49,16 @@ async def test_callers(pg_app: Mutirao, others: Others, setting: str) -> None:
     def fair(n: int) -> None: ...
 
     @pg_app.task(supersede=rule)
-    def series(kind: str) -> None: ...
+    def newest(kind: str) -> None: ...
 
     old = plain.using(key="k", delay=1_000).enqueue()
-    first = series.using(key="s", delay=1_000).enqueue("a")
+    first = newest.using(key="s", delay=1_000).enqueue("a")
     with others.session() as caller:
         caller.execute(SETTINGS[setting].encode())
         later = plain.using(conn=caller, run_at=LATER).enqueue()
         new = plain.using(conn=caller, key="k", on_conflict="replace").enqueue()
         found = plain.using(conn=caller, key="k").enqueue()
-        last = series.using(conn=caller, key="s").enqueue("a")
+        last = newest.using(conn=caller, key="s").enqueue("a")
         many = await pg_app.aenqueue_many([plain.job(n) for n in range(300)])
         both = pg_app.enqueue_many([plain.using(key=f"b{n}").job() for n in (2, 1)], conn=caller)
         graph = pg_app.enqueue_graph(chain(plain.job(), fair.job(1)), conn=caller)

@@ -12,11 +12,11 @@ _LEGACY = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL, from Python 3.12 on
 class OwnConnection(sqlite3.Connection):
     """A connection of ours: what `lending` refuses is refused here, too.
 
-    `with connection:` commits without calling `commit`. `has_turn`: it is the one of its process
-    that may write.
+    `with connection:` commits without calling `commit`. `has_write_lock`: it is the one of its
+    process that may write.
     """
 
-    has_turn = False
+    has_write_lock = False
 
     def __enter__(self) -> Self:
         """Refuse where a commit is refused."""

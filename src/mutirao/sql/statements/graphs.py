@@ -102,7 +102,7 @@ def ended(
     _undo(conn, enqueue, sorted({row.graph for row in rows}))
 
 
-def places(conn: Connection, jobs: Sequence[int]) -> Sequence[Any]:
+def awaited_steps(conn: Connection, jobs: Sequence[int]) -> Sequence[Any]:
     """Return the steps of finished jobs that their graphs still wait for. Graphs must be locked.
 
     Not those of a graph that continued without them, or that is compensated.

@@ -111,13 +111,13 @@ def redrive(conn: Connection, which: JobFilter, enqueue: Enqueue) -> list[int]:
     again = fairness.known(conn, map(_again, rows))
     if not again:
         return []
-    places = graphs.places(conn, ended)
-    placed = {row.job for row in places}
+    awaited = graphs.awaited_steps(conn, ended)
+    placed = {row.job for row in awaited}
     alone = [new for new in again if new.redrive_of not in placed]
     own = {new.redrive_of: new for new in graphs.own_args(conn, alone)}
     ids = enqueue([own.get(new.redrive_of, new) for new in again], conn)
     repeated = {new.redrive_of or 0: id for new, id in zip(again, ids, strict=False)}
-    graphs.redriven(conn, places, repeated)
+    graphs.redriven(conn, awaited, repeated)
     return ids
 
 

@@ -118,7 +118,7 @@ _somebody_is_ahead = or_(
     _is_live(supersede_wait.c.after),
     exists().where(_ahead.c.job == supersede_wait.c.after).correlate_except(_ahead),
 )
-_waits_for_a_turn = exists().where(supersede_wait.c.job == live.c.id, _somebody_is_ahead)
+_waits_for_another = exists().where(supersede_wait.c.job == live.c.id, _somebody_is_ahead)
 _waits_for_a_limit = exists().where(parked.c.job == live.c.id)
 _waits_for_a_gate = exists().where(
     step.c.job == live.c.id,
@@ -142,14 +142,14 @@ LEFTOVERS = (
             live.c.worker.is_(None),
             _is_known(live.c.id),
             ~_waits_for_a_key.correlate(live),
-            ~_waits_for_a_turn.correlate(live),
+            ~_waits_for_another.correlate(live),
             ~_waits_for_a_limit.correlate(live),
             ~_waits_for_a_gate.correlate(live),
         ),
         _let_go,
     ),
     Leftover(
-        "places behind limits of jobs that have ended",
+        "rows of jobs that waited for a limit and have ended",
         *(parked, parked.c.job),
         ~_is_live(parked.c.job),
         _removed(parked, parked.c.job),
@@ -162,7 +162,7 @@ LEFTOVERS = (
     ),
     # As long as somebody is ahead, the next one with its key learns of that one from this row.
     Leftover(
-        "turns of jobs that have ended, with nobody ahead",
+        "rows of jobs that waited for another one of their key and have ended",
         *(supersede_wait, supersede_wait.c.job),
         and_(~_is_live(supersede_wait.c.job), ~_somebody_is_ahead),
         _removed(supersede_wait, supersede_wait.c.job),

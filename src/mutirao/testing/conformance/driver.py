@@ -149,7 +149,7 @@ class DriverContract(TransactionContract):
     test_the_agenda_by_the_database_s_clock = (
         SchedulesContract.test_the_agenda_by_the_database_s_clock
     )
-    test_orders = SchedulesContract.test_orders
+    test_commands = SchedulesContract.test_commands
     test_the_list = SchedulesContract.test_the_list
     test_confirming = SchedulesContract.test_confirming
     test_jobs_of_all_kinds = TicksContract.test_jobs_of_all_kinds

@@ -291,7 +291,7 @@ class SchedulesContract:
         assert (await store.agenda(now=at(50))).next_in == 10
         assert (await the_record(store)).last_state is None
 
-    async def test_orders(self, store: Store) -> None:
+    async def test_commands(self, store: Store) -> None:
         """Pause, run now, resume and remove; the jobs stay."""
         await plan(store, scheduled())
         await order(store, schedule_rules.pause, seconds=1)

@@ -14,7 +14,7 @@ from sqlalchemy.exc import InvalidatePoolError
 from mutirao.errors import SchemaMissing
 from mutirao.notifiers.files import Identity, identity_of
 from mutirao.sql.dialects.connecting import MAY_CREATE_FILE, SINGLE_STATEMENT, Connecting, Drivers
-from mutirao.sql.dialects.sqlite.turns import Turns
+from mutirao.sql.dialects.sqlite.write_lock import WriteLock
 from mutirao.sql.drivers.sqlite3 import OwnConnection
 
 BUSY_TIMEOUT = 30.0  # seconds a connection waits for another one's write lock
@@ -41,7 +41,7 @@ def _prepare(engine: Engine) -> None:
     _watch_file(engine, os.path.abspath(database), named=not database.startswith("file:"))
 
     _spare_commits(engine.dialect)
-    turns = None if engine.dialect.is_async else Turns(engine.dialect)
+    write_lock = None if engine.dialect.is_async else WriteLock(engine.dialect)
 
     @event.listens_for(engine, "connect")
     def _take_over(connection: Any, record: object) -> None:
@@ -55,8 +55,8 @@ def _prepare(engine: Engine) -> None:
         (SQLITE_BUSY_SNAPSHOT, which no timeout waits for).
         """
         if not connection.get_execution_options().get(SINGLE_STATEMENT):
-            if turns is not None:
-                turns.take(connection.connection.driver_connection)
+            if write_lock is not None:
+                write_lock.take(connection.connection.driver_connection)
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 

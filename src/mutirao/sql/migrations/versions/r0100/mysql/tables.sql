@@ -5,7 +5,7 @@
 -- Each statement may be said again: here none is undone when a migration is cut off. Texts are compared
 -- byte for byte, blanks at the end included.
 
--- What was asked. Written once, and changed only by people's orders, while the job waits.
+-- What was asked. Written once, and changed only by people's commands, while the job waits.
 -- To enqueue from any language, insert here; a worker makes the job live.
 CREATE TABLE IF NOT EXISTS mutirao_job (
     id bigint PRIMARY KEY AUTO_INCREMENT,

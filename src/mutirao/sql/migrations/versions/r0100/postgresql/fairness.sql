@@ -34,15 +34,15 @@ BEGIN
 END
 $$
 --;
--- The turns of the jobs that were found among the chosen ones, in the order of their ids. So they are sorted by
+-- The ranks of the jobs that were found among the chosen ones, in the order of their ids. So they are sorted by
 -- numbers: to look each up by `array_position` took 2 of the 20 microseconds for a job.
-CREATE FUNCTION mutirao_turns(_chosen bigint[], _found bigint[])
+CREATE FUNCTION mutirao_fairness_ranks(_chosen bigint[], _found bigint[])
 RETURNS bigint[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF _found <> _chosen THEN
         _found := ARRAY(SELECT u.id FROM unnest(_chosen) AS u (id) WHERE u.id = ANY(_found));
     END IF;
-    RETURN ARRAY(SELECT u.turn FROM unnest(_found) WITH ORDINALITY AS u (id, turn) ORDER BY u.id);
+    RETURN ARRAY(SELECT u.rank FROM unnest(_found) WITH ORDINALITY AS u (id, rank) ORDER BY u.id);
 END
 $$
 --;
@@ -61,7 +61,7 @@ DECLARE
     moment timestamptz := coalesce(_now, statement_timestamp());
     chosen bigint[];
     found bigint[];
-    turns bigint[]; -- of what was found, in the order of the ids
+    ranks bigint[]; -- of what was found, in the order of the ids
     paused text[]; -- NULL: there are no limits
     again text;
 BEGIN
@@ -73,8 +73,8 @@ BEGIN
     IF paused IS NOT NULL THEN
         SELECT a.taken, a.again INTO found, again FROM mutirao_admit(chosen, _most, moment) a;
     END IF;
-    turns := mutirao_turns(chosen, found);
-    ${take_found: cut_off, queue; t.queue; (SELECT *, row_number() OVER (ORDER BY taken.id) AS number FROM taken); ORDER BY turns[t.number]}
+    ranks := mutirao_fairness_ranks(chosen, found);
+    ${take_found: cut_off, queue; t.queue; (SELECT *, row_number() OVER (ORDER BY taken.id) AS number FROM taken); ORDER BY ranks[t.number]}
     ${say_again}
 END
 $$

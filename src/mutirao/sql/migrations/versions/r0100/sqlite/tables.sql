@@ -1,7 +1,7 @@
 -- The tables that every job needs, with their indexes. Tables of one subject are in its file.
 -- Times are integers: microseconds since 1970-01-01 UTC. The views show them as ISO 8601 text.
 
--- What was asked. Written once, and changed only by people's orders, while the job waits.
+-- What was asked. Written once, and changed only by people's commands, while the job waits.
 -- To enqueue from any language, insert here; a trigger makes the job live.
 CREATE TABLE mutirao_job (
     id integer PRIMARY KEY AUTOINCREMENT,

@@ -19,7 +19,7 @@ BEGIN = "BEGIN IMMEDIATE"
 @pytest.fixture
 def engines(tmp_path: Path) -> Engines:
     """Those of a file with one table."""
-    engines = Engines(f"sqlite:///{tmp_path}/turns.db", creates=True)
+    engines = Engines(f"sqlite:///{tmp_path}/lock.db", creates=True)
     with engines.sync().begin() as connection:
         connection.execute(text("CREATE TABLE receipt (id integer)"))
     return engines
@@ -46,7 +46,7 @@ def test_a_second_writer_waits_for_its_turn(engines: Engines, tmp_path: Path) ->
         begun.set()
         with engine.begin() as connection:
             raw: Any = connection.connection.driver_connection
-            asked.append(raw.has_turn)
+            asked.append(raw.has_write_lock)
             says(connection)
 
     with ThreadPoolExecutor(1) as pool:
@@ -65,7 +65,7 @@ def test_a_second_writer_waits_for_its_turn(engines: Engines, tmp_path: Path) ->
 def test_a_turn_is_given_back(engines: Engines, tmp_path: Path, end: str) -> None:
     """However the transaction ends, the next writer has it at once."""
     engine = engines.sync()
-    other = sqlite3.connect(tmp_path / "turns.db", isolation_level=None)
+    other = sqlite3.connect(tmp_path / "lock.db", isolation_level=None)
     for _ in range(2):
         with pytest.raises(Exception, match=f"{end}|locked"), engine.connect() as connection:  # noqa: PT012
             if end == "refused":
@@ -83,8 +83,8 @@ def test_a_turn_is_given_back(engines: Engines, tmp_path: Path, end: str) -> Non
             other.execute("ROLLBACK")
         with engine.begin() as connection:
             raw: Any = connection.connection.driver_connection
-            assert raw.has_turn
-        assert not raw.has_turn
+            assert raw.has_write_lock
+        assert not raw.has_write_lock
     other.close()
     assert count(engine) == 0
     engines.close_sync()
@@ -92,7 +92,7 @@ def test_a_turn_is_given_back(engines: Engines, tmp_path: Path, end: str) -> Non
 
 def test_who_keeps_it_long(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
     """Does not stop the others from asking SQLite, which tells them that it is locked."""
-    monkeypatch.setattr("mutirao.sql.dialects.sqlite.turns.PATIENCE", 0.0)
+    monkeypatch.setattr("mutirao.sql.dialects.sqlite.write_lock.MAX_WAIT", 0.0)
     engine = engines.sync()
     with engine.begin() as connection:
         says(connection)
