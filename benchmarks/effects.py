@@ -127,6 +127,25 @@ def _sqlite(url: URL, shares: Sequence[Sequence[int]]) -> None:
     _in_threads([connected() for _ in shares], shares, commit)
 
 
+def _aiosqlite(url: URL, shares: Sequence[Sequence[int]]) -> None:
+    import aiosqlite
+
+    async def commit(conn: Any, ids: Sequence[int]) -> None:
+        for id in ids:
+            await conn.execute("BEGIN IMMEDIATE")
+            await conn.execute(INSERT)
+            await conn.execute(_ATTEMPT, (id,))
+            await conn.execute(_GONE, (id,))
+            await conn.commit()
+
+    async def run() -> None:
+        path = url.database or ""
+        conns = [await aiosqlite.connect(path, timeout=60.0, isolation_level=None) for _ in shares]
+        await _together(conns, shares, commit)
+
+    asyncio.run(run())
+
+
 def _in_threads(
     conns: Sequence[Any], shares: Sequence[Sequence[int]], commit: Callable[[Any, Any], None]
 ) -> None:
@@ -151,6 +170,6 @@ def _plain(url: URL) -> str:
 _LOOPS = {
     "psycopg": Raw(_psycopg, _psycopg_async),
     "asyncpg": Raw(None, _asyncpg),
-    "pysqlite": Raw(_sqlite, None),
-    "aiosqlite": Raw(_sqlite, None),
+    "pysqlite": Raw(_sqlite, _aiosqlite),
+    "aiosqlite": Raw(_sqlite, _aiosqlite),
 }

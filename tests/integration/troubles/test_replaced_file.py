@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mutirao import Mutirao
+from mutirao import Job, Mutirao
 from tests.integration.service.kit import Tables
 from tests.integration.worker.kit import ended, outcomes, working
 
@@ -22,11 +22,23 @@ async def test_the_worker_goes_on_in_the_new_one(
     @app.task
     async def step() -> None: ...
 
+    @app.task
+    async def commit(job: Job) -> None:
+        async with job.transaction(connection=True) as own:
+            await own.execute("SELECT 1")
+
+    @app.task
+    def commit_plainly(job: Job) -> None:
+        with job.transaction(connection=True) as own:
+            own.execute("SELECT 1")
+
     path = Path(lite_url.removeprefix("sqlite:///"))
     async with working(app, heartbeat=0.2, expiry=5, poll=0.2):
-        await ended(app, (await step.aenqueue()).id)
+        for each in (step, commit, commit_plainly):
+            await ended(app, (await each.aenqueue()).id)
         await asyncio.to_thread(replace, path, migrated_file)
-        assert outcomes(await ended(app, (await step.aenqueue()).id)) == ["succeeded"]
+        for each in (step, commit, commit_plainly):
+            assert outcomes(await ended(app, (await each.aenqueue()).id)) == ["succeeded"]
     await app.aclose()
     assert "shop.db is another file than it was" in caplog.text
     assert Tables(lite_url).workers() == set()

@@ -1,9 +1,13 @@
 """The adapter for aiosqlite, which runs sqlite3 in a thread."""
 
+from typing import TypeVar
+
 from aiosqlite import Connection
 
 from mutirao.sql.drivers.sqlite3 import Sqlite3Driver
-from mutirao.sql.drivers.steps import Request, Rows
+from mutirao.sql.drivers.steps import Asking, Request, Rows, drive
+
+R = TypeVar("R")
 
 
 class AiosqliteDriver:
@@ -26,3 +30,9 @@ class AiosqliteDriver:
         within = Sqlite3Driver(self._conn._conn)
         rows: Rows = await self._conn._execute(within.handle, request)  # type: ignore[no-untyped-call]
         return rows
+
+    async def run(self, steps: Asking[R]) -> R:
+        """Run steps in one visit to the thread; a visit costs more than a statement."""
+        within = Sqlite3Driver(self._conn._conn)
+        result: R = await self._conn._execute(lambda: drive(steps, within))  # type: ignore[no-untyped-call]
+        return result

@@ -5,7 +5,6 @@ writes one row. In libpq's pipeline mode it takes none. Whatever else is done wi
 first (`transaction()`, COPY, a server-side cursor, a pipeline) finds a transaction that was begun.
 """
 
-from collections.abc import Callable
 from typing import Any, cast
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
@@ -16,31 +15,46 @@ from psycopg.generators import send
 from psycopg.pq import ExecStatus
 
 from mutirao.sql.drivers.ending import can_pipeline, until_sync
+from mutirao.sql.drivers.lendable import Lendable
+
+_IDLE, _INTRANS = 0, 2  # libpq's PQTRANS_IDLE and PQTRANS_INTRANS
 
 
-class Owing:
+class Owing(Lendable):
     """What a connection owes the server: `owes` is True from its lending until BEGIN is sent.
 
-    `first` is the execution of a statement that BEGIN may travel with. While `refuse` is set, it is
-    called with the name of a method that would end the transaction, instead of that method.
+    `first` is the execution of a statement that BEGIN may travel with.
     """
 
     owes = False
     _pipeline: Any
     first: object = None
-    refuse: Callable[[str], Any] | None = None
+    closed: bool
+    pgconn: Any
 
-    def commit(self) -> Any:
-        """Commit, unless that is refused."""
-        if self.refuse is not None:
-            return self.refuse("commit")
-        return cast(Any, super()).commit()
+    def lend(self) -> None:
+        """Have BEGIN sent with the first statement."""
+        self.owes = True
 
-    def rollback(self) -> Any:
-        """Roll back, unless that is refused."""
-        if self.refuse is not None:
-            return self.refuse("rollback")
-        return cast(Any, super()).rollback()
+    def take_back(self) -> None:
+        """Do nothing: nobody waits for it."""
+
+    def is_open(self) -> bool:
+        """Return whether a statement would be in a transaction that has not failed."""
+        return bool(self.owes or self.pgconn.transaction_status == _INTRANS)
+
+    def must_roll_back(self) -> bool:
+        """Have no BEGIN sent any more; return whether the connection is open."""
+        self.owes = False
+        return not self.closed
+
+    def is_lost(self) -> bool:
+        """Return whether it is closed."""
+        return self.closed
+
+    def is_idle(self) -> bool:
+        """Return whether it is in no transaction and does nothing."""
+        return bool(self.pgconn.transaction_status == _IDLE)
 
     def _start_query(self) -> PQGen[None]:
         if not self.owes:  # else the cursor sends it, with its statement

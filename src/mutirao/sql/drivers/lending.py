@@ -6,13 +6,14 @@ savepoints. The methods that would end it are refused meanwhile.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from sqlalchemy import Connection
 from sqlalchemy.util import await_only
 
 from mutirao.errors import ConfigurationError, WrongState
 from mutirao.sql.drivers.kinds import Adapting, Kinds
+from mutirao.sql.drivers.lendable import Lendable, lendable
 from mutirao.sql.drivers.own import alent, lent
 from mutirao.sql.drivers.sqlite3 import Sqlite3Driver
 from mutirao.sql.drivers.steps import Asking, adrive, drive
@@ -76,12 +77,30 @@ def refusing_ends(driver: Any) -> Iterator[Callable[[], bool]]:
     """Refuse methods that end the transaction; lend what tells whether a rollback was tried."""
     tried: list[str] = []
 
-    def refusal(name: str) -> Callable[..., Any]:
-        def refuse(*_: object, **__: object) -> Any:
-            tried.append(name)
-            raise would_end(name)
+    def refuse(name: str) -> NoReturn:
+        tried.append(name)
+        raise would_end(name)
 
-        return refuse
+    own = lendable(driver)
+    with _refusing_each(driver, refuse) if own is None else _refusing(own, refuse):
+        yield lambda: "rollback" in tried
+
+
+@contextmanager
+def _refusing(own: Lendable, refuse: Callable[[str], NoReturn]) -> Iterator[None]:
+    own.refuse = refuse
+    try:
+        yield
+    finally:
+        own.refuse = None
+
+
+@contextmanager
+def _refusing_each(driver: Any, refuse: Callable[[str], NoReturn]) -> Iterator[None]:
+    """Refuse by methods of the connection itself, where its class is not ours."""
+
+    def refusal(name: str) -> Callable[..., NoReturn]:
+        return lambda *_, **__: refuse(name)
 
     names = [name for name in _ENDING if hasattr(driver, name)]
     if names and not hasattr(driver, "__dict__"):
@@ -93,7 +112,7 @@ def refusing_ends(driver: Any) -> Iterator[Callable[[], bool]]:
     for name in names:
         setattr(driver, name, refusal(name))
     try:
-        yield lambda: "rollback" in tried
+        yield
     finally:
         for name in names:
             del vars(driver)[name]  # mysqlclient's connections refuse delattr

@@ -14,13 +14,15 @@ from sqlalchemy.exc import InvalidatePoolError
 from mutirao.errors import SchemaMissing
 from mutirao.notifiers.files import Identity, identity_of
 from mutirao.sql.dialects.connecting import MAY_CREATE_FILE, SINGLE_STATEMENT, Connecting, Drivers
-from mutirao.sql.dialects.sqlite.write_lock import WriteLock
+from mutirao.sql.dialects.sqlite.write_lock import give_back_at_ends, write_lock_of
+from mutirao.sql.drivers.lendable import lendable
 from mutirao.sql.drivers.sqlite3 import OwnConnection
 
 BUSY_TIMEOUT = 30.0  # seconds a connection waits for another one's write lock
 _DRIVERS = Drivers(
     *("sqlite+pysqlite", "sqlite+aiosqlite"),
     arguments={"timeout": BUSY_TIMEOUT, "factory": OwnConnection},
+    direct=True,
 )
 
 
@@ -41,11 +43,13 @@ def _prepare(engine: Engine) -> None:
     _watch_file(engine, os.path.abspath(database), named=not database.startswith("file:"))
 
     _spare_commits(engine.dialect)
-    write_lock = None if engine.dialect.is_async else WriteLock(engine.dialect)
+    give_back_at_ends(engine.dialect)
+    write_lock = write_lock_of(database)
 
     @event.listens_for(engine, "connect")
     def _take_over(connection: Any, record: object) -> None:
         connection.isolation_level = None  # the driver's own BEGIN would be a deferred one
+        write_lock.share_with(getattr(connection, "driver_connection", connection))
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
@@ -55,8 +59,9 @@ def _prepare(engine: Engine) -> None:
         (SQLITE_BUSY_SNAPSHOT, which no timeout waits for).
         """
         if not connection.get_execution_options().get(SINGLE_STATEMENT):
-            if write_lock is not None:
-                write_lock.take(connection.connection.driver_connection)
+            own = lendable(connection.connection.driver_connection)
+            if isinstance(own, OwnConnection):
+                own.await_write_lock()
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
@@ -92,9 +97,12 @@ def _watch_file(engine: Engine, path: str, *, named: bool) -> None:
             )
 
     @event.listens_for(engine, "connect")
-    def _note_file(connection: object, record: Any) -> None:
-        opened[:] = [identity_of(path)]
-        record.info[_FILE] = opened[0]
+    def _note_file(connection: Any, record: Any) -> None:
+        opened[:] = [mine := identity_of(path)]
+        record.info[_FILE] = mine
+        own = lendable(getattr(connection, "driver_connection", connection))
+        if isinstance(own, OwnConnection) and mine is not None:
+            own.is_left = lambda: identity_of(path) != mine
 
     @event.listens_for(engine, "checkout")
     def _leave_old_file(connection: object, record: Any, proxy: object) -> None:

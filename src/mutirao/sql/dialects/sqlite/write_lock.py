@@ -1,41 +1,57 @@
-"""The lock to write, among the threads of one process.
+"""The lock to write to a file, among the connections of one process.
 
 SQLite has a writer who finds the lock taken sleep and ask again, at last every 0.1 s. Threads of
-one process that wait for one another instead commit two to four times as often. Coroutines do not
-take part: each of their statements visits a thread, and they would hold the lock meanwhile.
+one process that wait for one another instead commit two to four times as often. Connections of
+coroutines wait in the threads in which aiosqlite runs them.
 """
 
+import os
 from threading import Lock
 from typing import Any
+from weakref import WeakValueDictionary
 
+from mutirao.sql.drivers.lendable import lendable
 from mutirao.sql.drivers.sqlite3 import OwnConnection
 
 MAX_WAIT = 1.0  # seconds; then SQLite decides, which knows of other processes and of deadlines
 
 
 class WriteLock:
-    """A lock of the connections of one engine, which is synchronous."""
+    """The lock to write to one file."""
 
-    def __init__(self, dialect: Any) -> None:
+    def __init__(self) -> None:
         self._free = Lock()
-        for end in ("do_commit", "do_rollback", "do_close", "do_terminate"):
-            setattr(dialect, end, self._giving_back(getattr(dialect, end)))
 
-    def take(self, connection: object) -> None:
-        """Wait for the lock, which is given back with the transaction or the connection."""
-        if isinstance(connection, OwnConnection) and not connection.has_write_lock:
-            connection.has_write_lock = self._free.acquire(timeout=MAX_WAIT)
+    def share_with(self, connection: object) -> None:
+        """Have a new connection take part."""
+        own = lendable(connection)
+        if isinstance(own, OwnConnection):
+            own.lock = lambda: self._free.acquire(timeout=MAX_WAIT)
+            own.unlock = self._free.release
 
-    def _giving_back(self, end: Any) -> Any:
-        def ended(connection: Any) -> None:
-            try:
-                end(connection)
-            finally:
-                self._give_back(getattr(connection, "driver_connection", connection))
 
-        return ended
+_LOCKS: WeakValueDictionary[str, WriteLock] = WeakValueDictionary()
+os.register_at_fork(after_in_child=_LOCKS.clear)  # who had one is not in the child
 
-    def _give_back(self, connection: object) -> None:
-        if isinstance(connection, OwnConnection) and connection.has_write_lock:
-            connection.has_write_lock = False
-            self._free.release()
+
+def write_lock_of(path: str) -> WriteLock:
+    """Return the lock to write to a file."""
+    return _LOCKS.setdefault(os.path.realpath(path), WriteLock())
+
+
+def give_back_at_ends(dialect: Any) -> None:
+    """Have a connection give the lock back when its transaction ends, or itself."""
+    for end in ("do_commit", "do_rollback", "do_close", "do_terminate"):
+        setattr(dialect, end, _giving_back(getattr(dialect, end)))
+
+
+def _giving_back(end: Any) -> Any:
+    def ended(connection: Any) -> None:
+        own = lendable(getattr(connection, "driver_connection", connection))
+        try:
+            end(connection)
+        finally:
+            if isinstance(own, OwnConnection):
+                own.take_back()
+
+    return ended
