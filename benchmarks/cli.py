@@ -10,6 +10,7 @@ import click
 
 from benchmarks.backlog import SIZES, backlog
 from benchmarks.command import command
+from benchmarks.databases import databases
 from benchmarks.drain import drain
 from benchmarks.enqueue import PRODUCERS, enqueue
 from benchmarks.fairness import fairness
@@ -302,6 +303,20 @@ def _schedules(**given: Any) -> None:
 def _fleet(**given: Any) -> None:
     """Count what idle workers do about a job that comes alone."""
     _run(fleet, **given)
+
+
+@_work(
+    "databases",
+    option("--files", type=click.IntRange(min=0), default=100, help="SQLite files."),
+    option("--servers", type=click.IntRange(min=0), default=20, help="Databases on the server."),
+    option("--connections", type=click.IntRange(min=3), help="Of the worker at most."),
+    option("--poll", type=_POSITIVE, default=2.0, help="Longest sleep of the worker, in seconds."),
+    _watched,
+    _settling,
+)
+def _databases(**given: Any) -> None:
+    """Serve many databases by one worker: idle, and with a job in one after another."""
+    _run(databases, **given)
 
 
 @bench.command("hub")

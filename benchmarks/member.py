@@ -60,7 +60,7 @@ async def _obey(
     spent, cpu = Spent(), process_time()
 
     def share() -> Share:
-        return Share(process_time() - cpu, spent.statements, _memory(), spent.claims)
+        return Share(process_time() - cpu, spent.statements, memory_held(), spent.claims)
 
     with counted(spent), counted_claims(spent):
         async with AsyncExitStack() as workers:
@@ -74,7 +74,8 @@ async def _obey(
         pipe.send(share())
 
 
-def _memory() -> int | None:
+def memory_held() -> int | None:
+    """Return the bytes that this process holds; None where the system does not tell."""
     if not _OWN_MEMORY.exists():
         return None
     return int(_OWN_MEMORY.read_text().split()[1]) * getpagesize()

@@ -5,8 +5,7 @@ Creating one reads no environment variable and opens no connection; the first us
 
 import asyncio
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Engine
 
@@ -16,47 +15,38 @@ from mutirao.client.limits import Limits
 from mutirao.client.portal import Portal
 from mutirao.client.schedules import Schedules
 from mutirao.client.waking import Waking
-from mutirao.engine.embedded import EmbeddedWorker
 from mutirao.engine.endings import Endings
-from mutirao.engine.service import run
-from mutirao.engine.settings import WorkerSettings, WorkerTerms
-from mutirao.engine.worker import Worker
 from mutirao.errors import ConfigurationError
-from mutirao.hub.protocol import Serves
 from mutirao.model.findings import Finding, Level
-from mutirao.model.job import MAX_PAYLOAD, Job
+from mutirao.model.job import MAX_PAYLOAD
 from mutirao.model.retry import RetryPolicy
 from mutirao.notifiers.hub_access import HubAccess
 from mutirao.ports import Notifier, Store
 from mutirao.sql.announcing import AnnouncingStore
 from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.engines import Database, Engines
+from mutirao.sql.connections.tenants import Tenants
 from mutirao.sql.registry import dialect_named, dialect_with_roles
 from mutirao.sql.schema.version import head
 from mutirao.sql.statements.doctor import examine
-from mutirao.sql.store import SqlStore
+from mutirao.tasks.arounds import Arounds
 from mutirao.tasks.blueprint import Tasks
 from mutirao.tasks.defaults import Defaults
 from mutirao.tasks.middleware import AttemptMiddleware, EnqueueMiddleware
 from mutirao.tasks.options import Duration, length_of_time
 from mutirao.tasks.registry import TaskRegistry
-from mutirao.tasks.surroundings import AsyncHook, Hook, Surroundings
+from mutirao.tasks.surroundings import Surroundings
 from mutirao.tasks.task import Task, refusals
+from mutirao.workers import Workers
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-AroundEnqueue = TypeVar("AroundEnqueue", bound=EnqueueMiddleware)
-AroundAttempt = TypeVar("AroundAttempt", bound=Callable[[Job], Any])
-Provider = TypeVar("Provider", bound=Callable[..., Any])
-AroundHandler = TypeVar("AroundHandler", bound=Hook | AsyncHook)
 
 DEFAULT_URL = "sqlite:///mutirao.db"
-EXIT_WHEN_STUCK = 30.0  # seconds; for a worker that is the whole process
-CONNECTIONS_BESIDE_HANDLERS = 4  # for claiming, settling and housekeeping, and a spare one
 
 
-class Mutirao(Graphs, TaskRegistry, JobAdmin, Waking):
+class Mutirao(Graphs, TaskRegistry, JobAdmin, Arounds, Waking, Workers):
     """An application's background jobs.
 
     `schedules` manages the schedules in the database; `@app.schedule(…)` declares one in the code.
@@ -102,21 +92,18 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin, Waking):
         notifier: Notifier | None = None,
     ) -> None:
         self.defaults = Defaults(retry=retry, timeout=length_of_time("timeout", timeout))
-        ends: Notifier | None = None
         self._hub: HubAccess | None = None
         database = _one_of(url, engine, store)
         if store is None:
-            store = AnnouncingStore(database, hub=hub, schema=schema)
-            notifier = notifier or store.notifier()
-            self._hub, ends = store.hub, store.ends_notifier()
+            self._keep_in_sql(AnnouncingStore(database, hub=hub, schema=schema), notifier)
         elif schema is not None or hub is not None:
             raise ConfigurationError(
                 f"Mutirao was given {'hub' if schema is None else 'schema'}= and a store; expected"
                 " one of them, as the store says where the jobs are"
             )
-        self.store: Store = store
+        else:
+            self._keep_in(store, notifier)
         self.url = url or DEFAULT_URL if engine is None else engine.url
-        self._notifier = notifier
         self._max_payload = max_payload
         self._tasks: dict[str, Task[..., Any]] = {}
         self.undecided: dict[str, Task[..., Any]] = {}
@@ -124,7 +111,8 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin, Waking):
         self._around_attempt: list[AttemptMiddleware] = []
         self._surroundings = Surroundings()
         self._portal = Portal()
-        self._endings = Endings(lambda: self.store, ends)
+        self._databases: Callable[[], Any] | None = None
+        self._tenants: Tenants | None = None
         self.schedules = Schedules(self, self.task, self._portal, max_payload)
         self.schedule = self.schedules.declare
         self.limits = Limits(self, lambda: tuple(self._tasks.values()), self._portal)
@@ -158,91 +146,27 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin, Waking):
                 restore()
             raise
 
-    # Middleware
-
-    def around_enqueue(self, middleware: AroundEnqueue) -> AroundEnqueue:
-        """Register a middleware that wraps every enqueue, in this process; return it.
-
-        Parameters:
-            middleware: a generator function that takes the `NewJob`, yields it or another one in
-                its place, once, and receives the `Handle`. The first one added is the outermost.
-        """
-        self._around_enqueue.append(middleware)
-        return middleware
-
-    def around_attempt(self, middleware: AroundAttempt) -> AroundAttempt:
-        """Register a middleware that wraps every attempt, in the worker's event loop; return it.
-
-        Parameters:
-            middleware: a generator function, asynchronous or not, that takes the `Job`, yields
-                once, and receives the `Outcome`. The first one added is the outermost.
-        """
-        self._around_attempt.append(middleware)
-        return middleware
-
-    def around_handler(self, hook: AroundHandler) -> AroundHandler:
-        """Register a hook around handlers, which runs where the handler runs.
-
-        A hook takes the `Job` and yields once. A plain generator function stands around plain
-        functions, in their own thread or child process; an asynchronous one around coroutines, in
-        their event loop. A handler's error is raised at the yield. A hook may raise another one
-        instead, but cannot swallow it. What a hook raises fails the attempt. The first one added is
-        the outermost. It counts for the attempts that begin from now on.
-
-        Raises:
-            ConfigurationError: the hook is not a generator function.
-        """
-        self._surroundings.add_hook(hook)
-        return hook
-
-    def provide(self, factory: Provider) -> Provider:
-        """Register a factory that provides the type of its return annotation to handlers.
-
-        A parameter of that type, or with the default `PROVIDED`, is no argument of a call. The
-        factory is called for each attempt, at most once, where the handler runs: in its own
-        thread, event loop or child process, inside the hooks. A generator function provides what
-        it yields, once, and tears it down after the handler, however that has ended; the
-        handler's error is raised at the yield, and cannot be swallowed. Parameters of a factory
-        are provided as well, or annotated `Job`. Asynchronous factories are for coroutines only.
-        What a factory raises fails the attempt.
-
-        Raises:
-            ConfigurationError: the annotations do not say what it provides and takes, another
-                factory provides that type, or a task takes it as an argument already.
-        """
-        self._surroundings.factories.add(factory)
-        return factory
-
-    # Workers
-
-    def worker(self, **settings: Unpack[WorkerTerms]) -> EmbeddedWorker:
-        """Return a worker to run inside this program: `async with`, `with`, or `start`/`stop`.
-
-        Parameters:
-            settings: the fields of `WorkerSettings`: queues, concurrency, grace, poll, …
-
-        Raises:
-            ConfigurationError: `queues` is a text instead of a list.
-        """
-        chosen = WorkerSettings.of(settings)
-        return EmbeddedWorker(lambda: self._make_worker(chosen))
-
-    def run_worker(self, **settings: Unpack[WorkerTerms]) -> int:
-        """Run a worker in this process until a signal stops it; return an exit status.
-
-        0: it was stopped. 3: the schema does not fit any more. 5: one of its loops failed. 6:
-        handlers that do not end held all slots for `exit_when_stuck` seconds (30 unless given). 7:
-        it was ended by force, because handlers did not end within `grace` plus 15 seconds.
-        """
-        chosen = WorkerSettings.of({"exit_when_stuck": EXIT_WHEN_STUCK, **settings})
-        return run(lambda: self._make_worker(chosen))
-
     # The database
 
     @property
     def database(self) -> str:
         """The database's URL as it was given, with the password hidden."""
         return self._engines.given.render_as_string(hide_password=True)
+
+    def use_database(self, url: str | URL) -> None:
+        """Keep the jobs in another database, before anything has used the one that was given.
+
+        It is for programs that choose when they start, as the command line does with `--database`.
+        A list of databases that was registered does not count any more. The schema stays.
+
+        Raises:
+            ConfigurationError: the URL is of no database that is known, or the application was
+                given a store without tables.
+        """
+        schema, hub = self._engines.schema, self._hub
+        made = AnnouncingStore(url, hub=hub and hub.given, schema=schema)
+        self._keep_in_sql(made)
+        self.url, self._databases = url, None
 
     def migrate(self) -> str:
         """Migrate the database to the newest schema; return the revision that it has then.
@@ -336,38 +260,24 @@ class Mutirao(Graphs, TaskRegistry, JobAdmin, Waking):
 
     # Composition
 
+    def _keep_in_sql(self, store: AnnouncingStore, notifier: Notifier | None = None) -> None:
+        self._hub = store.hub
+        self._keep_in(store, notifier or store.notifier(), store.ends_notifier())
+
+    def _keep_in(
+        self, store: Store, notifier: Notifier | None, ends: Notifier | None = None
+    ) -> None:
+        self.store: Store = store
+        self._notifier = notifier
+        self._endings = Endings(lambda: self.store, ends)
+
     def _check_conflicts(self, task: Task[..., Any]) -> None:
         if task.options.limits:
             self.limits.check(task)
 
     @property
     def _engines(self) -> Engines:
-        if not isinstance(self.store, SqlStore):
-            raise ConfigurationError(
-                f"this application keeps its jobs in a {type(self.store).__name__}, which has no"
-                " tables; give Mutirao(url) a database"
-            )
-        return self.store.engines
-
-    def _notifier_for(self, settings: WorkerSettings) -> Notifier | None:
-        if self._hub is None or not self._hub.listens:
-            return self._notifier
-        lanes = settings.queues, settings.exclude_queues or ()
-        return self._hub.notifier(Serves(*lanes, settings.tasks), settings.poll)
-
-    def _make_worker(self, settings: WorkerSettings) -> Worker:
-        return Worker(
-            self.store.clone(
-                settings.concurrency + CONNECTIONS_BESIDE_HANDLERS, within=settings.call_limit
-            ),
-            self._notifier_for(settings),
-            self._tasks,
-            self._around_attempt,
-            settings,
-            version("mutirao"),
-            self.schedules.declared,
-            self.limits.declared,
-        )
+        return self._sql_store.engines
 
 
 def _one_of(

@@ -284,7 +284,7 @@ class Run:
         found = list[str]()
         for name, (_, worker) in self.fleet.workers.items():
             dispatcher = worker._dispatcher
-            if dispatcher._running or dispatcher.stuck:
+            if dispatcher._running or worker._shared.slots.stuck:
                 found.append(f"{name} has slots without handlers: {dispatcher._running}")
             if worker._completer.unsettled:
                 found.append(f"{name} has {worker._completer.unsettled} outcomes unwritten")

@@ -31,6 +31,7 @@ FOLLOWED = [
     "docs/schedules.md",
     "docs/tasks.md",
     "docs/uniqueness.md",
+    "docs/tenants.md",
     "docs/worker.md",
 ]
 ROOTS = {"MutiraoError", "SchemaError"}  # named beside those that derive from them
@@ -163,7 +164,7 @@ def test_the_table_of_settings_is_complete() -> None:
     shown = dict(rows)
     assert list(shown) == [field.name for field in fields(WorkerSettings)]
     in_words = {"queues", "exclude_queues", "tasks", "retention", "keep_hours", "exit_when_stuck"}
-    in_words |= {"retry", "max_attempts", "timeout"}
+    in_words |= {"retry", "max_attempts", "timeout", "connections"}
     for name in shown.keys() - in_words - {"log_jobs"}:
         assert float(shown[name].replace(",", "")) == getattr(usual, name), name
 
@@ -173,7 +174,7 @@ def test_the_table_of_settings_is_complete() -> None:
     [
         ("Define", "option of `@app.task`", {*TaskTerms.__annotations__}),
         ("Enqueue", "option of `task.using`", {"conn", *CallTerms.__annotations__}),
-        ("The job", "of a `Job`", {name for name in vars(Job) if name[0] != "_"}),
+        ("The job", "of a `Job`", {name for name in dir(Job) if name[0] != "_"}),
         ("Outcomes and states", "outcome of an attempt", {str(kind) for kind in OutcomeKind}),
         ("Outcomes and states", "state of a job", {str(state) for state in JobState}),
         ("Errors", "error", {name for name in vars(errors) if name[0].isupper()} - ROOTS),

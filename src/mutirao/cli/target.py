@@ -16,6 +16,7 @@ from mutirao.app import Mutirao
 from mutirao.errors import ConfigurationError
 
 APP_VARIABLE = "MUTIRAO_APP"
+_DATABASE = "mutirao.database"  # the key of a context under which the option is kept
 _TARGET = re.compile(r"[^:/\\]+:[^:/\\]+")
 
 
@@ -24,7 +25,15 @@ class AppCommand(click.Command):
 
     An argument in the form of `module:attribute` is the application. Otherwise the first argument
     is the one after it, and the variable names the application.
+
+    `--database` is an option of each command, unless it has one of its own: where the jobs are,
+    instead of in the application's own database.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not any("--database" in each.opts for each in self.params):
+            self.params.append(_database())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the variable's application as first argument if none is given."""
@@ -35,10 +44,26 @@ class AppCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
+def _database() -> click.Option:
+    def keep(context: click.Context, _: click.Parameter, url: str | None) -> None:
+        context.meta[_DATABASE] = url
+
+    return click.Option(
+        ["--database"],
+        metavar="URL",
+        envvar="MUTIRAO_DATABASE",
+        show_envvar=True,
+        expose_value=False,
+        callback=keep,
+        help="Where the jobs are, if not in the application's own database.",
+    )
+
+
 def load_app(target: str) -> Mutirao:
     """Return the application that `module:attribute` names; the attribute may be dotted.
 
-    Modules can also be imported from the current directory.
+    Modules can also be imported from the current directory. It has the database that the command
+    was given, if any.
 
     Raises:
         ConfigurationError: there is none; the message lists what there is.
@@ -63,6 +88,10 @@ def load_app(target: str) -> Mutirao:
         raise ConfigurationError(
             f"{target} is {_described(found)}, not a Mutirao application;{_applications(module)}"
         )
+    if (context := click.get_current_context(silent=True)) is not None:
+        url = context.meta.get(_DATABASE)
+        if url is not None:
+            found.use_database(url)
     return found
 
 

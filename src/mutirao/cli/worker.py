@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import click
+from click.core import ParameterSource
 
-from mutirao.app import EXIT_WHEN_STUCK
+from mutirao.app import Mutirao
 from mutirao.cli import logs
 from mutirao.cli.options import kept, names, option, target
 from mutirao.cli.reloading import watch_here
@@ -15,6 +16,7 @@ from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.job import OutcomeKind
 from mutirao.model.retry_words import ACCEPTED_FORMS, policy_in_words
+from mutirao.workers import EXIT_WHEN_STUCK
 
 if TYPE_CHECKING:
     from mutirao.engine.settings import WorkerTerms
@@ -43,6 +45,14 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @option(
     "-q", "--queues", type=names, help="Queues to serve, such as mail,default; all if left out."
 )
+@option(
+    "--database",
+    "databases",
+    multiple=True,
+    metavar="URL",
+    envvar="MUTIRAO_DATABASE",
+    help="A database to serve, if not the application's own; may be repeated.",
+)
 @option("--exclude-queues", type=names, help="Queues not to serve, in place of -q.")
 @option(
     "--tasks",
@@ -50,6 +60,12 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     help="Tasks to serve, such as thumbnail,report; all of the application if left out.",
 )
 @option("-c", "--concurrency", type=click.IntRange(min=1), default=20, help="Jobs at once.")
+@option(
+    "--connections",
+    type=click.IntRange(min=3),
+    help="Connections to servers at most, of a process with all its databases; no limit if left"
+    " out.",
+)
 @option("--processes", type=click.IntRange(min=1), default=1, help="Workers, each a process.")
 @option(
     "--grace",
@@ -118,6 +134,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 )
 def worker(
     target: str,
+    databases: tuple[str, ...],
     processes: int,
     reload: bool,
     log_format: logs.Format,
@@ -132,11 +149,33 @@ def worker(
     logs.configure(log_format, log_level)
     if processes > 1 or reload:
         command = _command(target, log_format=log_format, log_level=log_level, **settings)
+        command += _databases_given(databases)
         watch = watch_here() if reload else None
         status = asyncio.run(Supervisor(command, processes, watch).run())
     else:
-        status = load_app(target).run_worker(**_settings(**settings))
+        app = load_app(target)
+        _choose(app, databases)
+        status = app.run_worker(**_settings(**settings))
     raise click.exceptions.Exit(status)
+
+
+def _databases_given(databases: tuple[str, ...]) -> list[str]:
+    """Return the options for other processes, to which variables come by themselves.
+
+    Everybody on a machine sees the command lines there, and a URL may have a password.
+    """
+    source = click.get_current_context().get_parameter_source("databases")
+    if source is ParameterSource.ENVIRONMENT:
+        return []
+    return [word for url in databases for word in ("--database", url)]
+
+
+def _choose(app: Mutirao, databases: tuple[str, ...]) -> None:
+    """Let a worker of the application serve these databases, if any."""
+    if len(databases) == 1:
+        app.use_database(*databases)
+    elif databases:
+        app.databases(lambda: databases)
 
 
 def _settings(

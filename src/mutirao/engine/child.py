@@ -38,6 +38,7 @@ from mutirao.engine.messages import (
 )
 from mutirao.engine.progress import WRITE_INTERVAL, to_tell
 from mutirao.errors import InvalidArguments, WrongState
+from mutirao.model.home import Home
 from mutirao.model.job import Claim, Gives, Job, Report
 from mutirao.model.outcome import Outcome
 from mutirao.tasks.task import Task
@@ -152,7 +153,8 @@ def _run_handler(task: Task[..., Any], order: Order, report: Report) -> Outcome:
     except InvalidArguments as unfit:
         return outcomes.dead("InvalidArguments", str(unfit))
     timeout = usual if claim.timeout is None else claim.timeout
-    job = Job(claim, limit, timeout, _no_transaction, report)
+    home = Home(order.database)
+    job = Job(claim, limit, timeout, _no_transaction, report, home=home)
     if task.signature.wants_job:
         args = (job, *args)
     try:

@@ -15,60 +15,58 @@ from mutirao.engine.aside import Finished
 from mutirao.engine.completer import Completer
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, Executor
 from mutirao.engine.logs import log
-from mutirao.engine.pace import STALL_SECONDS, Pace
+from mutirao.engine.pace import Pace
 from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.slots import Slots
 from mutirao.engine.thread_attempts import Attempt, ThreadAttempts
-from mutirao.engine.threads import Threads
 from mutirao.errors import AttemptTimeout
 from mutirao.model.job import Claim, OutcomeKind, Wake
 from mutirao.model.outcome import Outcome
 
-MAX_STARTS_IN_A_ROW = 100  # starts in a row before other tasks of the event loop run
 CANCEL_TIMEOUT = 5.0  # seconds within which a cancelled coroutine must end, or it counts as stuck
 MAX_UNSETTLED_BATCHES = 4  # batches; beyond that the database is behind, and claiming pauses
 
 
 class Dispatcher:
-    """The slots of one worker, the jobs that wait for a slot, and those that have one."""
+    """The jobs of one database that wait for a slot, and those that have one."""
 
     def __init__(
         self,
         settings: WorkerSettings,
         executor: Executor,
         completer: Completer,
-        threads: Threads,
+        slots: Slots,
         begin: Begin,
     ) -> None:
         self._settings, self._executor, self._completer = settings, executor, completer
-        self._threads, self._begin = threads, begin
+        self._slots, self._begin = slots, begin
         self._buffer: deque[Claim] = deque()
         self._running: set[Running] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._to_cancel: set[tuple[int, int]] = set()
         self._lives_until = inf
-        self._abandoned = 0
         self._context = copy_context()  # the context of the worker's start, for every attempt
-        self._pumping = False
         self._starts_soon = False  # in place of several attempts that have ended
-        self._calls = ThreadAttempts(executor, threads, self._leave_soon, self._follow)
+        self._calls = ThreadAttempts(executor, slots.threads, self._leave_soon, self._follow)
         self._closed = False
+        self.last_start = 0
         self._pace = Pace(settings.prefetch, 2 * settings.batch)
         self._moved_at = monotonic()  # when a job last came or started
         self.changed = asyncio.Event()  # something ended, or there is room
         self.patience_with_cancelled = CANCEL_TIMEOUT
+        slots.enter(self)
 
-    @property
-    def stuck(self) -> int:
-        """The number of slots lost to handlers that the worker has given up."""
-        return self._threads.stuck + self._abandoned
+    def running(self) -> int:
+        """Return the number of its running attempts."""
+        return len(self._running)
 
-    def all_stuck(self) -> bool:
-        """Return whether every slot is lost."""
-        return self.stuck >= self._settings.concurrency
+    def may_start(self) -> bool:
+        """Return whether it has a job to start, and may."""
+        return bool(self._buffer) and not self._closed and monotonic() <= self._lives_until
 
     def blocked_until(self) -> float:
-        """Return when, in monotonic seconds, every running coroutine is past its timeout.
+        """Return when, in monotonic seconds, every coroutine of its is past its timeout.
 
         Returns inf if one has no timeout. May be called from any thread.
         """
@@ -82,9 +80,10 @@ class Dispatcher:
 
     def wanted(self) -> int:
         """Return how many jobs to claim now; 0 while the buffer is full enough."""
-        batch = self._settings.batch
-        slots = max(0, self._settings.concurrency - self.stuck)
-        target = max(0, slots - len(self._running)) + self._pace.ahead(slots)
+        batch, share = self._settings.batch, self._slots.share(self)
+        target = min(self._slots.free(), share) + self._pace.ahead(share)
+        if not target and not self._slots.alone and len(self._running) < share:
+            target = 1  # for the next slot that another database's job leaves
         if self._completer.unsettled > MAX_UNSETTLED_BATCHES * batch:
             return 0
         short = target - len(self._buffer)
@@ -93,20 +92,22 @@ class Dispatcher:
     def feed(self, claims: Iterable[Claim]) -> None:
         """Take claimed jobs, and start as many as there are free slots."""
         self._buffer.extend(claims)
+        self._slots.expect(self)
         self._moved_at = monotonic()
         self.pump()
 
+    def expect(self) -> None:
+        """Have a share of the slots: jobs are claimed now."""
+        self._slots.expect(self)
+
+    def expect_none(self) -> None:
+        """Leave the slots to others, if there is no job: none was claimed."""
+        if not self._running and not self._buffer:
+            self._slots.note_idle(self)
+
     def pump(self) -> None:
-        """Start waiting jobs, in bursts, so that other tasks of the event loop run in between."""
-        if self._pumping:
-            return
-        self._pumping = True
-        try:
-            if self._start_some():
-                asyncio.get_running_loop().call_soon(self.pump)
-        finally:
-            self._pumping = False
-        self.notify_if_room()
+        """Start waiting jobs, as many as there are free slots."""
+        self._slots.pump(self)
 
     def set_lifetime(self, moment: float) -> None:
         """Start nothing after this moment, in monotonic seconds, until a later one is given.
@@ -117,12 +118,11 @@ class Dispatcher:
         if self._buffer:
             self.pump()
 
-    def _start_some(self) -> bool:
-        """Start jobs until slots or jobs run out, or a burst is full; return whether it is."""
-        for _ in range(MAX_STARTS_IN_A_ROW):
-            if self._full() or monotonic() > self._lives_until or (claim := self._next()) is None:
-                return False
-            self._start(claim)
+    def start_next(self) -> bool:
+        """Start the next job, if there is one and it may start; return whether it did."""
+        if self._closed or monotonic() > self._lives_until or (claim := self._next()) is None:
+            return False
+        self._start(claim)
         return True
 
     def notify_if_room(self) -> None:
@@ -155,7 +155,9 @@ class Dispatcher:
 
     def patience(self) -> float:
         """Return the seconds until the jobs that wait for a slot have waited too long."""
-        return self._moved_at + STALL_SECONDS - monotonic() if self._buffer else inf
+        if not self._buffer:
+            return inf
+        return self._moved_at + self._slots.patience(self) - monotonic()
 
     def drop_stalled(self) -> list[tuple[int, int]]:
         """Forget the jobs that have waited too long, and return them: other workers may be free."""
@@ -179,9 +181,17 @@ class Dispatcher:
         return [(each.claim.id, each.claim.run) for each in running]
 
     def has_suspect(self) -> bool:
-        """Return whether the worker runs or holds a job with which workers were lost before."""
+        """Return whether this process runs or holds a job with which workers were lost before."""
+        return self._slots.has_suspect()
+
+    def holds_suspect(self) -> bool:
+        """Return whether such a job is of this database."""
         claims = [*self._buffer, *(running.claim for running in self._running)]
         return any(claim.lost >= LOST_RUNS_OF_SUSPECT for claim in claims)
+
+    def leave(self) -> None:
+        """Leave the slots to others, once nothing runs any more."""
+        self._slots.leave(self)
 
     def close(self) -> None:
         """Stop starting jobs, and tell running ones that ask that they shall end."""
@@ -195,15 +205,13 @@ class Dispatcher:
             self.changed.clear()
             await self.changed.wait()
 
-    def _full(self) -> bool:
-        return self._closed or len(self._running) + self.stuck >= self._settings.concurrency
-
     def _start(self, claim: Claim) -> None:
         if self._to_cancel and (claim.id, claim.run) in self._to_cancel:
             claim = claim._replace(cancel=True)
         running = Running(claim, self._begin)
         self._moved_at = running.started
         self._running.add(running)
+        self._slots.taken += 1
         try:
             self._launch(running)
         except Exception as error:  # noqa: BLE001 (a row can end only its own attempt)
@@ -274,11 +282,12 @@ class Dispatcher:
         if running in self._running:
             self._end(running, outcome)
         else:
-            self._abandoned -= 1
+            self._slots.abandoned -= 1
             self._say_late(running, outcome)
 
     def _end(self, running: Running, outcome: Outcome) -> None:
         self._running.discard(running)
+        self._slots.taken -= 1
         finished = monotonic()
         self._pace.took(finished - running.started)
         claim = running.claim
@@ -300,11 +309,12 @@ class Dispatcher:
         yield refused._replace(outcome=dead, follow_up=None)
 
     def _after(self) -> None:
-        if self._pumping:
+        slots = self._slots
+        if slots.pumping:
             return
-        if self._buffer:
-            self.pump()
-        else:
+        if self._buffer or not slots.alone:
+            slots.pump(self)
+        if not self._buffer:
             self.changed.set()
 
     def _expire(self, running: Running, timeout: float) -> None:
@@ -333,7 +343,7 @@ class Dispatcher:
         if running not in self._running or running.interruption is None:
             return
         log.error("job %s (%s) is stuck", running.claim.id, running.claim.task)
-        self._abandoned += 1
+        self._slots.abandoned += 1
         self._end(running, running.interruption)
         self._after()
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from mutirao.engine.fleet import Serving
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import Health
-from mutirao.engine.worker import Worker
 from mutirao.errors import WorkerFailed, WrongState
 
 NOT_STARTED = Health(False, "it has not been started", {})
@@ -30,10 +30,10 @@ class EmbeddedWorker:
     so, and the end of a block raises WorkerFailed.
     """
 
-    def __init__(self, make: Callable[[], Worker]) -> None:
+    def __init__(self, make: Callable[[], Serving]) -> None:
         """Set the factory: `make` builds the worker, in the event loop that will run it."""
         self._make = make
-        self._worker: Worker | None = None
+        self._worker: Serving | None = None
         self._thread: _WorkerThread | None = None
         self._failure: Future[None] = Future()
         self._ended = NOT_STARTED  # the health of the last worker, once it has ended
@@ -141,14 +141,14 @@ class EmbeddedWorker:
 
 
 class _WorkerThread:
-    def __init__(self, make: Callable[[], Worker], failure: Future[None]) -> None:
+    def __init__(self, make: Callable[[], Serving], failure: Future[None]) -> None:
         self._make, self._failure = make, failure
         self._pid = os.getpid()
         self._started, self._claimed = threading.Event(), threading.Event()
         self._refused: BaseException | None = None
         self._stop: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="mutirao-worker", daemon=True)
-        self.worker: Worker | None = None
+        self.worker: Serving | None = None
 
     def is_of_this_process(self) -> bool:
         return self._pid == os.getpid()
@@ -195,12 +195,12 @@ class _WorkerThread:
         for waiting in (ended, stop, watching, settling):
             waiting.cancel()
 
-    async def _settle_in(self, worker: Worker) -> None:
+    async def _settle_in(self, worker: Serving) -> None:
         await worker.first_claim()
         self._claimed.set()
 
 
-async def _tell_failure(worker: Worker, told: "Future[None]") -> None:
+async def _tell_failure(worker: Serving, told: "Future[None]") -> None:
     await worker.failed.wait()
     told.set_exception(_failure(worker.failure))
 

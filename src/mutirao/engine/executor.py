@@ -17,6 +17,7 @@ from mutirao.engine.processes import START_TIMEOUT, Processes
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
 from mutirao.errors import InvalidArguments, StoreUnavailable
+from mutirao.model.home import NOWHERE, Home
 from mutirao.model.job import Claim, Job, NewJob, OutcomeKind, Report
 from mutirao.model.job_schedule import SchedulePauser
 from mutirao.model.outcome import SUCCEEDED, Outcome
@@ -47,14 +48,15 @@ class Executor:
         attempts: JobLog | None = None,
         defaults: Defaults | None = None,
         pauser: SchedulePauser | None = None,
+        home: Home = NOWHERE,
     ) -> None:
         """Set the parts; `report` receives progress; `attempts` is the log of attempts.
 
         `processes`: None has tasks with `process=True` run like other plain functions. `defaults`:
         the worker's, for tasks without options of their own. `pauser` pauses the
-        schedules of jobs.
+        schedules of jobs. `home`: their database.
         """
-        self._tasks, self._pauser = tasks, pauser
+        self._tasks, self._pauser, self._home = tasks, pauser, home
         self._terms = _TermsOfTasks(tasks, defaults)
         self._middleware = tuple(middleware)
         self._threads = threads
@@ -174,7 +176,10 @@ class Executor:
             return refused
         try:
             if self._processes is not None and task.options.process:
-                return await self._processes.run(task, running.claim, running, self._report)
+                database = self._home.database
+                return await self._processes.run(
+                    task, running.claim, running, self._report, database
+                )
             bound = self._bound(task, running, job)
             if isinstance(bound, Outcome):
                 return bound
@@ -211,7 +216,8 @@ class Executor:
         claim = running.claim
         limit, keep = self._most_attempts(claim), task.keeper(claim.metadata)
         timeout, ends = self.timeout(claim), running.shall_end
-        return Job(claim, limit, timeout, running.begin, self._report, keep, ends, self._pauser)
+        told = self._report, keep, ends, self._pauser, self._home
+        return Job(claim, limit, timeout, running.begin, *told)
 
     def _refuse(self, claim: Claim) -> Outcome | None:
         """Return an outcome for a job whose handler must not be called, or None."""

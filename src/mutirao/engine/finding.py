@@ -17,8 +17,10 @@ from mutirao.tasks.surroundings import Surroundings
 from mutirao.tasks.task import Task
 
 
-def order_for(task: Task[..., Any], claim: Claim, defaults: DefaultsInWords) -> Order:
-    """Return the order for a child to run a task's handler for a claim.
+def order_for(
+    task: Task[..., Any], claim: Claim, defaults: DefaultsInWords, database: str = ""
+) -> Order:
+    """Return the order for a child to run a task's handler for a claim from a database.
 
     It tells the application's timeout if the worker has none: a child that imports a blueprint does
     not know the application.
@@ -26,7 +28,7 @@ def order_for(task: Task[..., Any], claim: Claim, defaults: DefaultsInWords) -> 
     if defaults.timeout is None:
         defaults = defaults._replace(timeout=task.defaults.timeout)
     hooks, factories = (tuple(map(_place, each)) for each in _around(task))
-    return Order(_place(task), claim, hooks, factories, defaults)
+    return Order(_place(task), claim, hooks, factories, defaults, database)
 
 
 def check_places(task: Task[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""The worker's heartbeat, from a thread and a connection of its own.
+"""The worker's heartbeat, from a thread and a connection of its own; see `heart`.
 
 A handler that blocks the event loop cannot delay it, so a worker is considered gone only when it
 really is. The heartbeat also detects that the loop is blocked, and then releases the jobs that wait
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import inf
 from time import monotonic
 
+from mutirao.engine.heart import Heart
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
@@ -56,7 +57,7 @@ class WorkerView:
 class Heartbeat:
     """The loop that beats until stopped, and registers the worker again if it was considered gone.
 
-    `store`: a handle that only this thread uses.
+    `store`: a handle that only this thread uses. `heart`: the thread, if others beat in it, too.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class Heartbeat:
         identity: NewWorker,
         worker: int,
         body: WorkerView,
+        heart: Heart | None = None,
     ) -> None:
+        self._heart = heart or Heart()
         self._store, self._settings, self._identity = store, settings, identity
         self._worker, self._body = worker, body
         self._answered = True
@@ -82,12 +85,11 @@ class Heartbeat:
         self._stop: Callable[[], object] = lambda: None
         self._ready = threading.Event()
         self._ended: Future[None] = Future()
-        self._thread = threading.Thread(target=self._run, name="mutirao-heartbeat", daemon=True)
         self.pulse = Pulse("heartbeat", settings.turn_limit)
 
     def start(self) -> None:
         """Start beating."""
-        self._thread.start()
+        self._ended = self._heart.beat(self._beat_until_stopped)
         self._ready.wait()
 
     async def stop(self) -> None:
@@ -108,12 +110,6 @@ class Heartbeat:
         """
         now, expiry = monotonic(), self._settings.expiry
         return now - self._unbroken_since >= expiry and now - self._last < expiry
-
-    def _run(self) -> None:
-        try:
-            self._ended.set_result(asyncio.run(self._beat_until_stopped()))
-        except Exception as error:  # noqa: BLE001 (raised to those who await `ended`)
-            self._ended.set_exception(error)
 
     async def _beat_until_stopped(self) -> None:
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()

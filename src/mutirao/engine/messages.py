@@ -38,7 +38,7 @@ class Order(msgspec.Struct):
     """An order for a child: to run the handler of this task for this claim.
 
     The hooks and factories are all that it needs, whatever the child has imported. `defaults`: the
-    worker's, for tasks without options of their own.
+    worker's, for tasks without options of their own. `database` is what the job says of its own.
     """
 
     task: ImportPath
@@ -46,6 +46,7 @@ class Order(msgspec.Struct):
     hooks: tuple[ImportPath, ...] = ()
     factories: tuple[ImportPath, ...] = ()
     defaults: DefaultsInWords = NO_DEFAULTS
+    database: str = ""
 
 
 class Message(NamedTuple):

@@ -74,14 +74,21 @@ class Processes:
         util.Finalize(self, _kill, (self._all,), exitpriority=0)
 
     async def run(
-        self, task: Task[..., Any], claim: Claim, running: Running, report: Report | None = None
+        self,
+        task: Task[..., Any],
+        claim: Claim,
+        running: Running,
+        report: Report | None = None,
+        database: str = "",
     ) -> Outcome:
         """Run one attempt in a child and return its outcome. If cancelled, kill the child.
+
+        `database`: what the job says of its own.
 
         Raises:
             ProcessDied, ProcessFailed: the child is gone, and the handler with it.
         """
-        order = msgspec.json.encode(order_for(task, claim, self._defaults))
+        order = msgspec.json.encode(order_for(task, claim, self._defaults, database))
         loop = asyncio.get_running_loop()
         begun = partial(loop.call_soon_threadsafe, running.begin_now)
         told = partial(_pass_on, report, claim)

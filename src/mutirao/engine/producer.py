@@ -95,6 +95,7 @@ class Producer:
                 trouble.over()
             except Exception as error:  # noqa: BLE001 (raised if it does not pass)
                 self._refresh_at = 0.0
+                self._dispatcher.expect_none()
                 await self._sleep(trouble.met(error))
 
     @property
@@ -172,6 +173,8 @@ class Producer:
             claims = await self._claim(wanted)
             if claims:  # an empty claim does not mean that jobs start
                 self._dispatcher.feed(await self._release_unfit(claims))
+            else:
+                self._dispatcher.expect_none()
         self.claimed.set()
         if not claims:
             await self._rest()
@@ -202,6 +205,7 @@ class Producer:
     async def _take(self, lanes: list[Lane], wanted: int) -> list[Claim]:
         worker, started = self._worker(), monotonic()
         self._lanes.asking()
+        self._dispatcher.expect()
         with self._holdings.unsure_unless_answered():
             claims = await self._store.claim(
                 worker, lanes, wanted, without=tuple(self._left_to_others)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mutirao.engine.alarm import Alarm
+from mutirao.engine.fleet import Serving
 from mutirao.engine.logs import log
-from mutirao.engine.worker import Worker
 from mutirao.errors import SchemaError, WorkerStuck
 
 # Exit statuses of a worker; 1 to 4 are common to all commands.
@@ -18,7 +18,7 @@ STOP_MARGIN = 15.0  # seconds after the grace period before the process ends any
 STOP_TIMED_OUT = "handlers, or what they started, did not end in time"
 
 
-def run(make: Callable[[], Worker]) -> int:
+def run(make: Callable[[], Serving]) -> int:
     """Run a worker until SIGTERM or SIGINT; return the process's exit status.
 
     The first signal stops gracefully, at the latest 15 seconds after the grace period. The second
@@ -33,7 +33,7 @@ def run(make: Callable[[], Worker]) -> int:
         alarm.clear()
 
 
-async def _serve(make: Callable[[], Worker], alarm: Alarm) -> int:
+async def _serve(make: Callable[[], Serving], alarm: Alarm) -> int:
     worker = make()
     worker.on_blocked = lambda: alarm.ring(STUCK, "the event loop is lost")
     stopping = asyncio.Event()
@@ -70,7 +70,7 @@ async def _first_of(*events: asyncio.Event) -> None:
         each.cancel()
 
 
-def _status(worker: Worker) -> int:
+def _status(worker: Serving) -> int:
     match worker.failure:
         case None:
             return ENDED

@@ -14,6 +14,7 @@ from mutirao.tasks.validation import check_text
 
 DAY = timedelta(days=1)
 MAX_SLOTS = 100_000
+MIN_CONNECTIONS = 3  # of one database: its heartbeat's, for a statement, for a transaction
 MIN_TURN_LIMIT = 90.0  # seconds; SQLite waits 30 for another writer
 
 
@@ -47,6 +48,7 @@ class WorkerTerms(TypedDict, total=False):
     retry: str | None
     max_attempts: int | None
     timeout: float | None
+    connections: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,8 @@ class WorkerSettings:
             replaces the application's default, as do the next two.
         max_attempts: the number of executions of their jobs.
         timeout: the maximum duration of their attempts.
+        connections: the maximum number of connections to servers, of all databases together; None:
+            as many as needed.
 
     Raises:
         ConfigurationError: a setting is out of range.
@@ -104,6 +108,7 @@ class WorkerSettings:
     retry: str | None = None
     max_attempts: int | None = None
     timeout: float | None = None
+    connections: int | None = None
 
     @classmethod
     def of(cls, terms: WorkerTerms) -> Self:
@@ -180,6 +185,8 @@ class WorkerSettings:
                 f"expiry is {self.expiry} s with a heartbeat every {self.heartbeat} s; give at"
                 " least twice the heartbeat, or one late beat makes a worker's jobs run twice"
             )
+        if self.connections is not None:
+            _at_least("connections", self.connections, MIN_CONNECTIONS)
         self._check_served()
         self.defaults.defaults()  # raises if one is out of range
         if not isinstance(self.keep_hours, timedelta | None):

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.pulse import Pulse
+from mutirao.engine.slots import Slots
 from mutirao.errors import WorkerFailed, WorkerStuck
 
 
@@ -17,9 +17,9 @@ class Watch:
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, pulses: Callable[[], Sequence[Pulse]], limit: float | None
+        self, slots: Slots, pulses: Callable[[], Sequence[Pulse]], limit: float | None
     ) -> None:
-        self._dispatcher, self._pulses, self._limit = dispatcher, pulses, limit
+        self._slots, self._pulses, self._limit = slots, pulses, limit
         self._stuck_since: float | None = None
         self._suspected: set[str] = set()
 
@@ -51,13 +51,13 @@ class Watch:
         self._suspected = set(hanging)
 
     def _look_at_slots(self) -> None:
-        if not self._dispatcher.all_stuck():
+        if not self._slots.all_stuck():
             self._stuck_since = None
             return
         now = monotonic()
         self._stuck_since = self._stuck_since or now
         if self._limit is not None and now - self._stuck_since >= self._limit:
             raise WorkerStuck(
-                f"all {self._dispatcher.stuck} slots were lost for {self._limit:g} s to handlers"
+                f"all {self._slots.stuck} slots were lost for {self._limit:g} s to handlers"
                 " that do not end; give them timeouts of their own, or process=True"
             )

@@ -20,17 +20,17 @@ from mutirao.engine.limiter import Limiter
 from mutirao.engine.logs import log
 from mutirao.engine.maintenance import Housekeeping, keep
 from mutirao.engine.pausing import Pauser
-from mutirao.engine.processes import Processes
 from mutirao.engine.producer import Producer
 from mutirao.engine.progress import ProgressWriter
 from mutirao.engine.pulse import Health, Pulse
 from mutirao.engine.running import Running
 from mutirao.engine.scheduler import Scheduler
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.shared import Shared
 from mutirao.engine.task_checks import check_tasks
-from mutirao.engine.threads import Threads
 from mutirao.engine.watch import Watch
 from mutirao.errors import WorkerStuck
+from mutirao.model.home import NOWHERE, Home
 from mutirao.model.job import Beat, Gives, Job, Transaction, Wake
 from mutirao.model.limits import Rule
 from mutirao.model.schedule import Schedule
@@ -61,10 +61,13 @@ class Worker:
         version: str,
         declared: Callable[[], Sequence[Schedule]],
         limits: Callable[[], Sequence[Rule]] = tuple,
+        shared: Shared | None = None,
+        home: Home = NOWHERE,
     ) -> None:
         """Set the parts: `declared` returns the schedules in the code, or raises if one is wrong.
 
-        `limits` does the same for the limits.
+        `limits` does the same for the limits. `shared` is what it has together with the workers of
+        other databases in this process; None: it is the only one. `home` is its database.
         """
         self.settings = settings
         self.failure: BaseException | None = None
@@ -73,24 +76,15 @@ class Worker:
         self.on_blocked: Callable[[], None] | None = None  # in a thread: the loop is lost for good
         self._store, self._tasks = store, tasks
         self._identity, self._id = identity(settings, version), 0
-        self._threads = Threads(self._on_slot_freed)
-        self._processes = Processes(self._threads, settings.defaults)
+        self._owns, self._home = shared is None, home
+        self._shared = shared or Shared(settings)
         self._progress_writer = ProgressWriter(store)
         self._pulses: dict[str, Pulse] = {}
         self._job_log = JobLog(settings.log_jobs)
         executor = self._make_executor(middleware)
-        self._completer = Completer(
-            store,
-            lambda: self._id,
-            settings,
-            fail=lambda refused, error: self._dispatcher.alternatives(refused, error),
-            on_waiting=lambda claim, outcome: self._producer.expect(claim, outcome),
-            on_written=lambda: self._dispatcher.notify_if_room(),
-            on_woken=lambda wake: self._producer.wake(wake),
-            pulse=self._pulse("completer"),
-        )
+        self._completer = self._make_completer()
         self._dispatcher = Dispatcher(
-            settings, executor, self._completer, self._threads, self._begin
+            settings, executor, self._completer, self._shared.slots, self._begin
         )
         self._producer = Producer(
             store,
@@ -102,7 +96,7 @@ class Worker:
             self._pulse("producer"),
         )
         self._watch = Watch(
-            self._dispatcher, lambda: list(self._pulses.values()), settings.exit_when_stuck
+            self._shared.slots, lambda: list(self._pulses.values()), settings.exit_when_stuck
         )
         self._declared, self._limits = declared, limits
         self._scheduler: Scheduler | None = None
@@ -130,7 +124,7 @@ class Worker:
             reason = f"no turn of {', '.join(hanging)}" if hanging else ""
         works = bool(self._loops) and self._stopping is None
         hears = self._producer.hears if works else None
-        return Health(not reason, reason or None, ages, self._dispatcher.stuck, hears)
+        return Health(not reason, reason or None, ages, self._shared.slots.stuck, hears)
 
     async def start(self) -> None:
         """Check the schema and the tasks, register, and begin to claim.
@@ -181,10 +175,13 @@ class Worker:
         """Wait until it has made its first claim."""
         await self._producer.claimed.wait()
 
-    async def stop(self) -> None:
-        """Stop gracefully; a second call waits for the first one."""
+    async def stop(self, grace: float | None = None) -> None:
+        """Stop gracefully; a second call waits for the first one.
+
+        `grace`: instead of that in the settings.
+        """
         if self._stopping is None:
-            self._stopping = asyncio.create_task(self._stop())
+            self._stopping = asyncio.create_task(self._stop(grace))
         await asyncio.shield(self._stopping)
 
     def stop_claiming(self) -> None:
@@ -196,10 +193,10 @@ class Worker:
         """End the grace period now: running handlers get no more time."""
         self._hurried.set()
 
-    async def _stop(self) -> None:
+    async def _stop(self, grace: float | None = None) -> None:
         """Stop step by step. Each step has a limit, whatever the database and the handlers do."""
         if self._loops:
-            end = monotonic() + self.settings.grace
+            end = monotonic() + (self.settings.grace if grace is None else grace)
             self.stop_claiming()
             await self._give_back_unstarted()
             await self._finish_running(end)
@@ -250,8 +247,9 @@ class Worker:
             # cancellation that arrives at the same moment as its result.
             _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_AFTER)
         self._loops.clear()
-        self._threads.close()
-        self._processes.close()
+        self._dispatcher.leave()
+        if self._owns:
+            self._shared.close()
         if self._heartbeat is not None:
             await self._within(RETIRE_LIMIT, "end the heartbeat", self._heartbeat.stop())
 
@@ -319,10 +317,22 @@ class Worker:
         self.failed.set()
 
     def _make_executor(self, middleware: Sequence[AttemptMiddleware]) -> Executor:
-        threads, processes = self._threads, self._processes
+        threads, processes = self._shared.threads, self._shared.processes
         report, attempts = self._progress_writer.tell, self._job_log
-        last = self.settings.defaults.defaults(), Pauser(self._store)
+        last = self.settings.defaults.defaults(), Pauser(self._store), self._home
         return Executor(self._tasks, middleware, threads, processes, report, attempts, *last)
+
+    def _make_completer(self) -> Completer:
+        return Completer(
+            self._store,
+            lambda: self._id,
+            self.settings,
+            fail=lambda refused, error: self._dispatcher.alternatives(refused, error),
+            on_waiting=lambda claim, outcome: self._producer.expect(claim, outcome),
+            on_written=lambda: self._dispatcher.notify_if_room(),
+            on_woken=lambda wake: self._producer.wake(wake),
+            pulse=self._pulse("completer"),
+        )
 
     def _make_scheduler(self) -> Scheduler:
         look = self.settings.heartbeat
@@ -331,7 +341,7 @@ class Worker:
     def _start_heartbeat(self) -> Heartbeat:
         loop = asyncio.get_running_loop()
         body = WorkerView(
-            stuck=lambda: self._dispatcher.stuck,
+            stuck=lambda: self._shared.slots.stuck,
             runs=loop.is_running,
             ping=lambda answer: _tell(loop, answer),
             blocked=self._blocked,
@@ -340,8 +350,8 @@ class Worker:
             on_return=lambda: _tell(loop, self._producer.wake, Wake()),
             on_reregistered=lambda id: _tell(loop, self._reborn, id),
         )
-        clone = self._store.clone(within=self.settings.beat_limit)
-        heartbeat = Heartbeat(clone, self.settings, self._identity, self._id, body)
+        clone, heart = self._store.clone(within=self.settings.beat_limit), self._shared.heart
+        heartbeat = Heartbeat(clone, self.settings, self._identity, self._id, body, heart)
         heartbeat.start()
         return heartbeat
 
@@ -353,7 +363,7 @@ class Worker:
     def _blocked(self, since: float) -> None:
         """Fail, in the heartbeat's thread, if the event loop has not answered for too long."""
         limit = self.settings.exit_when_stuck
-        if limit is None or monotonic() < max(since, self._dispatcher.blocked_until()) + limit:
+        if limit is None or monotonic() < max(since, self._shared.slots.blocked_until()) + limit:
             return
         self.failure = WorkerStuck(
             f"a coroutine has blocked the event loop for {monotonic() - since:.0f} s; what computes"
@@ -374,10 +384,6 @@ class Worker:
         former, self._id = self._id, id
         self._dispatcher.drop_unstarted()
         self._producer.reborn(former, self._dispatcher.interrupt_all(outcomes.LOST))
-
-    def _on_slot_freed(self) -> None:
-        log.info("a stuck handler has returned; its slot is free again")
-        self._dispatcher.pump()
 
     def _begin(self, job: Job, running: Running, gives: Gives) -> Transaction[Any, Any]:
         return self._store.transaction(job, running, gives=gives)

@@ -5,7 +5,6 @@ receives about the job it runs. `outcome` describes how an attempt ended, `recor
 jobs.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, Type
 
 from mutirao.errors import InvalidProgress
 from mutirao.model.graph_flags import FLAGS_KEY
+from mutirao.model.home import NOWHERE, Home
+from mutirao.model.job_facts import JobFacts
 from mutirao.model.job_schedule import JobSchedule, SchedulePauser, schedule_of
 from mutirao.model.lanes import FAIR_LANE_PREFIX
 from mutirao.model.lanes import Lane as Lane
@@ -174,14 +175,14 @@ class Transaction(
     """The return value of `job.transaction()`: to be entered once, with `with` or `async with`."""
 
 
-class Job:
+class Job(JobFacts):
     """The job that a handler runs, injected if its first parameter is annotated `Job`.
 
     Properties read the claim on access: most handlers never use them, and a worker makes a `Job`
     for every attempt. `max_attempts` and `timeout` (seconds) are the ones in force.
     """
 
-    __slots__ = ("_begin", "_claim", "_keep", "_pauser", "_report", "_result", "_shall_end",
+    __slots__ = ("_begin", "_home", "_keep", "_pauser", "_report", "_result", "_shall_end",
                  "max_attempts", "timeout")  # fmt: skip
 
     def __init__(
@@ -194,13 +195,14 @@ class Job:
         keep: "Keep | None" = None,
         shall_end: Callable[[], bool] | None = None,
         pauser: SchedulePauser | None = None,
+        home: Home = NOWHERE,
     ) -> None:
         """Set the callbacks.
 
         `report` receives progress; `keep` converts a result to store; `shall_end` tells whether the
-        attempt shall end.
+        attempt shall end; `home` is its database.
         """
-        self._pauser = pauser
+        self._pauser, self._home = pauser, home
         self._claim, self._begin, self._report, self._keep = claim, begin, report, keep
         self._result: KeptResult | None = None
         self._shall_end = shall_end
@@ -209,81 +211,6 @@ class Job:
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.task!r} attempt {self.attempt} run {self.run}>"
-
-    @property
-    def id(self) -> int:
-        """The job's id."""
-        return self._claim.id
-
-    @property
-    def run(self) -> int:
-        """The fence: a number that grows with every claim."""
-        return self._claim.run
-
-    @property
-    def attempt(self) -> int:
-        """The number of this execution, from 1."""
-        return self._claim.attempt
-
-    @property
-    def task(self) -> str:
-        """The task's name."""
-        return self._claim.task
-
-    @property
-    def queue(self) -> str:
-        """The queue it was enqueued in."""
-        return self._claim.queue
-
-    @property
-    def priority(self) -> int:
-        """The priority; smaller numbers run first."""
-        return self._claim.priority
-
-    @property
-    def run_at(self) -> datetime:
-        """The time at which this attempt was due."""
-        return self._claim.run_at
-
-    @property
-    def enqueued_at(self) -> datetime:
-        """The time at which the job was enqueued."""
-        return self._claim.enqueued_at
-
-    @property
-    def args(self) -> dict[str, Any]:
-        """The arguments by name, as JSON has them."""
-        return json.loads(self._claim.args)  # type: ignore[no-any-return]
-
-    @property
-    def key(self) -> str | None:
-        """The key given when it was enqueued."""
-        return self._claim.key
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """The tags of the task and of the call."""
-        return tuple(json.loads(self._claim.tags or "[]"))
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """The JSON object given when it was enqueued."""
-        return json.loads(self._claim.metadata or "{}")  # type: ignore[no-any-return]
-
-    @property
-    def traceparent(self) -> str | None:
-        """The W3C trace context in which the job was enqueued."""
-        return self._claim.traceparent
-
-    @property
-    def redrive_of(self) -> int | None:
-        """The id of the job that this one repeats."""
-        return self._claim.redrive_of
-
-    @property
-    def on_dead_of(self) -> int | None:
-        """The id of the dead job for which this one is the `on_dead` handler."""
-        return self._claim.on_dead_of
 
     @property
     def cancelled(self) -> bool:
@@ -295,6 +222,11 @@ class Job:
         `transaction()` has completed it. Always False in a child process, which is killed instead.
         """
         return self._shall_end is not None and self._shall_end()
+
+    @property
+    def database(self) -> str:
+        """The URL of the job's database, without a password: ids are unique within one."""
+        return self._home.database
 
     @property
     def schedule(self) -> JobSchedule | None:
@@ -358,3 +290,16 @@ class Job:
         """
         sqlalchemy: Gives = "session" if session else "connection"
         return self._begin(self, "driver" if connection else sqlalchemy)
+
+    def tenant_connection(self) -> "Transaction[Connection, AsyncConnection]":
+        """Open a transaction in the database that `@app.tenant_database` names for this job.
+
+        `with` in a plain handler gives SQLAlchemy's `Connection`, `async with` in a coroutine an
+        `AsyncConnection`. The end of the block commits, an error rolls back. The job completes in
+        another commit, after that one: if the worker is killed between them, the handler runs
+        again, so that its writes there must bear a repetition.
+
+        Raises:
+            WrongState: no such function is registered, or the handler runs in another process.
+        """
+        return self._home.tenant(self)

@@ -27,6 +27,7 @@ class HubAccess:
     """
 
     def __init__(self, hub: str | None, database: str) -> None:
+        self.given = hub
         self._given = None if hub is None else parse_address(hub)
         self._named = database
         self._found: tuple[Address | None] | None = None

@@ -4,6 +4,7 @@ What the store itself commits is told after its commit; what is written through 
 SQLAlchemy, when that commits. Of other connections nobody learns when they commit: the hub looks.
 """
 
+import asyncio
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -101,13 +102,31 @@ class AnnouncingStore(SqlStore):
     ) -> None:
         super().__init__(database, pool_size=pool_size, within=within, schema=schema)
         self.hub = hub if isinstance(hub, HubAccess) else HubAccess(hub, self.engines.called)
+        self._owns_hub = False  # whether nobody else closes it
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> "AnnouncingStore":
         """Return another handle on the same database, with connections of its own."""
         where = self.engines.database, self.engines.schema
-        return AnnouncingStore(
+        other = AnnouncingStore(
             where[0], hub=self.hub, pool_size=connections, within=within, schema=where[1]
         )
+        other.engines.share_with(self.engines)
+        return other
+
+    def elsewhere(
+        self, url: str, connections: int, *, within: float | None = None
+    ) -> "AnnouncingStore":
+        """Return a handle on another database, of which the same hub is told."""
+        schema, hub = self.engines.schema, self.hub.given
+        other = AnnouncingStore(url, hub=hub, pool_size=connections, within=within, schema=schema)
+        other._owns_hub = True
+        return other
+
+    async def close(self) -> None:
+        """Close the connections of this process and event loop."""
+        await super().close()
+        if self._owns_hub:
+            await asyncio.to_thread(self.hub.close)
 
     # Enqueueing
 

@@ -94,9 +94,20 @@ class SqlStore(SqlRecords):
     def clone(self, connections: int = 1, *, within: float | None = None) -> "SqlStore":
         """Return another handle on the same database, with connections of its own."""
         engines = self.engines
-        return SqlStore(
+        other = SqlStore(
             engines.database, pool_size=connections, within=within, schema=engines.schema
         )
+        other.engines.share_with(engines)
+        return other
+
+    def elsewhere(self, url: str, connections: int, *, within: float | None = None) -> "SqlStore":
+        """Return a handle on another database, whose tables are in a schema of the same name."""
+        return SqlStore(url, pool_size=connections, within=within, schema=self.engines.schema)
+
+    def listener(self) -> Notifier | None:
+        """Return the notifier, or None if no connection is left for it."""
+        share = self.engines.share
+        return self.notifier() if share is None or share.may_listen() else None
 
     def notifier(self) -> Notifier | None:
         """Return the notifier that wakes workers; None if they only poll."""

@@ -102,7 +102,7 @@ def inline(app: Mutirao, *, session_factory: SessionFactory | None = None) -> It
         app: the application.
         session_factory: what `job.transaction()` gives; see MemoryStore.
     """
-    store = InlineStore(app.tasks, app._around_attempt, session_factory)
+    store = InlineStore(app.tasks, app._around_attempt, session_factory, app.home())
     with instead(app, store):
         yield Captured(store)
 

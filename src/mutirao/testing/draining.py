@@ -16,6 +16,7 @@ from mutirao.engine.processes import Processes
 from mutirao.engine.progress import ProgressWriter
 from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.slots import Slots
 from mutirao.engine.threads import Threads
 from mutirao.errors import WrongState
 from mutirao.model.job import Claim, NewWorker, OutcomeKind
@@ -214,6 +215,7 @@ class _Bench:
         executor = Executor(
             self._app.tasks, self._app._around_attempt, threads,
             None if borrowed else self._processes, board.tell, pauser=self._means.pauser(store),
+            home=self._app.home(),
         )  # fmt: skip
         completer = Completer(
             store,
@@ -229,7 +231,7 @@ class _Bench:
             self._settings,
             executor,
             completer,
-            threads,
+            Slots(self._settings.concurrency, threads),
             lambda job, running, gives: store.transaction(job, running, gives=gives),
         )
         if borrowed is not None:

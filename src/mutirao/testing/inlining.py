@@ -15,6 +15,7 @@ from mutirao.engine import job_log, outcomes
 from mutirao.engine.running import Running
 from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.graph_plan import Plan
+from mutirao.model.home import NOWHERE, Home
 from mutirao.model.job import Claim, Gives, Job, NewJob, Transaction
 from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.model.records import Progress
@@ -58,6 +59,7 @@ class InlineStore(MemoryStore):
         tasks: the application's tasks. Jobs of others are left waiting.
         middleware: what goes around each attempt.
         session_factory: what `job.transaction()` gives, as for MemoryStore.
+        home: what handlers know of the database.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class InlineStore(MemoryStore):
         tasks: Mapping[str, Task[..., Any]],
         middleware: Sequence[AttemptMiddleware],
         session_factory: SessionFactory | None = None,
+        home: Home = NOWHERE,
     ) -> None:
         super().__init__(accept_any_connection=True, session_factory=session_factory)
+        self._home = home
         self._known, self._middleware = tasks, middleware
         self._landed: list[int] = []
         self._blocked: set[int] = set()
@@ -139,7 +143,7 @@ class InlineStore(MemoryStore):
         limit = claim.max_attempts or policy.max_attempts
         running = Running(claim, self._begin)
         timeout, keep = claim.timeout or usual, task.keeper(claim.metadata)
-        job = Job(claim, limit, timeout, running.begin, self._tell, keep)
+        job = Job(claim, limit, timeout, running.begin, self._tell, keep, home=self._home)
         errors: list[BaseException] = []
 
         def judge(error: BaseException) -> Outcome:

@@ -22,6 +22,7 @@ from mutirao.engine.executor import Executor
 from mutirao.engine.processes import Processes
 from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.slots import Slots
 from mutirao.engine.threads import Threads
 from mutirao.model.job import Claim
 from mutirao.model.outcome import Settlement
@@ -71,8 +72,9 @@ class Line:
             on_woken=lambda _: None,
             pulse=Pulse("completer", settings.turn_limit),
         )
+        slots = Slots(settings.concurrency, self.threads)
         self.dispatcher = Dispatcher(
-            settings, executor, self.completer, self.threads, self._no_transaction
+            settings, executor, self.completer, slots, self._no_transaction
         )
         self._loop = asyncio.create_task(self.completer.run())
 

@@ -15,7 +15,8 @@ from sqlalchemy import make_url
 
 from mutirao import Mutirao, Task
 from mutirao.errors import StoreUnavailable
-from mutirao.sql.connections.engines import MAX_OVERFLOW, POOL_SIZE
+from mutirao.sql.connections.creating import MAX_OVERFLOW
+from mutirao.sql.connections.engines import POOL_SIZE
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import until
 

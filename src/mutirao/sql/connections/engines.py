@@ -21,16 +21,17 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import URL, Engine, Pool, create_engine, event
 from sqlalchemy import Dialect as SqlAlchemyDialect
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.util import await_only, greenlet_spawn
 
-from mutirao.errors import ConfigurationError, MissingDriver
+from mutirao.errors import ConfigurationError
 from mutirao.sql.connections.application import Application
+from mutirao.sql.connections.budget import Budget, Share
+from mutirao.sql.connections.creating import created
 from mutirao.sql.connections.deadlines import tell_lent
 from mutirao.sql.connections.keeping import refuse_kept
 from mutirao.sql.connections.spare import SpareConnections, close_idle
 from mutirao.sql.connections.urls import parse_url
-from mutirao.sql.dialects.connecting import MAY_CREATE_FILE, SINGLE_STATEMENT, Place
+from mutirao.sql.dialects.connecting import SINGLE_STATEMENT, Place
 from mutirao.sql.drivers.failures import (
     UNPREPARED,
     WRONG_ISOLATION,
@@ -39,7 +40,6 @@ from mutirao.sql.drivers.failures import (
     translate_errors,
 )
 from mutirao.sql.drivers.naming import Names
-from mutirao.sql.schema.json_text import read_json
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -55,7 +55,6 @@ MAX_LOST_STATEMENTS = 2
 # Seconds between tries to connect in the place of what was closed just now: the server counts a
 # session until its process has ended, which took longer than a connection on a busy machine.
 ENDING_SESSION_WAITS = (0.01, 0.05, 0.2, 0.5)
-MAX_OVERFLOW = 64  # further connections, closed after use
 _AUTOCOMMIT: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", SINGLE_STATEMENT: True}
 _Async = WeakKeyDictionary[asyncio.AbstractEventLoop, "dict[bool, AsyncEngine]"]
 _AsyncSpare = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, SpareConnections]]
@@ -69,7 +68,7 @@ class Engines:
     connections is ours then, and which is never disposed of. `schema` is the one of the tables;
     None: the one that connections find them in. `given` is the URL as it was given, for display;
     `url` has everything that a connection needs. `dialect` is that of the database. `creates`: a
-    database that is a file may be made.
+    database that is a file may be made. `keeps`: connections for transactions are kept after use.
     """
 
     borrowed = False  # whether transactions are parts of a caller's
@@ -81,8 +80,9 @@ class Engines:
         *,
         creates: bool = False,
         schema: str | None = None,
+        keeps: bool = True,
     ) -> None:
-        self._creates = creates
+        self._creates, self._keeps = creates, keeps
         self.database, self.schema = database, schema
         self._application: Application | None = None
         if not isinstance(database, str | URL):
@@ -107,7 +107,26 @@ class Engines:
         self._spare: dict[bool, SpareConnections] = {}
         self._async_spare: _AsyncSpare = WeakKeyDictionary()
         self._unprepared = 0  # how often a prepared statement was lost
+        self.share: Share | None = None  # of the connections of a process; None: no limit
         self.autocommits = True  # False: single statements need a transaction around them
+
+    def limit(self, budget: Budget | None) -> None:
+        """Have connections only as a budget allows; raises what `Budget.join` does."""
+        if budget is not None and not self.in_file:
+            self._share_in(budget.join())
+
+    def share_with(self, whole: "Engines") -> None:
+        """Have the heartbeat's part of what other engines of this database may open."""
+        if whole.share is not None:
+            self._share_in(whole.share.beside())
+
+    def _share_in(self, share: Share) -> None:
+        self.share, self._pool_size, self._keeps = share, 1, False
+
+    @property
+    def in_file(self) -> bool:
+        """True if the database is a file."""
+        return self._connecting.in_file
 
     @property
     def has_sync(self) -> bool:
@@ -170,8 +189,11 @@ class Engines:
 
     @property
     def lends_directly(self) -> bool:
-        """True if handlers get the driver's own connections from `spare(alone=False)`."""
-        return self._drivers.direct
+        """True if handlers get the driver's own connections from `spare(alone=False)`.
+
+        Not where a budget wants each closed after use.
+        """
+        return self._drivers.direct and self.share is None
 
     def asynchronous(self, *, alone: bool = False) -> "AsyncEngine":
         """Return the running loop's engine; `alone`: the one for single statements.
@@ -229,9 +251,13 @@ class Engines:
         spares, engines = self._async_spare.pop(loop, {}), self._async.pop(loop, {})
         for spare in spares.values():
             await greenlet_spawn(spare.dispose)
-        for engine in engines.values():
-            await engine.dispose()
-        self.close_sync()
+        try:
+            for engine in engines.values():
+                await engine.dispose()
+            self.close_sync()
+        finally:
+            if self.share is not None:
+                self.share.leave()
 
     def close_sync(self) -> None:
         """Close the synchronous engines' connections."""
@@ -347,31 +373,9 @@ class Engines:
         yield from (engine.pool for alone, engine in engines if not alone)
 
     def _create(self, factory: Any, driver: str, alone: bool) -> Any:
-        # A single statement leaves nothing to roll back when its connection is returned.
-        standing: dict[str, Any] = (
-            {"isolation_level": "AUTOCOMMIT", "pool_reset_on_return": None, **self._drivers.alone}
-            if alone
-            else dict(self._drivers.together)
-        )
-        try:
-            return factory(
-                self.url.set(drivername=driver),
-                pool_size=self._pool_size,
-                max_overflow=MAX_OVERFLOW,
-                # The plans and caches of the connection that was used last are warm.
-                pool_use_lifo=True,
-                json_deserializer=read_json,
-                connect_args=dict(self._drivers.arguments),
-                execution_options={MAY_CREATE_FILE: self._creates},
-                **standing,
-            )
-        except ModuleNotFoundError as missing:
-            raise MissingDriver(
-                f"the URL asks for {driver}, whose driver is not installed ({missing});"
-                f" run: pip install 'mutirao[{self._drivers.extra}]'"
-            ) from missing
-        except NoSuchModuleError as unknown:
-            raise ConfigurationError(str(unknown)) from unknown
+        """Create an engine; those for transactions keep no connection where these are few."""
+        url, size = self.url.set(drivername=driver), self._pool_size if self._keeps or alone else 0
+        return created(factory, url, self._drivers, size, alone=alone, creates=self._creates)
 
     def _forget_if_forked(self) -> None:
         if self._pid == os.getpid():

@@ -123,18 +123,13 @@ class Runner:
         as workers do.
         """
         with within(self._calls):
-            if self._engines.in_thread:
-                return await self._in_thread(lambda: self.alone_sync(body, *args, **kwargs))
-            if isinstance(body, Generator) and self._engines.autocommits:
-                return await self._step(body, **kwargs)
-            if isinstance(body, Generator):
-                body, args, kwargs = kinds.through, (body,), {}
-            if not self._engines.autocommits:
-                async with self._engines.asynchronous().begin() as connection:
-                    return await connection.run_sync(body, *args, **kwargs)
-            engine = self._engines.asynchronous(alone=True).sync_engine
-            # One greenlet for everything: AsyncEngine needs three, 0.2 ms more for an idle process.
-            return await greenlet_spawn(lambda: _connected(engine, body, *args, **kwargs))
+            if (share := self._engines.share) is None:
+                return await self._send_alone(body, *args, **kwargs)
+            give_back = await share.for_statement(self._calls.seconds)
+            try:
+                return await self._send_alone(body, *args, **kwargs)
+            finally:
+                give_back()
 
     @overload
     def alone_sync(self, body: Asking[R], /, *, keep: bool = True) -> R: ...
@@ -151,12 +146,34 @@ class Runner:
         with translate_errors():
             return _connected(self._engines.sync(alone=True), body, *args, **kwargs)
 
+    async def _send_alone(self, body: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if self._engines.in_thread:
+            return await self._in_thread(lambda: self.alone_sync(body, *args, **kwargs))
+        if isinstance(body, Generator) and self._engines.autocommits:
+            return await self._step(body, **kwargs)
+        if isinstance(body, Generator):
+            body, args, kwargs = kinds.through, (body,), {}
+        if not self._engines.autocommits:
+            return await self._send_together(body, *args, **kwargs)
+        engine = self._engines.asynchronous(alone=True).sync_engine
+        # One greenlet for everything: AsyncEngine needs three, 0.2 ms more for an idle process.
+        return await greenlet_spawn(lambda: _connected(engine, body, *args, **kwargs))
+
     async def _run(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         with within(self._calls):
-            if self._engines.in_thread:
-                return await self._in_thread(lambda: self.run_sync(body, *args, **kwargs))
-            async with self._engines.asynchronous().begin() as connection:
-                return await connection.run_sync(body, *args, **kwargs)
+            if (share := self._engines.share) is None:
+                return await self._send_together(body, *args, **kwargs)
+            give_back = await share.for_transaction(self._calls.seconds)
+            try:
+                return await self._send_together(body, *args, **kwargs)
+            finally:
+                give_back()
+
+    async def _send_together(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._engines.in_thread:
+            return await self._in_thread(lambda: self.run_sync(body, *args, **kwargs))
+        async with self._engines.asynchronous().begin() as connection:
+            return await connection.run_sync(body, *args, **kwargs)
 
     def _step_sync(self, steps: Asking[R]) -> R:
         """Run steps through the driver's own connection, in no transaction.

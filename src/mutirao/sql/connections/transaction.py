@@ -18,6 +18,7 @@ from mutirao.model.job import Gives, Job, Wake
 from mutirao.model.limits import Settled
 from mutirao.model.outcome import Settlement, completion
 from mutirao.ports import Attempt
+from mutirao.sql.connections.budget import GiveBack
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.keeping import kept
 from mutirao.sql.drivers import lending
@@ -55,6 +56,7 @@ class CompletingTransaction:
         self._session: Session | None = None
         self._rolled_back: Callable[[], bool] = lambda: False
         self._woken: Sequence[Wake] = ()
+        self._give_back: GiveBack = lambda: None
 
     def __enter__(self) -> Any:
         """Begin, and return a `Session`, a `Connection` or the driver's own connection."""
@@ -62,6 +64,8 @@ class CompletingTransaction:
         return self._begin()
 
     def _begin(self) -> Any:
+        if self._engines.share is not None:
+            self._give_back = self._engines.share.for_transaction_sync()
         self._open(self._engines.sync())
         if self._gives == "session":
             from sqlalchemy.orm import Session
@@ -93,6 +97,8 @@ class CompletingTransaction:
                 " a coroutine cannot have the driver's own; use the session"
             )
         engine = self._engines.asynchronous()
+        if self._engines.share is not None:
+            self._give_back = await self._engines.share.for_transaction()
         await greenlet_spawn(self._open, engine.sync_engine)
         if self._gives == "driver":
             return self._lend()
@@ -122,6 +128,7 @@ class CompletingTransaction:
 
     def _open(self, engine: Engine) -> None:
         with ExitStack() as stack:
+            stack.callback(self._give_back)
             with translate_errors():
                 connection = engine.connect()
             self._tell_lent(connection, True)

@@ -67,6 +67,7 @@ class Connecting:
     `usual`: the scheme that serves synchronous and asynchronous callers. `unsound`: why others,
     which SQLAlchemy knows, are refused.
     `in_thread`: workers use the synchronous driver in a thread, though there may be another.
+    `in_file`: it is a file, whose connections no server counts.
     `apart`: statements that stand for themselves have connections of their own.
     `refuse` returns why a URL cannot be used, or None; `refuse_schema` why a schema cannot be
     chosen. `qualify` gives that schema to the names of ours in a statement. `called` returns a name
@@ -77,6 +78,7 @@ class Connecting:
     usual: str
     unsound: Mapping[str, str] = MappingProxyType({})
     in_thread: bool = False
+    in_file: bool = False
     apart: bool = True
     refuse: Callable[[URL], str | None] = lambda url: None
     refuse_schema: Callable[[str], str | None] = lambda schema: None

@@ -122,6 +122,7 @@ CONNECTING = Connecting(
     schemes={"sqlite": _DRIVERS, "sqlite+pysqlite": _DRIVERS, "sqlite+aiosqlite": _DRIVERS},
     usual="sqlite",
     in_thread=True,
+    in_file=True,
     apart=False,
     refuse=_refuse,
     prepare=_prepare,

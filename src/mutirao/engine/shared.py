@@ -1,0 +1,27 @@
+"""What the workers of one process share, each of which serves one database."""
+
+from mutirao.engine.heart import Heart
+from mutirao.engine.logs import log
+from mutirao.engine.processes import Processes
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.slots import Slots
+from mutirao.engine.threads import Threads
+
+
+class Shared:
+    """The slots, threads and child processes of handlers, and the thread of heartbeats."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self.threads = Threads(self._on_slot_freed)
+        self.processes = Processes(self.threads, settings.defaults)
+        self.slots = Slots(settings.concurrency, self.threads)
+        self.heart = Heart()
+
+    def close(self) -> None:
+        """Let threads and child processes end; the heart ends with its last heartbeat."""
+        self.threads.close()
+        self.processes.close()
+
+    def _on_slot_freed(self) -> None:
+        log.info("a stuck handler has returned; its slot is free again")
+        self.slots.pump_all()

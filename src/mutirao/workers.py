@@ -1,0 +1,198 @@
+"""The workers of an application, and the databases that they serve: what `Mutirao` has of it."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from importlib.metadata import version
+from typing import Any, TypeVar, Unpack, overload
+
+from sqlalchemy import URL
+
+from mutirao.client.limits import Limits
+from mutirao.client.schedules import Schedules
+from mutirao.engine.embedded import EmbeddedWorker
+from mutirao.engine.fleet import Fleet, Serving
+from mutirao.engine.service import run
+from mutirao.engine.settings import WorkerSettings, WorkerTerms
+from mutirao.engine.shared import Shared
+from mutirao.engine.task_checks import check_tasks
+from mutirao.engine.worker import Worker
+from mutirao.errors import ConfigurationError
+from mutirao.hub.protocol import Serves
+from mutirao.model.home import Home
+from mutirao.model.job import Job
+from mutirao.ports import Notifier, Store
+from mutirao.sql.announcing import AnnouncingStore
+from mutirao.sql.connections.budget import Budget
+from mutirao.sql.connections.listed import named
+from mutirao.sql.connections.tenants import Tenants
+from mutirao.sql.store import SqlStore
+from mutirao.tasks.middleware import AttemptMiddleware
+from mutirao.tasks.options import Duration, length_of_time
+from mutirao.tasks.task import Task
+
+Provider = TypeVar("Provider", bound=Callable[..., Any])
+
+EXIT_WHEN_STUCK = 30.0  # seconds; for a worker that is the whole process
+TENANT_EXPIRY = 300.0  # seconds for which it is remembered where a tenant's database is
+KEPT_OF_EACH = 2  # connections of a kind that are kept of each database, where there are several
+CONNECTIONS_BESIDE_HANDLERS = 4  # for claiming, settling and housekeeping, and a spare one
+
+
+class Workers:
+    """The part of `Mutirao` that is about workers and what they serve."""
+
+    store: Store
+    schedules: Schedules
+    limits: Limits
+    _notifier: Notifier | None
+    _tasks: Mapping[str, Task[..., Any]]
+    _around_attempt: Sequence[AttemptMiddleware]
+    _databases: Callable[[], Any] | None
+    _tenants: Tenants | None
+
+    def databases(self, provider: Provider) -> Provider:
+        """Register a function that lists the databases which a worker serves, instead of one.
+
+        A worker asks it when it starts, where an error ends it, and at every heartbeat from then
+        on: what is new is served, and what is not listed any more is drained. It goes on with those
+        that it knows while the function fails. One that cannot be served waits by itself. Jobs are
+        enqueued as before: in the application's own database, or through `conn=` in any.
+
+        Parameters:
+            provider: takes nothing and returns URLs. A plain function is called in a thread, a
+                coroutine function is awaited.
+        """
+        self._databases = provider
+        return provider
+
+    @overload
+    def tenant_database(self, resolve: Provider, /) -> Provider: ...
+    @overload
+    def tenant_database(
+        self, *, by: Callable[[Job], Hashable] | None = None, expires: Duration = TENANT_EXPIRY
+    ) -> Callable[[Provider], Provider]: ...
+    def tenant_database(
+        self,
+        resolve: Provider | None = None,
+        *,
+        by: Callable[[Job], Hashable] | None = None,
+        expires: Duration = TENANT_EXPIRY,
+    ) -> Provider | Callable[[Provider], Provider]:
+        """Register the function that says where the database of a job's tenant is.
+
+        `job.tenant_connection()` asks it, and opens a transaction there. It takes the `Job` and
+        returns a URL, which is never logged. A plain function is called in a thread; a coroutine
+        function is for coroutines only.
+
+        Parameters:
+            by: takes the `Job` and returns which tenant it is of. With it an answer is remembered
+                for the tenant; without it the function is called each time.
+            expires: the seconds (or a `timedelta`) for which an answer is remembered.
+
+        Raises:
+            ConfigurationError: `expires` is no length of time.
+        """
+        seconds = length_of_time("expires", expires) or 0.0
+        if seconds <= 0:
+            raise ConfigurationError(f"expires is {expires!r}; give more than 0 seconds")
+
+        def register(resolve: Provider) -> Provider:
+            self._tenants = Tenants(resolve, by, seconds)
+            return resolve
+
+        return register if resolve is None else register(resolve)
+
+    def worker(self, **settings: Unpack[WorkerTerms]) -> EmbeddedWorker:
+        """Return a worker to run inside this program: `async with`, `with`, or `start`/`stop`.
+
+        Parameters:
+            settings: the fields of `WorkerSettings`: queues, concurrency, grace, poll, …
+
+        Raises:
+            ConfigurationError: `queues` is a text instead of a list.
+        """
+        chosen = WorkerSettings.of(settings)
+        return EmbeddedWorker(lambda: self._make_worker(chosen))
+
+    def run_worker(self, **settings: Unpack[WorkerTerms]) -> int:
+        """Run a worker in this process until a signal stops it; return an exit status.
+
+        0: it was stopped. 3: the schema does not fit any more. 5: one of its loops failed. 6:
+        handlers that do not end held all slots for `exit_when_stuck` seconds (30 unless given). 7:
+        it was ended by force, because handlers did not end within `grace` plus 15 seconds.
+        """
+        chosen = WorkerSettings.of({"exit_when_stuck": EXIT_WHEN_STUCK, **settings})
+        return run(lambda: self._make_worker(chosen))
+
+    def home(self, url: URL | None = None, budget: Budget | None = None) -> Home:
+        """Return what handlers know of the database at a URL; None: the application's own.
+
+        `budget`: of which connections to tenants are, if there is one.
+        """
+        if url is None and isinstance(self.store, SqlStore):
+            url = self.store.engines.given
+        shown = "" if url is None else url.render_as_string(hide_password=True)
+        if self._tenants is None:
+            return Home(shown)
+        return Home(shown, partial(self._tenants.open, budget=budget))
+
+    def _make_worker(self, settings: WorkerSettings) -> Serving:
+        budget = Budget(settings.connections) if settings.connections else None
+        if self._databases is not None:
+            make = partial(self._make_member, settings, budget)
+            check, names = partial(self._check, settings), partial(named, budget=budget)
+            return Fleet(self._databases, names, make, settings, check)
+        connections = settings.concurrency + CONNECTIONS_BESIDE_HANDLERS
+        store = self.store.clone(connections, within=settings.call_limit)
+        notifier = _of_hub(store, settings) or self._notifier
+        if budget is not None and isinstance(store, SqlStore):
+            store.engines.limit(budget)
+            if notifier is self._notifier:
+                notifier = notifier and store.listener()
+        return self._worker_of(store, notifier, settings, None, self.home(budget=budget))
+
+    def _make_member(
+        self, settings: WorkerSettings, budget: Budget | None, url: str, shared: Shared
+    ) -> Worker:
+        """Return the worker of one of several databases."""
+        store = self._sql_store.elsewhere(url, KEPT_OF_EACH, within=settings.call_limit)
+        store.engines.limit(budget)
+        home = self.home(store.engines.given, budget)
+        notifier = _of_hub(store, settings) or store.listener()
+        return self._worker_of(store, notifier, settings, shared, home)
+
+    def _worker_of(
+        self,
+        store: Store,
+        notifier: Notifier | None,
+        settings: WorkerSettings,
+        shared: Shared | None,
+        home: Home,
+    ) -> Worker:
+        declared = self.schedules.declared, self.limits.declared
+        about = self._tasks, self._around_attempt, settings, version("mutirao")
+        return Worker(store, notifier, *about, *declared, shared, home)
+
+    def _check(self, settings: WorkerSettings) -> None:
+        """Raise if no worker can run what the code declares, whatever the database."""
+        check_tasks(self._tasks, settings.tasks)
+        self.schedules.declared()
+        self.limits.declared()
+        self._sql_store  # noqa: B018 (raises if the databases could have no tables)
+
+    @property
+    def _sql_store(self) -> SqlStore:
+        if not isinstance(self.store, SqlStore):
+            raise ConfigurationError(
+                f"this application keeps its jobs in a {type(self.store).__name__}, which has no"
+                " tables; give Mutirao(url) a database"
+            )
+        return self.store
+
+
+def _of_hub(store: Store, settings: WorkerSettings) -> Notifier | None:
+    """Return the notifier of the hub that is told of a database's jobs; None without a hub."""
+    if not isinstance(store, AnnouncingStore) or not store.hub.listens:
+        return None
+    lanes = settings.queues, settings.exclude_queues or ()
+    return store.hub.notifier(Serves(*lanes, settings.tasks), settings.poll)
