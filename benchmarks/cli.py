@@ -327,6 +327,7 @@ def _databases(**given: Any) -> None:
 @option("--jobs", type=_AT_LEAST_1, default=200, help="How many, one at a time.")
 @option("--workers", type=_AT_LEAST_1, default=20, help="Idle while statements are counted.")
 @option("--watched", type=_POSITIVE, default=20.0, help="Seconds for which they are.")
+@_settling
 @as_json
 def _hub(database: str, as_json: bool, **options: Any) -> None:
     """Measure a wake-up hub: what it carries, how soon jobs begin, statements of idle workers."""

@@ -103,6 +103,7 @@ async def hub(
     jobs: int = 200,
     workers: int = 20,
     watched: float = 20.0,
+    settling: float = 5.0,
 ) -> HubResult:
     """Measure a hub with the database at `url`.
 
@@ -114,6 +115,7 @@ async def hub(
         jobs: how many are enqueued one at a time, by each way.
         workers: how many are idle while statements are counted.
         watched: seconds for which they are.
+        settling: seconds before that, which are not counted.
 
     Raises:
         ConfigurationError: the database holds jobs of others.
@@ -123,8 +125,8 @@ async def hub(
     async with _process(url) as (place, _):
         own = await _latency(url, place, place, jobs)
         looked = await _latency(url, place, None, jobs)
-    polling, _ = await _statements(url, workers, watched, hub=False)
-    statements, looking = await _statements(url, workers, watched, hub=True)
+    polling, _ = await _statements(url, workers, (settling, watched), hub=False)
+    statements, looking = await _statements(url, workers, (settling, watched), hub=True)
     return HubResult(
         carried=carried,
         own=own,
@@ -233,18 +235,21 @@ async def _latency(url: str, worker: str | None, producer: str | None, jobs: int
     return Quantiles.of([at - back for at, (_, back) in times])
 
 
-async def _statements(url: str, workers: int, seconds: float, *, hub: bool) -> tuple[float, float]:
+async def _statements(
+    url: str, workers: int, seconds: tuple[float, float], *, hub: bool
+) -> tuple[float, float]:
     """Return the statements a second of idle workers, and of the hub in this process."""
     store, spent = SqlStore(url), Spent()
+    settling, counting = seconds
     watched = [LookedAt(store.engines.called, store)] if hub else []
     async with serving(HubSettings(bind=ANYWHERE), watched) as place:
         with _environment(place if hub else None):
             async with Crew(url, each=workers) as crew:
                 await crew.start()
-                await asyncio.sleep(5.0)
+                await asyncio.sleep(settling)
                 before, since = await crew.so_far(), perf_counter()
                 with counted(spent):
-                    await asyncio.sleep(seconds)
+                    await asyncio.sleep(counting)
                 after = await crew.so_far()
                 passed = perf_counter() - since
                 await crew.stop()

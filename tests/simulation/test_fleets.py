@@ -11,9 +11,9 @@ from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import simulate
 
 ROOT = Path(__file__).parents[2]
-SEEDS, LEAST = 500, 40
+SEEDS, LEAST = 250, 40
 MOST = 200  # seeds until a defect has to be found
-LONG = 60.0  # seconds: a slow machine does as many as fit, but not fewer than LEAST
+LONG = 30.0  # seconds: a slow machine does as many as fit, but not fewer than LEAST
 
 
 def test_seeds() -> None:

@@ -154,7 +154,7 @@ async def test_a_second_signal_and_a_handler_that_blocks(app: Mutirao) -> None:
 async def test_a_thread_of_a_coroutine(app: Mutirao) -> None:
     """Nobody can end it: its job is given back, and the process does not wait for it."""
     [id] = enqueue(app, "hold_elsewhere")
-    async with running(app, grace=0.2) as worker:
+    async with running(app, grace=0.2, margin=2) as worker:
         await worker.says(f"begun {id}")
         worker.send(signal.SIGTERM)
         assert await worker.ends() == 7

@@ -1,6 +1,7 @@
 """A worker to send signals to: `signalled URL [setting=value …]`.
 
-Says on standard output what its handlers do. A line on standard input lets them go on.
+Says on standard output what its handlers do. A line on standard input lets them go on. `margin` are
+the seconds after the grace period before the process ends anyway.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mutirao import Job, Mutirao
+from mutirao.engine import service
 from tests.support.waiting import until
 
 app = Mutirao(sys.argv[1] if len(sys.argv) > 1 else "sqlite:///never-opened.db")
@@ -115,6 +117,7 @@ def listen() -> None:
 def main() -> int:
     """Run the worker until a signal."""
     settings = dict(each.split("=") for each in sys.argv[2:])
+    service.STOP_MARGIN = float(settings.pop("margin", service.STOP_MARGIN))
     logging.basicConfig(level=logging.INFO)
     threading.Thread(target=listen, daemon=True).start()
     whole = {"concurrency": int}
