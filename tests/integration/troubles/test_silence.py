@@ -136,7 +136,7 @@ async def test_a_listener_notices(
     listening = PostgresqlNotifier(url).listen()
     await soon(anext(listening))
     later = asyncio.ensure_future(anext(listening))
-    done, _ = await asyncio.wait((later,), timeout=4 * LIMIT)  # many questions, and answers
+    done, _ = await asyncio.wait((later,), timeout=1.5 * LIMIT)  # many questions, and answers
     assert not done
     proxy.silence()
     with pytest.raises(StoreUnavailable):
