@@ -50,7 +50,7 @@ format: $(VENV)/.dev  ## fix lint and formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-demo: $(VENV)/$(if $(DATABASE),.postgresql,.core)  ## show the promise being kept, on SQLite or on DATABASE=postgresql+psycopg://…
+demo: $(VENV)/.$(or $(filter postgresql mysql mariadb,$(KIND)),core)  ## show the promise being kept, on SQLite or on DATABASE=postgresql+psycopg://… or mysql+pymysql://…
 	@$(BIN)/python examples/shop/demo.py $(DATABASE)
 
 chaos: $(VENV)/.dev  ## kill workers and crash the server under load, and count

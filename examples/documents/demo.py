@@ -7,14 +7,13 @@ Every third document has a smudged page, which stops it and no other; once that 
 step is redriven, and the document goes on where it stood. Exit status 0: the promise held.
 """
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "shared"))
-from house import House, moment, opened, until
+from house import House, decoded, moment, opened, until
 
 DOCUMENTS, PAGES = 12, 5
 
@@ -28,7 +27,7 @@ STAGES = "SELECT DISTINCT stage FROM mutirao_graphs WHERE state = 'stopped'"
 BUSY_ONES = "SELECT pid FROM mutirao_workers WHERE running > 0"
 PUBLISHED = "SELECT document, words, at FROM document_publication"
 COUNTED = """
-SELECT CAST(args AS text), finished_at FROM mutirao_jobs
+SELECT args, finished_at FROM mutirao_jobs
 WHERE task = 'count' AND state = 'succeeded'
 """
 CLEAN = "UPDATE document SET smudged = false"
@@ -43,7 +42,7 @@ def counted(house: House) -> dict[int, float]:
     """Return when the last page of each document was counted, to a few milliseconds."""
     last: dict[int, float] = {}
     for args, finished in house.ask(COUNTED):
-        document, at = json.loads(args)["document"], moment(finished).timestamp() - 0.002
+        document, at = decoded(args)["document"], moment(finished).timestamp() - 0.002
         last[document] = max(at, last.get(document, at))
     return last
 

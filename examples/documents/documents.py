@@ -14,7 +14,7 @@ import os
 import sys
 import time
 
-from sqlalchemy import create_engine, select
+from sqlalchemy import Double, create_engine, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from mutirao import PREVIOUS, Dead, Job, Mutirao, chain, group, step
@@ -46,7 +46,7 @@ class Publication(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     document: Mapped[int]
     words: Mapped[int]
-    at: Mapped[float]
+    at: Mapped[float] = mapped_column(Double)
 
 
 @app.task

@@ -15,7 +15,7 @@ import random
 import sys
 import time
 
-from sqlalchemy import create_engine, update
+from sqlalchemy import Double, create_engine, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from mutirao import Job, Mutirao
@@ -48,8 +48,8 @@ class Indexed(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     document: Mapped[int]
     version: Mapped[int]
-    began: Mapped[float]
-    ended: Mapped[float]
+    began: Mapped[float] = mapped_column(Double)
+    ended: Mapped[float] = mapped_column(Double)
 
 
 @app.task(on_conflict="replace", debounce_limit=LONGEST_WAIT)
@@ -72,8 +72,8 @@ def make_tables(documents: int) -> None:
 
 def save(session: Session, id: int) -> None:
     """Edit a document, and have it indexed: both, or none, when the session commits."""
-    newer = update(Document).where(Document.id == id).values(version=Document.version + 1)
-    version = session.scalars(newer.returning(Document.version)).one()
+    session.execute(update(Document).where(Document.id == id).values(version=Document.version + 1))
+    version = session.get_one(Document, id, populate_existing=True).version
     index.using(conn=session, key=f"document-{id}", delay=QUIET).enqueue(id, version)
 
 

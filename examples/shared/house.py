@@ -1,5 +1,6 @@
 """What the demonstrations share: a database of their own, the programs in it, and looks into it."""
 
+import json
 import os
 import secrets
 import subprocess
@@ -14,11 +15,18 @@ from typing import Any, TypeVar
 
 from sqlalchemy import URL, NullPool, create_engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.schema import CreateSchema, DropSchema
 
 T = TypeVar("T")
 
 DEADLINE = 120.0  # seconds, for a busy machine
+
+DRIVERS = {
+    "postgresql": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+}
+WHATS = {"postgresql": "schema", "mysql": "database", "mariadb": "database"}
+USUAL = "postgresql+psycopg://… or mysql+pymysql://…"
 
 
 class House:
@@ -86,29 +94,50 @@ def opened(name: str, example: Path, arguments: list[str], **more: str) -> Itera
 
 @contextmanager
 def database(arguments: list[str], name: str) -> Iterator[URL]:
-    """Lend a database where nothing else is: a new file, or a new schema on the server."""
-    if not arguments:
-        with TemporaryDirectory(prefix=f"mutirao-{name}-") as directory:
-            print(f"All happens in the SQLite file {directory}/{name}.db, removed at the end.")
-            yield make_url(f"sqlite:///{directory}/{name}.db")
+    """Lend a database where nothing else is: a new file, or what a server makes for it."""
+    if arguments:
+        with made(arguments[0]) as url:
+            yield url
         return
-    if not arguments[0].startswith("postgresql"):
-        sys.exit("Give the URL of a server, postgresql+psycopg://…, or nothing for SQLite.")
-    url = make_url(arguments[0]).set(drivername="postgresql+psycopg")
-    schema = f"mutirao_demo_{secrets.token_hex(4)}"
-    print(f"All happens on {url!r}, in a schema made now, {schema}, dropped at the end.")
-    server = create_engine(url, poolclass=NullPool)
+    with TemporaryDirectory(prefix=f"mutirao-{name}-") as directory:
+        print(f"All happens in the SQLite file {directory}/{name}.db, removed at the end.")
+        yield make_url(f"sqlite:///{directory}/{name}.db")
+
+
+@contextmanager
+def made(server: str) -> Iterator[URL]:
+    """Lend a schema of a PostgreSQL server, or a database of a MySQL or MariaDB server."""
+    kind = server.partition(":")[0].partition("+")[0]
+    if kind not in DRIVERS:
+        sys.exit(f"Give the URL of a server, {USUAL}, or nothing for SQLite.")
+    url, what = make_url(server).set(drivername=DRIVERS[kind]), WHATS[kind]
+    new = f"mutirao_demo_{secrets.token_hex(4)}"
+    print(f"All happens on {url!r}, in a {what} made now, {new}, dropped at the end.")
+    engine = create_engine(url, poolclass=NullPool)
     try:
-        with server.begin() as connection:
-            connection.execute(CreateSchema(schema))
+        with engine.begin() as connection:
+            connection.execute(text(f"CREATE {what} {new}"))
     except SQLAlchemyError as error:
-        sys.exit(f"The schema cannot be made: {error}")
+        sys.exit(f"The {what} cannot be made: {error}")
     try:
-        options = f"{url.query.get('options', '')} -csearch_path={schema}"
-        yield url.update_query_dict({"options": options.strip()})
+        yield inside(url, new)
     finally:
-        with server.begin() as connection:
-            connection.execute(DropSchema(schema, cascade=True))
+        with engine.begin() as connection:
+            connection.execute(text(f"DROP {what} {new}{' CASCADE' * (what == 'schema')}"))
+
+
+def inside(url: URL, new: str) -> URL:
+    """Return the URL of a schema or database of a server."""
+    if WHATS[url.get_backend_name()] == "database":
+        return url.set(database=new)
+    options = f"{url.query.get('options', '')} -csearch_path={new}"
+    return url.update_query_dict({"options": options.strip()})
+
+
+def decoded(found: str | dict[str, int]) -> dict[str, int]:
+    """Return the arguments of a job from a view, which are text but on PostgreSQL."""
+    args: dict[str, int] = json.loads(found) if isinstance(found, str) else found
+    return args
 
 
 def moment(found: str | datetime) -> datetime:

@@ -14,7 +14,7 @@ import sys
 import time
 from contextlib import suppress
 
-from sqlalchemy import create_engine
+from sqlalchemy import Text, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from mutirao import DeadJob, Job, Mutirao, Retry
@@ -50,7 +50,7 @@ class Complaint(Base):
     __tablename__ = "shop_complaint"
     id: Mapped[int] = mapped_column(primary_key=True)
     order_number: Mapped[int]
-    reason: Mapped[str]
+    reason: Mapped[str] = mapped_column(Text)
 
 
 class CardDeclined(Exception):

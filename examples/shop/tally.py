@@ -1,13 +1,17 @@
 """What the tables say: the shop's own, and Mutirão's views, which any SQL tool can read too."""
 
-import json
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from sqlalchemy import Connection, text
 
-DEAD = "SELECT CAST(args AS text) FROM mutirao_jobs WHERE task = 'send_receipt' AND state = 'dead'"
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
+from house import decoded
+
+DEAD = "SELECT args FROM mutirao_jobs WHERE task = 'send_receipt' AND state = 'dead'"
 JOBS = "SELECT state, sum(jobs) FROM mutirao_queues GROUP BY state"
 ATTEMPTS = "SELECT outcome, sum(attempts) FROM mutirao_throughput GROUP BY outcome"
 
@@ -68,7 +72,7 @@ def read(connection: Connection) -> Tally:
     return Tally(
         orders=set(column("SELECT number FROM shop_order")),
         receipts=column("SELECT order_number FROM shop_receipt"),
-        dead={json.loads(args)["order_number"] for args in dead},
+        dead={decoded(args)["order_number"] for args in dead},
         complaints=column("SELECT order_number FROM shop_complaint"),
         jobs=jobs,
         attempts=counts(ATTEMPTS),
