@@ -1,7 +1,7 @@
 """How to connect to a database: its URLs, its drivers, and the setup of its connections."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -76,7 +76,7 @@ class Connecting:
 
     schemes: Mapping[str, Drivers]
     usual: str
-    unsound: Mapping[str, str] = MappingProxyType({})
+    unsound: Mapping[str, str] = field(default_factory=dict)
     in_thread: bool = False
     in_file: bool = False
     apart: bool = True
