@@ -1,4 +1,4 @@
-"""Many idle workers on PostgreSQL: few of them look for a job, and it starts soon all the same."""
+"""Many idle workers: few of them look for a job, and it starts soon all the same."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mutirao.engine import producer
 from mutirao.model.job import Claim, NewWorker
 from mutirao.sql.store import SqlStore
 from tests.integration.worker.kit import ended, never_polling
+from tests.support.hubs import hub
 from tests.support.waiting import soon, until
 
 MANY = 8
@@ -39,9 +40,11 @@ def claimers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def idle(app: Mutirao, number: int, **settings: Any) -> AsyncIterator[None]:
     """Run so many workers that never poll; begin when all of them listen."""
     async with AsyncExitStack() as stack:
-        for _ in range(number):
-            await stack.enter_async_context(never_polling(app, **settings))
+        workers = [never_polling(app, **settings) for _ in range(number)]
+        for worker in workers:
+            await stack.enter_async_context(worker)
         await until(lambda: listening(app, number))
+        await until(lambda: all(worker.health().hears for worker in workers))
         yield
 
 
@@ -71,23 +74,41 @@ async def frozen(app: Mutirao, number: int, **serving: Any) -> None:
         await app.store.register(replace(new, **serving), expiry=3_600.0)
 
 
-async def test_claims_for_a_job(
-    pg_app: Mutirao, claimers: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At most two, however many workers are idle; and each of them gets its share."""
-    # On a machine that is slow enough, a second look would come before the first one.
+@pytest.fixture
+def only_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is slow enough, a second look would come before the first one."""
     monkeypatch.setattr(producer, "SECOND_WORKER_DELAY", 1.0)
 
-    @pg_app.task
+
+async def require_few_claims(app: Mutirao, claimers: list[int]) -> None:
+    """At most two for a job, however many workers are idle; and each of them gets its share."""
+
+    @app.task
     async def send() -> None:
         pass
 
-    async with idle(pg_app, MANY):
+    async with idle(app, MANY):
         claimers.clear()
         for _ in range(5 * MANY):
-            await soon(ended(pg_app, send.enqueue().id))
+            await soon(ended(app, send.enqueue().id))
     assert len(claimers) <= 2 * 5 * MANY
     assert len(set(claimers)) == MANY
+
+
+@pytest.mark.usefixtures("only_the_first")
+async def test_claims_for_a_job(pg_app: Mutirao, claimers: list[int]) -> None:
+    """PostgreSQL names whom it wakes."""
+    await require_few_claims(pg_app, claimers)
+
+
+@pytest.mark.usefixtures("only_the_first")
+async def test_claims_for_a_job_with_a_hub(migrated_url: str, claimers: list[int]) -> None:
+    """A hub does so on each database."""
+    async with hub() as place:
+        app = Mutirao(migrated_url, hub=place)
+        await require_few_claims(app, claimers)
+        await app.aclose()
+        app.close()
 
 
 async def test_a_worker_that_freezes(pg_app: Mutirao, monkeypatch: pytest.MonkeyPatch) -> None:
