@@ -176,3 +176,27 @@ class SchemaTooOld(SchemaError):
 
 class SchemaTooNew(SchemaError):
     """The tables are newer than the code: upgrade the package."""
+
+
+class InvalidEndpoint(MutiraoError, ValueError):
+    """A webhook that cannot be sent so: its method, headers, id, body or timeouts."""
+
+
+class InvalidSecret(MutiraoError, ValueError):
+    """A secret or key of webhooks that is too short, of another form, or for something else."""
+
+
+class UnsafeUrl(MutiraoError, ValueError):
+    """A URL that webhooks are not sent to: its form, scheme, port, or an address behind it."""
+
+
+class InvalidWebhook(MutiraoError, ValueError):
+    """A received webhook that cannot be verified: a header is missing or cannot be read."""
+
+
+class WrongSignature(InvalidWebhook):
+    """A received webhook that was signed with another secret, or whose body was changed."""
+
+
+class StaleWebhook(InvalidWebhook):
+    """A received webhook whose signature fits, but for a time too long ago or ahead."""

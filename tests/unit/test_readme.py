@@ -32,6 +32,7 @@ FOLLOWED = [
     "docs/tasks.md",
     "docs/uniqueness.md",
     "docs/tenants.md",
+    "docs/webhooks.md",
     "docs/worker.md",
 ]
 ROOTS = {"MutiraoError", "SchemaError"}  # named beside those that derive from them

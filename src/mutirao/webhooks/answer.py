@@ -1,0 +1,144 @@
+"""What is kept of an attempt: the answer, or why there was none."""
+
+from __future__ import annotations
+
+import math
+import re
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+
+import httpx2
+
+from mutirao.errors import UnsafeUrl
+
+KEPT = 16 * 1024  # bytes of an answer's body
+LONGEST_RETRY_AFTER = 24 * 3_600.0  # seconds
+# Whatever else an endpoint's headers are, they may be secrets.
+_HARMLESS = {
+    *("accept", "accept-encoding", "connection", "content-length", "content-type", "host"),
+    *("user-agent", "webhook-id", "webhook-timestamp", "webhook-signature"),
+}
+_SECONDS = re.compile(r"[0-9]{1,10}")
+
+
+class DeliveryFailure(StrEnum):
+    """Why there is no whole answer."""
+
+    UNSAFE = "unsafe"  # the guard refused the URL or an address
+    NAME = "name"  # it has no address
+    CONNECT = "connect"  # nobody listens, or no way leads there
+    CONNECT_TIMEOUT = "connect_timeout"
+    TLS = "tls"  # the certificate is wrong or expired, or it is no TLS
+    SILENT = "silent"  # nothing was said for `first_byte` seconds
+    TIMEOUT = "timeout"  # not whole after `whole` seconds
+    CLOSED = "closed"  # the connection ended before a byte of the answer, or broke within it
+    PROTOCOL = "protocol"  # what was said is not HTTP, or shorter than it said
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of one attempt.
+
+    Parameters:
+        status: of the answer; None if there was none.
+        milliseconds: from the start to the end of the attempt.
+        failure: why there is no whole answer; None if there is.
+        detail: the error's own words.
+        body: the first 16 kB of the answer, as they came.
+        truncated: there was more; the connection was closed.
+        address: that was connected to, or tried last, with its port; None if none was.
+        url: that was called last, after redirects.
+        request_headers: what was sent; values that may be secret are `***`.
+        retry_after: seconds, of `Retry-After`; one day at most. None if it was not said.
+    """
+
+    status: int | None
+    milliseconds: float
+    failure: DeliveryFailure | None
+    detail: str | None
+    body: bytes = field(repr=False)
+    truncated: bool
+    address: str | None
+    url: str
+    request_headers: Mapping[str, str] = field(repr=False)
+    retry_after: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether a whole answer came, and its status is 2xx."""
+        return self.failure is None and self.status is not None and 200 <= self.status < 300
+
+
+def blanked(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers with `***` for each value that may be secret."""
+    return {name: value if name.lower() in _HARMLESS else "***" for name, value in headers.items()}
+
+
+def retry_after(value: str | None, now: float) -> float | None:
+    """Return in how many seconds to come back, by `Retry-After`: seconds or a date.
+
+    A moment that has passed is 0, more than a day is a day; None is for what cannot be read.
+
+    Parameters:
+        now: Unix seconds.
+    """
+    if value is None:
+        return None
+    value = value.strip()
+    seconds = float(value) if _SECONDS.fullmatch(value) else _until(value, now)
+    return None if seconds is None else min(max(seconds, 0.0), LONGEST_RETRY_AFTER)
+
+
+def _until(value: str, now: float) -> float | None:
+    try:
+        at = parsedate_to_datetime(value)
+        seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now
+    except (ValueError, OverflowError):
+        return None  # a server's nonsense is no reason to wait
+    return seconds if math.isfinite(seconds) else None
+
+
+def failure_of(error: BaseException, heard: bool) -> DeliveryFailure:
+    """Return the class of what an attempt has raised.
+
+    Parameters:
+        heard: whether the server has said anything.
+    """
+    causes = list(_causes(error))
+    for kind, failure in _DECIDED:
+        if isinstance(error, kind):
+            return failure
+    for kind, failure in _CAUSES:
+        if any(isinstance(cause, kind) for cause in causes):
+            return failure
+    return (
+        DeliveryFailure.PROTOCOL
+        if heard and isinstance(error, httpx2.ProtocolError)
+        else DeliveryFailure.CLOSED
+    )
+
+
+# Before the causes: where TLS waits in vain, among these is an SSLError that says so.
+_DECIDED: list[tuple[type[Exception], DeliveryFailure]] = [
+    (UnsafeUrl, DeliveryFailure.UNSAFE),
+    (httpx2.InvalidURL, DeliveryFailure.UNSAFE),
+    (httpx2.ConnectTimeout, DeliveryFailure.CONNECT_TIMEOUT),
+    (httpx2.TimeoutException, DeliveryFailure.SILENT),
+    (TimeoutError, DeliveryFailure.TIMEOUT),
+]
+_CAUSES: list[tuple[type[Exception], DeliveryFailure]] = [
+    (ssl.SSLError, DeliveryFailure.TLS),
+    (socket.gaierror, DeliveryFailure.NAME),
+    (httpx2.ConnectError, DeliveryFailure.CONNECT),
+]
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,193 @@
+"""The HTTP call itself: one attempt, signed, guarded, and bounded in time and memory."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+from urllib.parse import urljoin
+
+import httpx2
+
+from mutirao.errors import UnsafeUrl
+from mutirao.webhooks.answer import KEPT, Answer, DeliveryFailure, blanked, failure_of, retry_after
+from mutirao.webhooks.guard import Guard
+from mutirao.webhooks.request import WebhookRequest
+from mutirao.webhooks.signing import sign
+from mutirao.webhooks.transport import GuardedTransport, Trail, followed
+
+AGENT = "Mutirao-Webhooks"
+REDIRECTS = {301, 302, 307, 308}
+
+
+class Courier:
+    """Sends webhooks from one event loop; `async with Courier() as courier: …`.
+
+    It keeps connections between calls, no cookies, and no connection to any database.
+
+    Parameters:
+        guard: which URLs are called; as usual `https` to public addresses.
+        ssl_context: what certificates are trusted; as usual those that the system trusts.
+        connections: open at most, to all servers together.
+        now: Unix seconds, for the signatures' time and dates in answers.
+    """
+
+    def __init__(
+        self,
+        guard: Guard | None = None,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        connections: int = 100,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._guard, self._now = guard or Guard(), now
+        self._transport = GuardedTransport(
+            self._guard, ssl_context=ssl_context, connections=connections
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+    async def deliver_once(self, request: WebhookRequest) -> Answer:
+        """Make one attempt and return what came of it; whatever the server does, it returns.
+
+        It ends within `timeouts.whole` seconds, and reads about 64 kB beyond what it keeps at most.
+
+        Raises:
+            InvalidSecret: no secret of the request is left to sign with at this time.
+        """
+        started = time.perf_counter()
+        headers = self._headers(request)
+        call = _Call(request.url, headers)
+        try:
+            async with asyncio.timeout(request.timeouts.whole):
+                await self._follow(request, call)
+        except (UnsafeUrl, httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            call.failure = failure_of(error, call.trail.heard)
+            call.detail = str(error) or type(error).__name__
+        return call.answer(1_000 * (time.perf_counter() - started), self._now())
+
+    def _headers(self, request: WebhookRequest) -> dict[str, str]:
+        now = int(self._now())
+        given = {name.lower() for name in request.headers}
+        usual = {"User-Agent": AGENT, "Content-Type": "application/json"}
+        if not request.body:
+            del usual["Content-Type"]
+        signed = {"webhook-id": request.id, "webhook-timestamp": str(now)}
+        if request.secrets:
+            signed = sign(request.id, now, request.body, request.secrets)
+        ours = {name: value for name, value in usual.items() if name.lower() not in given}
+        return {**ours, "Accept-Encoding": "identity", **request.headers, **signed}
+
+    async def _follow(self, request: WebhookRequest, call: _Call) -> None:
+        """Call, and call again where a redirect leads, as often as the request admits."""
+        for left in range(request.redirects, -1, -1):
+            with followed() as call.trail:
+                where = await self._exchange(request, call)
+            if not left or where is None:
+                return
+            call.move(self._guard, where, request.headers)
+
+    async def _exchange(self, request: WebhookRequest, call: _Call) -> str | None:
+        """Make one call and keep its answer; return where a redirect leads."""
+        self._guard.check(call.url)
+        limits = request.timeouts
+        silence = {"read": limits.first_byte, "write": limits.first_byte}
+        asked = httpx2.Request(
+            request.method,
+            call.url,
+            headers=call.headers,
+            content=request.body or None,
+            extensions={"timeout": {"connect": limits.connect, **silence}},
+        )
+        call.headers = dict(asked.headers)
+        response = await self._transport.handle_async_request(asked)
+        try:
+            await call.keep(response)
+        finally:
+            await response.aclose()
+        return response.headers.get("location") if response.status_code in REDIRECTS else None
+
+
+@dataclass
+class _Call:
+    """What is known of an attempt so far."""
+
+    url: str
+    headers: dict[str, str]
+    status: int | None = None
+    body: bytes = b""
+    truncated: bool = False
+    said_retry_after: str | None = None
+    failure: DeliveryFailure | None = None
+    detail: str | None = None
+    trail: Trail = field(default_factory=Trail)
+
+    async def keep(self, response: httpx2.Response) -> None:
+        """Read the first bytes of an answer as they come, and no more of it than needed."""
+        self.status = response.status_code
+        self.said_retry_after = response.headers.get("retry-after")
+        async for part in response.aiter_raw():
+            self.body += part
+            if len(self.body) > KEPT:
+                break
+        self.body, self.truncated = self.body[:KEPT], len(self.body) > KEPT
+
+    def move(self, guard: Guard, where: str, given: Mapping[str, str]) -> None:
+        """Go where a redirect leads; to another origin without the headers that were given."""
+        url = _joined(self.url, where)
+        before, after = guard.check(self.url), guard.check(url)
+        if before.scheme == "https" and after.scheme == "http":
+            raise UnsafeUrl(
+                f"redirected from https to {url[:255]!r}; expected https again. Give the endpoint "
+                "the URL that it has moved to"
+            )
+        private = {name.lower() for name in given} - {"content-type", "user-agent"}
+        if before == after:
+            private = set()
+        self.headers = {
+            name: value
+            for name, value in self.headers.items()
+            if name.lower() not in {"host", "content-length", *private}
+        }
+        self.url = url
+        self.status, self.body, self.truncated, self.said_retry_after = None, b"", False, None
+
+    def answer(self, milliseconds: float, now: float) -> Answer:
+        """Return what is kept of the attempt."""
+        return Answer(
+            status=self.status,
+            milliseconds=milliseconds,
+            failure=self.failure,
+            detail=self.detail,
+            body=self.body[:KEPT],
+            truncated=self.truncated,
+            address=self.trail.address,
+            url=self.url,
+            request_headers=blanked(self.headers),
+            retry_after=retry_after(self.said_retry_after, now),
+        )
+
+
+def _joined(url: str, where: str) -> str:
+    """Return where a redirect leads; what cannot be read is for the guard to refuse."""
+    try:
+        return urljoin(url, where)
+    except ValueError:
+        return where

@@ -1,0 +1,118 @@
+"""What is sent: one webhook to one URL, checked where it is made."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+from mutirao.errors import InvalidEndpoint
+from mutirao.webhooks.keys import PUBLIC, Secret
+from mutirao.webhooks.signing import checked_id
+
+METHODS = ("POST", "PUT", "PATCH", "GET", "DELETE")
+MOST_REDIRECTS = 5
+LONGEST_VALUE = 8_192  # characters of a header
+# These say how the request is framed, to whom it goes or who signed it.
+OURS = {
+    *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer"),
+    *("upgrade", "expect", "accept-encoding", "proxy-authorization", "proxy-connection"),
+    *("webhook-id", "webhook-timestamp", "webhook-signature"),
+}
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
+_VALUE = re.compile(rf"(?:[!-~](?:[ \t!-~]{{0,{LONGEST_VALUE - 2}}}[!-~])?)?")
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """How long an attempt may take, in seconds.
+
+    Parameters:
+        connect: until there is a connection: the name's addresses, TCP, and TLS once more as long.
+        first_byte: the server's silence: before the first byte of its answer, and between two.
+        whole: all of it, redirects included.
+    """
+
+    connect: float = 5.0
+    first_byte: float = 15.0
+    whole: float = 30.0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if not (0 < value < math.inf):
+                raise InvalidEndpoint(
+                    f"the timeout {each.name} is {value!r}; expected seconds, more than 0"
+                )
+
+
+@dataclass(frozen=True)
+class WebhookRequest:
+    """One webhook to one URL. Its repr has neither headers nor body nor secrets.
+
+    Parameters:
+        url: where it goes; the guard of the courier decides about it.
+        id: constant over all attempts of a delivery.
+        body: the bytes that are sent and signed; none with GET.
+        method: POST, PUT, PATCH, GET or DELETE.
+        headers: besides ours. `Content-Type` is `application/json` unless given.
+        secrets: that sign; none leaves it unsigned.
+        timeouts: of this attempt.
+        redirects: how many are followed, 0 to 5. The same request is sent again; headers that
+            were given do not go to another scheme, host or port.
+
+    Raises:
+        InvalidEndpoint: one of these cannot be; the message says which, and never a value of
+            a header.
+    """
+
+    url: str
+    id: str
+    body: bytes = field(default=b"", repr=False)
+    method: str = "POST"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: Sequence[Secret] = field(default=(), repr=False)
+    timeouts: Timeouts = Timeouts()
+    redirects: int = 0
+
+    def __post_init__(self) -> None:
+        checked_id(self.id)
+        if self.method not in METHODS:
+            raise InvalidEndpoint(f"the method is {self.method!r}; expected one of {METHODS}")
+        if self.method == "GET" and self.body:
+            raise InvalidEndpoint("GET carries no body; send it with POST, or leave the body out")
+        if not 0 <= self.redirects <= MOST_REDIRECTS:
+            raise InvalidEndpoint(f"redirects={self.redirects!r}; expected 0 to {MOST_REDIRECTS}")
+        if any(secret.prefix == PUBLIC for secret in self.secrets):
+            raise InvalidEndpoint("a whpk_ key verifies and cannot sign; give the whsk_ key")
+        check_headers(self.headers)
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Refuse headers that cannot be sent, or that would change how the request is read.
+
+    Raises:
+        InvalidEndpoint: a name or value that HTTP does not have (line breaks, control
+            characters, beyond ASCII), a name that is there twice, or one that we set.
+    """
+    seen: set[str] = set()
+    for name, value in headers.items():
+        if not _is(_NAME, name):
+            raise InvalidEndpoint(
+                f"the header name {name!r} is none; expected letters, digits and hyphens"
+            )
+        if not _is(_VALUE, value):
+            raise InvalidEndpoint(
+                f"the value of the header {name} has a line break, a control character or what is "
+                f"not ASCII, or is longer than {LONGEST_VALUE:,}; expected visible ASCII and spaces"
+            )
+        if name.lower() in OURS:
+            raise InvalidEndpoint(f"the header {name} is set by the sender; leave it out")
+        if name.lower() in seen:
+            raise InvalidEndpoint(f"the header {name} is given twice; give it once")
+        seen.add(name.lower())
+
+
+def _is(form: re.Pattern[str], text: object) -> bool:
+    return isinstance(text, str) and form.fullmatch(text) is not None
