@@ -153,6 +153,25 @@ def test_what_python_does_not_call_global_is_refused(address: Address) -> None:
         assert danger(address, ()) is not None
 
 
+@given(
+    st.from_regex(
+        r"https?://[a-zA-Z0-9.\[\]:@%_-]{1,20}(:[0-9]{1,5})?([/?][!-~]{0,9})?", fullmatch=True
+    )
+)
+@example("https://a.b?c@d:80/")
+@example("https://a:080/[")
+def test_httpx2_reads_a_url_as_the_guard_does(url: str) -> None:
+    """What is checked is what is called: scheme, host and port."""
+    try:
+        target = open_guard().check(url)
+    except UnsafeUrl:
+        return
+    read = httpx2.URL(url)
+    port = read.port or {"http": 80, "https": 443}[read.scheme]
+    assert (read.scheme, read.host, port) == (target.scheme, target.host, target.port)
+    assert read.userinfo == b""
+
+
 def test_borders_of_networks() -> None:
     """The addresses right before and behind a refused network pass, if no other has them."""
     for text in ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8"):
