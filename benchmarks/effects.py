@@ -28,6 +28,8 @@ SELECT id, run, attempt, worker, 'succeeded', run_at, run_at FROM mutirao_live
 WHERE id = ? AND run = 0"""
 _GONE = "DELETE FROM mutirao_live WHERE id = ? AND run = 0"
 
+_LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
 Loop = Callable[[URL, Sequence[Sequence[int]]], None]  # the ids for each connection
 
 
@@ -146,6 +148,46 @@ def _aiosqlite(url: URL, shares: Sequence[Sequence[int]]) -> None:
     asyncio.run(run())
 
 
+def _pymysql(url: URL, shares: Sequence[Sequence[int]]) -> None:
+    import pymysql
+
+    def commit(conn: Any, ids: Sequence[int]) -> None:
+        with conn.cursor() as cursor:
+            for id in ids:
+                cursor.execute(INSERT)
+                cursor.execute(_ATTEMPT.replace("?", "%s"), (id,))
+                cursor.execute(_GONE.replace("?", "%s"), (id,))
+                conn.commit()
+
+    _in_threads([pymysql.connect(**_parts(url)) for _ in shares], shares, commit)
+
+
+def _aiomysql(url: URL, shares: Sequence[Sequence[int]]) -> None:
+    import aiomysql
+
+    async def commit(conn: Any, ids: Sequence[int]) -> None:
+        async with conn.cursor() as cursor:
+            for id in ids:
+                await cursor.execute(INSERT)
+                await cursor.execute(_ATTEMPT.replace("?", "%s"), (id,))
+                await cursor.execute(_GONE.replace("?", "%s"), (id,))
+                await conn.commit()
+
+    async def run() -> None:
+        parts = _parts(url)
+        parts["db"] = parts.pop("database")
+        conns = [await aiomysql.connect(**parts) for _ in shares]
+        await asyncio.gather(*(commit(*each) for each in zip(conns, shares, strict=True)))
+        for conn in conns:
+            conn.close()
+
+    asyncio.run(run())
+
+
+def _parts(url: URL) -> dict[str, Any]:
+    return url.translate_connect_args(username="user") | {"init_command": _LEVEL}
+
+
 def _in_threads(
     conns: Sequence[Any], shares: Sequence[Sequence[int]], commit: Callable[[Any, Any], None]
 ) -> None:
@@ -172,4 +214,6 @@ _LOOPS = {
     "asyncpg": Raw(None, _asyncpg),
     "pysqlite": Raw(_sqlite, _aiosqlite),
     "aiosqlite": Raw(_sqlite, _aiosqlite),
+    "pymysql": Raw(_pymysql, _aiomysql),
+    "aiomysql": Raw(_pymysql, _aiomysql),
 }

@@ -1,7 +1,7 @@
-"""The processor time of a PostgreSQL server that runs on this machine, from Linux's `/proc`."""
+"""The processor time of a server that runs on this machine, from Linux's `/proc`."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ class _Times(NamedTuple):
 
 
 def server_cpu(backend: int, port: int | None) -> float | None:
-    """Return the seconds that a server's processes took so far, ended sessions included.
+    """Return the seconds that PostgreSQL's processes took so far, ended sessions included.
 
     Parameters:
         backend: the process id of one session, by the server.
@@ -37,6 +37,16 @@ def server_cpu(backend: int, port: int | None) -> float | None:
         if after is not None and after.ended == before.ended:
             return ticks / os.sysconf("SC_CLK_TCK")
     return None
+
+
+def process_cpu(pid: int, names: Collection[str]) -> float | None:
+    """Return the seconds that a process took so far; None where none of these programs has it."""
+    try:
+        program = (_PROC / str(pid) / "comm").read_text().strip()
+    except OSError:
+        return None
+    times = _times(pid) if program in names else None
+    return None if times is None else times.own / os.sysconf("SC_CLK_TCK")
 
 
 def _is_session(pid: int, port: int | None) -> bool:

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.support.examples import EXAMPLES, run_demo
+from tests.support.mariadb import MysqlServer
 from tests.support.postgresql import PostgresServer
 
 DEMO = EXAMPLES / "shop" / "demo.py"
@@ -49,6 +50,14 @@ def test_on_postgresql(postgres: PostgresServer, postgresql_url: str) -> None:
         tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
         assert connection.execute(schemas).fetchall() == []
         assert connection.execute(tables).fetchall() == []
+
+
+def test_on_mariadb(mysql: MysqlServer) -> None:
+    """On that server it works in a database of its own, and nothing of it is left."""
+    check(run_demo("shop", mysql.url(""), timeout=250))
+    with mysql.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW DATABASES LIKE 'mutirao_demo%'")
+        assert cursor.fetchall() == ()
 
 
 @pytest.mark.parametrize("url", ["foo", "postgresql+psycopg://nobody@127.0.0.1:1/nothing"])

@@ -8,15 +8,17 @@ import pytest
 
 from tests.conftest import DATABASES
 from tests.support.examples import run_demo
+from tests.support.mariadb import MysqlServer
 from tests.support.postgresql import PostgresServer
 
 
 @pytest.fixture(scope="module", params=DATABASES)
-def said(request: pytest.FixtureRequest, postgres: PostgresServer) -> dict[str, list[str]]:
+def said(
+    request: pytest.FixtureRequest, postgres: PostgresServer, mysql: MysqlServer
+) -> dict[str, list[str]]:
     """The lines that each program printed, on each database that Mutirão supports."""
-    with postgres.database() as name:
-        url = {"sqlite": "sqlite://", "postgresql": postgres.url(name)}[request.param]
-        parts = run_demo("reindex", url, timeout=250).split("\n\n")[1:]
+    urls = {"sqlite": "sqlite://", "postgresql": postgres.url("postgres"), "mysql": mysql.url("")}
+    parts = run_demo("reindex", urls[request.param], timeout=250).split("\n\n")[1:]
     return {lines[0].rstrip(":"): lines[1:] for lines in map(str.splitlines, parts)}
 
 

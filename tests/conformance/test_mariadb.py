@@ -23,6 +23,7 @@ from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import Unique
 from mutirao.ports import Store
 from mutirao.sql import migrations
+from mutirao.sql.dialects.mysql import health_checks
 from mutirao.sql.dialects.mysql.admin import ADMIN
 from mutirao.sql.dialects.mysql.server import faults
 from mutirao.sql.dialects.mysql.words import WORDS
@@ -364,15 +365,21 @@ class TestMariadb(StoreContract):
         assert "nobody is there" in "".join(told.value.__notes__)
         engine.dispose()
 
-    async def test_what_the_doctor_looks_at(self, server: MysqlServer) -> None:
-        """All is well in new tables; an index that claims name has to be there."""
+    async def test_what_the_doctor_looks_at(
+        self, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """All is well in new tables; an index has to be there, and old rows to be purged."""
         engine = create_engine(server.url(server.create_database()))
         migrations.upgrade(engine.url)
         with engine.connect() as connection:
             assert {each.level for each in ADMIN.health_checks(connection)} == {Level.OK}
             connection.execute(text("DROP INDEX mutirao_live_waiting ON mutirao_live"))
             [wrong] = [each for each in ADMIN.health_checks(connection) if each.advice]
-            assert (wrong.level, wrong.about) == (Level.PROBLEM, "claims")
+            assert (wrong.level, wrong.about) == (Level.PROBLEM, "indexes")
+            monkeypatch.setattr(health_checks, "UNPURGED", -1)
+            [_, late] = [each for each in ADMIN.health_checks(connection) if each.advice]
+            assert (late.level, late.about) == (Level.WARNING, "bloat")
+            assert "innodb_trx" in str(late.advice)
         engine.dispose()
 
 

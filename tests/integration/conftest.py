@@ -11,8 +11,9 @@ import pytest
 from mutirao import Mutirao
 from mutirao.ports import Store
 from mutirao.sql.store import SqlStore
-from tests.conftest import DATABASES
 
+# Databases that wake idle workers, as nearly all of these tests want it.
+_URLS = {"sqlite": "lite_url", "postgresql": "pg_url"}
 OpenStores = Callable[[str], Callable[[], list[Store]]]
 
 
@@ -28,12 +29,10 @@ def lite_url(migrated_file: Path, tmp_path: Path) -> str:
     return f"sqlite:///{shutil.copy(migrated_file, tmp_path / 'shop.db')}"
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=sorted(_URLS))
 def url(request: pytest.FixtureRequest) -> str:
-    """The URL of a database without jobs, on each that Mutirão supports."""
-    return str(
-        request.getfixturevalue({"sqlite": "lite_url", "postgresql": "pg_url"}[request.param])
-    )
+    """The URL of a database without jobs, on each that wakes workers by itself."""
+    return str(request.getfixturevalue(_URLS[request.param]))
 
 
 @pytest.fixture
@@ -41,7 +40,7 @@ def open_stores(request: pytest.FixtureRequest) -> OpenStores:
     """Return what opens two handles on the same data, of a kind."""
 
     def opener(kind: str) -> Callable[[], list[Store]]:
-        url = request.getfixturevalue({"sqlite": "lite_url", "postgresql": "pg_url"}[kind])
+        url = request.getfixturevalue(_URLS[kind])
         return lambda: [SqlStore(url), SqlStore(url)]
 
     return opener

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import pymysql
 from pymysql.cursors import Cursor
@@ -23,7 +24,7 @@ from mutirao.sql.schema.tables import metadata
 from tests.support.binaries import find_mariadb
 from tests.support.servers import Command, PrivateServer, serve
 
-_USER, _PASSWORD = "root", "mutirao"  # of a server that only this machine reaches
+_USER, _PASSWORD = "root", "open-sesame"  # of a server that only this machine reaches
 # Its data need not survive a power cut, only what the tests do to it. All else is as usual.
 _FAST = {
     "innodb-flush-log-at-trx-commit": "0",
@@ -37,20 +38,39 @@ _FAST = {
 GIVEN = "MUTIRAO_TEST_MYSQL_URL"
 
 
-class MysqlServer(Protocol):
+class MysqlServer(ABC):
     """What the tests need of a server."""
 
+    prefix = "mutirao_"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.databases: set[str] = set()
+        self._numbers = count(1)
+
+    @abstractmethod
     def url(self, database: str, driver: str = "mysql+pymysql") -> str:
         """Return the SQLAlchemy URL of `database`."""
-        ...
 
+    @abstractmethod
     def connect(self, database: str | None = None, **options: Any) -> pymysql.Connection[Cursor]:
         """Return a connection of PyMySQL, in autocommit mode unless `options` say otherwise."""
-        ...
 
     def create_database(self) -> str:
         """Create an empty database; return its name."""
-        ...
+        name = f"{self.prefix}{next(self._numbers)}"
+        self._say(f"CREATE DATABASE {name}")
+        self.databases.add(name)
+        return name
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database that was created."""
+        self._say(f"DROP DATABASE {name}")
+        self.databases.remove(name)
+
+    def _say(self, statement: str) -> None:
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(statement)
 
 
 @contextmanager
@@ -61,19 +81,21 @@ def mysql_server() -> Iterator[MysqlServer]:
         try:
             yield server
         finally:
-            server.drop_databases()
+            for name in sorted(server.databases):
+                server.drop_database(name)
     else:
         with MariadbServer() as own:
             yield own
 
 
-class GivenServer:
+class GivenServer(MysqlServer):
     """A server that somebody else runs, at a URL of any driver; its user may make databases."""
 
+    prefix = f"mutirao_test_{os.getpid()}_"
+
     def __init__(self, url: str) -> None:
+        super().__init__()
         self._url = make_url(url)
-        self._made: list[str] = []
-        self._numbers = count(1)
 
     def url(self, database: str, driver: str = "mysql+pymysql") -> str:
         """Return the SQLAlchemy URL of `database`."""
@@ -90,22 +112,8 @@ class GivenServer:
             **{"user": url.username, "password": url.password or "", "autocommit": True} | options,
         )
 
-    def create_database(self) -> str:
-        """Create an empty database; return its name."""
-        name = f"mutirao_test_{os.getpid()}_{next(self._numbers)}"
-        with self.connect() as connection, connection.cursor() as cursor:
-            cursor.execute(f"CREATE DATABASE {name}")
-        self._made.append(name)
-        return name
 
-    def drop_databases(self) -> None:
-        """Drop all that were made."""
-        with self.connect() as connection, connection.cursor() as cursor:
-            for name in self._made:
-                cursor.execute(f"DROP DATABASE {name}")
-
-
-class MariadbServer(PrivateServer):
+class MariadbServer(MysqlServer, PrivateServer):
     """One private server. Use it as a context manager."""
 
     name = "MariaDB"
@@ -123,13 +131,6 @@ class MariadbServer(PrivateServer):
         return pymysql.connect(
             host="127.0.0.1", port=self.port, database=database, **usual | options
         )
-
-    def create_database(self) -> str:
-        """Create an empty database; return its name."""
-        name = f"mutirao_{next(self._names)}"
-        with self.connect() as connection, connection.cursor() as cursor:
-            cursor.execute(f"CREATE DATABASE {name}")
-        return name
 
     def _make(self) -> None:
         """Make the system's tables, and the user."""

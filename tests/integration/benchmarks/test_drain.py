@@ -9,12 +9,12 @@ from tests.integration.benchmarks.conftest import Bench
 JOBS = 300
 
 
-def test_every_job_is_done(bench: Bench) -> None:
+def test_every_job_is_done(every_bench: Bench) -> None:
     """The tables are made, the jobs are all in history, and the figures are of them."""
-    found = bench.one("drain", "--jobs", JOBS, "--alone")
-    bench.check_cost(found["cost"], JOBS)
+    found = every_bench.one("drain", "--jobs", JOBS, "--alone")
+    every_bench.check_cost(found["cost"], JOBS)
     assert found["alone"] > 0
-    bench.check_history(JOBS)
+    every_bench.check_history(JOBS)
 
 
 def test_processes_threads_and_payloads(bench: Bench) -> None:

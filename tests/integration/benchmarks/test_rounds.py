@@ -19,9 +19,9 @@ PINNED = ("pinned", "--rounds", 4, "--jobs", 50)
 BACKLOG = ("backlog", "--jobs", 200, "--claims", 3)
 
 
-def test_rounds_with_a_snapshot_held(bench: Bench) -> None:
+def test_rounds_with_a_snapshot_held(every_bench: Bench) -> None:
     """A rate for each round, the last ones compared with the first; one more warms up."""
-    found = bench.one(*PINNED)
+    found = every_bench.one(*PINNED)
     rates = [each["drained"] for each in found["rounds"]]
     assert len(rates) == 4
     assert min(rates) > 0
@@ -29,8 +29,8 @@ def test_rounds_with_a_snapshot_held(bench: Bench) -> None:
     assert found["first"] == pytest.approx(median(rates[:2]))
     assert found["last"] == pytest.approx(median(rates[2:]))
     assert found["ratio"] == pytest.approx(found["last"] / found["first"])
-    bench.check_cost(found["cost"], 250)
-    bench.check_history(250)
+    every_bench.check_cost(found["cost"], 250)
+    every_bench.check_history(250)
 
 
 async def test_the_snapshot_keeps_dead_rows(migrated_postgresql_url: str) -> None:

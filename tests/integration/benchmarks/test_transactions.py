@@ -9,14 +9,14 @@ HANDLERS = {each + way for each in ("coroutine", "thread") for way in ("", ", co
 RAW = {"threads, 1", "threads, 2", "coroutines, 1", "coroutines, 2"}
 
 
-def test_handlers_and_raw_loops(bench: Bench) -> None:
+def test_handlers_and_raw_loops(every_bench: Bench) -> None:
     """Both kinds of handler; the driver's loop on one connection and on as many; no table stays."""
-    found = bench.one("transactions", "--jobs", JOBS, "-c", 2)
+    found = every_bench.one("transactions", "--jobs", JOBS, "-c", 2)
     assert set(found["handlers"]) == HANDLERS
     assert set(found["raw"]) == RAW
     for cost in (*found["handlers"].values(), *found["raw"].values()):
-        bench.check_cost(cost, JOBS)
-    assert bench.ask("SELECT count(*) FROM mutirao_job") == 0
+        every_bench.check_cost(cost, JOBS)
+    assert every_bench.ask("SELECT count(*) FROM mutirao_job") == 0
 
 
 def test_ratios_for_people(sqlite_bench: Bench) -> None:

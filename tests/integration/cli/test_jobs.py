@@ -10,14 +10,16 @@ from mutirao.model.records import JobFilter
 from tests.integration.cli.conftest import Shell
 from tests.support.history import FAILED
 
+_INTO = """
+INSERT INTO mutirao_job (task, args, {key}, tags)
+VALUES ('other', '{{ "order_id" : 7.0, "note": "7" }}', 'k', '["x"]')"""
 PLAIN = {
     "postgresql": """
         SELECT mutirao_enqueue(
             'other', '{ "order_id" : 7.0, "note": "7" }', key => 'k', tags => '["x"]'
         )""",
-    "sqlite": """
-        INSERT INTO mutirao_job (task, args, key, tags)
-        VALUES ('other', '{ "order_id" : 7.0, "note": "7" }', 'k', '["x"]')""",
+    "sqlite": _INTO.format(key="key"),
+    "mysql": _INTO.format(key="`key`"),
 }
 
 
@@ -54,10 +56,12 @@ def test_list_as_json(shell: Shell) -> None:
 def test_half_a_character(shell: Shell) -> None:
     """Another program may have put it into a job's arguments: JSON has it escaped."""
     plain = """SELECT mutirao_enqueue('other', '{"n": "\\ud800"}')"""
-    lite = """INSERT INTO mutirao_job (task, args) VALUES ('other', '{"n": "\\ud800"}')"""
+    row = """INSERT INTO mutirao_job (task, args) VALUES ('other', '{"n": "\\ud800"}')"""
     engine = create_engine(shell.url)
+    if shell.url.startswith("mysql"):
+        row = row.replace("\\", "\\\\")
     with engine.begin() as connection:
-        connection.exec_driver_sql(lite if connection.dialect.name == "sqlite" else plain)
+        connection.exec_driver_sql(plain if connection.dialect.name == "postgresql" else row)
     engine.dispose()
     assert [job["args"] for job in shell.json("list", "shop:app")] == [{"n": "\ud800"}]
     assert shell.json("show", "shop:app", 1)["args"] == {"n": "\ud800"}

@@ -29,6 +29,7 @@ def upgrade(op: Operations) -> None:
 '''
 COLUMN = "ALTER TABLE mutirao_job ADD COLUMN colour text"
 INDEX = "CREATE INDEX mutirao_job_colour ON mutirao_job (colour) WHERE colour IS NOT NULL"
+WHOLE_INDEX = "CREATE INDEX mutirao_job_colour ON mutirao_job (colour(20))"
 REQUIRE = """
 CREATE OR REPLACE FUNCTION mutirao_require(_worker bigint)
 RETURNS void LANGUAGE plpgsql STABLE AS $$
@@ -41,6 +42,7 @@ FILES = {
     "postgresql/tables.sql": f"{COLUMN}\n--;\n{INDEX}\n",
     "postgresql/claim.sql": REQUIRE,
     "sqlite/tables.sql": f"{COLUMN}\n--;\n{INDEX}\n",
+    "mysql/tables.sql": f"{COLUMN}\n--;\n{WHOLE_INDEX}\n",
 }
 
 

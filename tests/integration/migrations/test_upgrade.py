@@ -29,7 +29,11 @@ TABLES = {"mutirao_version", *tables.metadata.tables}
 DRIVERS = {
     "sqlite": ["pysqlite", "aiosqlite"],
     "postgresql": ["psycopg", "psycopg2", "asyncpg"],
+    "mysql": ["pymysql", "aiomysql", "mysqldb"],
 }
+# What a database has beside what SQLAlchemy Core is told of.
+MORE_TABLES = {"mysql": {"mutirao_lock"}}
+MORE_COLUMNS = {"mysql": {("mutirao_job", "unplaced")}}
 
 
 @pytest.fixture
@@ -42,8 +46,9 @@ def connection(database_url: str) -> Iterator[Connection]:
 
 
 def names(connection: Connection) -> set[str]:
-    """Return the names of all tables there are now."""
-    return set(inspect(connection).get_table_names())
+    """Return the names of all tables there are now, but for those of one kind of database."""
+    more = MORE_TABLES.get(connection.dialect.name, set())
+    return set(inspect(connection).get_table_names()) - more
 
 
 def test_every_driver_migrates(database_url: str, connection: Connection) -> None:
@@ -84,12 +89,12 @@ def test_an_application_keeps_its_own_alembic(database_url: str, connection: Con
     ]
 
 
-def test_a_migration_that_fails_leaves_nothing(database_url: str, connection: Connection) -> None:
-    """All of it or none: what was made before the failure is gone, and a later try succeeds."""
+def test_a_migration_that_fails(database_url: str, connection: Connection) -> None:
+    """All of it or none, where DDL is part of a transaction; a later try succeeds anyway."""
     connection.execute(text("CREATE TABLE mutirao_attempt (in_the_way integer)"))
-    with pytest.raises(StoreError, match="mutirao_attempt"):
+    with pytest.raises(StoreError, match=r"mutirao_attempt|error_type"):
         migrations.upgrade(database_url)
-    assert names(connection) == {"mutirao_attempt"}
+    assert names(connection) == {"mutirao_attempt"} or connection.dialect.name == "mysql"
     connection.execute(text("DROP TABLE mutirao_attempt"))
     migrations.upgrade(database_url)
     assert names(connection) == TABLES
@@ -160,7 +165,11 @@ def test_core_knows_the_columns(migrated_url: str) -> None:
     with engine.connect() as connection:
         inspector = inspect(connection)
         made = {
-            name: [(each["name"], each["nullable"]) for each in inspector.get_columns(name)]
+            name: [
+                (each["name"], each["nullable"])
+                for each in inspector.get_columns(name)
+                if (name, each["name"]) not in MORE_COLUMNS.get(engine.dialect.name, set())
+            ]
             for name in told
         }
     engine.dispose()

@@ -73,8 +73,9 @@ def test_every_view_is_documented(connection: Connection) -> None:
 
 
 def test_the_documented_queries_run(connection: Connection) -> None:
-    """Each example can be pasted."""
-    examples = documented_sql()
+    """Each example can be pasted; on MySQL with the backticks that the document asks for."""
+    quote = "`key`" if connection.dialect.name == "mysql" else "key"
+    examples = [re.sub(r"\bkey\b", quote, sql) for sql in documented_sql()]
     assert len(examples) == len(VIEWS)
     for example in examples:
         assert rows(connection, example) == []
@@ -85,7 +86,7 @@ def test_plain_sql_enqueues(connection: Connection) -> None:
     dialect = make_url(connection.engine.url).get_backend_name()
     shown = [sql for sql in documented_sql(dialect) if "FROM mutirao_jobs" not in sql]
     statements = [text(sql.replace(":", r"\:")) for sql in shown]
-    with_key = {"postgresql": 2, "sqlite": 0}[dialect]
+    with_key = {"postgresql": 2, "sqlite": 0, "mysql": 0}[dialect]
     assert len(statements) == 2 + with_key
 
     for statement in statements:

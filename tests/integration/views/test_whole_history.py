@@ -56,8 +56,14 @@ class Life:
             *(self.enqueue, self.settle, self.settle, self.roll_up, self.roll_up, self.jump),
             *(self.cancel, self.pause),
         ]
+        # Where no trigger tells of it, history deleted by hand is counted on, and so are attempts
+        # that end before what was added up by a clock that was ahead (docs/mysql.md).
+        self.triggers = connection.dialect.name != "mysql"
+        self.jumps = (-150, -20, 1, 5, 40, 130) if self.triggers else (1, 5, 40, 130)
         if seed % 2:
-            self.steps += [self.prune, self.redrive, self.delete_attempts, self.delete_jobs]
+            self.steps += [self.prune, self.redrive]
+        if seed % 2 and self.triggers:
+            self.steps += [self.delete_attempts, self.delete_jobs]
 
     async def live(self) -> None:
         """Do one thing after another; the views are right after each."""
@@ -110,7 +116,7 @@ class Life:
 
     async def jump(self) -> None:
         """Mostly ahead."""
-        self.clock += timedelta(minutes=self.chance.choice((-150, -20, 1, 5, 40, 130)))
+        self.clock += timedelta(minutes=self.chance.choice(self.jumps))
 
     async def cancel(self) -> None:
         await self.store.cancel(JobFilter(task=self.chance.choice(TASKS), limit=2), now=self.clock)
@@ -179,13 +185,13 @@ async def test_with_all_added_up(
 
 async def test_hours_are_forgotten(store: SqlStore, connection: Connection) -> None:
     """And errors, when they are older than they are to be kept; jobs are counted all the same."""
-    life = Life(store, connection, 2)
+    life = Life(store, connection, 12)
     await life.live()
     later = max(life.clock, datetime.now(UTC)) + timedelta(days=1)
     rows = text("SELECT (SELECT count(*) FROM mutirao_hour), (SELECT count(*) FROM mutirao_error)")
     for keep, expected in ((3e7, True), (0.0, False)):
-        for _ in range(4):
-            await store.roll_up(keep, now=later)
+        while await store.roll_up(keep, now=later):
+            pass
         assert [bool(number) for number in connection.execute(rows).one()] == [expected] * 2
     ended = select(tables.attempt).where(tables.attempt.c.outcome.in_(FINAL))
     assert sum(finished(connection).values()) == len(connection.execute(ended).all()) > 0

@@ -117,6 +117,13 @@ class Dialect(ABC):
         """
         return
 
+    def place_inserted(self, conn: Connection) -> None:
+        """Make live what other programs have inserted, unless something in the database does.
+
+        In a transaction of ours.
+        """
+        return
+
     @abstractmethod
     def count_retry(self, conn: Connection) -> None:
         """Count that a transaction of ours is retried, which the database aborted for another one.

@@ -31,11 +31,14 @@ from mutirao.model.records import Scalar
 from mutirao.model.states import OutcomeKind
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect, Id
+from mutirao.sql.dialects.mysql import packets
 from mutirao.sql.dialects.mysql.connecting import CONNECTING
 from mutirao.sql.dialects.mysql.enqueue import INTAKE
 from mutirao.sql.dialects.mysql.moments import CONSTANTS, NOW, InUtc
 from mutirao.sql.dialects.mysql.rules import RULES
+from mutirao.sql.dialects.mysql.words import WORDS
 from mutirao.sql.drivers.failures import is_taken
+from mutirao.sql.drivers.kinds import through
 from mutirao.sql.schema.instant import MICROS_PER_SECOND, Micros, to_micros
 
 _FINAL = ", ".join(f"'{kind}'" for kind in OutcomeKind if kind.final)
@@ -126,6 +129,11 @@ class MariaDB(Dialect):
         """Append them to the journal, as no trigger does."""
         conn.exec_driver_sql(_NOBODY_ADDS).all()
         conn.execute(_TAKE_FROM_KEPT, {"jobs": [*map(int, jobs)]})
+
+    def place_inserted(self, conn: Connection) -> None:
+        """Do what workers do when they look next."""
+        while len(through(conn, WORDS.place())) == packets.MAX_ROWS:
+            pass
 
     def count_retry(self, conn: Connection) -> None:
         """Count it in a row that nobody holds for longer."""

@@ -1,4 +1,4 @@
-"""What `doctor` examines on MySQL and MariaDB: the server, an index, retried transactions."""
+"""What `doctor` examines on MySQL and MariaDB: server, indexes, purging, retried transactions."""
 
 from collections.abc import Iterator
 
@@ -7,24 +7,33 @@ from sqlalchemy import Connection
 from mutirao.model.findings import Finding, Level
 from mutirao.sql.dialects.mysql import server
 
-_CLAIM_INDEX = "SHOW INDEX FROM mutirao_live WHERE Key_name = 'mutirao_live_waiting'"
+INDEXES = (
+    "mutirao_job_unplaced",
+    "mutirao_job_redrive_of",
+    "mutirao_live_waiting",
+    "mutirao_live_running",
+    "mutirao_live_blocked",
+    "mutirao_live_fairness",
+    "mutirao_attempt_outcome",
+)
+UNPURGED = 1_000_000  # transactions whose old rows are kept: of a worker, about so many jobs
+
+_FOUND = "SELECT index_name FROM information_schema.statistics WHERE table_schema = database()"
+_HISTORY = "SHOW GLOBAL STATUS WHERE Variable_name = 'Innodb_history_list_length'"
+_OLDEST = (
+    "end the transaction that has been open for longest, which keeps them: SELECT"
+    " trx_mysql_thread_id, trx_started FROM information_schema.innodb_trx ORDER BY trx_started"
+)
 _RETRIES = "SELECT retries FROM mutirao_lock WHERE name = 'retries'"
 _MODE = "SELECT @@GLOBAL.sql_mode"
 
 
 def health_checks(connection: Connection) -> Iterator[Finding]:
-    """Examine the server, the index that claims name, and what was tried again."""
+    """Examine the server, indexes, what is not purged, and what was tried again."""
     yield from _server(connection)
     yield from _mode(connection)
-    if connection.exec_driver_sql(_CLAIM_INDEX).all():
-        yield Finding(Level.OK, "claims", "read by the index mutirao_live_waiting")
-    else:
-        yield Finding(
-            Level.PROBLEM,
-            "claims",
-            "the index mutirao_live_waiting is missing",
-            "add it as `mutirao schema --dialect mysql` has it",
-        )
+    yield from _indexes(connection)
+    yield from _history(connection)
     retries = connection.exec_driver_sql(_RETRIES).scalar_one()
     yield Finding(
         Level.OK, "retries", f"{retries} transactions were tried again, given up for others"
@@ -49,3 +58,26 @@ def _mode(connection: Connection) -> Iterator[Finding]:
             " programs insert, texts that are too long are cut off. Our own sessions are strict",
             "add STRICT_TRANS_TABLES to the server's sql_mode",
         )
+
+
+def _indexes(connection: Connection) -> Iterator[Finding]:
+    missing = sorted({*INDEXES} - {*connection.exec_driver_sql(_FOUND).scalars()})
+    for name in missing:
+        yield Finding(
+            Level.PROBLEM,
+            "indexes",
+            f"the index {name} is missing",
+            "add it as the table has it in `mutirao schema --dialect mysql`",
+        )
+    if not missing:
+        yield Finding(Level.OK, "indexes", f"all {len(INDEXES)} are there")
+
+
+def _history(connection: Connection) -> Iterator[Finding]:
+    """Look at what InnoDB has not purged: MySQL does not tell an ordinary user."""
+    for _, length in connection.exec_driver_sql(_HISTORY):
+        found = f"the old rows of {length} transactions are not purged"
+        if int(length) <= UNPURGED:
+            yield Finding(Level.OK, "bloat", found)
+        else:
+            yield Finding(Level.WARNING, "bloat", found, _OLDEST)

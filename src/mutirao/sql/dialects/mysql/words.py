@@ -136,10 +136,11 @@ class MysqlWords(Words):
         """
         [(moment, found)] = yield Execute(_UNPLACED)
         while found:
-            found = len((yield from self.transaction.around(self._place()))) == packets.MAX_ROWS
+            found = len((yield from self.transaction.around(self.place()))) == packets.MAX_ROWS
         return from_micros(moment)
 
-    def _place(self) -> Asking[list[int]]:
+    def place(self) -> Asking[list[int]]:
+        """Make live some of what other programs have inserted, and return those jobs."""
         jobs = [id for (id,) in (yield Execute(_INSERTED))]
         if jobs:
             which, values = self.among("j.id", jobs)
