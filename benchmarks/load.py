@@ -102,12 +102,16 @@ class Load:
 
     async def _effect_by_driver(self, job: Job) -> None:
         async with job.transaction(connection=True) as own:
-            await own.execute(effects.INSERT)
+            if hasattr(own, "execute"):
+                await own.execute(effects.INSERT)
+            else:  # MySQL's drivers have cursors only
+                async with own.cursor() as cursor:
+                    await cursor.execute(effects.INSERT)
         self._done(None)
 
     def _effect_plainly_by_driver(self, job: Job) -> None:
         with job.transaction(connection=True) as own:
-            own.execute(effects.INSERT)
+            (own if hasattr(own, "execute") else own.cursor()).execute(effects.INSERT)
         self._done(None)
 
     async def _called(self, order: int, email: str, total: float, paid: bool) -> None:
