@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
+from typing import Literal
 
 import pytest
 from sqlalchemy import (
@@ -41,10 +42,18 @@ def disturbed(plan: Plan) -> Report:
     return report
 
 
-def test_on_postgresql() -> None:
+@pytest.mark.parametrize("database", ["postgresql", "mysql"])
+def test_on_a_server(database: Literal["postgresql", "mysql"]) -> None:
     """Workers are killed and suspended, and the server crashes once in the middle."""
     plan = Plan(
-        jobs=300, workers=4, pause=0.2, kill_every=1.5, freeze_every=2.5, restarts=1, deadline=400
+        database=database,
+        jobs=300,
+        workers=4,
+        pause=0.2,
+        kill_every=1.5,
+        freeze_every=2.5,
+        restarts=1,
+        deadline=400,
     )
     report = disturbed(plan)
     assert report.restarts == 1

@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
+from types import MappingProxyType
 from typing import Any
 
 import pymysql
@@ -114,12 +115,20 @@ class GivenServer(MysqlServer):
 
 
 class MariadbServer(MysqlServer, PrivateServer):
-    """One private server. Use it as a context manager."""
+    """One private server. Use it as a context manager.
+
+    Parameters:
+        settings: instead of those by which it is fast, and forgets what a power cut may cost.
+    """
 
     name = "MariaDB"
     pid_file = "pid"
     at_once = signal.SIGKILL
     refusals = pymysql.MySQLError
+
+    def __init__(self, settings: Mapping[str, str] = MappingProxyType(_FAST)) -> None:
+        super().__init__()
+        self._settings = settings
 
     def url(self, database: str, driver: str = "mysql+pymysql") -> str:
         """Return the SQLAlchemy URL of `database`."""
@@ -156,7 +165,7 @@ class MariadbServer(MysqlServer, PrivateServer):
             "tmpdir": here,
             "bind-address": "127.0.0.1",
             "port": self.port,
-            **_FAST,
+            **self._settings,
         }
         options = [f"--{name}={value}" for name, value in settings.items()]
         return [self._program, "--no-defaults", *options]

@@ -130,6 +130,11 @@ class PrivateServer(ABC):
             atexit.unregister(self.close)
             self._dismiss_watchdog()
 
+    def crash(self) -> None:
+        """End the server without waiting for anybody, and start it again: it has to recover."""
+        self._end(self.at_once)
+        self.start()
+
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
             return

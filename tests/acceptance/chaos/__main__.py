@@ -14,7 +14,9 @@ def main() -> int:
     """Read the options, run, print the figures."""
     parser = argparse.ArgumentParser(prog="python -m tests.acceptance.chaos")
     given = {field.name: field for field in fields(Plan)}
-    parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
+    parser.add_argument(
+        "--database", choices=("postgresql", "mysql", "sqlite"), default="postgresql"
+    )
     for name in ("jobs", "workers", "restarts"):
         parser.add_argument(f"--{name}", type=int, default=given[name].default)
     for name in ("pause", "kill-every", "freeze-every", "deadline"):

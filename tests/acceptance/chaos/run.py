@@ -23,7 +23,9 @@ from tests.acceptance.chaos import app
 from tests.acceptance.chaos.audit import audit
 from tests.acceptance.chaos.crew import Crew, crew
 from tests.acceptance.shared.timer import Timer
+from tests.support.mariadb import MariadbServer
 from tests.support.postgresql import PostgresServer
+from tests.support.servers import PrivateServer
 
 HEARTBEAT, EXPIRY = 0.5, 2.0  # seconds
 
@@ -43,7 +45,7 @@ class Plan:
         deadline: when to give up.
     """
 
-    database: Literal["postgresql", "sqlite"] = "postgresql"
+    database: Literal["postgresql", "mysql", "sqlite"] = "postgresql"
     jobs: int = 20_000
     workers: int = 4
     pause: float = 0.02
@@ -114,7 +116,7 @@ class Chaos:
     """What disturbs the workers until no job is left, or the deadline has passed."""
 
     def __init__(
-        self, plan: Plan, engine: Engine, workers: Crew, server: PostgresServer | None, say: Say
+        self, plan: Plan, engine: Engine, workers: Crew, server: PrivateServer | None, say: Say
     ) -> None:
         self._plan, self._engine, self._workers = plan, engine, workers
         self._server, self._say = server, say
@@ -170,7 +172,7 @@ class Chaos:
         if self._server is not None and self.restarts < plan.restarts and self._rows >= due:
             if self._crash is not None:
                 self._crash.result()
-            self._crash = helper.submit(self._server.restart, "immediate")
+            self._crash = helper.submit(self._server.crash)
             self.restarts += 1
 
     def _tell(self) -> None:
@@ -192,10 +194,11 @@ def _prepare(engine: Engine, url: str, plan: Plan) -> None:
 
 
 @contextmanager
-def _database(plan: Plan, directory: str) -> Iterator[tuple[str, PostgresServer | None]]:
+def _database(plan: Plan, directory: str) -> Iterator[tuple[str, PrivateServer | None]]:
     """Lend the URL of an empty database, and its server, of default durability, if it has one."""
     if plan.database == "sqlite":
         yield f"sqlite:///{directory}/chaos.db", None
         return
-    with PostgresServer() as server:
+    server = PostgresServer() if plan.database == "postgresql" else MariadbServer(settings={})
+    with server:
         yield server.url(server.create_database()), server
