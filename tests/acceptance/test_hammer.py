@@ -18,12 +18,13 @@ from tests.acceptance.hammer.deadlocks import PREFIX, deadlocks, told
 from tests.acceptance.hammer.plan import Plan
 from tests.acceptance.hammer.report import Report
 from tests.acceptance.hammer.run import run
-from tests.acceptance.hammer.stage import CALLER, COMMAND
-from tests.acceptance.hammer.tally import BUSY, DEADLOCK, OTHER, Tally, state_of
+from tests.acceptance.hammer.stage import CALLER, COMMAND, MysqlStage
+from tests.acceptance.hammer.tally import BUSY, DEADLOCK, OTHER, SERIALIZATION, Tally, state_of
 
 BACKENDS = {
     "psycopg": Plan(driver="psycopg", seconds=5),
     "asyncpg": Plan(driver="asyncpg", seconds=5),
+    "mysql": Plan(database="mysql", seconds=5),
     "sqlite": Plan(database="sqlite", seconds=5),
 }
 
@@ -40,14 +41,17 @@ def test_nothing_is_lost(report: Report) -> None:
     """Whatever meets, all jobs come to an end, limits count right, and nothing else fails."""
     assert report.wrong == []
     states = {state for line in report.tally.lines.values() for state in line.failed}
-    assert states <= {DEADLOCK, BUSY}
+    assert states <= {DEADLOCK, SERIALIZATION, BUSY}
     assert report.tally.made(CALLER) > 0
     assert report.tally.made(COMMAND) > 0
 
 
 def test_nobody_meets_a_deadlock(report: Report) -> None:
-    """Whoever locks rows does so in one order."""
-    assert report.problems() == []
+    """Whoever locks rows does so in one order; on MariaDB nearly so (ADR 49)."""
+    if report.rare == MysqlStage.rare:
+        assert report.counted <= max(3, report.transactions / 100)
+    else:
+        assert report.problems() == []
 
 
 LOG = """

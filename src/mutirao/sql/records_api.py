@@ -10,6 +10,7 @@ from mutirao.model.change import Change
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
+from mutirao.sql.apart import Apart
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
@@ -24,6 +25,7 @@ class SqlRecords:
     _intake: SqlIntake
     _runner: Runner
     _insistent: Runner
+    _apart: Apart
 
     # Jobs that wait
 
@@ -31,7 +33,9 @@ class SqlRecords:
         self, which: JobFilter, new: Change, *, now: datetime | None = None
     ) -> list[int]:
         """Give waiting jobs new values."""
-        return await self._insistent.run(change.change, self._dialect, which, new, now)
+        return await self._apart.order(
+            lambda conn, which: change.change(conn, self._dialect, which, new, now), which
+        )
 
     # Schedules
 

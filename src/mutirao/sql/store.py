@@ -27,6 +27,7 @@ from mutirao.model.job import (
 from mutirao.model.outcome import Settlement
 from mutirao.model.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.ports import Attempt, Notifier
+from mutirao.sql.apart import Apart
 from mutirao.sql.connections.direct import DirectTransaction, is_awaited
 from mutirao.sql.connections.engines import POOL_SIZE, Database, Engines
 from mutirao.sql.connections.runner import Runner
@@ -88,6 +89,7 @@ class SqlStore(SqlRecords):
         """Send all statements through a runner."""
         self._runner = runner
         self._insistent = runner.having(again=True)  # not for writes of callers
+        self._apart = Apart(self._dialect.rules, self._insistent, runner)
         self._patient = runner.having(seconds=LONG_CALL_TIMEOUT, again=True)
         self._first = runner.having(seconds=FIRST_CALL_TIMEOUT)
 
@@ -232,7 +234,13 @@ class SqlStore(SqlRecords):
             if done:
                 return await self._apply(self._rules.finish, done, now)
             return await self._apply(self._rules.resume, worker, waiting, now)
-        return await self._insistent.run(self._settling.settle, worker, done, waiting, now)
+
+        def settle(
+            conn: Connection, done: Sequence[Settlement], waiting: Sequence[Settlement]
+        ) -> set[int]:
+            return self._settling.settle(conn, worker, done, waiting, now)
+
+        return await self._apart.settle(settle, done, waiting)
 
     async def release(self, jobs: Sequence[tuple[int, int]]) -> set[int]:
         """Release jobs that were never started."""
@@ -331,13 +339,18 @@ class SqlStore(SqlRecords):
     async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Cancel live jobs."""
         enqueue = self._intake.enqueue
-        return await self._insistent.run(job_admin.cancel, self._dialect, enqueue, which, now)
+        return await self._apart.order(
+            lambda conn, which: job_admin.cancel(conn, self._dialect, enqueue, which, now), which
+        )
 
     async def run_now(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now."""
         moment = self._dialect.moment(now)
-        return await self._insistent.run(
-            _run_and_wake, self._dialect, job_admin.run_now, which, moment
+        return await self._apart.order(
+            lambda conn, which: _run_and_wake(
+                conn, self._dialect, job_admin.run_now, which, moment
+            ),
+            which,
         )
 
     async def redrive(self, which: JobFilter) -> list[int]:

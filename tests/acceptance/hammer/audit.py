@@ -27,7 +27,9 @@ from tests.acceptance.ordeal.promises import finished_twice, lost
 
 SHOWN = 10  # jobs of a kind
 
-_DATABASES_WORDS = re.compile(r"deadlock detected|could not \w+[^\n]*|database is locked")
+_DATABASES_WORDS = re.compile(
+    r"deadlock detected|Deadlock found|could not \w+[^\n]*|database is locked"
+)
 
 _waits = and_(live.c.worker.is_(None), live.c.run_at == PARKED)
 _ahead = live.alias("ahead")
@@ -99,6 +101,7 @@ def errors_of_databases(connection: Connection) -> dict[tuple[int, int], str]:
         "sqlalchemy%",
         "sqlite3%",
         "aiosqlite%",
+        "pymysql%",
         "mutirao.errors.Store%",
     )
     kind = or_(*(attempt.c.error_type.like(name) for name in names))

@@ -18,6 +18,12 @@ _STATEMENT = re.compile(
 _FUNCTION = re.compile(r"\s*SELECT\s[^()]*?(mutirao_\w+)\(")
 _CONTEXT = re.compile(r"(?:in relation|function) (\S+?\"|\w+)")
 
+_THREAD = re.compile(
+    r"MariaDB thread id (\d+), .*?query id \d+ \S+ \S+ (\S+)[^\n]*\n(.*?)\n\*\*\*", re.DOTALL
+)
+_LOSER = re.compile(r"WE ROLL BACK TRANSACTION \((\d+)\)")
+_LOCKED = re.compile(r"index (\S+ of table \S+)")
+
 
 @dataclass
 class Deadlock:
@@ -58,6 +64,21 @@ def deadlocks(log: str) -> list[Deadlock]:
     for each in found:
         each.users = [users.get(pid, "?") for pid in each.statements]
     return found
+
+
+def of_mysql(log: str) -> list[Deadlock]:
+    """Return all deadlocks that the log of a MariaDB server with innodb_print_all_deadlocks has."""
+    return [_of_mysql(part) for part in log.split("Transactions deadlock detected")[1:]]
+
+
+def _of_mysql(part: str) -> Deadlock:
+    met = _THREAD.findall(part)
+    loser = _LOSER.search(part)
+    users = [user for _, user, _ in met]
+    victim = users[int(loser[1]) - 1] if loser and int(loser[1]) <= len(users) else "?"
+    statements = {int(thread): short(said) for thread, _, said in met}
+    where = [name.split(".")[-1].strip("`") for name in _LOCKED.findall(part)]
+    return Deadlock(victim, statements, where=where, users=users[: len(statements)])
 
 
 def told(found: Iterable[Deadlock]) -> Iterator[str]:

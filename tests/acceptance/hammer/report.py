@@ -10,7 +10,6 @@ from tests.acceptance.hammer.deadlocks import Deadlock, told
 from tests.acceptance.hammer.stage import CALLER, COMMAND, USERS, WORKER
 from tests.acceptance.hammer.tally import BUSY, DEADLOCK, NO_LOCK, SERIALIZATION, Line, Tally
 
-RARE = 100_000  # transactions in which one deadlock may be, where nobody is told of it
 _STATES = (DEADLOCK, SERIALIZATION, NO_LOCK, BUSY)
 _HEADS = ("deadlock", "serialize", "no lock", "busy", "other")
 
@@ -25,6 +24,7 @@ class Report:
         handlers: attempts that ended with an error of the database, and how.
         said: what workers said of locks, and how often.
         wrong: what is lost, and workers that ended by themselves.
+        rare: transactions in which one deadlock may be, where nobody is told of it.
     """
 
     tally: Tally
@@ -35,6 +35,7 @@ class Report:
     handlers: list[str] = field(default_factory=list)
     said: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    rare: int = 1
 
     @property
     def elsewhere(self) -> int:
@@ -79,7 +80,7 @@ class Report:
             yield f"{len(self.handlers):,} attempts met an error of the database"
         others = self.counted - gave_up[CALLER]
         # One says nothing of how many there are in so many: a short run may meet it.
-        if others > max(1, self.elsewhere / RARE):
+        if others > max(1, self.elsewhere / self.rare):
             few = f"{gave_up[WORKER]:,} of workers, {gave_up[COMMAND]:,} of orders"
             yield f"{others:,} deadlocks elsewhere ({few}), in {self.elsewhere:,} transactions"
 

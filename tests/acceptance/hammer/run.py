@@ -95,6 +95,7 @@ class Hammer:
             handlers=list(self._handlers.values()),
             said=self._workers.troubles(),
             wrong=[*self._wrong, *self._workers.problems],
+            rare=self._stage.rare,
         )
 
     # While it goes on.

@@ -12,8 +12,9 @@ from pathlib import Path
 from sqlalchemy import make_url
 
 from mutirao.sql import migrations
-from tests.acceptance.hammer.deadlocks import PREFIX, Deadlock, deadlocks
+from tests.acceptance.hammer.deadlocks import PREFIX, Deadlock, deadlocks, of_mysql
 from tests.acceptance.hammer.plan import Plan
+from tests.support.mariadb import MariadbServer
 from tests.support.postgresql import PostgresServer
 
 CALLER, COMMAND, WORKER = "caller", "command", "worker"
@@ -24,9 +25,18 @@ _COUNTS = """
 SELECT xact_commit + xact_rollback, deadlocks FROM pg_stat_database WHERE datname = %s
 """
 
+# Callers whose jobs have keys are in READ COMMITTED.
+_MYSQL = {
+    "innodb-print-all-deadlocks": "ON",
+    "innodb-flush-log-at-trx-commit": "0",
+    "transaction-isolation": "READ-COMMITTED",
+}
+
 
 class PostgresStage:
     """A database of a server of our own."""
+
+    rare = 100_000  # transactions in which one deadlock may be, where nobody is told of it
 
     def __init__(self, server: PostgresServer, driver: str) -> None:
         self._server, self._driver = server, driver
@@ -54,8 +64,46 @@ class PostgresStage:
         return deadlocks((self._server.directory / "log").read_text(errors="replace"))
 
 
+class MysqlStage:
+    """A database of a MariaDB server of our own, where InnoDB finds deadlocks at once."""
+
+    rare = 10_000
+
+    def __init__(self, server: MariadbServer) -> None:
+        self._server = server
+        self._name = server.create_database()
+        with server.connect() as connection, connection.cursor() as cursor:
+            for user in USERS:
+                cursor.execute(f"CREATE USER {user}@'%' IDENTIFIED BY '{PASSWORD}'")
+                cursor.execute(f"GRANT ALL ON *.* TO {user}@'%'")
+        self.own_url = server.url(self._name)
+
+    def url(self, user: str) -> str:
+        """Return where somebody finds the database."""
+        url = make_url(self.own_url).set(username=user, password=PASSWORD)
+        return url.render_as_string(hide_password=False)
+
+    def caller_url(self, user: str) -> str:
+        """Return the same for the asynchronous connections that callers hold themselves."""
+        return self.url(user).replace("pymysql", "aiomysql")
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many transactions there were that began with a BEGIN, and deadlocks."""
+        with self._server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW GLOBAL STATUS")
+            found = {str(name).lower(): value for name, value in cursor.fetchall()}
+        ended = int(found["com_commit"]) + int(found["com_rollback"])
+        return ended, int(found["innodb_deadlocks"])
+
+    def deadlocks(self) -> list[Deadlock]:
+        """Return the deadlocks that the server's log tells of."""
+        return of_mysql((self._server.directory / "log").read_text(errors="replace"))
+
+
 class SqliteStage:
     """A file."""
+
+    rare = 1
 
     def __init__(self, path: Path) -> None:
         self.own_url = f"sqlite:///{path}"
@@ -78,7 +126,7 @@ class SqliteStage:
         return []
 
 
-Stage = PostgresStage | SqliteStage
+Stage = PostgresStage | MysqlStage | SqliteStage
 
 
 @contextmanager
@@ -89,6 +137,12 @@ def staged(plan: Plan, directory: Path) -> Iterator[Stage]:
         migrations.upgrade(lite.own_url)
         yield lite
         return
+    if plan.database == "mysql":
+        with MariadbServer(_MYSQL) as mariadb:
+            stage = MysqlStage(mariadb)
+            migrations.upgrade(stage.own_url)
+            yield stage
+        return
     settings = {
         "log_line_prefix": PREFIX,
         "log_connections": "on",
@@ -97,6 +151,6 @@ def staged(plan: Plan, directory: Path) -> Iterator[Stage]:
         "track_activity_query_size": "4096",
     }
     with PostgresServer(settings) as server:
-        stage = PostgresStage(server, plan.driver)
-        migrations.upgrade(stage.own_url)
-        yield stage
+        of_server = PostgresStage(server, plan.driver)
+        migrations.upgrade(of_server.own_url)
+        yield of_server

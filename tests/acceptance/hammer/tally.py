@@ -11,11 +11,12 @@ DEADLOCK, SERIALIZATION, NO_LOCK = "40P01", "40001", "55P03"
 BUSY = "SQLITE_BUSY"  # and what begins with it
 OTHER = "other"
 SHOWN = 300  # characters of an error
+_OF_MYSQL = {1213: DEADLOCK, 1020: SERIALIZATION, 1205: NO_LOCK}
 
 
 @dataclass
 class Line:
-    """One operation's figures. `failed` is by SQLSTATE, or by what SQLite calls it."""
+    """One operation's figures. `failed` is by SQLSTATE, of MySQL, too, or by SQLite's name."""
 
     made: int = 0
     failed: Counter[str] = field(default_factory=Counter)
@@ -66,4 +67,5 @@ def _code(error: BaseException | None) -> str | None:
         found = getattr(error, name, None)
         if isinstance(found, str):
             return BUSY if found.startswith(BUSY) else found
-    return None
+    first = error.args[0] if error is not None and error.args else None
+    return _OF_MYSQL.get(first) if isinstance(first, int) else None

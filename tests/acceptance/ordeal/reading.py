@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import Connection, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 T = TypeVar("T")
@@ -19,6 +19,11 @@ _POSTGRESQL = {
     "options": f"-c lock_timeout={PATIENCE:g}s -c statement_timeout=60s"
     " -c application_name=ordeal-reader",
 }
+_PATIENCE: dict[str, dict[str, Any]] = {
+    "postgresql": _POSTGRESQL,
+    "mysql": {"connect_timeout": 5},  # reads wait for nobody
+    "sqlite": {"timeout": PATIENCE},
+}
 _SOME = 500  # values in one list
 
 
@@ -26,14 +31,10 @@ class Reader:
     """Reads the database at `url`, on connections that are made anew when they are broken."""
 
     def __init__(self, url: str) -> None:
-        lite = url.startswith("sqlite")
+        kind = make_url(url).get_backend_name()
+        lite = kind == "sqlite"
         more: dict[str, Any] = {} if lite else {"isolation_level": "REPEATABLE READ"}
-        self._engine = create_engine(
-            url,
-            pool_pre_ping=True,
-            connect_args={"timeout": PATIENCE} if lite else _POSTGRESQL,
-            **more,
-        )
+        self._engine = create_engine(url, pool_pre_ping=True, connect_args=_PATIENCE[kind], **more)
         if lite:  # the driver itself begins no transaction to read in
             event.listen(self._engine, "begin", lambda conn: conn.exec_driver_sql("BEGIN"))
 

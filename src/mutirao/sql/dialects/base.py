@@ -10,12 +10,14 @@ from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Insert,
     Table,
     Update,
     and_,
+    delete,
     exists,
     null,
     true,
@@ -116,6 +118,12 @@ class Dialect(ABC):
         They are about to be deleted, with their attempts.
         """
         return
+
+    def delete_rows(
+        self, conn: Connection, column: Column[int], ids: Sequence[int], index: str = "PRIMARY"
+    ) -> None:
+        """Delete the rows whose `column`, the first one of `index`, is one of `ids`."""
+        conn.execute(delete(column.table).where(self.among(column, ids)))
 
     def place_inserted(self, conn: Connection) -> None:
         """Make live what other programs have inserted, unless something in the database does.

@@ -194,6 +194,7 @@ MARIADB_NUMBERS: dict[int, Failure] = {
     1153: SQLSTATES["54"],  # a packet that is too large, after which the server hangs up
     1205: Failure(BUSY, "others held a lock for too long"),
     1213: SQLSTATES["40P01"],
+    3572: Failure(BUSY, "others hold a lock"),  # MySQL's word for NOWAIT; MariaDB's is 1205
     **dict.fromkeys((1290, 1792, 1836), SQLSTATES["25006"]),
     **dict.fromkeys((1317, 1969, 3024), SQLSTATES["57014"]),
     **dict.fromkeys((1412, 1615), SQLSTATES["55"]),  # somebody changed the table meanwhile
@@ -203,7 +204,7 @@ MARIADB_NUMBERS: dict[int, Failure] = {
 }
 _GIVEN_UP = (
     *(SQLSTATES["40001"], SQLSTATES["40P01"]),
-    *(MARIADB_NUMBERS[1020], MARIADB_NUMBERS[1205]),
+    *(MARIADB_NUMBERS[number] for number in (1020, 1205, 3572)),
 )
 DUPLICATE_KEY_NUMBER = 1062  # a key that has to be unique is there already
 
@@ -312,6 +313,10 @@ class translate_errors:  # noqa: N801 (used like `contextlib.suppress`)
 
 
 def _by_code(error: BaseException) -> Failure | None:
+    number = _number(error)
+    if number is not None:  # PyMySQL 1.2 has an SQLSTATE beside it, which is HY000 for most
+        found = MARIADB_NUMBERS.get(number)
+        return found or (_STATEMENT if _is_unknown(error, number) else None)
     state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     if isinstance(state, str):
         for length in (5, 3, 2):
@@ -321,8 +326,7 @@ def _by_code(error: BaseException) -> Failure | None:
     code = getattr(error, "sqlite_errorcode", None)
     if isinstance(code, int):
         return SQLITE_CODES.get(code & 0xFF, _STATEMENT)
-    number = _number(error) or 0
-    return MARIADB_NUMBERS.get(number) or (_STATEMENT if _is_unknown(error, number) else None)
+    return None
 
 
 def _is_unknown(error: BaseException, number: int) -> bool:

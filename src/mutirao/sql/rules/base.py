@@ -17,9 +17,12 @@ class Rules(ABC):
 
     `in_transaction`: True if the steps of one call need a transaction. Otherwise each statement may
     commit by itself.
+    `waits_while_holding`: a transaction that has locked live rows may wait for others, as all lock
+    them in one order.
     """
 
     in_transaction: ClassVar[bool]
+    waits_while_holding: bool = True
 
     @abstractmethod
     def lanes(self, queues: Collection[str] | None, now: datetime | None) -> Asking[list[LaneHead]]:

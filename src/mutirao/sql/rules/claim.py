@@ -6,7 +6,7 @@ from datetime import datetime
 from mutirao.errors import WorkerGone
 from mutirao.model.fairness import is_fair, once, queue_of
 from mutirao.model.job import Claim, FairClaim, Lane, LaneHead, Wake
-from mutirao.model.limits import Claimed
+from mutirao.model.limits import Claimed, Rule
 from mutirao.model.moments import BEFORE_ALL_JOBS
 from mutirao.sql.drivers.steps import Asking, Execute, Row
 from mutirao.sql.rules import fairness, limits
@@ -38,8 +38,13 @@ SELECT id, EXISTS (SELECT 1 FROM mutirao_limit) FROM mutirao_live {}
 WHERE worker IS NULL AND queue = ? AND priority = ? AND {} AND run_at <= ?{}
 ORDER BY run_at, id LIMIT ?{}
 """
+_LOOK = """
+SELECT id, run_at FROM mutirao_live {}
+WHERE worker IS NULL AND queue = ? AND priority = ? AND {} AND run_at <= ?{}
+ORDER BY run_at, id LIMIT ?
+"""
 _TAKE = """
-UPDATE mutirao_live SET worker = ?, run = run % 2147483647 + 1, claimed_at = ?,
+UPDATE mutirao_live {} SET worker = ?, run = run % 2147483647 + 1, claimed_at = ?,
     attempt = CASE WHEN attempt < 2147483646 THEN attempt + 1 ELSE 2147483647 END
 WHERE """
 _OF_LIVE = ("id", "run", "attempt", "queue", "run_at", "cancel", "lost", "cut_off")
@@ -77,8 +82,10 @@ def claim(
 ) -> Asking[list[Claim]]:
     """Take due jobs."""
     moment = yield from words.moment(now)
-    yield from _require(worker)
     yield from words.keep_limits()
+    yield from _require(worker)
+    if words.locks and (yield from limits.exist()):
+        return (yield from _claim_within(words, worker, lanes, limit, without, moment))
     ids = list[int]()
     for lane in once(lanes):
         if len(ids) >= limit:
@@ -104,13 +111,15 @@ def _claim_within(
 ) -> Asking[Claimed]:
     """Take due jobs that the limits have room for; park the others that are met."""
     rules = yield from limits.rules()
-    yield from limits.pace(words, moment)
     stopped = {rule.queue for rule in rules if rule.stops_a_queue}
     served = [
         lane._replace(run_at=BEFORE_ALL_JOBS, id=0)
         for lane in once(lanes)
         if queue_of(lane.queue) not in stopped
     ]
+    if words.locks:
+        return (yield from _claim_once(words, worker, served, limit, without, moment, rules))
+    yield from limits.pace(words, moment)
     ids, parked, called = list[int](), 0, True
     while called:
         called, look = False, 0
@@ -128,8 +137,46 @@ def _claim_within(
         called = called and len(ids) < limit and parked < MAX_PARKED_PER_CLAIM
     claims = fairness.in_order(Claimed((yield from _taken(words, ids))), lanes, ids)
     if len(ids) >= limit or parked >= MAX_PARKED_PER_CLAIM:
-        claims.woken = tuple(Wake(lane.queue, lane.priority, BEFORE_ALL_JOBS) for lane in served)
+        claims.woken = _again(served)
     return claims
+
+
+def _claim_once(
+    words: Words,
+    worker: int,
+    served: Sequence[Lane],
+    limit: int,
+    without: Collection[str],
+    moment: int,
+    rules: Sequence[Rule],
+) -> Asking[Claimed]:
+    """Do the same where rows are locked: a transaction locks counters once, in order.
+
+    What may be left for another claim is told by the lanes that are woken.
+    """
+    if (yield from limits.pace(words, moment)):
+        claims = Claimed(())
+        claims.woken = _again(served)
+        return claims
+    due = dict[Lane, list[int]]()
+    for lane in served:
+        if wanted := limit - sum(map(len, due.values())):
+            due[lane] = yield from _due_by_id(words, lane, wanted, without, moment)
+    asked = [id for ids in due.values() for id in ids]
+    if not asked:
+        return Claimed(())
+    fit, parked, called = yield from limits.let_in(words, rules, asked, limit, moment)
+    yield from _take(words, worker, fit, moment)
+    for lane, ids in due.items():
+        yield from fairness.note(words, lane.queue, [id for id in ids if id in fit])
+    claims = fairness.in_order(Claimed((yield from _taken(words, fit))), served, fit)
+    if len(fit) >= limit or parked or called:
+        claims.woken = _again(served)
+    return claims
+
+
+def _again(lanes: Sequence[Lane]) -> tuple[Wake, ...]:
+    return tuple(Wake(lane.queue, lane.priority, BEFORE_ALL_JOBS) for lane in lanes)
 
 
 def _due(
@@ -146,6 +193,30 @@ def _due(
     return [row[0] for row in rows], bool(rows) and bool(rows[0][1])
 
 
+def _due_by_id(
+    words: Words, lane: Lane, limit: int, without: Collection[str], moment: int
+) -> Asking[list[int]]:
+    """Return the first due jobs of a lane that nobody else has, locked by their ids.
+
+    By the lane's index its entries would be locked, too, also of jobs that are passed over: whoever
+    has such a job, and changes it, would wait for a claim that waits for counters.
+    """
+    if is_fair(lane.queue):
+        return (yield from fairness.due(words, lane.queue, limit, without, moment))
+    unwanted, values = fairness.but(words, without)
+    ids, at = list[int](), (to_micros_or_before(lane.run_at), lane.id)
+    while len(ids) < limit:
+        since, place = words.since(*at)
+        sql = _LOOK.format(words.by_lane, since, unwanted)
+        rows = yield Execute(sql, (lane.queue, lane.priority, *place, moment, *values, limit))
+        if not rows:
+            break
+        free = yield from words.hold_jobs([row[0] for row in rows], free=True)
+        ids += [row[0] for row in rows if row[0] in free]
+        at = (rows[-1][1], rows[-1][0] + 1)
+    return ids[:limit]
+
+
 def _require(worker: int) -> Asking[None]:
     """Raise WorkerGone if the worker was considered gone: nobody would rescue its jobs."""
     if not (yield Execute("SELECT 1 FROM mutirao_worker WHERE id = ?", (worker,))):
@@ -154,7 +225,7 @@ def _require(worker: int) -> Asking[None]:
 
 def _take(words: Words, worker: int, ids: Sequence[int], moment: int) -> Asking[None]:
     which, values = words.among("id", ids)
-    yield Execute(_TAKE + which, (worker, moment, *values), answers=False)
+    yield Execute(_TAKE.format(words.by_key) + which, (worker, moment, *values), answers=False)
 
 
 def _taken(words: Words, ids: Sequence[int]) -> Asking[list[Claim]]:

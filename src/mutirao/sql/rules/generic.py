@@ -21,6 +21,7 @@ class LockAskWrite(Rules):
 
     def __init__(self, words: Words) -> None:
         self.words = words
+        self.waits_while_holding = words.hold_now is None
 
     def lanes(self, queues: Collection[str] | None, now: datetime | None) -> Asking[list[LaneHead]]:
         """Read the heads of all lanes."""

@@ -44,6 +44,9 @@ SELECT p.job, p.run_at, l.queue, l.priority, l.id
 FROM mutirao_parked p LEFT JOIN mutirao_live l ON l.id = p.job AND l.worker IS NULL
 WHERE p.counter = ? ORDER BY p.priority, p.run_at, p.job LIMIT ?
 """
+_PARKED = """
+SELECT p.job FROM mutirao_parked p JOIN mutirao_counter c ON c.id = p.counter WHERE c.name = ?
+"""
 _IDLE = """
 SELECT s.job FROM mutirao_slot s LEFT JOIN mutirao_live l ON l.id = s.job
 WHERE l.worker IS NULL
@@ -57,7 +60,7 @@ _AWAITED = (
 )
 # A rate that is slower than that would begin anew: those are kept.
 _QUIET = """
-DELETE FROM mutirao_counter
+SELECT id FROM mutirao_counter
 WHERE running = 0 AND touched_at < ? AND id NOT IN (SELECT counter FROM mutirao_parked)
   AND id NOT IN (SELECT counter FROM mutirao_slot)
   AND name NOT IN (SELECT name FROM mutirao_limit WHERE burst * per / most > ?)
@@ -201,6 +204,8 @@ def count_running(words: Words, rule: Rule, moment: int) -> Asking[None]:
 
 def forget(words: Words, name: str) -> Asking[None]:
     """Forget what a limit counted; what waited for it goes back to its lanes."""
+    parked = yield Execute(_PARKED, (name,))
+    yield from words.hold_jobs([row[0] for row in parked])
     counters = yield from _read(words, Condition("c.name = ?", (name,)), hold=True)
     for counter in counters:
         yield from _call(words, counter, NO_LIMIT)
@@ -212,11 +217,12 @@ def forget(words: Words, name: str) -> Asking[None]:
 def mend(words: Words, moment: int) -> Asking[tuple[Wake, ...]]:
     """Release blocked jobs for which any counter has room, and delete unused counters."""
     idle = yield Execute(_IDLE)
+    if words.locks:  # all at once, in order: some come to be awaited meanwhile
+        yield Execute(f"SELECT id FROM mutirao_counter ORDER BY id{words.hold}")
     woken = yield from let_go(words, [row[0] for row in idle], moment)
     awaited = yield from _read(words, Condition(_AWAITED, ()), hold=True)
     woken += yield from call(words, awaited, moment)
-    quiet = (moment - int(COUNTER_KEPT_FOR * MICROS_PER_SECOND), COUNTER_KEPT_FOR)
-    yield Execute(_QUIET, quiet, answers=False)
+    yield from _forget_quiet(words, moment)
     return woken
 
 
@@ -230,6 +236,22 @@ def in_use() -> Asking[bool]:
     """Return whether anything is counted."""
     [(found,)] = yield Execute("SELECT EXISTS (SELECT 1 FROM mutirao_counter)")
     return bool(found)
+
+
+def _forget_quiet(words: Words, moment: int) -> Asking[None]:
+    """Delete unused counters, but those that somebody else has: other counters are locked by now.
+
+    In statements of their own: a DELETE locks what its subqueries read, on MariaDB.
+    """
+    quiet = (moment - int(COUNTER_KEPT_FOR * MICROS_PER_SECOND), COUNTER_KEPT_FOR)
+    found = {id for (id,) in (yield Execute(_QUIET, quiet))}
+    if found and words.locks:
+        which, values = words.among("c.id", found)
+        held = yield Execute(f"{_COUNTER}{which} ORDER BY c.id{words.hold_free}", values)
+        found = {row[0] for row in held} & {id for (id,) in (yield Execute(_QUIET, quiet))}
+    if found:
+        gone = [(id,) for id in sorted(found)]
+        yield each("DELETE FROM mutirao_counter WHERE id = ?", gone)
 
 
 def _due(words: Words, ids: Collection[int]) -> Asking[dict[int, _Due]]:

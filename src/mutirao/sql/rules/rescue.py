@@ -12,7 +12,7 @@ from mutirao.sql.rules.words import Words
 LAST_RUN = 2_147_483_647  # that fits other databases' columns; the next one is 1
 
 _LOSE = """
-UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, run = run % 2147483647 + 1,
+UPDATE mutirao_live {} SET worker = NULL, claimed_at = NULL, run = run % 2147483647 + 1,
     lost = lost + 1
 WHERE """
 # A worker that was suspended may claim once more before it hears that it is gone: hence LEFT.
@@ -67,7 +67,7 @@ def _lose(words: Words, lost: Collection[Held], moment: int) -> Asking[None]:
     """Write down that these runs were lost, and let the jobs wait for the next."""
     yield from write_attempts(words, [_lost_row(row, moment) for row in lost], moment)
     which, values = words.among("id", [row.id for row in lost])
-    yield Execute(_LOSE + which, values, answers=False)
+    yield Execute(_LOSE.format(words.by_key) + which, values, answers=False)
 
 
 def _lost_row(row: Held, moment: int) -> Row:

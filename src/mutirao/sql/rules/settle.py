@@ -27,7 +27,9 @@ UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, attempt = attempt - ?,
 WHERE id = ?
 """
 _GIVE_BACK = """
-UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, attempt = attempt - 1 WHERE """
+UPDATE mutirao_live {} SET worker = NULL, claimed_at = NULL, attempt = attempt - 1 WHERE """
+
+_LINKS = ("mutirao_key", "mutirao_supersede_wait")
 
 
 class Held(NamedTuple):
@@ -57,13 +59,21 @@ def hold(words: Words, jobs: Collection[int]) -> Asking[None]:
     """Lock the live rows of these jobs, of those that wait for them, and that they wait for."""
     if not words.locks or not jobs:
         return
-    found = set(jobs)
-    for table in ("mutirao_key", "mutirao_supersede_wait"):
-        for column in ("job", "after"):
-            which, values = words.among(column, jobs)
-            rows = yield Execute(f"SELECT job, after FROM {table} WHERE {which}", values)
-            found |= {id for row in rows for id in row if id}
-    yield from words.hold_jobs(found)
+    held = set[int]()
+    # What came to wait between a look and the lock is found by another look.
+    while new := {*jobs, *(yield from _linked(words, jobs))} - held:
+        held |= new
+        yield from words.hold_jobs(held, now=len(jobs) > 1)
+
+
+def _linked(words: Words, jobs: Collection[int]) -> Asking[set[int]]:
+    which = [words.among(column, jobs) for column in ("job", "after")]
+    looks = [(table, each) for table in _LINKS for each in which]
+    sql = " UNION ALL ".join(
+        f"SELECT job, after FROM {table} WHERE {at.sql}" for table, at in looks
+    )
+    rows = yield Execute(sql, tuple(value for _, at in looks for value in at.values))
+    return {id for row in rows for id in row if id}
 
 
 def finish(
@@ -95,7 +105,7 @@ def release(words: Words, jobs: Sequence[tuple[int, int]]) -> Asking[set[int]]:
     given = {id for id, run in jobs if id in found and found[id].run == run}
     if given:
         which, values = words.among("id", given)
-        yield Execute(_GIVE_BACK + which, values, answers=False)
+        yield Execute(_GIVE_BACK.format(words.by_key) + which, values, answers=False)
         yield from limits.give_back(words, given, None)
     return given
 

@@ -16,7 +16,7 @@ from mutirao.model.supersede import (
     dropped_because,
 )
 from mutirao.model.uniqueness import PARKED, KeyName, Placed, Unique
-from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.drivers.steps import Asking, Execute, each
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.instant import from_micros, to_micros
 
@@ -101,9 +101,10 @@ def cancel(
     told = (str(OutcomeKind.CANCELLED), moment, moment, kind, error)
     yield Execute(TELL + which, (*told, *values), answers=False)
     yield words.drop_live(jobs, waiting=True)
-    which, values = words.among("job", jobs)
-    sql = f"DELETE FROM mutirao_parked WHERE {which} AND job NOT IN (SELECT id FROM mutirao_live)"
-    yield Execute(sql, values, answers=False)
+    which, values = words.among("id", jobs)
+    left = {id for (id,) in (yield Execute(f"SELECT id FROM mutirao_live WHERE {which}", values))}
+    if ended := [(id,) for id in jobs if id not in left]:
+        yield each("DELETE FROM mutirao_parked WHERE job = ?", ended)
 
 
 def park(id: int) -> Execute:

@@ -25,6 +25,9 @@ class Words(ABC):
     other writers out, from its beginning on.
     `hold`, `hold_free`: end a SELECT whose rows nobody else may change until the transaction ends;
     the second passes over those that somebody else has.
+    `hold_now`: ends one that fails where somebody else has a row; None: whoever has some waits.
+    `by_key`: stands after a table of which rows are changed by a list of ids, if the planner has to
+    be told to go by its primary key.
     `by_lane`: stands after `mutirao_live` where due jobs are locked, if the planner has to be told
     to read them in their order, and no others.
     `forever`: stands for infinity, where a column of numbers has none.
@@ -33,6 +36,8 @@ class Words(ABC):
     locks: ClassVar[bool] = False
     hold: ClassVar[str] = ""
     hold_free: ClassVar[str] = ""
+    hold_now: ClassVar[str | None] = None
+    by_key: ClassVar[str] = ""
     quote: ClassVar[str] = '"'
     by_lane: ClassVar[str] = ""
     forever: ClassVar[float] = FOREVER
@@ -129,18 +134,21 @@ class Words(ABC):
             which += " AND worker IS NULL"
         return Execute(f"DELETE FROM mutirao_live WHERE {which}", values, answers=False)
 
-    def hold_jobs(self, jobs: Collection[int], *, free: bool = False) -> Asking[set[int]]:
+    def hold_jobs(
+        self, jobs: Collection[int], *, free: bool = False, now: bool = False
+    ) -> Asking[set[int]]:
         """Lock the live rows of these jobs in order; return which there are.
 
-        `free`: but those that somebody else has, and those that run.
+        `free`: but those that somebody else has, and those that run. `now`: or fail, where
+        somebody else has one, and nobody may wait who has another.
         """
         if not self.locks or not jobs:
             return set(jobs)
         which, values = self.among("id", jobs)
         waiting = " AND worker IS NULL" if free else ""
         rows = yield Execute(
-            f"SELECT id FROM mutirao_live WHERE {which}{waiting} ORDER BY id"
-            f"{self.hold_free if free else self.hold}",
+            f"SELECT id FROM mutirao_live {self.by_key} WHERE {which}{waiting} ORDER BY id"
+            f"{self.hold_free if free else (now and self.hold_now) or self.hold}",
             values,
         )
         return {row[0] for row in rows}

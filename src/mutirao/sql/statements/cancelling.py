@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, Text, delete, insert, literal, null, select
+from sqlalchemy import Connection, Text, insert, literal, null, select
 
 from mutirao.model.job import OutcomeKind
 from mutirao.sql.dialects.base import Dialect
@@ -39,4 +39,4 @@ def cancel_waiting(
         dialect.came_late(moment),
     ).where(which)
     conn.execute(insert(attempt).from_select(list(_TOLD), told))
-    conn.execute(delete(live).where(which))
+    dialect.delete_rows(conn, live.c.id, jobs)

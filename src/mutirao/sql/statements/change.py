@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, case, delete, literal, select, update
+from sqlalchemy import Connection, case, literal, select, update
 
 from mutirao.model.change import Change
 from mutirao.model.fairness import fair_lane
@@ -20,6 +20,7 @@ from mutirao.sql.drivers.kinds import through
 from mutirao.sql.schema.tables import job, live, parked
 from mutirao.sql.statements import graphs, limits
 from mutirao.sql.statements.job_admin import locked, matching_live
+from mutirao.sql.statements.live_rows import update_live
 
 
 def change(
@@ -40,7 +41,7 @@ def change(
     _change_asked(conn, dialect, waiting, new, due)
     _change_lanes(conn, dialect, waiting, new)
     if due is not None and timed:
-        conn.execute(update(live).where(dialect.among(live.c.id, timed)).values(run_at=due))
+        conn.execute(update_live().where(dialect.among(live.c.id, timed)).values(run_at=due))
     if limited:
         if new.queue is not None or (due is not None and due > moment):
             _judge_anew(conn, dialect, sorted(limited), due)
@@ -66,7 +67,7 @@ def _change_lanes(conn: Connection, dialect: Dialect, jobs: Sequence[int], new: 
             (live.c.fairness != "", fair_lane(new.queue)), else_=literal(new.queue)
         )
     if values:
-        conn.execute(update(live).where(dialect.among(live.c.id, jobs)).values(**values))
+        conn.execute(update_live().where(dialect.among(live.c.id, jobs)).values(**values))
 
 
 def _judge_anew(
@@ -74,9 +75,9 @@ def _judge_anew(
 ) -> None:
     """Bring jobs back to their lanes that were blocked by limits: others may concern them now."""
     place = select(parked.c.run_at).where(parked.c.job == live.c.id).scalar_subquery()
-    back = update(live).where(dialect.among(live.c.id, jobs))
+    back = update_live().where(dialect.among(live.c.id, jobs))
     conn.execute(back.values(run_at=place if due is None else due))
-    conn.execute(delete(parked).where(dialect.among(parked.c.job, jobs)))
+    dialect.delete_rows(conn, parked.c.job, jobs)
 
 
 def _change_places(

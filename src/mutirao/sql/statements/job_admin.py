@@ -17,11 +17,9 @@ from sqlalchemy import (
     Text,
     case,
     cast,
-    delete,
     exists,
     select,
     true,
-    update,
 )
 
 from mutirao.model.job import FINAL_STATES, JobState, NewJob, OutcomeKind
@@ -35,6 +33,7 @@ from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.tables import attempt, live
 from mutirao.sql.statements import fairness, graphs, limits, results, supersede, uniqueness
 from mutirao.sql.statements.cancelling import cancel_waiting
+from mutirao.sql.statements.live_rows import update_live
 from mutirao.sql.statements.records import is_one_of, matching
 
 Moment = ColumnElement[datetime]
@@ -71,7 +70,7 @@ def cancel(
         graphs.ended(conn, dialect, enqueue, told, now)
         limits.cancelled(conn, dialect, waiting, now)
     if running:
-        conn.execute(update(live).where(among(live.c.id, running)).values(cancel=true()))
+        conn.execute(update_live().where(among(live.c.id, running)).values(cancel=true()))
     return [row.id for row in held]
 
 
@@ -87,7 +86,7 @@ def run_now(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
     waiting = [id for id in found if id not in behind]
     if waiting:
         conn.execute(
-            update(live)
+            update_live()
             .where(dialect_of(conn.dialect).among(live.c.id, waiting))
             .values(run_at=case((live.c.run_at > now, now), else_=live.c.run_at))
         )
@@ -143,10 +142,9 @@ def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) ->
 def forget(conn: Connection, jobs: Sequence[int]) -> None:
     """Delete jobs that are not live, with all that is known of them."""
     dialect = dialect_of(conn.dialect)
-    among = dialect.among
     dialect.before_pruning(conn, jobs)
-    conn.execute(delete(attempt).where(among(attempt.c.job, jobs)))
-    conn.execute(delete(tables.job).where(among(tables.job.c.id, jobs)))
+    dialect.delete_rows(conn, attempt.c.job, jobs)
+    dialect.delete_rows(conn, tables.job.c.id, jobs)
     uniqueness.forget(conn, jobs)
     supersede.forget(conn, jobs)
     graphs.forget(conn, jobs)
@@ -162,11 +160,12 @@ def matching_live(conn: Connection, which: JobFilter) -> Sequence[int]:
 
 def locked(conn: Connection, ids: Sequence[int]) -> Sequence[Any]:
     """Lock the rows of live jobs, and return them as they are now."""
+    rules = dialect_of(conn.dialect).rules
     return conn.execute(
         select(live.c.id, live.c.worker, live.c.run_at)
         .where(dialect_of(conn.dialect).among(live.c.id, ids))
         .order_by(live.c.id)
-        .with_for_update()
+        .with_for_update(nowait=len(ids) > 1 and not rules.waits_while_holding)
     ).all()
 
 

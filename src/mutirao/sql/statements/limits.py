@@ -73,7 +73,7 @@ def cancelled(
     conn: Connection, dialect: Dialect, jobs: Collection[int], now: datetime | None
 ) -> None:
     """Delete the parked rows of cancelled jobs; other jobs may be admitted instead."""
-    conn.execute(delete(parked).where(dialect_of(conn.dialect).among(parked.c.job, list(jobs))))
+    dialect.delete_rows(conn, parked.c.job, list(jobs))
     through(conn, dialect.rules.mend_limits(now))
 
 
@@ -100,8 +100,10 @@ def _change(
     if not same_counters:
         # Not steps that wait at gates: those belong to whoever has their graphs.
         touched = or_(live.c.worker.is_not(None), live.c.id.in_(select(parked.c.job)))
-        held = select(live.c.id).where(touched).order_by(live.c.id)
+        ids = conn.scalars(select(live.c.id).where(touched)).all()
+        held = select(live.c.id).where(dialect.among(live.c.id, ids)).order_by(live.c.id)
         conn.execute(held.with_for_update()).all()
+        hold(conn)
         through(conn, dialect.rules.close_limit(after.name, now))
     conn.execute(update(limit).where(limit.c.name == after.name).values(**values))
     if same_counters:

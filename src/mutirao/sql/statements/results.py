@@ -42,7 +42,7 @@ def expire(conn: Connection, now: Any) -> None:
 def forget(conn: Connection, pruned: Sequence[int]) -> None:
     """Delete the results, progress and waiters of pruned jobs."""
     for table in (result, progress, waiter):
-        conn.execute(delete(table).where(dialect_of(conn.dialect).among(table.c.job, pruned)))
+        dialect_of(conn.dialect).delete_rows(conn, table.c.job, pruned)
 
 
 def endings(conn: Connection, jobs: Sequence[int]) -> list[Ending]:

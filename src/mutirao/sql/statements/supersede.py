@@ -6,7 +6,7 @@ supersede rule is in `rules/supersede`, and for PostgreSQL in its dialect's `enq
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, delete, exists, select, update
+from sqlalchemy import Connection, exists, select, update
 
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import live, supersede_last, supersede_wait
@@ -36,7 +36,7 @@ def wait_for_previous(conn: Connection, waiting: Sequence[tuple[int, int]]) -> l
                 update(supersede_wait).where(supersede_wait.c.job == job).values(after=ahead)
             )
     if free:
-        conn.execute(delete(supersede_wait).where(among(supersede_wait.c.job, free)))
+        dialect_of(conn.dialect).delete_rows(conn, supersede_wait.c.job, free)
     return free
 
 
@@ -49,7 +49,10 @@ def forget(conn: Connection, pruned: Sequence[int]) -> None:
         .where(~exists().where(supersede_wait.c.job == supersede_last.c.last))
         .with_for_update(skip_locked=True)
     )
-    conn.execute(delete(supersede_last).where(supersede_last.c.last.in_(done)))
+    held = conn.scalars(done).all()
+    dialect_of(conn.dialect).delete_rows(
+        conn, supersede_last.c.last, held, "mutirao_supersede_last_job"
+    )
 
 
 def _ahead(after: int, before: dict[int, int]) -> int:

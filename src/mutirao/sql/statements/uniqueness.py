@@ -8,7 +8,7 @@ supersede rule are in `supersede`.
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, delete, exists, literal, select, union_all, update
+from sqlalchemy import Connection, exists, literal, select, union_all
 
 from mutirao.model.supersede import SUPERSEDED, cancelled_because
 from mutirao.model.uniqueness import PARKED
@@ -18,6 +18,7 @@ from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import job, key, live, supersede_wait
 from mutirao.sql.statements import supersede
 from mutirao.sql.statements.cancelling import cancel_waiting
+from mutirao.sql.statements.live_rows import update_live
 
 
 def let_go(conn: Connection, dialect: Dialect, ended: Sequence[int]) -> None:
@@ -40,7 +41,7 @@ def let_go(conn: Connection, dialect: Dialect, ended: Sequence[int]) -> None:
         return
     own = select(job.c.run_at).where(job.c.id == live.c.id).scalar_subquery()
     conn.execute(
-        update(live)
+        update_live()
         .where(among(live.c.id, waiting), live.c.run_at == PARKED, live.c.worker.is_(None))
         .values(run_at=own)
     )
@@ -92,4 +93,6 @@ def forget(conn: Connection, pruned: Sequence[int]) -> None:
         .where(~exists().where(live.c.id == key.c.after))
         .with_for_update(skip_locked=True)
     )
-    conn.execute(delete(key).where(key.c.job.in_(held)))
+    dialect_of(conn.dialect).delete_rows(
+        conn, key.c.job, conn.scalars(held).all(), "mutirao_key_job"
+    )

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Insert,
@@ -129,6 +130,15 @@ class MariaDB(Dialect):
         """Append them to the journal, as no trigger does."""
         conn.exec_driver_sql(_NOBODY_ADDS).all()
         conn.execute(_TAKE_FROM_KEPT, {"jobs": [*map(int, jobs)]})
+
+    def delete_rows(
+        self, conn: Connection, column: Column[int], ids: Sequence[int], index: str = "PRIMARY"
+    ) -> None:
+        """Go by the index: a small table would be read whole, and wait for what others locked."""
+        table, listed = column.table.description, ", ".join(str(int(id)) for id in ids)
+        if listed:
+            where = f"t FORCE INDEX ({index}) WHERE t.{column.name} IN ({listed})"
+            conn.exec_driver_sql(f"DELETE t FROM {table} {where}")
 
     def place_inserted(self, conn: Connection) -> None:
         """Do what workers do when they look next."""

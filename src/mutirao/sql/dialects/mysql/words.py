@@ -66,6 +66,8 @@ class MysqlWords(Words):
     locks = True
     hold = " FOR UPDATE"
     hold_free = " FOR UPDATE SKIP LOCKED"
+    hold_now = " FOR UPDATE NOWAIT"
+    by_key = "FORCE INDEX (PRIMARY)"  # else a small table is read whole, and waited for
     quote = "`"
     by_lane = "FORCE INDEX (mutirao_live_waiting)"  # a sort would lock all that it sorts
     forever = 1e300  # there is no infinity
