@@ -21,6 +21,7 @@ from sqlalchemy import (
     exists,
     null,
     true,
+    update,
 )
 from sqlalchemy.types import TypeEngine
 
@@ -118,6 +119,10 @@ class Dialect(ABC):
         They are about to be deleted, with their attempts.
         """
         return
+
+    def update_live(self) -> Update:
+        """Return an UPDATE of live rows by a list of ids."""
+        return update(live)
 
     def delete_rows(
         self, conn: Connection, column: Column[int], ids: Sequence[int], index: str = "PRIMARY"

@@ -20,7 +20,6 @@ from mutirao.sql.drivers.kinds import through
 from mutirao.sql.schema.tables import job, live, parked
 from mutirao.sql.statements import graphs, limits
 from mutirao.sql.statements.job_admin import locked, matching_live
-from mutirao.sql.statements.live_rows import update_live
 
 
 def change(
@@ -41,7 +40,9 @@ def change(
     _change_asked(conn, dialect, waiting, new, due)
     _change_lanes(conn, dialect, waiting, new)
     if due is not None and timed:
-        conn.execute(update_live().where(dialect.among(live.c.id, timed)).values(run_at=due))
+        conn.execute(
+            dialect.update_live().where(dialect.among(live.c.id, timed)).values(run_at=due)
+        )
     if limited:
         if new.queue is not None or (due is not None and due > moment):
             _judge_anew(conn, dialect, sorted(limited), due)
@@ -67,7 +68,7 @@ def _change_lanes(conn: Connection, dialect: Dialect, jobs: Sequence[int], new: 
             (live.c.fairness != "", fair_lane(new.queue)), else_=literal(new.queue)
         )
     if values:
-        conn.execute(update_live().where(dialect.among(live.c.id, jobs)).values(**values))
+        conn.execute(dialect.update_live().where(dialect.among(live.c.id, jobs)).values(**values))
 
 
 def _judge_anew(
@@ -75,7 +76,7 @@ def _judge_anew(
 ) -> None:
     """Bring jobs back to their lanes that were blocked by limits: others may concern them now."""
     place = select(parked.c.run_at).where(parked.c.job == live.c.id).scalar_subquery()
-    back = update_live().where(dialect.among(live.c.id, jobs))
+    back = dialect.update_live().where(dialect.among(live.c.id, jobs))
     conn.execute(back.values(run_at=place if due is None else due))
     dialect.delete_rows(conn, parked.c.job, jobs)
 

@@ -40,7 +40,6 @@ from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import edge, gate, graph, job, live, result, step
 from mutirao.sql.statements import limits
 from mutirao.sql.statements.cancelling import cancel_waiting
-from mutirao.sql.statements.live_rows import update_live
 
 SUCCEEDED, CANCELLED = str(OutcomeKind.SUCCEEDED), str(OutcomeKind.CANCELLED)
 
@@ -129,7 +128,7 @@ def redriven(conn: Connection, rows: Sequence[Any], again: Mapping[int, int]) ->
         )
     if blocked := [again[row.job] for row in rows if row.unfinished]:
         which = dialect_of(conn.dialect).among(live.c.id, blocked)
-        conn.execute(update_live().where(which).values(run_at=PARKED))
+        conn.execute(dialect_of(conn.dialect).update_live().where(which).values(run_at=PARKED))
     _count(conn, Counter(row.graph for row in rows), +1)
 
 
@@ -243,7 +242,11 @@ def _open_gates(conn: Connection, dialect: Dialect, passed: Sequence[int]) -> li
     ).all()
     if waiting := [row.job for row in behind if row.outcome is None]:
         own = select(job.c.run_at).where(job.c.id == live.c.id).scalar_subquery()
-        released = update_live().where(among(live.c.id, waiting), live.c.run_at == PARKED)
+        released = (
+            dialect_of(conn.dialect)
+            .update_live()
+            .where(among(live.c.id, waiting), live.c.run_at == PARKED)
+        )
         conn.execute(released.values(run_at=own))
         through(conn, dialect.rules.wake())
     return [row.id for row in behind if row.outcome and row.on_dead == OnDead.CONTINUE]
@@ -321,7 +324,7 @@ def _enqueue_compensation(conn: Connection, enqueue: Enqueue, rows: Sequence[Any
         pairs = zip(ids[:-1], later, strict=True)
         conn.execute(insert(edge), [{"step": before, "gate": id} for before, id in pairs])
         parked = dialect_of(conn.dialect).among(live.c.id, later)
-        conn.execute(update_live().where(parked).values(run_at=PARKED))
+        conn.execute(dialect_of(conn.dialect).update_live().where(parked).values(run_at=PARKED))
     _count(conn, {rows[0].graph: len(ids)}, +1)
 
 

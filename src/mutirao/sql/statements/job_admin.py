@@ -33,7 +33,6 @@ from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.tables import attempt, live
 from mutirao.sql.statements import fairness, graphs, limits, results, supersede, uniqueness
 from mutirao.sql.statements.cancelling import cancel_waiting
-from mutirao.sql.statements.live_rows import update_live
 from mutirao.sql.statements.records import is_one_of, matching
 
 Moment = ColumnElement[datetime]
@@ -70,7 +69,12 @@ def cancel(
         graphs.ended(conn, dialect, enqueue, told, now)
         limits.cancelled(conn, dialect, waiting, now)
     if running:
-        conn.execute(update_live().where(among(live.c.id, running)).values(cancel=true()))
+        conn.execute(
+            dialect_of(conn.dialect)
+            .update_live()
+            .where(among(live.c.id, running))
+            .values(cancel=true())
+        )
     return [row.id for row in held]
 
 
@@ -86,7 +90,8 @@ def run_now(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
     waiting = [id for id in found if id not in behind]
     if waiting:
         conn.execute(
-            update_live()
+            dialect_of(conn.dialect)
+            .update_live()
             .where(dialect_of(conn.dialect).among(live.c.id, waiting))
             .values(run_at=case((live.c.run_at > now, now), else_=live.c.run_at))
         )

@@ -35,7 +35,6 @@ from mutirao.sql.schema.tables import (
     supersede_last,
     supersede_wait,
 )
-from mutirao.sql.statements.live_rows import update_live
 
 MAX_ROWS_PER_REPAIR = 1_000  # rows repaired by one statement
 
@@ -103,7 +102,12 @@ def _removed(table: Table, id: ColumnElement[int]) -> Callable[[Connection, list
 def _let_go(conn: Connection, ids: list[int]) -> None:
     """Make blocked jobs due at their own `run_at`."""
     own = select(job.c.run_at).where(job.c.id == live.c.id).scalar_subquery()
-    conn.execute(update_live().where(_among(conn, live.c.id, ids)).values(run_at=own))
+    conn.execute(
+        dialect_of(conn.dialect)
+        .update_live()
+        .where(_among(conn, live.c.id, ids))
+        .values(run_at=own)
+    )
     dialect_of(conn.dialect).delete_rows(conn, supersede_wait.c.job, ids)
 
 

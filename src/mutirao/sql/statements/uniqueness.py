@@ -18,7 +18,6 @@ from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import job, key, live, supersede_wait
 from mutirao.sql.statements import supersede
 from mutirao.sql.statements.cancelling import cancel_waiting
-from mutirao.sql.statements.live_rows import update_live
 
 
 def let_go(conn: Connection, dialect: Dialect, ended: Sequence[int]) -> None:
@@ -41,7 +40,8 @@ def let_go(conn: Connection, dialect: Dialect, ended: Sequence[int]) -> None:
         return
     own = select(job.c.run_at).where(job.c.id == live.c.id).scalar_subquery()
     conn.execute(
-        update_live()
+        dialect_of(conn.dialect)
+        .update_live()
         .where(among(live.c.id, waiting), live.c.run_at == PARKED, live.c.worker.is_(None))
         .values(run_at=own)
     )

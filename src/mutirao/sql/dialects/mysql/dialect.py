@@ -24,6 +24,7 @@ from sqlalchemy import (
     text,
     true,
     type_coerce,
+    update,
 )
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.exc import IntegrityError
@@ -41,6 +42,7 @@ from mutirao.sql.dialects.mysql.words import WORDS
 from mutirao.sql.drivers.failures import is_taken
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.schema.instant import MICROS_PER_SECOND, Micros, to_micros
+from mutirao.sql.schema.tables import live
 
 _FINAL = ", ".join(f"'{kind}'" for kind in OutcomeKind if kind.final)
 # Nothing is added up until they are gone.
@@ -131,10 +133,17 @@ class MariaDB(Dialect):
         conn.exec_driver_sql(_NOBODY_ADDS).all()
         conn.execute(_TAKE_FROM_KEPT, {"jobs": [*map(int, jobs)]})
 
+    def update_live(self) -> Update:
+        """Go by the primary key: a small table would be read whole, and others waited for."""
+        found = update(live)
+        for name in ("mysql", "mariadb"):  # by the URL
+            found = found.with_hint("FORCE INDEX (PRIMARY)", dialect_name=name)
+        return found
+
     def delete_rows(
         self, conn: Connection, column: Column[int], ids: Sequence[int], index: str = "PRIMARY"
     ) -> None:
-        """Go by the index: a small table would be read whole, and wait for what others locked."""
+        """Go by the index, as `update_live` does."""
         table, listed = column.table.description, ", ".join(str(int(id)) for id in ids)
         if listed:
             where = f"t FORCE INDEX ({index}) WHERE t.{column.name} IN ({listed})"
