@@ -1,11 +1,13 @@
 """`drain`: how fast workers do jobs that are there already, history kept."""
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+from benchmarks.by_hand import drained_by_hand
 from benchmarks.crew import Crew
 from benchmarks.figures import Cost, Figures
 from benchmarks.ground import Ground, ground
@@ -22,7 +24,8 @@ class Drained:
     """What draining took, from the workers' start until every outcome was written.
 
     `alone` is how many jobs a second the store does in claims and settlements of 500, one after
-    another, with no worker around them; None unless it was asked for.
+    another, with no worker around them, and `by_hand` how many the driver does in the same way;
+    None unless it was asked for, or on another database.
     """
 
     processes: int
@@ -30,15 +33,20 @@ class Drained:
     payload: int
     cost: Cost
     alone: float | None
+    by_hand: float | None
 
     def figures(self) -> Figures:
         """Return the cost, and the store's own rate beside it."""
         if self.alone is None:
             return self.cost.figures()
-        return self.cost.figures() | {
+        found = self.cost.figures() | {
             "the store alone, jobs/s": self.alone,
             "drain, of the store alone": self.cost.rate / self.alone,
         }
+        if self.by_hand is not None:
+            found["by hand, jobs/s"] = self.by_hand
+            found["drain, of that by hand"] = self.cost.rate / self.by_hand
+        return found
 
 
 async def drain(
@@ -75,6 +83,7 @@ async def drain(
             payload=payload,
             cost=cost,
             alone=rate,
+            by_hand=await _by_hand(place, jobs, payload) if alone else None,
         )
 
 
@@ -95,6 +104,15 @@ async def drained(
             share = await crew.stop()
     await place.expect(number)
     return Cost.of(number, spent, share)
+
+
+async def _by_hand(place: Ground, jobs: int, payload: int) -> float | None:
+    await place.prepare()
+    await place.fill(Load(place.url).jobs(jobs, payload))
+    rate = await asyncio.to_thread(drained_by_hand, place.url, jobs)
+    if rate is not None:
+        await place.expect(jobs)
+    return rate
 
 
 async def _alone(place: Ground, jobs: int, payload: int) -> float:

@@ -148,9 +148,14 @@ def _aiosqlite(url: URL, shares: Sequence[Sequence[int]]) -> None:
     asyncio.run(run())
 
 
-def _pymysql(url: URL, shares: Sequence[Sequence[int]]) -> None:
+def connected_to_mysql(url: URL) -> Any:
+    """Return a connection of PyMySQL in READ COMMITTED."""
     import pymysql
 
+    return pymysql.connect(**_parts(url))
+
+
+def _pymysql(url: URL, shares: Sequence[Sequence[int]]) -> None:
     def commit(conn: Any, ids: Sequence[int]) -> None:
         with conn.cursor() as cursor:
             for id in ids:
@@ -159,7 +164,7 @@ def _pymysql(url: URL, shares: Sequence[Sequence[int]]) -> None:
                 cursor.execute(_GONE.replace("?", "%s"), (id,))
                 conn.commit()
 
-    _in_threads([pymysql.connect(**_parts(url)) for _ in shares], shares, commit)
+    _in_threads([connected_to_mysql(url) for _ in shares], shares, commit)
 
 
 def _aiomysql(url: URL, shares: Sequence[Sequence[int]]) -> None:

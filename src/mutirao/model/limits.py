@@ -163,9 +163,13 @@ class Settled(set[int]):
 
 
 class Claimed(list[Claim]):
-    """Claimed jobs, and the lanes in which other jobs became ready that were not claimed."""
+    """Claimed jobs, and the lanes in which other jobs became ready that were not claimed.
+
+    `again`: more may be claimed by another transaction, which locks other counters.
+    """
 
     woken: tuple[Wake, ...] = ()
+    again: bool = False
 
 
 class CounterName(NamedTuple):

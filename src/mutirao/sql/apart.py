@@ -5,22 +5,26 @@ some rows may not wait for others: the two would wait for each other. So all are
 waiting, or each in a transaction of its own, in which one may wait. See ADR 36.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from mutirao.errors import StoreBusy
-from mutirao.model.limits import both
+from mutirao.errors import StoreBusy, StoreError
+from mutirao.model.job import Claim, Lane
+from mutirao.model.limits import Claimed, both
 from mutirao.model.outcome import Settlement
 from mutirao.model.records import JobFilter
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.drivers.failures import was_given_up
 from mutirao.sql.rules.base import Rules
+from mutirao.sql.rules.fairness import in_order
 from mutirao.sql.statements import job_admin
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,32 @@ class Apart:
             return [id for ids in told for id in ids]
 
         return await self._together(lambda runner: runner.run(body, which), one_by_one)
+
+    async def claim(
+        self,
+        some: Callable[[int], Awaitable[list[Claim]]],
+        lanes: Sequence[Lane],
+        limit: int,
+    ) -> list[Claim]:
+        """Claim up to `limit` jobs by as many transactions as it takes.
+
+        What was claimed is returned although a later one fails: nobody would run it.
+        """
+        claims = await some(limit)
+        again = getattr(claims, "again", False)
+        if not again:
+            return claims
+        while again and len(claims) < limit:
+            try:
+                more = await some(limit - len(claims))
+            except StoreError as error:
+                log.warning("claiming more failed: %s", error)
+                break
+            claims.extend(more)
+            again = getattr(more, "again", False)
+            if isinstance(claims, Claimed) and isinstance(more, Claimed):
+                claims.woken += more.woken
+        return in_order(claims, lanes, [claim.id for claim in claims])
 
     async def settle(
         self,

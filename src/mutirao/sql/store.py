@@ -213,7 +213,11 @@ class SqlStore(SqlRecords):
         now: datetime | None = None,
     ) -> list[Claim]:
         """Claim due jobs."""
-        claims = await self._apply(self._rules.claim, worker, lanes, limit, without, now)
+        claims = await self._apart.claim(
+            lambda most: self._apply(self._rules.claim, worker, lanes, most, without, now),
+            lanes,
+            limit,
+        )
         # Most claims have no metadata, and so no flags.
         flagged = [claim.metadata for claim in claims if claim.metadata is not None]
         if any(TAKES_RESULTS in flags_of(metadata) for metadata in flagged):

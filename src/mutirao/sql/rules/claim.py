@@ -6,7 +6,7 @@ from datetime import datetime
 from mutirao.errors import WorkerGone
 from mutirao.model.fairness import is_fair, once, queue_of
 from mutirao.model.job import Claim, FairClaim, Lane, LaneHead, Wake
-from mutirao.model.limits import Claimed, Rule
+from mutirao.model.limits import Claimed, CounterName
 from mutirao.model.moments import BEFORE_ALL_JOBS
 from mutirao.sql.drivers.steps import Asking, Execute, Row
 from mutirao.sql.rules import fairness, limits
@@ -109,7 +109,11 @@ def _claim_within(
     without: Collection[str],
     moment: int,
 ) -> Asking[Claimed]:
-    """Take due jobs that the limits have room for; park the others that are met."""
+    """Take due jobs that the limits have room for; park the others that are met.
+
+    Where rows are locked, a transaction locks counters once, in order: jobs that others count are
+    left for the next.
+    """
     rules = yield from limits.rules()
     stopped = {rule.queue for rule in rules if rule.stops_a_queue}
     served = [
@@ -117,19 +121,23 @@ def _claim_within(
         for lane in once(lanes)
         if queue_of(lane.queue) not in stopped
     ]
-    if words.locks:
-        return (yield from _claim_once(words, worker, served, limit, without, moment, rules))
-    yield from limits.pace(words, moment)
-    ids, parked, called = list[int](), 0, True
-    while called:
+    if (yield from limits.pace(words, moment)) and words.locks:
+        return _more(Claimed())
+    held: set[CounterName] | None = set() if words.locks else None
+    ids, parked, called, again = list[int](), 0, True, False
+    while called and not again:
         called, look = False, 0
         for lane in served:
-            while len(ids) < limit and parked < MAX_PARKED_PER_CLAIM:
+            while len(ids) < limit and parked < MAX_PARKED_PER_CLAIM and not again:
                 wanted = limit - len(ids)
-                due, _ = yield from _due(words, lane, max(look, wanted), without, moment)
+                due = yield from _some(words, lane, max(look, wanted), without, moment)
                 if not due:
                     break
-                fit, unfit, more = yield from limits.let_in(words, rules, due, wanted, moment)
+                room = yield from limits.let_in(words, rules, due, wanted, moment, held)
+                if room is None:
+                    again = True
+                    break
+                fit, unfit, more = room
                 yield from _take(words, worker, fit, moment)
                 yield from fairness.note(words, lane.queue, fit)
                 ids, parked, called = ids + fit, parked + unfit, called or more
@@ -137,46 +145,23 @@ def _claim_within(
         called = called and len(ids) < limit and parked < MAX_PARKED_PER_CLAIM
     claims = fairness.in_order(Claimed((yield from _taken(words, ids))), lanes, ids)
     if len(ids) >= limit or parked >= MAX_PARKED_PER_CLAIM:
-        claims.woken = _again(served)
+        claims.woken = tuple(Wake(lane.queue, lane.priority, BEFORE_ALL_JOBS) for lane in served)
+    return _more(claims) if again else claims
+
+
+def _more(claims: Claimed) -> Claimed:
+    claims.again = True
     return claims
 
 
-def _claim_once(
-    words: Words,
-    worker: int,
-    served: Sequence[Lane],
-    limit: int,
-    without: Collection[str],
-    moment: int,
-    rules: Sequence[Rule],
-) -> Asking[Claimed]:
-    """Do the same where rows are locked: a transaction locks counters once, in order.
-
-    What may be left for another claim is told by the lanes that are woken.
-    """
-    if (yield from limits.pace(words, moment)):
-        claims = Claimed(())
-        claims.woken = _again(served)
-        return claims
-    due = dict[Lane, list[int]]()
-    for lane in served:
-        if wanted := limit - sum(map(len, due.values())):
-            due[lane] = yield from _due_by_id(words, lane, wanted, without, moment)
-    asked = [id for ids in due.values() for id in ids]
-    if not asked:
-        return Claimed(())
-    fit, parked, called = yield from limits.let_in(words, rules, asked, limit, moment)
-    yield from _take(words, worker, fit, moment)
-    for lane, ids in due.items():
-        yield from fairness.note(words, lane.queue, [id for id in ids if id in fit])
-    claims = fairness.in_order(Claimed((yield from _taken(words, fit))), served, fit)
-    if len(fit) >= limit or parked or called:
-        claims.woken = _again(served)
-    return claims
-
-
-def _again(lanes: Sequence[Lane]) -> tuple[Wake, ...]:
-    return tuple(Wake(lane.queue, lane.priority, BEFORE_ALL_JOBS) for lane in lanes)
+def _some(
+    words: Words, lane: Lane, limit: int, without: Collection[str], moment: int
+) -> Asking[list[int]]:
+    """Return the first due jobs of a lane, locked."""
+    if words.locks:
+        return (yield from _due_by_id(words, lane, limit, without, moment))
+    due, _ = yield from _due(words, lane, limit, without, moment)
+    return due
 
 
 def _due(

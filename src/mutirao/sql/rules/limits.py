@@ -108,18 +108,28 @@ def rules() -> Asking[list[Rule]]:
 
 
 def let_in(
-    words: Words, rules: Sequence[Rule], ids: Sequence[int], most: int, moment: int
-) -> Asking[tuple[list[int], int, bool]]:
+    words: Words,
+    rules: Sequence[Rule],
+    ids: Sequence[int],
+    most: int,
+    moment: int,
+    held: set[CounterName] | None = None,
+) -> Asking[tuple[list[int], int, bool] | None]:
     """Return up to `most` of these due jobs that may run, counted, and how many were parked.
 
     The last says whether others came back to their lanes, because a job that one limit had room
-    for is parked behind another.
+    for is parked behind another. `held`: the counters that this transaction has locked, to which
+    those of these jobs are added; None is returned where it has others: nothing was done then.
     """
     rows = yield from _due(words, ids)
     asked = (rows[id] for id in ids)
     candidates = [candidate(row.id, row.queue, row.task, row.args, rules) for row in asked]
     by_name = {rule.name: rule for rule in rules}
     names = {name for job in candidates for name in job.counters}
+    if held and not names <= held:
+        return None
+    if held is not None:
+        held |= names
     counters = yield from _counters(words, names, by_name, moment)
     room = {name: one.room(by_name[name.limit], moment) for name, one in counters.items()}
     admission = admit(candidates, room, most)
