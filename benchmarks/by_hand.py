@@ -27,12 +27,14 @@ VALUES (%s, %s, %s, 1, 'succeeded', %s, %s)"""
 _DROP = "DELETE l FROM mutirao_live l FORCE INDEX (PRIMARY) WHERE l.id IN %s"
 
 
-def drained_by_hand(url: str, jobs: int) -> float | None:
-    """Do so many jobs that wait in one lane; return jobs a second, None on other databases."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() not in ("mysql", "mariadb"):
-        return None
-    conn, left, at, started = connected_to_mysql(parsed), jobs, 0, perf_counter()
+def can_by_hand(url: str) -> bool:
+    """Tell whether it is a database for this."""
+    return make_url(url).get_backend_name() in ("mysql", "mariadb")
+
+
+def drained_by_hand(url: str, jobs: int) -> float:
+    """Do so many jobs that wait in one lane; return jobs a second."""
+    conn, left, at, started = connected_to_mysql(make_url(url)), jobs, 0, perf_counter()
     with conn, conn.cursor() as cursor:
         while left:
             claims = _claim(cursor, at)

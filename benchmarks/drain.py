@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from benchmarks.by_hand import drained_by_hand
+from benchmarks.by_hand import can_by_hand, drained_by_hand
 from benchmarks.crew import Crew
 from benchmarks.figures import Cost, Figures
 from benchmarks.ground import Ground, ground
@@ -83,7 +83,7 @@ async def drain(
             payload=payload,
             cost=cost,
             alone=rate,
-            by_hand=await _by_hand(place, jobs, payload) if alone else None,
+            by_hand=await _by_hand(place, jobs, payload) if alone and can_by_hand(url) else None,
         )
 
 
@@ -106,12 +106,11 @@ async def drained(
     return Cost.of(number, spent, share)
 
 
-async def _by_hand(place: Ground, jobs: int, payload: int) -> float | None:
+async def _by_hand(place: Ground, jobs: int, payload: int) -> float:
     await place.prepare()
     await place.fill(Load(place.url).jobs(jobs, payload))
     rate = await asyncio.to_thread(drained_by_hand, place.url, jobs)
-    if rate is not None:
-        await place.expect(jobs)
+    await place.expect(jobs)
     return rate
 
 

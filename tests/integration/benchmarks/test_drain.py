@@ -14,6 +14,7 @@ def test_every_job_is_done(every_bench: Bench) -> None:
     found = every_bench.one("drain", "--jobs", JOBS, "--alone")
     every_bench.check_cost(found["cost"], JOBS)
     assert found["alone"] > 0
+    assert (found["by_hand"] is not None) == every_bench.url.startswith("mysql")
     every_bench.check_history(JOBS)
 
 
