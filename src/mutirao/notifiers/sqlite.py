@@ -1,7 +1,8 @@
 """`PRAGMA data_version` on a connection of its own: it changes when another connection wrote.
 
-One check takes microseconds and reads no table. If the system notifies of writes to the file,
-checks are made only then: waking up to check costs an idle process more than the check.
+One check takes microseconds and reads no table; what is new is read after a change only. If the
+system notifies of writes to the file, checks are made only then: waking up to check costs an idle
+process more than the check.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from sqlalchemy import URL, make_url
 from mutirao.errors import StoreUnavailable
 from mutirao.model.job import Wake
 from mutirao.notifiers.files import FileWatch, Identity, identity_of, watching
+from mutirao.notifiers.new_jobs import NewJobs
 
 # Seconds from a write to the checks after it: a commit is visible only when its data have reached
 # the disk, and the write that was notified may belong to another commit.
@@ -33,8 +35,9 @@ class SqliteNotifier:
     async def listen(self) -> AsyncIterator[Wake]:
         """Yield a wake whenever a connection has written; raise StoreUnavailable if that fails."""
         try:
-            with closing(sqlite3.connect(self._path, isolation_level=None)) as connection:
+            with closing(_connect(self._path)) as connection:
                 file, seen = identity_of(self._path), _version(connection)
+                new_jobs = NewJobs(connection)
                 with watching([self._path, f"{self._path}-wal"]) as watch:
                     yield Wake()
                     pauses = Pauses(watch)
@@ -45,7 +48,7 @@ class SqliteNotifier:
                         if now != seen:
                             seen = now
                             pauses.again()
-                            yield Wake()
+                            yield new_jobs.look()
         except sqlite3.OperationalError as gone:
             raise StoreUnavailable(f"the database file cannot be read: {gone}") from gone
 
@@ -82,6 +85,11 @@ class Pauses:
         if self._watch.written.is_set():
             self._watch.forget()
             self.again()
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    """Open the file for looks that never wait, as they are made in the event loop."""
+    return sqlite3.connect(path, timeout=0.0, isolation_level=None)
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -96,9 +96,9 @@ async def require_few_claims(app: Mutirao, claimers: list[int]) -> None:
 
 
 @pytest.mark.usefixtures("only_the_first")
-async def test_claims_for_a_job(pg_app: Mutirao, claimers: list[int]) -> None:
-    """PostgreSQL names whom it wakes."""
-    await require_few_claims(pg_app, claimers)
+async def test_claims_for_a_job(app: Mutirao, claimers: list[int]) -> None:
+    """PostgreSQL names whom it wakes; in a file all know who is the one to look."""
+    await require_few_claims(app, claimers)
 
 
 @pytest.mark.usefixtures("only_the_first")
@@ -111,7 +111,7 @@ async def test_claims_for_a_job_with_a_hub(migrated_url: str, claimers: list[int
         app.close()
 
 
-async def test_a_worker_that_freezes(pg_app: Mutirao, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_freezes(app: Mutirao, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each that is told first does nothing, so another one runs the job, until one is left."""
     held: set[int] = set()
     go, claim = asyncio.Event(), SqlStore.claim
@@ -122,48 +122,48 @@ async def test_a_worker_that_freezes(pg_app: Mutirao, monkeypatch: pytest.Monkey
             await go.wait()
         return await claim(store, worker, *args, **named)
 
-    @pg_app.task
+    @app.task
     async def send() -> None:
         pass
 
-    async with idle(pg_app, 4):
+    async with idle(app, 4):
         monkeypatch.setattr(SqlStore, "claim", hanging)
         try:
-            assert (await soon(ended(pg_app, send.enqueue().id))).attempt == 1
+            assert (await soon(ended(app, send.enqueue().id))).attempt == 1
             assert len(held) == 3
-            await soon(ended(pg_app, send.enqueue().id))
+            await soon(ended(app, send.enqueue().id))
         finally:
             go.set()
 
 
 @pytest.mark.parametrize("number", [1, 3])
-async def test_an_outdated_list(pg_app: Mutirao, number: int) -> None:
+async def test_an_outdated_list(app: Mutirao, number: int) -> None:
     """Workers that are gone, and not yet missed, are named first: one that lives looks soon."""
 
-    @pg_app.task
+    @app.task
     async def send() -> None:
         pass
 
-    async with idle(pg_app, 1):
-        await frozen(pg_app, number)
+    async with idle(app, 1):
+        await frozen(app, number)
         for _ in range(2 * (number + 1)):
-            await soon(ended(pg_app, send.enqueue().id))
+            await soon(ended(app, send.enqueue().id))
 
 
-async def test_others_are_not_waited_for(pg_app: Mutirao, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_others_are_not_waited_for(app: Mutirao, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers of other queues and tasks, however many, are never named instead: none looks late."""
 
-    @pg_app.task(queue="mail")
+    @app.task(queue="mail")
     async def send() -> None:
         pass
 
-    async with idle(pg_app, 1, queues=["mail", "urgent"]):
-        await frozen(pg_app, 10, queues=("x",))
-        await frozen(pg_app, 10, exclude_queues=("mail",))
-        await frozen(pg_app, 10, tasks=("x",))
+    async with idle(app, 1, queues=["mail", "urgent"]):
+        await frozen(app, 10, queues=("x",))
+        await frozen(app, 10, exclude_queues=("mail",))
+        await frozen(app, 10, tasks=("x",))
         monkeypatch.setattr(producer, "SECOND_WORKER_DELAY", 10_000.0)
         for _ in range(5):
-            await soon(ended(pg_app, send.enqueue().id))
+            await soon(ended(app, send.enqueue().id))
 
 
 def together(app: Mutirao, number: int) -> Callable[..., Any]:
@@ -182,35 +182,35 @@ def together(app: Mutirao, number: int) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_a_burst(pg_app: Mutirao, at_once: bool) -> None:
+async def test_a_burst(app: Mutirao, at_once: bool) -> None:
     """Wakes as many as it needs: each worker runs one of the jobs, all at the same time."""
-    meet: Any = together(pg_app, MANY)
-    async with idle(pg_app, MANY, concurrency=1):
+    meet: Any = together(app, MANY)
+    async with idle(app, MANY, concurrency=1):
         if at_once:
-            ids = pg_app.enqueue_many(meet.job() for _ in range(MANY))
+            ids = app.enqueue_many(meet.job() for _ in range(MANY))
         else:
             ids = [meet.enqueue().id for _ in range(MANY)]
         for id in ids:
-            assert (await soon(ended(pg_app, id))).attempt == 1
+            assert (await soon(ended(app, id))).attempt == 1
 
 
-async def test_busy_workers(pg_app: Mutirao) -> None:
+async def test_busy_workers(app: Mutirao) -> None:
     """Those that run something are told in vain; the one that is free looks soon."""
     go = asyncio.Event()
 
-    @pg_app.task
+    @app.task
     async def hold() -> None:
         await go.wait()
 
-    @pg_app.task
+    @app.task
     async def send() -> None:
         pass
 
-    async with idle(pg_app, 3, concurrency=1):
+    async with idle(app, 3, concurrency=1):
         for _ in range(2):
             hold.enqueue()
         for _ in range(6):
-            await soon(ended(pg_app, send.enqueue().id))
+            await soon(ended(app, send.enqueue().id))
         go.set()
 
 
