@@ -61,8 +61,8 @@ DRAINING = {
 # A minute of an idle worker, at the most: looks at the lanes, heartbeats, looks for vanished
 # workers, at what to prune, and what to add up. Room for a few more, where the minute's ends and
 # the random parts of intervals fall: 120 to 127 statements, 131 round trips were seen in 55 runs.
-# On SQLite each of its 32 own writes may wake it for a look of three statements, one of which is for
-# what is new, or for none where two are noticed together, as the machine has it: 342 is all.
+# On SQLite each of its 32 own writes may wake it for a look of three statements (one asks what is
+# new), or for none where two are noticed together, as the machine has it: 342 is all.
 IDLE_MINUTE = {
     "psycopg": Cost(132, 128, 136),
     "asyncpg": Cost(132, 128, 136),
