@@ -4,16 +4,18 @@ BIN      := $(VENV)/bin
 SOURCES  := src tests $(wildcard benchmarks examples)
 ARGS     :=
 DATABASE :=
-# Half of the time of the tests is waiting, so three processes share two cores. The tests of a class,
-# or else of a file, stay together: some share a large database. A process that hung or crashed is
-# not replaced: where no test is left for the new one, xdist waits for ever.
+# Half of the time of the tests is waiting, so two processes share a core: three on two cores left a
+# seventh of them idle. The tests of a class, or else of a file, stay together: some share a large
+# database. A process that hung or crashed is not replaced: where no test is left for the new one,
+# xdist waits for ever.
 CORES    := $(shell getconf _NPROCESSORS_ONLN)
-PYTEST   := -q -n $(shell expr $(CORES) + $(CORES) / 2) --dist loadscope --max-worker-restart=0
+PYTEST   := -q -n $(shell expr $(CORES) \* 2) --dist loadscope --max-worker-restart=0
 
 # What a Python or a version of a package decides: the pages, one driver of each database, workers.
-# What the SQL decides is shown once, on the newest.
+# What the SQL decides is shown once, on the newest, and so is what only the tests use.
 OF_PYTHON := tests/unit tests/integration/tasks tests/integration/worker \
-             $(addprefix tests/conformance/test_sql_store.py::,TestSqlite TestPublic)
+             $(addprefix tests/conformance/test_sql_store.py::,TestSqlite TestPublic) \
+             $(addprefix --ignore=tests/unit/test_,support.py hangs.py fixtures.py)
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.
 unexport PYTHONDONTWRITEBYTECODE

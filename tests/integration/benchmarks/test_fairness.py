@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.integration.benchmarks.conftest import Bench
 
 
-def test_three_times(bench: Bench) -> None:
+def test_three_times(sqlite_bench: Bench) -> None:
     """Without turns, of some tenants, and of one, among whose jobs others come."""
-    found = bench.one("fairness", "--jobs", 300, "--keys", 7, "--singles", 2)
+    found = sqlite_bench.one("fairness", "--jobs", 300, "--keys", 7, "--singles", 2)
     for each, jobs in (("unfair", 300), ("fair", 300), ("single", 302)):
-        bench.check_cost(found[each], jobs)
+        sqlite_bench.check_cost(found[each], jobs)
     assert len(found["before"]) == 2
     assert found["waited"]["p50"] > 0

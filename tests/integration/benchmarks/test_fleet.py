@@ -8,13 +8,13 @@ from tests.integration.benchmarks.conftest import Bench
 JOBS = 10
 
 
-def test_what_idle_workers_do(bench: Bench) -> None:
+def test_what_idle_workers_do(sqlite_bench: Bench) -> None:
     """Each job is claimed at least once, by somebody, and its handler is timed."""
     words = ("--workers", "1,5", "--jobs", JOBS, "--pause", 0.001)
-    found = bench.one("fleet", *words, "--seconds", 0.2, "--settling", 0)
+    found = sqlite_bench.one("fleet", *words, "--seconds", 0.2, "--settling", 0)
     assert [crowd["workers"] for crowd in found["crowds"]] == [1, 5]
     for crowd in found["crowds"]:
         assert crowd["claims"] >= 1
         waited = crowd["waited"]
         assert waited["p50"] <= waited["max"] < 60_000
-    bench.check_history(JOBS + UNCOUNTED)
+    sqlite_bench.check_history(JOBS + UNCOUNTED)

@@ -11,11 +11,11 @@ JOBS = 10
 
 
 @pytest.mark.parametrize("producer", ["asyncio", "plain"])
-def test_every_job_is_timed(bench: Bench, producer: str) -> None:
+def test_every_job_is_timed(sqlite_bench: Bench, producer: str) -> None:
     """From the call, and from its return, which is later; a few first ones are not counted."""
-    found = bench.one("latency", "--jobs", JOBS, "--pause", 0.001, "--producer", producer)
-    bench.check_cost(found["cost"], JOBS + UNCOUNTED)
-    bench.check_history(JOBS + UNCOUNTED)
+    found = sqlite_bench.one("latency", "--jobs", JOBS, "--pause", 0.001, "--producer", producer)
+    sqlite_bench.check_cost(found["cost"], JOBS + UNCOUNTED)
+    sqlite_bench.check_history(JOBS + UNCOUNTED)
     for quantiles in (found["from_call"], found["from_commit"]):
         assert quantiles["p50"] <= quantiles["p90"] <= quantiles["p99"] <= quantiles["max"]
         assert quantiles["max"] < 60_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.integration.benchmarks.conftest import Bench
 
 
-def test_three_times(bench: Bench) -> None:
+def test_three_times(sqlite_bench: Bench) -> None:
     """Without limits, with them, and with blocked jobs before them."""
     words = ("--jobs", 200, "--keys", 7, "--most", 2, "--blocked", 150)
-    found = bench.one("limits", *words)
+    found = sqlite_bench.one("limits", *words)
     for each in ("unlimited", "limited", "behind"):
-        bench.check_cost(found[each], 200)
+        sqlite_bench.check_cost(found[each], 200)
     assert found["parking"] > 0
-    assert bench.ask("SELECT count(*) FROM mutirao_limit") == 0
+    assert sqlite_bench.ask("SELECT count(*) FROM mutirao_limit") == 0

@@ -10,12 +10,12 @@ from benchmarks.memory import STEPS
 from tests.integration.benchmarks.conftest import Bench
 
 
-def test_sustained(bench: Bench) -> None:
+def test_sustained(sqlite_bench: Bench) -> None:
     """Every job that was enqueued is done in the end; the backlog is what was ahead of that."""
-    found = bench.one("sustained", "--seconds", 0.5, "--batch", 10)
+    found = sqlite_bench.one("sustained", "--seconds", 0.5, "--batch", 10)
     jobs = found["cost"]["jobs"]
-    bench.check_cost(found["cost"], jobs)
-    bench.check_history(jobs)
+    sqlite_bench.check_cost(found["cost"], jobs)
+    sqlite_bench.check_history(jobs)
     assert jobs % 10 == 0
     assert found["seconds"] >= 0.5
     assert found["enqueued"] == pytest.approx(jobs / found["seconds"])
@@ -23,28 +23,31 @@ def test_sustained(bench: Bench) -> None:
     assert found["rate"] == pytest.approx((jobs - found["last"]) / found["seconds"])
 
 
-def test_fanout(bench: Bench) -> None:
+def test_fanout(sqlite_bench: Bench) -> None:
     """Parents and children are all done."""
-    found = bench.one("fanout", "--parents", 3, "--children", 20)
-    bench.check_cost(found["cost"], 63)
-    bench.check_history(63)
-    assert bench.ask("SELECT count(*) FROM mutirao_job WHERE task = 'mutirao.bench.branch'") == 3
+    found = sqlite_bench.one("fanout", "--parents", 3, "--children", 20)
+    sqlite_bench.check_cost(found["cost"], 63)
+    sqlite_bench.check_history(63)
+    assert (
+        sqlite_bench.ask("SELECT count(*) FROM mutirao_job WHERE task = 'mutirao.bench.branch'")
+        == 3
+    )
 
 
-def test_idle(bench: Bench) -> None:
+def test_idle(sqlite_bench: Bench) -> None:
     """By the minute, whatever the time; long enough for a look for vanished workers."""
-    found = bench.one("idle", "--seconds", 3, "--settling", 0.1)
+    found = sqlite_bench.one("idle", "--seconds", 3, "--settling", 0.1)
     assert found["seconds"] >= 3
     assert found["statements"] > 0
     assert found["client_cpu"] > 0
-    assert (found["wal_bytes"] is None) == bench.url.startswith("sqlite")
-    bench.check_history(0)
+    assert (found["wal_bytes"] is None) == sqlite_bench.url.startswith("sqlite")
+    sqlite_bench.check_history(0)
 
 
-def test_memory(bench: Bench) -> None:
+def test_memory(sqlite_bench: Bench) -> None:
     """A sample for each twentieth of the jobs, the last one after all of them."""
-    found = bench.one("memory", "--jobs", 110)
-    bench.check_history(110)
+    found = sqlite_bench.one("memory", "--jobs", 110)
+    sqlite_bench.check_history(110)
     done = [sample["done"] for sample in found["samples"]]
     assert len(done) == STEPS
     assert done == sorted(done)
