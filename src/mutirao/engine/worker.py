@@ -27,6 +27,7 @@ from mutirao.engine.running import Running
 from mutirao.engine.scheduler import Scheduler
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.shared import Shared
+from mutirao.engine.superseding import Superseding
 from mutirao.engine.task_checks import check_tasks
 from mutirao.engine.watch import Watch
 from mutirao.errors import WorkerStuck
@@ -143,7 +144,9 @@ class Worker:
             fair = {name: task.options.fair_by for name, task in self._tasks.items()}
             limiter = Limiter(self._store, self._limits(), fair, self._identity.name)
             await self._store.check()
+            superseding = Superseding(self._store, self._tasks, settings.poll)
             await limiter.declare()
+            await superseding.declare()
             await scheduler.declare()
             self._dispatcher.set_lifetime(monotonic() + settings.lifetime)
             self._id = await self._store.register(self._identity, expiry=settings.lifetime)
@@ -156,13 +159,15 @@ class Worker:
         self._spawn("completer", self._completer.run())
         self._spawn("producer", self._producer.run())
         self._spawn("listener", self._producer.listen())
-        self._spawn(
-            "holdings", self._producer.look_at_holdings(self._pulse("holdings", DUTY_TURN_LIMIT))
-        )
+        holdings = self._pulse("holdings", DUTY_TURN_LIMIT)
+        self._spawn("holdings", self._producer.look_at_holdings(holdings))
         longest = settings.longest_wait
         self._spawn("schedules", scheduler.run(self._pulse("schedules", DUTY_TURN_LIMIT), longest))
         self._spawn("progress", self._progress_writer.run(self._pulse("progress")))
         self._spawn("limits", limiter.run(self._pulse("limits"), longest))
+        if superseding.rules:
+            pulse = self._pulse("supersede", DUTY_TURN_LIMIT)
+            self._spawn("supersede", superseding.run(pulse, longest))
         for duty in Housekeeping(self._store, settings, heartbeat.may_judge_others).duties():
             pulse = self._pulse(duty.name, DUTY_TURN_LIMIT)
             self._spawn(duty.name, keep(self._store, duty, lambda: self._id, pulse, longest))

@@ -176,6 +176,11 @@ def dropped_because(older: int) -> str:
     return f"superseded together with job {older}"
 
 
+def repeated_because(done: int) -> str:
+    """Return the reason that the history gives for a job that SQL enqueued, and that is dropped."""
+    return f"repeats job {done}, which succeeded"
+
+
 def _between(rule: Supersede, older: str, newer: str) -> Decision:
     before, now = json.loads(older), json.loads(newer)
     left = rule.judge(before, now)

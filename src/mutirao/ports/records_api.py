@@ -3,7 +3,7 @@
 The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from mutirao.model.change import Change
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
+from mutirao.model.uniqueness import Unique
 
 
 class RecordsApi(Protocol):
@@ -29,6 +30,25 @@ class RecordsApi(Protocol):
         values give it; but if its queue changes, or it is due later, it is released, and judged
         anew when it is claimed. A job keeps the unique key that it was enqueued with, in the queue
         in which it was. Fair jobs take turns in their new queue. All workers are woken.
+        """
+        ...
+
+    # Supersede, for jobs that SQL enqueues
+
+    async def declare_supersede(self, tasks: Mapping[str, Unique]) -> None:
+        """Record which of these tasks have a supersede rule, and in which scope; others have none.
+
+        From now on a job of such a task that SQL enqueues with a key is blocked until it is judged.
+        Other keys of it, and redrives, are labels as before.
+        """
+        ...
+
+    async def judge(self, rules: Mapping[str, Unique], *, now: datetime | None = None) -> int:
+        """Ask the rules of these tasks about some jobs that SQL enqueued; return of how many keys.
+
+        Each key is one transaction, under its lock. Its jobs are placed in the order of their ids,
+        as if they were enqueued now. One that the rule drops, or about which it raises InvalidJob,
+        is cancelled. Who enqueues a job with such a key under the rule judges first what waits.
         """
         ...
 

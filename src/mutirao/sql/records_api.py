@@ -3,19 +3,31 @@
 It calls the modules of the same names; it is one class because each part is only a few lines.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from mutirao.model.change import Change
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
+from mutirao.model.uniqueness import Unique
 from mutirao.sql.apart import Apart
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.schema import tables
-from mutirao.sql.statements import change, limits, records, results, schedules, ticking, workers
+from mutirao.sql.statements import (
+    change,
+    limits,
+    records,
+    results,
+    schedules,
+    supersede,
+    ticking,
+    workers,
+)
+
+MAX_KEYS_PER_LOOK = 100  # of which rules are asked before others have their turn
 
 
 class SqlRecords:
@@ -36,6 +48,19 @@ class SqlRecords:
         return await self._apart.order(
             lambda conn, which: change.change(conn, self._dialect, which, new, now), which
         )
+
+    # Supersede
+
+    async def declare_supersede(self, tasks: Mapping[str, Unique]) -> None:
+        """Record which tasks have a supersede rule."""
+        await self._runner.run(supersede.declare, tasks)
+
+    async def judge(self, rules: Mapping[str, Unique], *, now: datetime | None = None) -> int:
+        """Ask rules about jobs that SQL enqueued."""
+        found = await self._runner.alone(supersede.unjudged, [*rules], MAX_KEYS_PER_LOOK)
+        for task, name in found:
+            await self._insistent.run(supersede.judge, name, task, rules[task], now)
+        return len(found)
 
     # Schedules
 

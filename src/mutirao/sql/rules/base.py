@@ -9,6 +9,8 @@ from typing import ClassVar, TypeVar
 from mutirao.model.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind
 from mutirao.model.outcome import Outcome, Settlement
 from mutirao.model.states import Fault
+from mutirao.model.supersede import Supersede
+from mutirao.model.uniqueness import KeyName
 from mutirao.sql.drivers.steps import Asking
 
 
@@ -104,6 +106,12 @@ class Rules(ABC):
 
         Theirs, those of jobs that wait for them, and of jobs that they wait for.
         """
+
+    @abstractmethod
+    def judge(
+        self, name: KeyName, task: str, rule: Supersede, now: datetime | None
+    ) -> Asking[None]:
+        """Ask a supersede rule about the jobs of a task and a key that SQL enqueued."""
 
     # Sums by the hour; see `mutirao.model.hours`.
 

@@ -5,10 +5,13 @@ from datetime import datetime
 
 from mutirao.model.job import Claim, Lane, LaneHead
 from mutirao.model.outcome import Settlement
+from mutirao.model.supersede import Supersede
+from mutirao.model.uniqueness import KeyName
 from mutirao.sql.drivers.steps import Asking
-from mutirao.sql.rules import claim, hours, limits, rescue, settle
+from mutirao.sql.rules import claim, hours, limits, rescue, settle, supersede
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.rules.words import Words
+from mutirao.sql.schema.instant import from_micros
 
 
 class LockAskWrite(Rules):
@@ -88,6 +91,14 @@ class LockAskWrite(Rules):
     def hold(self, jobs: Sequence[int]) -> Asking[None]:
         """Lock what the end of these jobs will touch, where rows are locked."""
         return settle.hold(self.words, jobs)
+
+    def judge(
+        self, name: KeyName, task: str, rule: Supersede, now: datetime | None
+    ) -> Asking[None]:
+        """Ask a supersede rule about the jobs of a task and a key that SQL enqueued."""
+        yield from supersede.hold_key(self.words, name)
+        moment = yield from self.words.moment(now)
+        yield from supersede.judge(self.words, name, task, rule, from_micros(moment))
 
     def roll_up(self, keep: float | None, now: datetime | None) -> Asking[bool]:
         """Add up a part."""

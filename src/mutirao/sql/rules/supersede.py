@@ -1,9 +1,15 @@
-"""Supersede: enqueue a job after the waiting jobs of its key, and cancel redundant ones."""
+"""Supersede: enqueue a job after the waiting jobs of its key, and cancel redundant ones.
+
+What SQL enqueued waits in `mutirao_unjudged` until somebody who has the rule asks it: a worker, or
+the next one who enqueues with that key in Python.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
+from mutirao.errors import InvalidJob
 from mutirao.model.job import NewJob, OutcomeKind
 from mutirao.model.supersede import (
     SUPERSEDED,
@@ -14,6 +20,7 @@ from mutirao.model.supersede import (
     cancelled_because,
     decide,
     dropped_because,
+    repeated_because,
 )
 from mutirao.model.uniqueness import PARKED, KeyName, Placed, Unique
 from mutirao.sql.drivers.steps import Asking, Execute, each
@@ -59,7 +66,22 @@ INSERT INTO mutirao_attempt
 SELECT id, run % 2147483647 + 1, attempt, ?, ?, ?, ?, ? FROM mutirao_live
 WHERE worker IS NULL AND """
 _DONE = DONE.format("d.args")
+UNJUDGED = f"""
+SELECT k.job, {{}}, j.run_at, l.id
+FROM mutirao_unjudged k
+JOIN mutirao_job j ON j.id = k.job
+LEFT JOIN mutirao_live l ON l.id = k.job
+WHERE {IS_NAMED} AND j.task = ?
+ORDER BY k.job
+"""
+_UNJUDGED = UNJUDGED.format("j.args")
+_JUDGED = "DELETE FROM mutirao_unjudged WHERE job = ?"
 _MOVE = "UPDATE mutirao_live SET run_at = ? WHERE id = ?"
+_UNPARK = """
+UPDATE mutirao_live SET run_at = (SELECT j.run_at FROM mutirao_job j WHERE j.id = mutirao_live.id)
+WHERE id = (SELECT job FROM mutirao_unjudged WHERE job = ?)
+"""
+_REWRITE = "UPDATE mutirao_job SET args = ?, run_at = ?, fingerprint = NULL WHERE id = ?"
 
 
 def place_last(
@@ -67,6 +89,57 @@ def place_last(
 ) -> Asking[int]:
     """Enqueue a job by `write` as the last of its key, as the rule says; return its id."""
     name = unique.name(job.task, job.queue, job.key or "")
+    yield from judge(words, name, job.task, rule, now)
+    return (yield from _place(words, job, name, rule, now, partial(_write, words, write)))
+
+
+def hold_key(words: Words, name: KeyName) -> Asking[None]:
+    """Lock a key, where rows are locked."""
+    if words.locks:
+        sql = words.upsert("mutirao_supersede_last", (*NAME, "last"), NAME)
+        yield Execute(sql, (*name, 0), answers=False)
+
+
+def judge(words: Words, name: KeyName, task: str, rule: Supersede, now: datetime) -> Asking[None]:
+    """Ask the rule about the jobs of a key that SQL enqueued. The key is held.
+
+    One about which the rule cannot say anything is cancelled.
+    """
+    for id, args, run_at, live in (yield Execute(_UNJUDGED, (*name, task))):
+        yield Execute(_JUDGED, (id,), answers=False)
+        if live is None:  # it was cancelled meanwhile
+            continue
+        job = NewJob(task=task, args=args, run_at=from_micros(run_at))
+        try:
+            placed = yield from _place(words, job, name, rule, now, partial(_stands, id, args))
+        except InvalidJob as unfit:
+            yield from cancel(words, (id,), SUPERSEDED, str(unfit), now)
+        else:
+            if placed != id:
+                yield from cancel(words, (id,), SUPERSEDED, repeated_because(placed), now)
+
+
+def _write(words: Words, write: Write, job: NewJob) -> Asking[int]:
+    """Write a new job, which is not to wait for somebody to ask the rule."""
+    id = yield from write(job)
+    if words.parks_unjudged:
+        yield Execute(_UNPARK, (id,), answers=False)
+        yield Execute(_JUDGED, (id,), answers=False)
+    return id
+
+
+def _stands(id: int, asked: str, job: NewJob) -> Asking[int]:
+    """Let a job that is there already be due; with other arguments, if it was merged."""
+    due = to_micros(job.run_at or PARKED)
+    if job.args != asked:
+        yield Execute(_REWRITE, (job.args, due, id), answers=False)
+    yield Execute(_MOVE, (due, id), answers=False)
+    return id
+
+
+def _place(
+    words: Words, job: NewJob, name: KeyName, rule: Supersede, now: datetime, write: Write
+) -> Asking[Placed]:
     if words.locks:
         [row] = yield Execute(_AT_STAKE, name)
         yield from words.hold_jobs([id for id in row if id])

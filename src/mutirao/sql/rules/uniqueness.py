@@ -18,7 +18,15 @@ from mutirao.model.uniqueness import (
     judge,
 )
 from mutirao.sql.drivers.steps import Asking, Execute, Row
-from mutirao.sql.rules.supersede import IS_NAMED, NAME, Write, cancel, park, place_last
+from mutirao.sql.rules.supersede import (
+    IS_NAMED,
+    NAME,
+    Write,
+    cancel,
+    hold_key,
+    park,
+    place_last,
+)
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
 
@@ -87,9 +95,7 @@ def hold_keys(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
     for name in sorted(plain):
         yield Execute(words.upsert("mutirao_key", _COLUMNS, NAME), (*name, 0, None, 0, None), False)
     for name in sorted(superseding):
-        yield Execute(
-            words.upsert("mutirao_supersede_last", (*NAME, "last"), NAME), (*name, 0), False
-        )
+        yield from hold_key(words, name)
 
 
 def _holder(words: Words, row: Row) -> Holder:

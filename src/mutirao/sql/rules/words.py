@@ -31,6 +31,8 @@ class Words(ABC):
     `by_lane`: stands after `mutirao_live` where due jobs are locked, if the planner has to be told
     to read them in their order, and no others.
     `forever`: stands for infinity, where a column of numbers has none.
+    `parks_unjudged`: whatever is inserted under a supersede rule is parked until the rule is asked,
+    as the database does not know what has asked it.
     """
 
     locks: ClassVar[bool] = False
@@ -41,6 +43,7 @@ class Words(ABC):
     quote: ClassVar[str] = '"'
     by_lane: ClassVar[str] = ""
     forever: ClassVar[float] = FOREVER
+    parks_unjudged: ClassVar[bool] = False
     transaction: ClassVar[Bracket]
 
     @abstractmethod

@@ -179,6 +179,20 @@ supersede_wait = Table(
     Column("args", Json),
 )
 
+supersede_task = Table(
+    "mutirao_supersede_task",
+    metadata,
+    Column("task", Text, primary_key=True),
+    Column("scope", Text),
+)
+
+unjudged = Table(
+    "mutirao_unjudged",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    *(Column(name, Text, nullable=False) for name in ("scope", "task", "queue", "key")),
+)
+
 worker = Table(
     "mutirao_worker",
     metadata,

@@ -33,7 +33,9 @@ from mutirao.sql.schema.tables import (
     parked,
     step,
     supersede_last,
+    supersede_task,
     supersede_wait,
+    unjudged,
 )
 
 MAX_ROWS_PER_REPAIR = 1_000  # rows repaired by one statement
@@ -123,6 +125,12 @@ _somebody_is_ahead = or_(
     exists().where(_ahead.c.job == supersede_wait.c.after).correlate_except(_ahead),
 )
 _waits_for_another = exists().where(supersede_wait.c.job == live.c.id, _somebody_is_ahead)
+_is_ruled = (
+    exists()
+    .where(supersede_task.c.task == job.c.task, job.c.id == unjudged.c.job)
+    .correlate_except(supersede_task, job)
+)
+_waits_for_a_rule = exists().where(unjudged.c.job == live.c.id, _is_ruled)
 _waits_for_a_limit = exists().where(parked.c.job == live.c.id)
 _waits_for_a_gate = exists().where(
     step.c.job == live.c.id,
@@ -147,10 +155,17 @@ LEFTOVERS = (
             _is_known(live.c.id),
             ~_waits_for_a_key.correlate(live),
             ~_waits_for_another.correlate(live),
+            ~_waits_for_a_rule.correlate(live),
             ~_waits_for_a_limit.correlate(live),
             ~_waits_for_a_gate.correlate(live),
         ),
         _let_go,
+    ),
+    Leftover(
+        "rows of jobs that SQL enqueued under a rule and that do not wait for it",
+        *(unjudged, unjudged.c.job),
+        or_(~_is_live(unjudged.c.job), ~_is_ruled),
+        _removed(unjudged, unjudged.c.job),
     ),
     Leftover(
         "rows of jobs that waited for a limit and have ended",

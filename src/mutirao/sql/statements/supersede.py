@@ -1,15 +1,22 @@
-"""Supersede in the tables: the next job of a key when one has ended; the same on every database.
+"""Supersede in the tables: the next job of a key when one has ended, and what SQL enqueued.
+
+The same on every database.
 
 Synchronous functions of a SQLAlchemy `Connection` in a transaction. How a job is enqueued under a
-supersede rule is in `rules/supersede`, and for PostgreSQL in its dialect's `enqueue`.
+supersede rule is in `rules/supersede`, and for PostgreSQL in its dialect's `enqueue` and
+`supersede`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 
-from sqlalchemy import Connection, exists, select, update
+from sqlalchemy import Connection, delete, exists, select, update
 
+from mutirao.model.uniqueness import KeyName, Unique
+from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_of
-from mutirao.sql.schema.tables import live, supersede_last, supersede_wait
+from mutirao.sql.schema import tables
+from mutirao.sql.schema.tables import live, supersede_last, supersede_task, supersede_wait
 
 
 def wait_for_previous(conn: Connection, waiting: Sequence[tuple[int, int]]) -> list[int]:
@@ -38,6 +45,40 @@ def wait_for_previous(conn: Connection, waiting: Sequence[tuple[int, int]]) -> l
     if free:
         dialect_of(conn.dialect).delete_rows(conn, supersede_wait.c.job, free)
     return free
+
+
+def declare(conn: Connection, tasks: Mapping[str, Unique]) -> None:
+    """Record which of these tasks have a rule, and in which scope."""
+    new = {task: usual.scope for task, usual in tasks.items() if usual.supersede is not None}
+    known = {row.task: row.scope for row in conn.execute(select(supersede_task))}
+    as_it_is = {task for task in new if task in known and known[task] == new[task]}
+    if outdated := [task for task in known if task in tasks and task not in as_it_is]:
+        conn.execute(delete(supersede_task).where(supersede_task.c.task.in_(outdated)))
+    if missing := sorted(new.keys() - as_it_is):
+        rows = [{"task": task, "scope": new[task]} for task in missing]
+        insert = dialect_of(conn.dialect).insert_unless_exists(supersede_task)
+        conn.execute(insert.values(rows))
+
+
+def judge(conn: Connection, name: KeyName, task: str, usual: Unique, now: datetime | None) -> None:
+    """Ask the rule of a task about the jobs of a key that SQL enqueued."""
+    if usual.supersede is not None:
+        through(conn, dialect_of(conn.dialect).rules.judge(name, task, usual.supersede, now))
+
+
+def unjudged(conn: Connection, tasks: Collection[str], limit: int) -> list[tuple[str, KeyName]]:
+    """Return the tasks and keys of some jobs that SQL enqueued, the oldest first."""
+    rows = conn.execute(
+        select(
+            tables.job.c.task,
+            *(tables.unjudged.c[part] for part in ("scope", "task", "queue", "key")),
+        )
+        .join(tables.job, tables.job.c.id == tables.unjudged.c.job)
+        .where(tables.job.c.task.in_(list(tasks)))
+        .order_by(tables.unjudged.c.job)
+        .limit(limit)
+    )
+    return [*dict.fromkeys((task, (scope, of, queue, key)) for task, scope, of, queue, key in rows)]
 
 
 def forget(conn: Connection, pruned: Sequence[int]) -> None:

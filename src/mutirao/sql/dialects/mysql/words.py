@@ -10,6 +10,7 @@ from datetime import datetime
 from itertools import chain
 
 from mutirao.errors import UnsupportedConnection
+from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.mysql import packets
 from mutirao.sql.dialects.mysql.moments import NOW, in_utc
 from mutirao.sql.drivers.steps import Asking, Autocommits, Bracket, Execute, Row
@@ -53,6 +54,16 @@ _INSERTED = f"""
 ORDER BY id LIMIT {packets.MAX_ROWS} FOR UPDATE SKIP LOCKED
 """
 _PLACED = "UPDATE mutirao_job SET unplaced = NULL WHERE "
+# Those of them whose task has a supersede rule: parked until somebody has asked it.
+_NOTE_UNJUDGED = """
+INSERT INTO mutirao_unjudged (job, scope, task, queue, `key`)
+SELECT j.id, coalesce(t.scope, ''), if(t.scope IS NULL, j.task, ''),
+       if(t.scope IS NULL, j.queue, ''), j.`key`
+FROM mutirao_job j FORCE INDEX (PRIMARY) JOIN mutirao_supersede_task t ON t.task = j.task
+WHERE j.`key` IS NOT NULL AND j.redrive_of IS NULL AND j.on_dead_of IS NULL AND """
+_PARK_UNJUDGED = """
+UPDATE mutirao_live l JOIN mutirao_unjudged u ON u.job = l.id SET l.run_at = ? WHERE """
+_ANY_RULE = "SELECT 1 FROM mutirao_supersede_task LIMIT 1"
 
 _DROP = """
 DELETE l FROM json_table(?, '$[*]' COLUMNS (id bigint PATH '$')) ended
@@ -147,6 +158,10 @@ class MysqlWords(Words):
         if jobs:
             which, values = self.among("j.id", jobs)
             yield Execute(_PLACE + which, values, answers=False)
+            if (yield Execute(_ANY_RULE)):
+                yield Execute(_NOTE_UNJUDGED + which, values, answers=False)
+                park, _ = self.among("u.job", jobs)
+                yield Execute(_PARK_UNJUDGED + park, (to_micros(PARKED), *values), answers=False)
             which, values = self.among("id", jobs)
             yield Execute(_PLACED + which, values, answers=False)
         return jobs

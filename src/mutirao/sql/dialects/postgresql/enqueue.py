@@ -13,11 +13,12 @@ from operator import ne
 from typing import NamedTuple
 
 from mutirao.model.job import DEFAULT_QUEUE, NewJob
-from mutirao.model.supersede import Older, Supersede, decide
+from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import KeyName, Placed, Unique, duplicate
 from mutirao.sql.dialects.postgresql.facts import PARAMETERS
 from mutirao.sql.dialects.postgresql.graphs import GRAPH_STATEMENTS
 from mutirao.sql.dialects.postgresql.rows import job_rows, live_rows
+from mutirao.sql.dialects.postgresql.supersede import ask, judge
 from mutirao.sql.drivers.failures import beneath, short
 from mutirao.sql.drivers.steps import (
     ENQUEUE_SAVEPOINT,
@@ -33,7 +34,6 @@ from mutirao.sql.drivers.steps import (
 )
 from mutirao.sql.enqueue.facts import FACTS, as_json, facts
 from mutirao.sql.enqueue.intake import DialectIntake
-from mutirao.sql.rules.supersede import DONE, last_done
 from mutirao.sql.schema.instant import from_micros
 
 _NAME = "PostgreSQL"
@@ -56,14 +56,11 @@ def _named(more: dict[str, str]) -> str:
 _PLACE = f"SELECT id, how FROM mutirao_enqueue_unique({_named(_RULE)})"  # noqa: S608 (our own constants)
 
 # And what else to `mutirao_enqueue_superseding`, once the last job of the key is locked and known.
-_LAST = "SELECT * FROM mutirao_lock_supersede_last(%s::text, %s::text, %s::text, %s::text)"
 _ENQUEUE_SUPERSEDING = {
     "scope": "text", "after": "bigint", "how": "text", "merged": "text::json", "done": "bigint",
     "id": "bigint",
 }  # fmt: skip
 _PLACE_LAST = f"SELECT mutirao_enqueue_superseding({_named(_ENQUEUE_SUPERSEDING)})"
-
-_DONE = DONE.format("d.args::text").replace("?", "%s")
 
 # Where jobs take turns.
 _APPLY_FAIRNESS = "SELECT mutirao_apply_fairness(%s::bigint, %s::text)"
@@ -232,14 +229,11 @@ def _place_last(
 ) -> Generator[Request, Rows, int]:
     """Write a job as the last of its key, after the rule was asked. To be done in a transaction."""
     name = unique.name(job.task, job.queue, job.key or "")
-    found = yield Execute(_LAST, name)
-    older = Older(*found[0]) if found else None
-    done = yield from last_done(rule, name, _DONE)
-    how, merged, still = decide(rule, job.task, job.args, older, done)
+    yield from judge(name, job.task, rule)
+    older, fate, (how, merged, done) = yield from ask(name, rule, job.task, job.args)
     if how == "repeated" and done is not None:
-        return Placed(done.id, how)
-    verdict = None if how in ("inserted", "follows") else how
-    place = (unique.scope, older and older.id, verdict, merged, still, drawn and drawn.id)
+        return Placed(done, how)
+    place = (unique.scope, older, fate, merged, done, drawn and drawn.id)
     ((id,),) = yield Execute(_PLACE_LAST, (*_asked(job, drawn), *place))
     return Placed(id, how)
 

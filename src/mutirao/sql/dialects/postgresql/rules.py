@@ -10,7 +10,9 @@ from datetime import datetime
 from mutirao.model.fairness import is_fair, lanes_of, queue_of
 from mutirao.model.job import Claim, FairClaim, Lane, LaneHead
 from mutirao.model.outcome import SUCCEEDED, Settlement
-from mutirao.sql.dialects.postgresql import limits, statements
+from mutirao.model.supersede import Supersede
+from mutirao.model.uniqueness import KeyName
+from mutirao.sql.dialects.postgresql import limits, statements, supersede
 from mutirao.sql.dialects.postgresql.claim import ClaimRequest, asks_again
 from mutirao.sql.drivers.failures import is_stale
 from mutirao.sql.drivers.steps import Asking, Execute, Row
@@ -128,6 +130,12 @@ class PostgresqlRules(Rules):
     def let_go(self, jobs: Sequence[int], now: datetime | None) -> Asking[None]:
         """Give back what jobs hold that do not run any more."""
         yield Execute(statements.LET_GO, (array(jobs), now))
+
+    def judge(
+        self, name: KeyName, task: str, rule: Supersede, now: datetime | None
+    ) -> Asking[None]:
+        """Ask a supersede rule about the jobs of a task and a key that SQL enqueued."""
+        return supersede.judge(name, task, rule)
 
     def roll_up(self, keep: float | None, now: datetime | None) -> Asking[bool]:
         """Call the function: a single statement, so that no paused machine holds it up."""

@@ -22,6 +22,7 @@ _RESERVE = "UPDATE sqlite_sequence SET seq = seq + ? WHERE name = 'mutirao_job' 
 class SqliteWords(Words):
     """SQLite 3.35 and later."""
 
+    parks_unjudged = True  # by the trigger
     transaction = Bracket("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
 
     def moment(self, now: datetime | None) -> Asking[int]:

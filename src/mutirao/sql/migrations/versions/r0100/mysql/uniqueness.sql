@@ -45,3 +45,20 @@ CREATE TABLE IF NOT EXISTS mutirao_supersede_wait (
     args longtext,
     INDEX mutirao_supersede_wait_after (after)
 ) ENGINE InnoDB ${bytes}
+--;
+-- The tasks that have a rule in the code of workers, and who shares keys there. The rule itself is theirs.
+CREATE TABLE IF NOT EXISTS mutirao_supersede_task (
+    task varchar(200) PRIMARY KEY CHECK (char_length(task) >= 1),
+    scope varchar(200)
+) ENGINE InnoDB ${bytes}
+--;
+-- The jobs of such tasks that SQL enqueued with a key. They are parked until somebody who has the rule
+-- has asked it, in the order of their ids.
+CREATE TABLE IF NOT EXISTS mutirao_unjudged (
+    job bigint PRIMARY KEY,
+    scope varchar(200) NOT NULL,
+    task varchar(200) NOT NULL,
+    queue varchar(100) NOT NULL,
+    `key` varchar(200) NOT NULL,
+    INDEX mutirao_unjudged_key (scope, task, queue, `key`, job)
+) ENGINE InnoDB ${bytes}

@@ -91,6 +91,9 @@ BEGIN
         RETURN mutirao_enqueue_with_key(
             $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21
         );
+    ELSIF $9 IS NOT NULL AND $13 IS NULL AND $14 IS NULL
+            AND EXISTS (SELECT FROM mutirao_supersede_task t WHERE t.task = $1) THEN
+        RETURN mutirao_enqueue_unjudged($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $15, $20);
     END IF;
     INSERT INTO mutirao_job AS j (
         task, args, queue, priority, run_at, max_attempts, timeout, key, tags, metadata,

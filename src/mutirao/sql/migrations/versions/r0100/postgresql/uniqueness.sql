@@ -529,3 +529,68 @@ BEGIN
     RETURN new_id;
 END
 $$
+--;
+-- The tasks that have a rule in the code of workers, and who shares keys there. The rule itself is theirs.
+CREATE TABLE mutirao_supersede_task (
+    task text PRIMARY KEY CHECK (char_length(task) BETWEEN 1 AND 200),
+    scope text CHECK (char_length(scope) <= 200)
+)
+--;
+-- The jobs of such tasks that SQL enqueued with a key. They are parked until somebody who has the rule
+-- has asked it, in the order of their ids.
+CREATE TABLE mutirao_unjudged (
+    job bigint PRIMARY KEY,
+    scope text NOT NULL,
+    task text NOT NULL,
+    queue text NOT NULL,
+    key text NOT NULL
+)
+--;
+CREATE INDEX mutirao_unjudged_key ON mutirao_unjudged (scope, task, queue, key, job)
+--;
+-- Enqueues a job that the rule has to be asked about. Nobody is woken: workers that have the rule look.
+CREATE FUNCTION mutirao_enqueue_unjudged(
+    _task text, _args json, _queue text, _priority integer, _run_at timestamptz,
+    _delay double precision, _max_attempts integer, _timeout double precision, _key text,
+    _tags json, _metadata json, _traceparent text, _fingerprint text, _fair_by text
+) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    new_id bigint := mutirao_next_id();
+BEGIN
+    PERFORM mutirao_write_job(
+        new_id, _task, _args, _queue, _priority,
+        coalesce(_run_at, statement_timestamp() + coalesce(_delay, 0) * interval '1 second'),
+        _max_attempts, _timeout, _key, _tags, _metadata, _traceparent, NULL, NULL, _fingerprint, true
+    );
+    PERFORM mutirao_apply_fairness(new_id, _fair_by);
+    INSERT INTO mutirao_unjudged (job, scope, task, queue, key)
+    SELECT new_id, coalesce(t.scope, ''), CASE WHEN t.scope IS NULL THEN _task ELSE '' END,
+           CASE WHEN t.scope IS NULL THEN _queue ELSE '' END, _key
+    FROM mutirao_supersede_task t WHERE t.task = _task;
+    RETURN new_id;
+END
+$$
+--;
+-- Puts such a job in its place, as the last of its key, once the rule was asked: as
+-- `mutirao_enqueue_superseding` does with a new one.
+CREATE FUNCTION mutirao_place_judged(
+    _id bigint, _scope text, _task text, _queue text, _key text, _after bigint, _how text,
+    _merged json, _done bigint
+) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    UPDATE mutirao_supersede_last s SET last = _id, done = _done
+    WHERE s.scope = _scope AND s.task = _task AND s.queue = _queue AND s.key = _key;
+    IF _after IS NULL THEN
+        UPDATE mutirao_live l SET run_at = j.run_at
+        FROM mutirao_job j WHERE l.id = _id AND j.id = l.id;
+        PERFORM mutirao_wake(l.queue, l.priority, l.run_at, l.id, 1, j.task)
+        FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id WHERE l.id = _id;
+        RETURN;
+    END IF;
+    PERFORM mutirao_will_lock(ARRAY[
+        _id, _after, (SELECT t.after FROM mutirao_supersede_wait t WHERE t.job = _after)
+    ]);
+    PERFORM set_config('mutirao.supersede', 'on', true);
+    INSERT INTO mutirao_supersede_wait (job, after, how, args) VALUES (_id, _after, _how, _merged);
+END
+$$

@@ -7,4 +7,13 @@ BEGIN
                '=' || substr(coalesce(json_extract(NEW.args, '$."' || f.by || '"'), ''), 1, 200)
            END
     FROM (SELECT 1) LEFT JOIN mutirao_fairness f ON f.task = NEW.task;
+    -- What the library enqueues under a rule goes on at once, in the same transaction.
+    INSERT INTO mutirao_unjudged (job, scope, task, queue, key)
+    SELECT NEW.id, coalesce(t.scope, ''), CASE WHEN t.scope IS NULL THEN NEW.task ELSE '' END,
+           CASE WHEN t.scope IS NULL THEN NEW.queue ELSE '' END, NEW.key
+    FROM mutirao_supersede_task t
+    WHERE t.task = NEW.task AND NEW.key IS NOT NULL
+      AND NEW.redrive_of IS NULL AND NEW.on_dead_of IS NULL;
+    UPDATE mutirao_live SET run_at = ${parked}
+    WHERE id = (SELECT job FROM mutirao_unjudged WHERE job = NEW.id);
 END

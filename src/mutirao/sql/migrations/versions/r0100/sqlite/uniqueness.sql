@@ -48,3 +48,21 @@ CREATE TABLE mutirao_supersede_wait (
 )
 --;
 CREATE INDEX mutirao_supersede_wait_after ON mutirao_supersede_wait (after)
+--;
+-- The tasks that have a rule in the code of workers, and who shares keys there. The rule itself is theirs.
+CREATE TABLE mutirao_supersede_task (
+    task text PRIMARY KEY CHECK (length(task) BETWEEN 1 AND 200),
+    scope text CHECK (length(scope) <= 200)
+) WITHOUT ROWID
+--;
+-- The jobs of such tasks that SQL enqueued with a key. They are parked until somebody who has the rule
+-- has asked it, in the order of their ids.
+CREATE TABLE mutirao_unjudged (
+    job integer PRIMARY KEY,
+    scope text NOT NULL,
+    task text NOT NULL,
+    queue text NOT NULL,
+    key text NOT NULL
+)
+--;
+CREATE INDEX mutirao_unjudged_key ON mutirao_unjudged (scope, task, queue, key, job)
