@@ -35,7 +35,7 @@ async def enqueues(mine: SqlStore, others: SqlStore) -> None:
 @duty("enqueue")
 async def enqueues_in_sql(mine: SqlStore, others: SqlStore) -> None:
     """The documented function."""
-    await in_sql(mine, "'send', '{\"order_id\": 7}', queue => 'mail', delay => 60")
+    await in_sql(mine, "'send', '{\"order_id\": 7}', queue => 'mail', delay => 60, key => 'k'")
 
 
 @duty("keys")
@@ -91,6 +91,18 @@ async def enqueues_what_was_done(mine: SqlStore, others: SqlStore) -> None:
     await placed(mine, told("Like"))
     await others.settle(worker, [returned(claim, 1) for claim in await take(others, worker)])
     assert (await placed(mine, told("Like")))[1] == "repeated"
+
+
+@duty("supersede", "unjudged", "supersede_task")
+async def enqueues_what_is_judged(mine: SqlStore, others: SqlStore) -> None:
+    """In SQL; then somebody who has the rule asks it, about one alone and before another one."""
+    rules = {"send": Unique(supersede=Supersede.activities())}
+    await others.declare_supersede(rules)
+    for _ in range(2):
+        await in_sql(mine, "'send', '{\"type\": \"Update\"}', key => 'k'")
+    assert await mine.judge(rules) == 1
+    await in_sql(mine, "'send', '{\"type\": \"Update\"}', key => 'k'")
+    await put(mine, activity("Update", key="k"))
 
 
 @duty("graphs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from functools import partial
 
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from mutirao.model import schedule_rules
 from mutirao.model.graph import chain, group, step
@@ -13,6 +13,8 @@ from mutirao.model.job import OutcomeKind
 from mutirao.model.limits import Limit, LimitOrigin
 from mutirao.model.records import JobFilter, Progress
 from mutirao.model.schedule import TICKS_KEPT_PER_SCHEDULE, CatchUp
+from mutirao.model.supersede import Supersede
+from mutirao.model.uniqueness import Unique
 from mutirao.sql.schema import tables
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.fairness import of
@@ -123,6 +125,23 @@ async def gives_turns(mine: SqlStore, others: SqlStore) -> None:
     await mine.retire(worker)
     await mine.declare_fairness({"fair": "tenant", "other": "x"})
     await mine.declare_fairness({"other": None})
+
+
+@duty("worker", "supersede_task")
+async def declares_rules(mine: SqlStore, others: SqlStore) -> None:
+    """Those of its tasks; others have none, or none any more."""
+    for usual in (Unique(supersede=Supersede.activities()), Unique()):
+        await mine.declare_supersede({"send": usual, "other": Unique()})
+
+
+@duty("worker", "unjudged")
+async def mends_what_no_rule_is_asked_about(mine: SqlStore, others: SqlStore) -> None:
+    """Jobs that SQL enqueued while their task had a rule."""
+    await others.declare_supersede({"send": Unique(supersede=Supersede.activities())})
+    with others.engines.sync().begin() as conn:
+        conn.execute(text("SELECT mutirao_enqueue('send', key => 'k')"))
+    await others.declare_supersede({"send": Unique()})
+    assert await mine.mend(now=NOW)
 
 
 @duty("worker", "graph", "step", "gate", "edge", "result")

@@ -193,6 +193,7 @@ _ENQUEUE = {
     "mutirao_job": "SELECT (id, priority, queue, run_at), INSERT",
     "mutirao_live": "SELECT (queue), INSERT",
     "mutirao_fairness": "SELECT",
+    "mutirao_supersede_task": "SELECT (task)",
     "mutirao_worker": "SELECT (exclude_queues, expires_at, id, listening, queues, tasks)",
     _SEQUENCE: "USAGE",
 }
@@ -205,6 +206,7 @@ ROLES: Mapping[str, Role] = {
         why={
             "mutirao_fairness": "whether, and by which argument, the task's jobs take turns",
             "mutirao_job": "what INSERT gives back is read; others' arguments are not",
+            "mutirao_supersede_task": "whether a rule has to be asked about a key, in SQL",
             "mutirao_worker": "who is idle and serves the job's lane, to be woken",
             _SEQUENCE: "many jobs are copied in, with ids that were drawn before",
         },
@@ -232,11 +234,14 @@ ROLES: Mapping[str, Role] = {
         },
     ),
     "supersede": Role(
-        "one that enqueues jobs of tasks with `supersede`",
+        "one that enqueues jobs of tasks with `supersede`, and their workers, which judge what SQL"
+        " enqueues",
         "mutirao_app",
         {
             "mutirao_supersede_last": "SELECT, INSERT, UPDATE",
             "mutirao_supersede_wait": _ALL,
+            "mutirao_supersede_task": "SELECT (scope)",
+            "mutirao_unjudged": "SELECT, INSERT, DELETE",
             "mutirao_job": "SELECT (args, task), UPDATE (args, fingerprint, run_at)",
             "mutirao_parked": "SELECT (job), DELETE",
             "mutirao_live": "SELECT, UPDATE, DELETE",
@@ -247,6 +252,7 @@ ROLES: Mapping[str, Role] = {
         why={
             "mutirao_job": "the rule reads the older job's arguments, and may merge both",
             "mutirao_live": "at the commit the job that was superseded is cancelled",
+            "mutirao_unjudged": "what SQL enqueued with such a key is judged first",
             "mutirao_attempt": "which is written down there; what has succeeded may be dropped",
             "mutirao_parked": "and it may have waited for a limit",
             _CLOSING: "whether the hour of what is written down there has been added up",
@@ -286,7 +292,8 @@ ROLES: Mapping[str, Role] = {
             "mutirao_duty": "SELECT, INSERT, UPDATE",
             "mutirao_fairness": "SELECT, INSERT, DELETE",
             **_each("SELECT, UPDATE, DELETE", "mutirao_key", "mutirao_graph"),
-            **_each("SELECT, UPDATE, DELETE", *_SUPERSEDE),
+            **_each("SELECT, UPDATE, DELETE", *_SUPERSEDE, "mutirao_unjudged"),
+            "mutirao_supersede_task": "SELECT, INSERT, DELETE",
             **_each(_ALL, "mutirao_step", "mutirao_gate"),
             "mutirao_edge": "SELECT, INSERT, DELETE",
             "mutirao_result": "SELECT, INSERT, DELETE",
@@ -334,6 +341,10 @@ ROLES: Mapping[str, Role] = {
             "mutirao_attempt": _ALL,
             "mutirao_worker": "SELECT (exclude_queues, expires_at, id, listening, queues, tasks)",
             "mutirao_fairness": "SELECT",
+            "mutirao_supersede_task": "SELECT (task)",
+            "mutirao_unjudged": "SELECT (job)",
+            "mutirao_supersede_task": "SELECT (task)",
+            "mutirao_unjudged": "SELECT (job)",
             **_each("SELECT, UPDATE, DELETE", "mutirao_key", *_SUPERSEDE),
             "mutirao_graph": "SELECT, UPDATE, DELETE",
             **_each(_ALL, "mutirao_step", "mutirao_gate"),
