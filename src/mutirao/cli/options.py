@@ -118,6 +118,8 @@ _FILTERS = (
     option("--task", help="Jobs of this task."),
     option("--tag", help="Jobs with this tag."),
     option("--key", help="Jobs with this key."),
+    option("--tenant", help="Jobs of this tenant."),
+    option("--group", help="Jobs of this group."),
     option(
         "--arg",
         "args",

@@ -18,6 +18,7 @@ from mutirao.model.limits import (
     LimitOrigin,
     LimitRecord,
     Rule,
+    Whose,
     check_name,
     pause_of,
 )
@@ -227,7 +228,7 @@ class Limits:
             raise InvalidLimit(
                 f"no task {task!r} is registered here; there are: {', '.join(sorted(known))}"
             )
-        if by is not None and not known[task].signature.takes(by):
+        if by is not None and by not in Whose._fields and not known[task].signature.takes(by):
             raise InvalidLimit(
                 f"by is {by!r}, which is no argument of task {task!r}; name the one whose values"
                 " are counted apart"

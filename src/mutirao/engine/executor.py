@@ -105,6 +105,8 @@ class Executor:
             attempts=min(claim.attempt, self._most_attempts(claim)),
             error_type=outcome.error_type,
             error=outcome.error,
+            tenant=claim.tenant,
+            group=claim.group,
         )
         try:
             return self._tasks[claim.task].announce_death(dead)

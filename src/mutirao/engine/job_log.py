@@ -163,13 +163,16 @@ def _described(summary: dict[str, _Sum]) -> str:
 
 
 def _fields(claim: Claim) -> dict[str, Any]:
-    return {
+    fields = {
         "job": claim.id,
         "task": claim.task,
         "queue": claim.queue,
         "attempt": claim.attempt,
         "run": claim.run,
     }
+    if claim.tenant is not None or claim.group is not None:
+        fields |= {"tenant": claim.tenant, "group": claim.group}
+    return fields
 
 
 def _why(outcome: Outcome) -> str:

@@ -9,7 +9,7 @@ more rows than are taken; PostgreSQL does it in its own functions.
 from collections.abc import Collection, Iterable
 
 from mutirao.model.lanes import FAIR_LANE_PREFIX, Lane
-from mutirao.model.limits import value_of
+from mutirao.model.limits import NOBODY, Whose, value_of
 
 
 def fair_lane(queue: str) -> str:
@@ -40,6 +40,6 @@ def once(lanes: Iterable[Lane]) -> list[Lane]:
     return list(found.values())
 
 
-def fairness_value(args: str, by: str) -> str:
+def fairness_value(args: str, by: str, whose: Whose = NOBODY) -> str:
     """Return the value under which a fair job is served; never empty, as it is for other jobs."""
-    return f"={value_of(args, by)}"
+    return f"={value_of(args, by, whose)}"

@@ -86,6 +86,8 @@ class NewJob:
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     traceparent: str | None = None
+    tenant: str | None = None
+    group: str | None = None
     redrive_of: int | None = None
     on_dead_of: int | None = None
     fingerprint: str | None = None
@@ -138,6 +140,8 @@ class Claim(NamedTuple):
     cancel: bool = False  # a cancel was requested while an earlier run held it
     lost: int = 0  # workers in a row that were lost while they held it
     cut_off: int = 0  # attempts in a row that lost the connection of their transaction
+    tenant: str | None = None
+    group: str | None = None
 
     @property
     def lane(self) -> str:

@@ -81,6 +81,16 @@ class JobFacts:
         return self._claim.traceparent
 
     @property
+    def tenant(self) -> str | None:
+        """Whose job it is, if somebody said so when it was enqueued."""
+        return self._claim.tenant
+
+    @property
+    def group(self) -> str | None:
+        """The group of the tenant whose job it is."""
+        return self._claim.group
+
+    @property
     def redrive_of(self) -> int | None:
         """The id of the job that this one repeats."""
         return self._claim.redrive_of

@@ -30,6 +30,16 @@ class LimitOrigin(StrEnum):
     PAUSE = "pause"
 
 
+class Whose(NamedTuple):
+    """Whose job it is: options of a job by which limits count, and turns are taken, too."""
+
+    tenant: str | None = None
+    group: str | None = None
+
+
+NOBODY = Whose()
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """At most `most` jobs at once; or, with `per`, at most `most` starts in a period.
@@ -115,13 +125,13 @@ class Rule:
         """True if this is the pause of a whole queue, whose lanes claims do not read at all."""
         return self.most == 0 and self.queue is not None and self.by is None
 
-    def counter(self, queue: str, task: str, args: str) -> str | None:
+    def counter(self, queue: str, task: str, args: str, whose: Whose = NOBODY) -> str | None:
         """Return the key under which this rule counts a job; None if it does not cover it."""
         if queue != self.queue and task != self.task:
             return None
         if self.by is None:
             return ""
-        value = value_of(args, self.by)
+        value = value_of(args, self.by, whose)
         if self.key is None:
             return value
         return "" if value == self.key else None
@@ -238,9 +248,11 @@ def lowered(lanes: Sequence[Lane], wakes: Sequence[Wake]) -> list[Lane]:
     ]
 
 
-def candidate(id: int, queue: str, task: str, args: str, rules: Iterable[Rule]) -> Candidate:
+def candidate(
+    id: int, queue: str, task: str, args: str, rules: Iterable[Rule], whose: Whose = NOBODY
+) -> Candidate:
     """Return a job with the counters that count it."""
-    found = ((rule.name, rule.counter(queue, task, args)) for rule in rules)
+    found = ((rule.name, rule.counter(queue, task, args, whose)) for rule in rules)
     return Candidate(id, tuple(CounterName(name, key) for name, key in found if key is not None))
 
 
@@ -260,9 +272,11 @@ def next_look(rule: Rule, tokens: float) -> float:
     return max((1 - tokens % 1) * each, min(PROBE_EVERY, rule.burst * each / 2))
 
 
-def value_of(args: str, by: str) -> str:
-    """Return the value of an argument as text; '' if it is missing or null."""
+def value_of(args: str, by: str, whose: Whose = NOBODY) -> str:
+    """Return the value of an argument as text, or else that option of the job; or else ''."""
     value = json.loads(args).get(by)
+    if value is None:
+        value = whose._asdict().get(by)
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -57,6 +57,8 @@ class JobRecord:
     traceparent: str | None
     redrive_of: int | None
     on_dead_of: int | None
+    tenant: str | None = None
+    group: str | None = None
     graph: int | None = None
     stage: str | None = None  # the part of the graph
     progress: float | None = None  # as the handler last reported
@@ -76,6 +78,8 @@ class DeadJob:
     attempts: int
     error_type: str | None
     error: str | None
+    tenant: str | None = None
+    group: str | None = None
 
 
 class Progress(NamedTuple):
@@ -112,6 +116,8 @@ class JobFilter:
     error_type: str | None = None  # with its module, or without: shop.Busy, Busy
     graph: int | None = None
     key: str | None = None
+    tenant: str | None = None
+    group: str | None = None
     args: Mapping[str, Scalar] | None = None  # some of the arguments, and their values
     fingerprint: str | None = None  # of all arguments, if the task is findable
     before: datetime | None = None  # enqueued before
@@ -159,6 +165,8 @@ class Which(TypedDict, total=False):
     error_type: str | None
     graph: int | None
     key: str | None
+    tenant: str | None
+    group: str | None
     args: Mapping[str, Any] | None
     fingerprint: str | None
     before: datetime | None

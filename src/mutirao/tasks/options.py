@@ -101,6 +101,7 @@ class CallTerms(KeyTerms, total=False):
         tags: added to the task's tags.
         metadata: any JSON object; the handler finds it in `job.metadata`.
         traceparent: the W3C trace context of the caller.
+        tenant, group: whose job it is, and of which group: 1 to 200 characters each.
     """
 
     queue: Annotated[str | None, "Instead of the task's."]
@@ -117,6 +118,8 @@ class CallTerms(KeyTerms, total=False):
     tags: Annotated[Tags, "Added to the task's; may be repeated."]
     metadata: Annotated[Mapping[str, Any] | None, "A JSON object kept with the job."]
     traceparent: Annotated[str | None, "W3C trace context."]
+    tenant: Annotated[str | None, "Whose job it is."]
+    group: Annotated[str | None, "And of which group."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +196,8 @@ def template_of(task: str, options: TaskOptions, terms: CallTerms) -> NewJob:
         tags=(*options.tags, *several_tags(terms.get("tags", ()))),
         metadata={} if metadata is None else copy(metadata),
         traceparent=terms.get("traceparent"),
+        tenant=terms.get("tenant"),
+        group=terms.get("group"),
         unique=_unique(options, terms),
         fair_by=options.fair_by,
     )

@@ -16,6 +16,7 @@ from mutirao.errors import InvalidArguments, InvalidTask
 from mutirao.model.graph import Reference
 from mutirao.model.graph_flags import KEEPS_RESULT, flags_of
 from mutirao.model.job import Keep, NewJob
+from mutirao.model.limits import Whose
 from mutirao.model.records import DeadJob
 from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import Unique
@@ -259,9 +260,9 @@ class Task(Generic[P, R]):
         """Return the job for the `on_dead` handler, or None if there is no handler."""
         if self.dead_handler is None:
             return None
-        template = self.dead_handler.using(queue=dead.queue).template
+        call = self.dead_handler.using(queue=dead.queue, tenant=dead.tenant, group=dead.group)
         args = self.dead_handler.signature.encode((dead,), {})
-        return replace(template, args=args, on_dead_of=dead.id)
+        return replace(call.template, args=args, on_dead_of=dead.id)
 
 
 Check = Callable[[Task[..., Any]], None]
@@ -298,10 +299,12 @@ def _check_rule(rule: object, name: str) -> None:
 
 
 def _check_argument(what: str, by: object, signature: Signature, name: str) -> None:
+    if isinstance(by, str) and not signature.takes(by) and by in Whose._fields:
+        return  # the job's own option
     if not isinstance(by, str) or not signature.takes(by):
         raise InvalidTask(
             f"{what} of task {name!r} is {by!r}, which is no argument of it; name the one whose"
-            " values are told apart"
+            " values are told apart, or say tenant or group, the options of a call"
         )
     signature.told_apart_by.append(by)
 

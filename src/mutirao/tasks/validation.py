@@ -54,6 +54,10 @@ def _check_options(job: NewJob, max_payload: int) -> None:
     _check_timeout(job.timeout)
     if job.key is not None:
         check_text("key", job.key, MAX_KEY)
+    if job.tenant is not None:
+        check_text("tenant", job.tenant, MAX_KEY)
+    if job.group is not None:
+        check_text("group", job.group, MAX_KEY)
     if job.unique is not None:
         check_unique(job.unique)
         check_version(job.unique)

@@ -48,7 +48,7 @@ UPDATE mutirao_live {} SET worker = ?, run = run % 2147483647 + 1, claimed_at = 
     attempt = CASE WHEN attempt < 2147483646 THEN attempt + 1 ELSE 2147483647 END
 WHERE """
 _OF_LIVE = ("id", "run", "attempt", "queue", "run_at", "cancel", "lost", "cut_off")
-_CLAIM = ", ".join(f"{'l' if name in _OF_LIVE else 'j'}.{name}" for name in Claim._fields)
+_CLAIM = ", ".join(f"{'l' if name in _OF_LIVE else 'j'}.`{name}`" for name in Claim._fields)
 _TAKEN = f"""
 SELECT {_CLAIM} FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
 WHERE """

@@ -16,6 +16,7 @@ from mutirao.model.limits import (
     Candidate,
     CounterName,
     Rule,
+    Whose,
     admit,
     candidate,
     filled,
@@ -31,7 +32,7 @@ PARKED_MICROS = to_micros(PARKED)
 _TERMS = ("name", "queue", "task", "by", "key", "most", "per", "burst")
 _RULES = f"SELECT {', '.join(f'm.{term}' for term in _TERMS)} FROM mutirao_limit m ORDER BY m.name"
 _ASKED = """
-SELECT l.id, j.queue, j.task, j.args, l.priority, l.run_at
+SELECT l.id, j.queue, j.task, j.args, l.priority, l.run_at, j.tenant, j.`group`
 FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
 WHERE """
 _COUNTER = """
@@ -99,6 +100,13 @@ class _Due(NamedTuple):
     args: str
     priority: int
     run_at: int
+    tenant: str | None
+    group: str | None
+
+    def candidate(self, rules: Sequence[Rule]) -> Candidate:
+        """Return the job with the counters that count it."""
+        whose = Whose(self.tenant, self.group)
+        return candidate(self.id, self.queue, self.task, self.args, rules, whose)
 
 
 def rules() -> Asking[list[Rule]]:
@@ -123,7 +131,7 @@ def let_in(
     """
     rows = yield from _due(words, ids)
     asked = (rows[id] for id in ids)
-    candidates = [candidate(row.id, row.queue, row.task, row.args, rules) for row in asked]
+    candidates = [row.candidate(rules) for row in asked]
     by_name = {rule.name: rule for rule in rules}
     names = {name for job in candidates for name in job.counters}
     if held and not names <= held:
@@ -205,7 +213,7 @@ def count_running(words: Words, rule: Rule, moment: int) -> Asking[None]:
     running = yield Execute("SELECT id FROM mutirao_live WHERE worker IS NOT NULL")
     ids = yield from words.hold_jobs([row[0] for row in running])
     rows = yield from _due(words, ids)
-    found = [candidate(row.id, row.queue, row.task, row.args, [rule]) for row in rows.values()]
+    found = [row.candidate([rule]) for row in rows.values()]
     names = {name for job in found for name in job.counters}
     by_name = {rule.name: rule}
     counters = yield from _counters(words, names, by_name, moment)

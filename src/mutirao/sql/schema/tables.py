@@ -47,6 +47,8 @@ job = Table(
     Column("tags", Json),
     Column("metadata", Json),
     Column("traceparent", Text),
+    Column("tenant", Text),
+    Column("group", Text),
     Column("redrive_of", BigInteger),
     Column("on_dead_of", BigInteger),
     Column("version", Numeric),

@@ -53,6 +53,8 @@ jobs = Table(
     Column("progress_of", Double),
     Column("progress_note", Text),
     Column("fingerprint", Text),
+    Column("tenant", Text),
+    Column("group", Text),
 )
 
 attempts = Table(
@@ -72,6 +74,8 @@ attempts = Table(
     Column("error", Text),
     Column("message", Text),
     Column("result", JSON),
+    Column("tenant", Text),
+    Column("group", Text),
 )
 
 queues = Table(

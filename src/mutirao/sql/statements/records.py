@@ -199,6 +199,8 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
         for column, value in (
             (view.queue, which.queue),
             (view.task, which.task),
+            (view.tenant, which.tenant),
+            (view.group, which.group),
         )
         if value is not None
     ]

@@ -40,6 +40,8 @@ FULL = NewJob(
     tags=("blue", "green,yellow", '"quoted"'),
     metadata={"tenant": "acme", "trace": {"deep": [1, 2]}},
     traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    tenant="acme",
+    group="são paulo",
     redrive_of=41,
     on_dead_of=42,
 )

@@ -52,6 +52,15 @@ class FairnessContract:
         await enqueue(store, face, [of("b")])
         assert "b" in tenants(await take(store, worker, 2))
 
+    @pytest.mark.parametrize("number", [1, 300])
+    async def test_fair_by_whose_job_it_is(self, store: Store, number: int) -> None:
+        """The option of the job, where no argument has that name."""
+        jobs = [due("fair", fair_by="tenant", tenant=name) for name in "a" * number + "b"]
+        await put(store, *jobs)
+        worker = await join(store)
+        first, second = await take(store, worker, 2)
+        assert (first.tenant, second.tenant) == ("a", "b")
+
     async def test_fair_in_turn(self, store: Store) -> None:
         """Three tenants, one after the other, whatever a claim takes and in whatever order."""
         await put(store, *(of(name) for name in "aaaaaabbbbcc"))

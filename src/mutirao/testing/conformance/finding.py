@@ -85,6 +85,19 @@ class FindContract:
         assert await found(store, key="k", task="other") == [ids[2]]
         assert await found(store, key="m") == []
 
+    async def test_by_whose_it_is(self, store: Store) -> None:
+        """The tenant and the group; live jobs and finished ones; no argument of that name."""
+        worker = await join(store)
+        ids = await put_finished(store, worker, due(tenant="a", group="x"))
+        ids += await put(
+            store, due(tenant="a"), keyed(tenant="b", group="x"), with_args(tenant="a"), due()
+        )
+        assert await found(store, tenant="a") == ids[:2]
+        assert await found(store, group="x") == [ids[0], ids[2]]
+        assert await found(store, tenant="a", group="x") == ids[:1]
+        assert await found(store, tenant="A") == []
+        assert await store.cancel(JobFilter(tenant="a"), now=NOW) == [ids[1]]
+
     async def test_by_several_states(self, store: Store) -> None:
         """Any of those that are chosen; none is not all of them."""
         worker = await join(store)

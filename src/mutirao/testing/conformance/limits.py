@@ -52,6 +52,27 @@ async def states(store: Store, ids: list[int]) -> list[JobState]:
 class LimitsContract:
     """`Store.put_limit` and what comes of it."""
 
+    @pytest.mark.parametrize("by", ["tenant", "group"])
+    async def test_by_whose_job_it_is(self, store: Store, by: str) -> None:
+        """The option of a job counts where it has no such argument; the argument comes first."""
+        rule = await limited(store, 1, by=by)
+        ids = await put(store, *(due(**{by: name}) for name in "aab"), due(), due())
+        worker = await join(store)
+        assert ids_of(await take(store, worker)) == [ids[0], ids[2], ids[3]]
+        assert (await full(store, rule.name, "a")).running == 1
+        asked = due(args=json.dumps({by: "c"}), **{by: "a"})
+        [id] = await put(store, asked)
+        assert ids_of(await take(store, worker)) == [id]
+
+    async def test_a_new_limit_by_whose_job_it_is(self, store: Store) -> None:
+        """It counts those that run already."""
+        await put(store, due(tenant="a"))
+        worker = await join(store)
+        await take_one(store, worker)
+        await limited(store, 1, by="tenant")
+        [_, other] = await put(store, due(tenant="a"), due(tenant="b"))
+        assert ids_of(await take(store, worker)) == [other]
+
     @pytest.mark.parametrize("where", [{"task": "greet"}, {"queue": "default"}])
     async def test_so_many_at_once(self, store: Store, where: dict[str, str]) -> None:
         """No more run than may; the others are blocked until one has ended, and come in order."""

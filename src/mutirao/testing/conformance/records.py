@@ -57,7 +57,7 @@ class RecordsContract:
             store,
             due("t", args='{"a": [1]}', queue="q", priority=3, max_attempts=5, timeout=1.5,
                 key="k", tags=("x", "y"), metadata={"m": {"n": 1}}, traceparent="00-ab-cd-01",
-                redrive_of=8, on_dead_of=9),
+                redrive_of=8, on_dead_of=9, tenant="acme", group="north"),
         )  # fmt: skip
         record = await store.job(id)
         assert (record.id, record.task, record.args) == (id, "t", {"a": [1]})
@@ -65,6 +65,7 @@ class RecordsContract:
         assert (record.max_attempts, record.timeout, record.key) == (5, 1.5, "k")
         assert (record.tags, dict(record.metadata)) == (("x", "y"), {"m": {"n": 1}})
         assert (record.traceparent, record.redrive_of, record.on_dead_of) == ("00-ab-cd-01", 8, 9)
+        assert (record.tenant, record.group) == ("acme", "north")
         assert (record.state, record.attempt, record.attempts) == (JobState.READY, 0, ())
         assert (record.started_at, record.finished_at, record.worker) == (None, None, None)
         assert (record.error_type, record.error) == (None, None)

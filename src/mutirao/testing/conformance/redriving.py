@@ -43,7 +43,8 @@ class RedriveContract:
         [dead] = await put_finished(
             store, worker,
             due("t", args='{"a": 1}', queue="q", priority=5, max_attempts=4, timeout=2.5,
-                key="k", tags=("x",), metadata={"m": 1}, traceparent="00-1-2-01", on_dead_of=77),
+                key="k", tags=("x",), metadata={"m": 1}, traceparent="00-1-2-01", on_dead_of=77,
+                tenant="acme", group="north"),
             kind=OutcomeKind.DEAD,
         )  # fmt: skip
         [id] = await store.redrive(JobFilter(ids=(dead,)))
@@ -56,6 +57,7 @@ class RedriveContract:
         assert json.loads(claim.tags or "[]") == ["x"]
         assert json.loads(claim.metadata or "{}") == {"m": 1}
         assert (claim.traceparent, claim.on_dead_of) == ("00-1-2-01", 77)
+        assert (claim.tenant, claim.group) == ("acme", "north")
         assert claim.enqueued_at > NOW
         assert abs((claim.run_at - claim.enqueued_at).total_seconds()) < SLACK
 

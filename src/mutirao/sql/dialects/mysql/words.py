@@ -44,7 +44,7 @@ SELECT j.id, if(f.task IS NULL, j.queue, concat(char(31 USING utf8mb4), j.queue)
        j.run_at, if(f.task IS NULL, '', concat('=', left(coalesce(if(
            json_type(json_extract(j.args, concat('$."', f.`by`, '"'))) = 'NULL', NULL,
            json_unquote(json_extract(j.args, concat('$."', f.`by`, '"')))
-       ), ''), 200)))
+       ), CASE f.`by` WHEN 'tenant' THEN j.tenant WHEN 'group' THEN j.`group` END, ''), 200)))
 FROM mutirao_job j FORCE INDEX (PRIMARY) LEFT JOIN mutirao_fairness f ON f.task = j.task
 WHERE """
 _ANY = "SELECT 1 FROM mutirao_job FORCE INDEX (mutirao_job_unplaced) WHERE unplaced = true"

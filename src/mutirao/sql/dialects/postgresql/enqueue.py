@@ -67,17 +67,17 @@ _APPLY_FAIRNESS = "SELECT mutirao_apply_fairness(%s::bigint, %s::text)"
 
 # JSON inside the list is text, so that nothing in it can pass for a field of the job. Ids are
 # drawn in the order of the subquery, hence in that of the list.
-_NAMES = ", ".join(FACTS)
-_FIELDS = ", ".join(
-    f"{name} {'timestamptz' if name == 'run_at' else kind.partition('::')[0]}"
-    for name, kind in PARAMETERS.items()
-)
+_DUE = {"run_at": "timestamptz"}
+_NAMES = ", ".join(f'"{name}"' for name in FACTS)
+_PLACES = ", ".join(f'"{name}"' for name in PARAMETERS)
+_TYPES = {name: kind.partition("::")[0] for name, kind in PARAMETERS.items()}
+_FIELDS = ", ".join(f'"{name}" {kind}' for name, kind in (_TYPES | _DUE).items())
 _CONVERTED = ", ".join(
-    f"{name}::json" if PARAMETERS[name].endswith("::json") else name for name in FACTS
+    f"{name}::json" if PARAMETERS[name].endswith("::json") else f'"{name}"' for name in FACTS
 )
 _SEVERAL = f"""WITH asked AS (
     SELECT * FROM ROWS FROM (json_to_recordset(%s::text::json) AS ({_FIELDS}))
-    WITH ORDINALITY AS asked ({", ".join(PARAMETERS)}, place)
+    WITH ORDINALITY AS asked ({_PLACES}, place)
 ), job AS (
     INSERT INTO mutirao_job ({_NAMES}, run_at)
     SELECT
@@ -186,7 +186,7 @@ def _written(job: NewJob) -> tuple[str, Row, Row]:
 
 @lru_cache(maxsize=256)
 def _call(given: tuple[bool, ...], fair: bool) -> str:
-    facts = [f"{name} => %s::{kind}" for name, kind in compress(PARAMETERS.items(), given)]
+    facts = [f'"{name}" => %s::{kind}' for name, kind in compress(PARAMETERS.items(), given)]
     if fair:
         facts.append("fair_by => %s::text")
     return f"SELECT mutirao_enqueue({', '.join(facts)})"

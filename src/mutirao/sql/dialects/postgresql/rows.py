@@ -12,6 +12,7 @@ from typing import Any
 
 from mutirao.model.fairness import fairness_value
 from mutirao.model.job import NewJob
+from mutirao.model.limits import Whose
 from mutirao.sql.dialects.postgresql.facts import PACKED, number, text
 from mutirao.sql.drivers.steps import Load
 from mutirao.sql.enqueue.facts import FACTS, facts
@@ -72,7 +73,9 @@ def live_rows(ids: Sequence[int], jobs: Sequence[NewJob], alike: Alike, due: Due
 
 
 def _fairness_value(job: NewJob) -> str:
-    return "" if job.fair_by is None else fairness_value(job.args, job.fair_by)
+    if job.fair_by is None:
+        return ""
+    return fairness_value(job.args, job.fair_by, Whose(job.tenant, job.group))
 
 
 def _moment(moment: datetime) -> bytes:

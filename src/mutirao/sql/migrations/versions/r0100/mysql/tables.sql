@@ -33,6 +33,9 @@ CREATE TABLE IF NOT EXISTS mutirao_job (
     tags longtext CHECK (json_valid(tags) = 1 AND json_type(tags) = 'ARRAY'),
     metadata longtext CHECK (json_valid(metadata) = 1 AND json_type(metadata) = 'OBJECT'),
     traceparent text,
+    -- Whose job it is.
+    tenant varchar(200) CHECK (char_length(tenant) >= 1),
+    `group` varchar(200) CHECK (char_length(`group`) >= 1),
     redrive_of bigint,
     on_dead_of bigint,
     -- Of the update that it is about: the key's row leads here.

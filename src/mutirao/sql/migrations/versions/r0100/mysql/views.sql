@@ -11,7 +11,8 @@ SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND
     (SELECT stage FROM mutirao_step WHERE job = ${id}) AS stage,
     (SELECT done FROM mutirao_progress WHERE job = ${id}) AS progress,
     (SELECT total FROM mutirao_progress WHERE job = ${id}) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = ${id}) AS progress_note, j.fingerprint
+    (SELECT note FROM mutirao_progress WHERE job = ${id}) AS progress_note, j.fingerprint,
+    j.tenant, j.`group`
 --;
 CREATE OR REPLACE VIEW mutirao_jobs AS
 SELECT
@@ -48,7 +49,7 @@ SELECT
     j.timeout, ${epoch} + INTERVAL j.run_at MICROSECOND,
     ${epoch} + INTERVAL j.enqueued_at MICROSECOND, NULL, NULL, NULL, NULL, 0, NULL, NULL,
     j.args, j.`key`, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of, NULL, NULL, NULL,
-    NULL, NULL, j.fingerprint
+    NULL, NULL, j.fingerprint, j.tenant, j.`group`
 FROM mutirao_job j FORCE INDEX (mutirao_job_unplaced) WHERE j.unplaced = true
 UNION ALL
 SELECT
@@ -76,7 +77,8 @@ SELECT
     CASE WHEN a.outcome = 'succeeded' THEN (
         SELECT r.value FROM mutirao_result r
         WHERE r.job = a.job AND (r.expires_at IS NULL OR r.expires_at > ${now})
-    ) END AS result
+    ) END AS result,
+    j.tenant, j.`group`
 FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
 --;
 -- What is not added up yet is read by index: of attempts, what has finished since, and what came late.

@@ -19,7 +19,7 @@
     id bigint, run integer, attempt integer, task text, args text, queue text, priority smallint,
     run_at timestamptz, enqueued_at timestamptz, max_attempts integer, timeout double precision,
     key text, tags text, metadata text, traceparent text, redrive_of bigint, on_dead_of bigint,
-    cancel boolean, lost smallint, cut_off smallint
+    cancel boolean, lost smallint, cut_off smallint, tenant text, "group" text
 --;
 -- Limits: whoever makes or changes one waits until no claim goes on that does not know it.
 --: begin_claim
@@ -42,7 +42,7 @@
     )
     SELECT t.id, t.run, t.attempt, j.task, j.args::text, ${queue}, j.priority, t.run_at,
            j.enqueued_at, j.max_attempts, j.timeout, j.key, j.tags::text, j.metadata::text,
-           j.traceparent, j.redrive_of, j.on_dead_of, t.cancel, t.lost, t.cut_off
+           j.traceparent, j.redrive_of, j.on_dead_of, t.cancel, t.lost, t.cut_off, j.tenant, j."group"
     FROM ${rows} t
     CROSS JOIN LATERAL (SELECT * FROM mutirao_job WHERE id = t.id OFFSET 0) j ${order};
 --;

@@ -78,7 +78,9 @@ CREATE FUNCTION mutirao_enqueue(
     unique_for double precision DEFAULT NULL,
     debounce_limit double precision DEFAULT NULL,
     fair_by text DEFAULT NULL,
-    version numeric DEFAULT NULL
+    version numeric DEFAULT NULL,
+    tenant text DEFAULT NULL,
+    "group" text DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     due timestamptz := coalesce(
@@ -89,20 +91,21 @@ DECLARE
 BEGIN
     IF $16 IS NOT NULL OR $21 IS NOT NULL THEN
         RETURN mutirao_enqueue_with_key(
-            $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21
+            $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
+            $22, $23
         );
     ELSIF $9 IS NOT NULL AND $13 IS NULL AND $14 IS NULL
             AND EXISTS (SELECT FROM mutirao_supersede_task t WHERE t.task = $1) THEN
-        RETURN mutirao_enqueue_unjudged($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $15, $20);
+        RETURN mutirao_enqueue_unjudged($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $15, $20, $22, $23);
     END IF;
     INSERT INTO mutirao_job AS j (
         task, args, queue, priority, run_at, max_attempts, timeout, key, tags, metadata,
-        traceparent, redrive_of, on_dead_of, fingerprint
-    ) VALUES ($1, $2, $3, $4, due, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+        traceparent, redrive_of, on_dead_of, fingerprint, tenant, "group"
+    ) VALUES ($1, $2, $3, $4, due, $7, $8, $9, $10, $11, $12, $13, $14, $15, $22, $23)
     RETURNING j.id INTO new_id;
     INSERT INTO mutirao_live AS l (id, queue, priority, run_at, fairness)
     SELECT new_id, CASE WHEN f.by IS NULL THEN $3 ELSE E'\x1f' || $3 END, $4, due,
-           CASE WHEN f.by IS NULL THEN '' ELSE '=' || left(coalesce($2 ->> f.by, ''), 200) END
+           CASE WHEN f.by IS NULL THEN '' ELSE '=' || mutirao_value_of($2, f.by, $22, $23) END
     FROM (SELECT coalesce($20, (SELECT m.by FROM mutirao_fairness m WHERE m.task = $1)) AS by) f
     RETURNING l.queue INTO lane;
     -- Asked here, too: each function that pins its path takes 8 microseconds for that.
@@ -122,7 +125,7 @@ CREATE FUNCTION mutirao_enqueue_with_key(
     _delay double precision, _max_attempts integer, _timeout double precision, _key text,
     _tags json, _metadata json, _traceparent text, _redrive_of bigint, _on_dead_of bigint,
     _fingerprint text, _on_conflict text, _scope text, _unique_for double precision,
-    _debounce_limit double precision, _fair_by text, _version numeric
+    _debounce_limit double precision, _fair_by text, _version numeric, _tenant text, _group text
 ) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     placed record;
@@ -141,7 +144,7 @@ BEGIN
     SELECT * INTO placed FROM mutirao_enqueue_unique(
         _task, _args, _queue, _priority, _run_at, _delay, _max_attempts, _timeout, _key, _tags,
         _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint, _on_conflict, _scope,
-        _unique_for, _debounce_limit, NULL, _version
+        _unique_for, _debounce_limit, NULL, _version, _tenant, _group
     );
     IF placed.how = 'refused' THEN
         RAISE EXCEPTION USING ERRCODE = 'unique_violation',

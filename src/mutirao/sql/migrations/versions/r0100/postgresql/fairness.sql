@@ -22,7 +22,7 @@ DECLARE
     moved mutirao_live;
 BEGIN
     UPDATE mutirao_live l
-    SET queue = E'\x1f' || j.queue, fairness = '=' || left(coalesce(j.args ->> r.by, ''), 200)
+    SET queue = E'\x1f' || j.queue, fairness = '=' || mutirao_value_of(j.args, r.by, j.tenant, j."group")
     FROM mutirao_job j CROSS JOIN LATERAL (
         SELECT coalesce(_by, (SELECT f.by FROM mutirao_fairness f WHERE f.task = j.task)) AS by
     ) r

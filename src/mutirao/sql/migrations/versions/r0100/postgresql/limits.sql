@@ -162,11 +162,13 @@ BEGIN
         SELECT c.place, c.id AS job, m.name, v.key, m.most, m.per IS NULL AS held,
                (SELECT k.id FROM mutirao_counter k WHERE k.name = m.name AND k.key = v.key) AS counter
         FROM unnest(_looked) WITH ORDINALITY AS c (id, place)
-        CROSS JOIN LATERAL (SELECT task, queue, args FROM mutirao_job WHERE id = c.id OFFSET 0) j
+        CROSS JOIN LATERAL (
+            SELECT task, queue, args, tenant, "group" FROM mutirao_job WHERE id = c.id OFFSET 0
+        ) j
         JOIN mutirao_limit m ON m.queue = j.queue OR m.task = j.task
         CROSS JOIN LATERAL ( -- looked for in the arguments once
-            SELECT CASE WHEN m.by IS NULL THEN '' ELSE left(coalesce(j.args ->> m.by, ''), 200) END
-                AS value OFFSET 0
+            SELECT CASE WHEN m.by IS NULL THEN ''
+                ELSE mutirao_value_of(j.args, m.by, j.tenant, j."group") END AS value OFFSET 0
         ) a
         CROSS JOIN LATERAL (SELECT CASE WHEN m.key IS NULL THEN a.value ELSE '' END AS key) v
         WHERE m.key IS NULL OR m.key = a.value
@@ -619,7 +621,7 @@ BEGIN
     );
     WITH each AS (
         SELECT j.id, CASE WHEN m.by IS NULL THEN ''
-            ELSE left(coalesce(j.args ->> m.by, ''), 200) END AS key
+            ELSE mutirao_value_of(j.args, m.by, j.tenant, j."group") END AS key
         FROM mutirao_job j JOIN mutirao_live l ON l.id = j.id CROSS JOIN mutirao_limit m
         WHERE j.id = ANY(running) AND l.worker IS NOT NULL AND m.name = _name
     ), counted AS (

@@ -20,6 +20,9 @@ CREATE TABLE mutirao_job (
     tags json CHECK (json_typeof(tags) = 'array'),
     metadata json CHECK (json_typeof(metadata) = 'object'),
     traceparent text,
+    -- Whose job it is.
+    tenant text CHECK (char_length(tenant) BETWEEN 1 AND 200),
+    "group" text CHECK (char_length("group") BETWEEN 1 AND 200),
     redrive_of bigint,
     on_dead_of bigint,
     -- Of the update that it is about: the key's row leads here. NULL takes no room.
@@ -33,6 +36,13 @@ CREATE INDEX mutirao_job_on_dead_of ON mutirao_job (on_dead_of) WHERE on_dead_of
 CREATE INDEX mutirao_job_fingerprint ON mutirao_job (fingerprint, id) WHERE fingerprint IS NOT NULL
 --;
 CREATE INDEX mutirao_job_key ON mutirao_job (key, id) WHERE key IS NOT NULL
+--;
+-- The value by which a job is told apart: an argument's, or else whose job it is.
+CREATE FUNCTION mutirao_value_of(_args json, _by text, _tenant text, _group text)
+RETURNS text LANGUAGE sql IMMUTABLE
+RETURN left(coalesce(
+    _args ->> _by, CASE _by WHEN 'tenant' THEN _tenant WHEN 'group' THEN _group END, ''
+), 200)
 --;
 -- What is pending. The only table that changes; a finished job leaves it. In each page room is left for
 -- all its rows as they are when claimed, which are 16 bytes longer: with half of it one in twelve went

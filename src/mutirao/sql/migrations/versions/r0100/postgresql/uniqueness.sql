@@ -226,15 +226,15 @@ CREATE FUNCTION mutirao_write_job(
     _id bigint, _task text, _args json, _queue text, _priority integer, _run_at timestamptz,
     _max_attempts integer, _timeout double precision, _key text, _tags json, _metadata json,
     _traceparent text, _redrive_of bigint, _on_dead_of bigint, _fingerprint text, _waits boolean,
-    _version numeric DEFAULT NULL
+    _version numeric DEFAULT NULL, _tenant text DEFAULT NULL, _group text DEFAULT NULL
 ) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     INSERT INTO mutirao_job (
         id, task, args, queue, priority, run_at, max_attempts, timeout, key, tags, metadata,
-        traceparent, redrive_of, on_dead_of, fingerprint, version
+        traceparent, redrive_of, on_dead_of, fingerprint, version, tenant, "group"
     ) VALUES (
         _id, _task, _args, _queue, _priority, _run_at, _max_attempts, _timeout, _key, _tags,
-        _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint, _version
+        _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint, _version, _tenant, _group
     );
     INSERT INTO mutirao_live (id, queue, priority, run_at)
     VALUES (_id, _queue, _priority, CASE WHEN _waits THEN ${parked} ELSE _run_at END);
@@ -250,7 +250,8 @@ CREATE FUNCTION mutirao_enqueue_unique(
     _delay double precision, _max_attempts integer, _timeout double precision, _key text,
     _tags json, _metadata json, _traceparent text, _redrive_of bigint, _on_dead_of bigint,
     _fingerprint text, _on_conflict text, _scope text, _unique_for double precision,
-    _debounce_limit double precision, _id bigint DEFAULT NULL, _version numeric DEFAULT NULL
+    _debounce_limit double precision, _id bigint DEFAULT NULL, _version numeric DEFAULT NULL,
+    _tenant text DEFAULT NULL, _group text DEFAULT NULL
 ) RETURNS TABLE (id bigint, how text) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -289,7 +290,8 @@ BEGIN
     due := least(due, began + _debounce_limit * interval '1 second');
     PERFORM mutirao_write_job(
         new_id, _task, _args, _queue, _priority, due, _max_attempts, _timeout, _key, _tags,
-        _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint, waits_for IS NOT NULL, _version
+        _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint, waits_for IS NOT NULL, _version,
+        _tenant, _group
     );
     IF waits_for IS NULL THEN
         PERFORM mutirao_wake(_queue, _priority, due, new_id, 1, _task);
@@ -500,7 +502,7 @@ CREATE FUNCTION mutirao_enqueue_superseding(
     _delay double precision, _max_attempts integer, _timeout double precision, _key text,
     _tags json, _metadata json, _traceparent text, _redrive_of bigint, _on_dead_of bigint,
     _fingerprint text, _scope text, _after bigint, _how text, _merged json, _done bigint,
-    _id bigint DEFAULT NULL
+    _id bigint DEFAULT NULL, _tenant text DEFAULT NULL, _group text DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     due timestamptz := coalesce(
@@ -511,7 +513,8 @@ BEGIN
     new_id := coalesce(_id, mutirao_next_id());
     PERFORM mutirao_write_job(
         new_id, _task, _args, _queue, _priority, due, _max_attempts, _timeout, _key, _tags,
-        _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint, _after IS NOT NULL
+        _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint, _after IS NOT NULL,
+        _tenant => _tenant, _group => _group
     );
     UPDATE mutirao_supersede_last s SET last = new_id, done = _done
     WHERE s.scope = coalesce(_scope, '') AND s.key = _key
@@ -552,7 +555,8 @@ CREATE INDEX mutirao_unjudged_key ON mutirao_unjudged (scope, task, queue, key, 
 CREATE FUNCTION mutirao_enqueue_unjudged(
     _task text, _args json, _queue text, _priority integer, _run_at timestamptz,
     _delay double precision, _max_attempts integer, _timeout double precision, _key text,
-    _tags json, _metadata json, _traceparent text, _fingerprint text, _fair_by text
+    _tags json, _metadata json, _traceparent text, _fingerprint text, _fair_by text,
+    _tenant text, _group text
 ) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     new_id bigint := mutirao_next_id();
@@ -560,7 +564,8 @@ BEGIN
     PERFORM mutirao_write_job(
         new_id, _task, _args, _queue, _priority,
         coalesce(_run_at, statement_timestamp() + coalesce(_delay, 0) * interval '1 second'),
-        _max_attempts, _timeout, _key, _tags, _metadata, _traceparent, NULL, NULL, _fingerprint, true
+        _max_attempts, _timeout, _key, _tags, _metadata, _traceparent, NULL, NULL, _fingerprint, true,
+        _tenant => _tenant, _group => _group
     );
     PERFORM mutirao_apply_fairness(new_id, _fair_by);
     INSERT INTO mutirao_unjudged (job, scope, task, queue, key)

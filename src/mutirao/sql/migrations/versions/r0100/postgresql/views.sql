@@ -44,7 +44,7 @@ SELECT
     (SELECT done FROM mutirao_progress WHERE job = j.id) AS progress,
     (SELECT total FROM mutirao_progress WHERE job = j.id) AS progress_of,
     (SELECT note FROM mutirao_progress WHERE job = j.id) AS progress_note,
-    j.fingerprint
+    j.fingerprint, j.tenant, j."group"
 FROM mutirao_job j
 JOIN (
     SELECT
@@ -98,7 +98,8 @@ SELECT
     CASE WHEN a.outcome = 'succeeded' THEN (
         SELECT r.value::json FROM mutirao_result r
         WHERE r.job = a.job AND (r.expires_at IS NULL OR r.expires_at > statement_timestamp())
-    ) END AS result
+    ) END AS result,
+    j.tenant, j."group"
 FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
 --;
 -- What is not added up yet is read by index: of attempts, what has finished since, and what came late. An

@@ -7,7 +7,10 @@ BEGIN
            CASE WHEN NEW.key IS NOT NULL AND NEW.id IN (SELECT job FROM mutirao_unjudged)
                THEN ${parked} ELSE NEW.run_at END,
            CASE WHEN f.task IS NULL THEN '' ELSE
-               '=' || substr(coalesce(json_extract(NEW.args, '$."' || f.by || '"'), ''), 1, 200)
+               '=' || substr(coalesce(
+                   json_extract(NEW.args, '$."' || f.by || '"'),
+                   CASE f.by WHEN 'tenant' THEN NEW.tenant WHEN 'group' THEN NEW."group" END, ''
+               ), 1, 200)
            END
     FROM (SELECT 1) LEFT JOIN mutirao_fairness f ON f.task = NEW.task;
 END

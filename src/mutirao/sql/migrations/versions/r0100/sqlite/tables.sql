@@ -33,6 +33,9 @@ CREATE TABLE mutirao_job (
         metadata IS NULL OR json_valid(metadata) AND json_type(metadata) = 'object'
     ),
     traceparent text,
+    -- Whose job it is.
+    tenant text CHECK (length(tenant) BETWEEN 1 AND 200),
+    "group" text CHECK (length("group") BETWEEN 1 AND 200),
     redrive_of integer,
     on_dead_of integer,
     -- Of the update that it is about: the key's row leads here.

@@ -24,7 +24,8 @@ SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND
     (SELECT stage FROM mutirao_step WHERE job = ${id}) AS stage,
     (SELECT done FROM mutirao_progress WHERE job = ${id}) AS progress,
     (SELECT total FROM mutirao_progress WHERE job = ${id}) AS progress_of,
-    (SELECT note FROM mutirao_progress WHERE job = ${id}) AS progress_note, j.fingerprint
+    (SELECT note FROM mutirao_progress WHERE job = ${id}) AS progress_note, j.fingerprint,
+    j.tenant, j."group"
 --;
 -- A job that is live, in one of its states.
 --: live_job state run_at started_at duration
@@ -108,7 +109,8 @@ SELECT
             r.expires_at IS NULL
             OR r.expires_at > CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000
         )
-    ) END AS result
+    ) END AS result,
+    j.tenant, j."group"
 FROM mutirao_attempt a CROSS JOIN mutirao_job j ON j.id = a.job
 --;
 -- What is not added up yet is read by index: of attempts, what has finished since, and what came late.
