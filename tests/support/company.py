@@ -29,7 +29,8 @@ class Privilege(NamedTuple):
     column: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind}{f' ({self.column})' if self.column else ''} ON {self.on}"
+        column = f' ("{self.column}")' if self.column else ""
+        return f"{self.kind}{column} ON {self.on}"
 
     @property
     def name(self) -> str:

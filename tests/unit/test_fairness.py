@@ -52,9 +52,9 @@ def test_bounds_do_not_move() -> None:
 def test_bad_input() -> None:
     """An argument that the handler does not have is refused where it is named."""
     app = Mutirao(store=MemoryStore())
-    with pytest.raises(InvalidTask, match="fair_by of task 'send' is 'tenant'"):
+    with pytest.raises(InvalidTask, match="fair_by of task 'send' is 'customer'"):
 
-        @app.task(fair_by="tenant")
+        @app.task(fair_by="customer")
         def send(address: str) -> None: ...
 
     @app.task

@@ -39,7 +39,7 @@ def test_together() -> None:
     assert grants.privileges("keys")["mutirao_live"] == dict.fromkeys(
         ("SELECT", "INSERT", "UPDATE", "DELETE"), frozenset()
     )
-    columns = {"args", "id", "priority", "queue", "run_at", "task", "version"}
+    columns = {"args", "group", "id", "priority", "queue", "run_at", "task", "tenant", "version"}
     assert grants.privileges("keys")["mutirao_job"]["SELECT"] == columns
     assert grants.sql(["keys"]).count("mutirao_job TO") == 1
 

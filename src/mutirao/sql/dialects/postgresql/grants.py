@@ -96,9 +96,8 @@ def privilege_list(kinds: Privileges) -> str:
     """Return privileges as GRANT names them."""
     order = ["SELECT", "INSERT", "UPDATE", "DELETE"]
     named = sorted(kinds, key=lambda kind: order.index(kind) if kind in order else len(order))
-    return ", ".join(
-        f"{kind} ({', '.join(sorted(kinds[kind]))})" if kinds[kind] else kind for kind in named
-    )
+    columns = {kind: ", ".join(map(_PREPARER.quote, sorted(kinds[kind]))) for kind in kinds}
+    return ", ".join(f"{kind} ({columns[kind]})" if kinds[kind] else kind for kind in named)
 
 
 def grouped(grants: Mapping[str, Privileges]) -> dict[str, list[str]]:
@@ -216,7 +215,7 @@ ROLES: Mapping[str, Role] = {
         "mutirao_app",
         {
             "mutirao_key": "SELECT, INSERT, UPDATE",
-            "mutirao_job": "SELECT (args, task, version)",
+            "mutirao_job": "SELECT (args, group, task, tenant, version)",
             "mutirao_parked": "SELECT (job), DELETE",
             "mutirao_live": "SELECT, UPDATE, DELETE",
             "mutirao_attempt": "SELECT (finished_at, job, outcome), INSERT",
@@ -242,7 +241,9 @@ ROLES: Mapping[str, Role] = {
             "mutirao_supersede_wait": _ALL,
             "mutirao_supersede_task": "SELECT (scope)",
             "mutirao_unjudged": "SELECT, INSERT, DELETE",
-            "mutirao_job": "SELECT (args, task), UPDATE (args, fingerprint, run_at)",
+            "mutirao_job": (
+                "SELECT (args, group, task, tenant), UPDATE (args, fingerprint, run_at)"
+            ),
             "mutirao_parked": "SELECT (job), DELETE",
             "mutirao_live": "SELECT, UPDATE, DELETE",
             "mutirao_attempt": "SELECT (attempt, job, outcome), INSERT",

@@ -262,9 +262,7 @@ DECLARE
     of_task text := CASE WHEN _scope IS NULL THEN _task ELSE '' END;
     of_queue text := CASE WHEN _scope IS NULL THEN _queue ELSE '' END;
     held mutirao_key;
-    stands bigint;
-    waits_for bigint;
-    new_id bigint;
+    stands bigint; waits_for bigint; new_id bigint;
     verdict text := 'inserted';
 BEGIN
     IF steady THEN
@@ -289,9 +287,8 @@ BEGIN
     END IF;
     due := least(due, began + _debounce_limit * interval '1 second');
     PERFORM mutirao_write_job(
-        new_id, _task, _args, _queue, _priority, due, _max_attempts, _timeout, _key, _tags,
-        _metadata, _traceparent, _redrive_of, _on_dead_of, _fingerprint, waits_for IS NOT NULL, _version,
-        _tenant, _group
+        new_id, _task, _args, _queue, _priority, due, _max_attempts, _timeout, _key, _tags, _metadata,
+        _traceparent, _redrive_of, _on_dead_of, _fingerprint, waits_for IS NOT NULL, _version, _tenant, _group
     );
     IF waits_for IS NULL THEN
         PERFORM mutirao_wake(_queue, _priority, due, new_id, 1, _task);
