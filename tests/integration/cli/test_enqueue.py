@@ -27,6 +27,7 @@ def test_every_option(shell: Shell) -> None:
         *("--queue", "slow", "--priority", "-5", "--run-at", "2040-01-02T03:04:05Z"),
         *("--max-attempts", "3", "--timeout", "1m", "--key", "k", "--tag", "a", "--tag", "b"),
         *("--metadata", '{"by": "me"}', "--traceparent", trace),
+        *("--tenant", "acme", "--group", "north"),
     )
     assert handle == {"id": 1, "task": "send", "queue": "slow", "how": "inserted"}
     job = shell.store(lambda store: store.job(1))
@@ -34,6 +35,10 @@ def test_every_option(shell: Shell) -> None:
     assert job.run_at == datetime(2040, 1, 2, 3, 4, 5, tzinfo=UTC)
     assert (job.key, job.tags, job.metadata) == ("k", ("receipt", "a", "b"), {"by": "me"})
     assert (job.args, job.traceparent) == ({}, trace)
+    assert (job.tenant, job.group) == ("acme", "north")
+    [found] = shell.json("list", "shop:app", "--tenant", "acme", "--group", "north")
+    assert found["tenant"] == "acme"
+    assert shell.json("list", "shop:app", "--tenant", "north") == []
 
 
 def test_unique_keys(shell: Shell) -> None:
