@@ -41,6 +41,8 @@ FULL = NewJob(
     traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     redrive_of=2**53 + 1,
     on_dead_of=2**62,
+    tenant="acme",
+    group="north",
     fingerprint="f" * 32,
 )
 LEAST = NewJob(task="t")
@@ -91,6 +93,8 @@ async def test_every_field(holder: Holder, observer: Observer, companions: int) 
         "traceparent": FULL.traceparent,
         "redrive_of": 2**53 + 1,
         "on_dead_of": 2**62,
+        "tenant": "acme",
+        "group": "north",
         "fingerprint": "f" * 32,
     }
     absent = dict.fromkeys(fields(full)) | {"task": "t", "queue": "default", "priority": 0}
