@@ -11,11 +11,13 @@ from mutirao.model.records import DeadJob, GraphRecord, GraphState, JobFilter, J
 from mutirao.model.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 from mutirao.model.schedule import ScheduleRecord, ScheduleState
 from mutirao.model.supersede import Redundancy, Supersede
+from mutirao.model.topics import Event
 from mutirao.model.uniqueness import OnConflict
 from mutirao.tasks.blueprint import Tasks
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.providing import PROVIDED
 from mutirao.tasks.task import Task
+from mutirao.tasks.topics import Subscriber, Topic
 
 __all__ = [
     "PREVIOUS",
@@ -24,6 +26,7 @@ __all__ = [
     "Dead",
     "DeadJob",
     "DuplicateJob",
+    "Event",
     "Graph",
     "GraphHandle",
     "GraphRecord",
@@ -51,9 +54,11 @@ __all__ = [
     "ScheduleRecord",
     "ScheduleState",
     "Snooze",
+    "Subscriber",
     "Supersede",
     "Task",
     "Tasks",
+    "Topic",
     "chain",
     "group",
     "step",

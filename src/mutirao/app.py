@@ -34,9 +34,9 @@ from mutirao.tasks.blueprint import Tasks
 from mutirao.tasks.defaults import Defaults
 from mutirao.tasks.middleware import AttemptMiddleware, EnqueueMiddleware
 from mutirao.tasks.options import Duration, length_of_time
-from mutirao.tasks.registry import TaskRegistry
 from mutirao.tasks.surroundings import Surroundings
 from mutirao.tasks.task import Task, refusals
+from mutirao.tasks.topics import TopicRegistry
 from mutirao.workers import Workers
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 DEFAULT_URL = "sqlite:///mutirao.db"
 
 
-class Mutirao(Graphs, TaskRegistry, JobAdmin, Arounds, Waking, Workers):
+class Mutirao(Graphs, TopicRegistry, JobAdmin, Arounds, Waking, Workers):
     """An application's background jobs.
 
     `schedules` manages the schedules in the database; `@app.schedule(…)` declares one in the code.

@@ -114,6 +114,10 @@ class UnknownLimit(MutiraoError, LookupError):
     """No limit has that name, or nothing is paused there."""
 
 
+class InvalidTopic(MutiraoError, ValueError):
+    """A topic or a pattern of topics that cannot be one."""
+
+
 class WrongState(MutiraoError):
     """The job exists, but its state does not allow the request."""
 

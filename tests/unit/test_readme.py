@@ -30,6 +30,7 @@ FOLLOWED = [
     "docs/mysql.md",
     "docs/schedules.md",
     "docs/tasks.md",
+    "docs/topics.md",
     "docs/uniqueness.md",
     "docs/tenants.md",
     "docs/webhooks.md",

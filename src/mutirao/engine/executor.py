@@ -22,9 +22,13 @@ from mutirao.model.job import Claim, Job, NewJob, OutcomeKind, Report
 from mutirao.model.job_schedule import SchedulePauser
 from mutirao.model.outcome import SUCCEEDED, Outcome
 from mutirao.model.records import DeadJob
+from mutirao.ports import Attempt
 from mutirao.tasks.defaults import AttemptTerms, Defaults
 from mutirao.tasks.middleware import AttemptMiddleware, around_attempt
 from mutirao.tasks.task import Task
+from mutirao.tasks.topics import Topic
+
+FanOut = Callable[[Job, Attempt, str | None], Awaitable[str | None]]
 
 # How many times in a row a job may lose its database connection before that counts as a failed
 # attempt: enough for any outage, and an end for a job that crashes the server each time.
@@ -49,14 +53,16 @@ class Executor:
         defaults: Defaults | None = None,
         pauser: SchedulePauser | None = None,
         home: Home = NOWHERE,
+        fan_out: FanOut | None = None,
     ) -> None:
         """Set the parts; `report` receives progress; `attempts` is the log of attempts.
 
         `processes`: None has tasks with `process=True` run like other plain functions. `defaults`:
         the worker's, for tasks without options of their own. `pauser` pauses the
-        schedules of jobs. `home`: their database.
+        schedules of jobs. `home`: their database. `fan_out` makes the deliveries of publications.
         """
         self._tasks, self._pauser, self._home = tasks, pauser, home
+        self._fan_out = fan_out
         self._terms = _TermsOfTasks(tasks, defaults)
         self._middleware = tuple(middleware)
         self._threads = threads
@@ -177,6 +183,8 @@ class Executor:
         if (refused := self._refuse(running.claim)) is not None:
             return refused
         try:
+            if isinstance(task, Topic):
+                return await self._deliver(job or self._job(task, running), running)
             if self._processes is not None and task.options.process:
                 database = self._home.database
                 return await self._processes.run(
@@ -193,6 +201,17 @@ class Executor:
             return _returned(task, running, value)
         except BaseException as error:
             return self._raised(running, error)
+
+    async def _deliver(self, publication: Job, running: Running) -> Outcome:
+        """Make the deliveries of a publication, which also completes it."""
+        if self._fan_out is None:
+            raise AssertionError("publications are delivered where there is a store")
+        after = None
+        while not running.settled:
+            if running.shall_end():
+                return running.interruption or outcomes.RELEASED
+            after = await self._fan_out(publication, running, after)
+        return SUCCEEDED
 
     def _bound(
         self, task: Task[..., Any], running: Running, job: Job | None = None

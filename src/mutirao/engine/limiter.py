@@ -1,29 +1,41 @@
-"""The worker's part in limits: it confirms those in its code, and warns of those in no code."""
+"""What a worker declares: limits, fairness and subscriptions in its code.
+
+It confirms now and then that they are, and warns of limits that are in no code.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import Pulse
 from mutirao.engine.trouble import Trouble
 from mutirao.model.limits import LimitOrigin, Rule
 from mutirao.ports import Store
+from mutirao.tasks.task import Task
+from mutirao.tasks.topics import subscriptions_of
 
 CONFIRM_EVERY = 60.0  # seconds; a limit that is in no code is detected after three of them
 
 
 class Limiter:
-    """The declarations of one worker: its limits, and the arguments by which its tasks are fair.
+    """The declarations of one worker: limits, arguments by which tasks are fair, subscriptions.
 
     Parameters:
-        fair: for each task, the argument by whose values its jobs are claimed fairly, if any.
+        tasks: those in its code, of which some are fair, and some are subscribers.
         name: the worker's name in the list of limits.
     """
 
     def __init__(
-        self, store: Store, declared: Sequence[Rule], fair: Mapping[str, str | None], name: str
+        self,
+        store: Store,
+        declared: Sequence[Rule],
+        tasks: Mapping[str, Task[..., Any]],
+        name: str,
     ) -> None:
-        self._store, self._declared, self._fair, self._name = store, declared, fair, name
+        self._store, self._declared, self._name = store, declared, name
+        self._fair = {name: task.options.fair_by for name, task in tasks.items()}
+        self._subscriptions = subscriptions_of(tasks)
         self._told: set[str] = set()
 
     async def declare(self, now: datetime | None = None) -> None:
@@ -31,14 +43,16 @@ class Limiter:
         await self._store.declare_fairness(self._fair)
         for rule in self._declared:
             await self._store.put_limit(rule, origin=LimitOrigin.CODE, worker=self._name, now=now)
+        for each in self._subscriptions:
+            await self._store.put_subscription(each, worker=self._name, now=now)
         await self._warn_of_undeclared()
 
     async def run(self, pulse: Pulse, longest: float) -> None:
-        """Confirm every minute that the limits are in the code; forever.
+        """Confirm every minute what is in the code; forever.
 
         `longest`: the longest wait between two tries, in seconds.
         """
-        trouble = Trouble("cannot confirm declared limits", "limits are confirmed again", longest)
+        trouble = Trouble("cannot confirm declarations", "they are confirmed again", longest)
         wait = CONFIRM_EVERY
         while True:
             await pulse.rest(wait)
@@ -51,7 +65,11 @@ class Limiter:
                 wait = trouble.met(error)
 
     async def confirm_declared(self, now: datetime | None = None) -> None:
-        """Confirm that these limits are in the code of a live worker, and warn of those in none."""
+        """Confirm what is in the code of a live worker, and warn of limits in none."""
+        if self._subscriptions:
+            ids = [each.id for each in self._subscriptions]
+            confirm = self._store.confirm_declared_subscriptions
+            await confirm(ids, self._name, every=CONFIRM_EVERY, now=now)
         if not self._declared:
             return
         names = [rule.name for rule in self._declared]

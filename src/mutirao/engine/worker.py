@@ -141,8 +141,7 @@ class Worker:
         try:
             check_tasks(self._tasks, settings.tasks)
             scheduler = self._scheduler = self._make_scheduler()
-            fair = {name: task.options.fair_by for name, task in self._tasks.items()}
-            limiter = Limiter(self._store, self._limits(), fair, self._identity.name)
+            limiter = Limiter(self._store, self._limits(), self._tasks, self._identity.name)
             await self._store.check()
             superseding = Superseding(self._store, self._tasks, settings.poll)
             await limiter.declare()
@@ -171,9 +170,8 @@ class Worker:
         for duty in Housekeeping(self._store, settings, heartbeat.may_judge_others).duties():
             pulse = self._pulse(duty.name, DUTY_TURN_LIMIT)
             self._spawn(duty.name, keep(self._store, duty, lambda: self._id, pulse, longest))
-        self._spawn(
-            "watch", self._watch.run(self._pulse("watch"), min(settings.heartbeat, WATCH_EVERY))
-        )
+        watch_every = min(settings.heartbeat, WATCH_EVERY)
+        self._spawn("watch", self._watch.run(self._pulse("watch"), watch_every))
         log.info("worker %s (%s) started", self._id, self._identity.name)
 
     async def first_claim(self) -> None:
@@ -324,8 +322,9 @@ class Worker:
     def _make_executor(self, middleware: Sequence[AttemptMiddleware]) -> Executor:
         threads, processes = self._shared.threads, self._shared.processes
         report, attempts = self._progress_writer.tell, self._job_log
-        last = self.settings.defaults.defaults(), Pauser(self._store), self._home
-        return Executor(self._tasks, middleware, threads, processes, report, attempts, *last)
+        usual, pauser = self.settings.defaults.defaults(), Pauser(self._store)
+        last = report, attempts, usual, pauser, self._home, self._store.fan_out
+        return Executor(self._tasks, middleware, threads, processes, *last)
 
     def _make_completer(self) -> Completer:
         return Completer(

@@ -5,13 +5,18 @@ The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mutirao.model.change import Change
+from mutirao.model.job import Job
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
+from mutirao.model.topics import Subscription, SubscriptionRecord
 from mutirao.model.uniqueness import Unique
+
+if TYPE_CHECKING:
+    from mutirao.ports.store import Attempt
 
 
 class RecordsApi(Protocol):
@@ -146,6 +151,43 @@ class RecordsApi(Protocol):
 
     async def limits(self) -> list[LimitRecord]:
         """List the limits by name and key, with their current use."""
+        ...
+
+    # Topics; see `mutirao.model.topics`. The job of a topic's task is a publication. A claim of a
+    # delivery has as arguments an object of `event`, the fields of `mutirao.model.topics.Event`,
+    # and `payload`, the publication's arguments. A publication is not pruned while a delivery of
+    # it is kept. A redriven delivery is one again.
+
+    async def put_subscription(
+        self, subscription: Subscription, *, worker: str, now: datetime | None = None
+    ) -> None:
+        """Write a subscription that a worker has in its code.
+
+        One that exists changes only if the declaration differs from the last one.
+        """
+        ...
+
+    async def confirm_declared_subscriptions(
+        self, ids: Collection[str], worker: str, *, every: float, now: datetime | None = None
+    ) -> None:
+        """Record that a worker has these subscriptions in its code; see `confirm_declared`."""
+        ...
+
+    async def subscriptions(self) -> list[SubscriptionRecord]:
+        """List the subscriptions by id."""
+        ...
+
+    async def fan_out(self, publication: Job, attempt: "Attempt", after: str | None) -> str | None:
+        """Make a job for each of the next subscriptions to a topic, in the order of their ids.
+
+        All of it is one commit. With the last subscriptions the publication is completed in the
+        same commit, of which `attempt` is told. Otherwise returns the last subscription that this
+        call has looked at, for the next call. With `after` None it goes on where an earlier run has
+        ended, if there was one: each subscription gets one job.
+
+        Raises:
+            StaleRun: another run has the publication; nothing was written.
+        """
         ...
 
     # Graphs, results, progress

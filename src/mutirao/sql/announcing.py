@@ -13,11 +13,11 @@ from sqlalchemy import event
 
 from mutirao.model.change import Change
 from mutirao.model.graph_plan import Plan
-from mutirao.model.job import NewJob, Wake
+from mutirao.model.job import Job, NewJob, Wake
 from mutirao.model.outcome import Settlement
 from mutirao.model.records import JobFilter
 from mutirao.notifiers.hub_access import HubAccess
-from mutirao.ports import Announcer
+from mutirao.ports import Announcer, Attempt
 from mutirao.sql.connections.engines import POOL_SIZE, Database
 from mutirao.sql.drivers.kinds import Adapting, Kinds
 from mutirao.sql.store import SqlStore
@@ -170,6 +170,12 @@ class AnnouncingStore(SqlStore):
         if any(each.linked for each in settlements):
             self._tell_all(settled)
         return settled
+
+    async def fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
+        """Make deliveries, and complete the publication with the last ones."""
+        last = await super().fan_out(publication, attempt, after)
+        self._tell_all([publication.id])
+        return last
 
     async def rescue(
         self, *, orphans: bool = True, now: datetime | None = None

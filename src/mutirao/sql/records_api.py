@@ -7,10 +7,15 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from mutirao.model.change import Change
+from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
+from mutirao.model.job import Claim, Job
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
+from mutirao.model.outcome import completion
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
+from mutirao.model.topics import Subscription, SubscriptionRecord
 from mutirao.model.uniqueness import Unique
+from mutirao.ports import Attempt
 from mutirao.sql.apart import Apart
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.dialects.base import Dialect
@@ -18,16 +23,19 @@ from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.schema import tables
 from mutirao.sql.statements import (
     change,
+    graphs,
     limits,
     records,
     results,
     schedules,
     supersede,
     ticking,
+    topics,
     workers,
 )
 
 MAX_KEYS_PER_LOOK = 100  # of which rules are asked before others have their turn
+SUBSCRIPTIONS_AT_ONCE = 1_000  # told of a publication in one transaction
 
 
 class SqlRecords:
@@ -35,8 +43,10 @@ class SqlRecords:
 
     _dialect: Dialect
     _intake: SqlIntake
+    _finish: topics.Finish
     _runner: Runner
     _insistent: Runner
+    _patient: Runner
     _apart: Apart
 
     # Jobs that wait
@@ -120,6 +130,45 @@ class SqlRecords:
     async def limits(self) -> list[LimitRecord]:
         """List the limits."""
         return await self._runner.alone(limits.listed)
+
+    # Topics
+
+    async def put_subscription(
+        self, subscription: Subscription, *, worker: str, now: datetime | None = None
+    ) -> None:
+        """Write a subscription of the code."""
+        await self._insistent.run(topics.put, self._dialect, subscription, worker, now)
+
+    async def confirm_declared_subscriptions(
+        self, ids: Collection[str], worker: str, *, every: float, now: datetime | None = None
+    ) -> None:
+        """Record that subscriptions are in a worker's code."""
+        told = (self._dialect, ids, worker, every, now)
+        await self._runner.alone(workers.confirm_declared, tables.subscription, *told)
+
+    async def subscriptions(self) -> list[SubscriptionRecord]:
+        """List the subscriptions."""
+        return await self._runner.alone(topics.listed)
+
+    async def fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
+        """Make deliveries, and complete the publication with the last ones."""
+        part = topics.FanOut(
+            self._dialect, self._intake.enqueue, self._finish, SUBSCRIPTIONS_AT_ONCE
+        )
+        done = completion(publication, attempt.started_ago())
+        last = await self._patient.run(part.go_on, publication, done, after)
+        if last is None:
+            attempt.mark_settled()
+        return last
+
+    async def _whole(self, claims: list[Claim]) -> list[Claim]:
+        """Fill in what claims refer to. Most have no metadata, and refer to nothing."""
+        flagged = [claim for claim in claims if claim.metadata is not None]
+        if any(TAKES_RESULTS in flags_of(claim.metadata) for claim in flagged):
+            claims[:] = await self._runner.alone(graphs.with_results, claims)
+        if any(map(topics.may_be_delivery, flagged)):
+            claims[:] = await self._runner.alone(topics.with_events, claims)
+        return claims
 
     # Graphs, results, progress
 

@@ -10,7 +10,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
-from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.graph_plan import Plan
 from mutirao.model.job import (
     Beat,
@@ -40,7 +39,6 @@ from mutirao.sql.schema import version
 from mutirao.sql.settling import Settling
 from mutirao.sql.statements import (
     fairness,
-    graphs,
     job_admin,
     leftovers,
     records,
@@ -83,6 +81,7 @@ class SqlStore(SqlRecords):
         self._rules = self._dialect.rules
         self._intake = SqlIntake(self._dialect.intake, self.engines.names)
         self._settling = Settling(self._dialect, self._intake.enqueue)
+        self._finish = self._settling.finish_one
         self._run_by(Runner(self.engines, within))
 
     def _run_by(self, runner: Runner) -> None:
@@ -218,11 +217,7 @@ class SqlStore(SqlRecords):
             lanes,
             limit,
         )
-        # Most claims have no metadata, and so no flags.
-        flagged = [claim.metadata for claim in claims if claim.metadata is not None]
-        if any(TAKES_RESULTS in flags_of(metadata) for metadata in flagged):
-            claims[:] = await self._runner.alone(graphs.with_results, claims)
-        return claims
+        return await self._whole(claims)
 
     async def settle(
         self, worker: int, settlements: Sequence[Settlement], *, now: datetime | None = None
@@ -319,7 +314,7 @@ class SqlStore(SqlRecords):
 
     def transaction(self, job: Job, attempt: Attempt, *, gives: Gives) -> Transaction[Any, Any]:
         """Open a transaction whose commit completes a job."""
-        finish, kind = self._settling.finish_one, CompletingTransaction
+        finish, kind = self._finish, CompletingTransaction
         if gives == "driver" and self.engines.lends_directly and not is_awaited(job):
             kind = DirectTransaction
         return kind(self.engines, job, attempt, finish, gives)

@@ -1,22 +1,23 @@
 """Blueprints: tasks that are declared before there is an application, which includes them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Unpack
 
 from mutirao.errors import ConfigurationError
 from mutirao.model.job import MAX_PAYLOAD, NewJob
 from mutirao.model.limits import Limit
 from mutirao.model.schedule import Terms
+from mutirao.tasks.connection import NOT_GIVEN
 from mutirao.tasks.defaults import Defaults
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import several_limits
-from mutirao.tasks.registry import TaskRegistry
 from mutirao.tasks.scheduling import Declarations, Declaring
 from mutirao.tasks.surroundings import Surroundings
 from mutirao.tasks.task import Task, TaskApp
+from mutirao.tasks.topics import TopicApp, TopicRegistry
 
 
-class Tasks(TaskRegistry):
+class Tasks(TopicRegistry):
     """A blueprint: tasks, schedules and limits that one application includes later.
 
     A module declares its tasks with `tasks = Tasks()` and `@tasks.task(…)`, and need not import the
@@ -33,7 +34,7 @@ class Tasks(TaskRegistry):
         self._schedules = Declarations(self.task)
         self._limits: list[tuple[Limit, str]] = []
         self._declare_limit: Callable[..., None] = self._note_limit
-        self._app: TaskApp | None = None
+        self._app: TopicApp | None = None
 
     def schedule(
         self,
@@ -108,8 +109,26 @@ class Tasks(TaskRegistry):
         """
         return await self._included(job).asubmit(job, conn)
 
+    def enqueue_many(self, jobs: Iterable[NewJob], conn: object = NOT_GIVEN) -> list[int]:
+        """Write many jobs, as jobs of the application that includes the blueprint.
+
+        Raises:
+            ConfigurationError: no application has included it.
+            InvalidJob: a job does not fit; none was written.
+        """
+        return self._included().enqueue_many(jobs, conn)
+
+    async def aenqueue_many(self, jobs: Iterable[NewJob], conn: object = NOT_GIVEN) -> list[int]:
+        """Write many jobs from a coroutine, in the application that includes this.
+
+        Raises:
+            ConfigurationError: no application has included it.
+            InvalidJob: a job does not fit; none was written.
+        """
+        return await self._included().aenqueue_many(jobs, conn)
+
     def enter(
-        self, app: TaskApp, schedules: Declarations, declare_limit: Callable[..., None]
+        self, app: TopicApp, schedules: Declarations, declare_limit: Callable[..., None]
     ) -> None:
         """Hand everything over to an application; `app.include(…)` calls it.
 
@@ -148,10 +167,11 @@ class Tasks(TaskRegistry):
     def _note_limit(self, limit: Limit, *, queue: str) -> None:
         self._limits.append((limit, queue))
 
-    def _included(self, job: NewJob) -> TaskApp:
+    def _included(self, job: NewJob | None = None) -> TopicApp:
         if self._app is None:
+            what = "these tasks" if job is None else f"task {job.task!r}"
             raise ConfigurationError(
-                f"no application has included task {job.task!r}, so there is no database for its"
+                f"no application has included {what}, so there is no database for its"
                 " jobs; call app.include(tasks), and import the module that does so before"
                 " enqueueing (in a process=True handler, too: its process imports only the"
                 " handler's module)"

@@ -24,6 +24,7 @@ from mutirao.ports import Store
 from mutirao.sql.drivers.borrowing import Borrowed
 from mutirao.tasks.connection import NOT_GIVEN, given
 from mutirao.tasks.task import check_each
+from mutirao.tasks.topics import subscriptions_of
 from mutirao.testing.borrowing import BorrowingStore
 from mutirao.testing.calling import CallersPauser, CallersThread
 from mutirao.testing.capturing import instead
@@ -154,7 +155,10 @@ async def _drain(
     try:
         check_each(app.tasks.values())
         await store.check()
-        worker = await store.register(_identity(settings), expiry=HEARTBEAT_EXPIRY)
+        here = _identity(settings)
+        for each in subscriptions_of(app.tasks):
+            await store.put_subscription(each, worker=here.name)
+        worker = await store.register(here, expiry=HEARTBEAT_EXPIRY)
         try:
             bench = _Bench(app, means, worker, settings)
             return await bench.drain(AFTER_ALL_RUN_ATS if with_scheduled else None, queues, limit)
@@ -215,7 +219,7 @@ class _Bench:
         executor = Executor(
             self._app.tasks, self._app._around_attempt, threads,
             None if borrowed else self._processes, board.tell, pauser=self._means.pauser(store),
-            home=self._app.home(),
+            home=self._app.home(), fan_out=store.fan_out,
         )  # fmt: skip
         completer = Completer(
             store,

@@ -37,6 +37,7 @@ from mutirao.testing.conformance.kit import (
 from mutirao.testing.conformance.limits import of as of_tenant
 from mutirao.testing.conformance.schedules import order, plan, scheduled
 from mutirao.testing.conformance.supersede import activity
+from mutirao.testing.conformance.topics import delivered
 from mutirao.testing.conformance.uniqueness import keyed
 from tests.integration.roles.duties import duty
 
@@ -133,6 +134,18 @@ async def redrives(mine: SqlStore, others: SqlStore) -> None:
     await others.declare_fairness({"fair": "tenant"})
     await put_finished(others, worker, of("a"), of("b"), kind=DEAD)
     assert len(await mine.redrive(JobFilter(task="fair"))) == 2
+
+
+@duty("operator", "delivery")
+async def redrives_deliveries(mine: SqlStore, others: SqlStore) -> None:
+    """Which are deliveries again; then they are pruned, and what was published after them."""
+    worker = await join(others)
+    _, claims = await delivered(others, worker, "mail")
+    await finish(others, worker, claims, DEAD)
+    assert len(await mine.redrive(JobFilter())) == 1
+    await finish(others, worker, await take(others, worker, now=FAR_AHEAD), now=NOW)
+    for kind in (DEAD, OutcomeKind.SUCCEEDED, OutcomeKind.SUCCEEDED):
+        assert await mine.prune(kind, 0, 100, now=FAR_AHEAD) == 1
 
 
 @duty("operator", "limit", "counter", "slot", "parked")

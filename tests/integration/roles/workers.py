@@ -34,6 +34,7 @@ from mutirao.testing.conformance.kit import (
 from mutirao.testing.conformance.limits import of as of_tenant
 from mutirao.testing.conformance.schedules import scheduled
 from mutirao.testing.conformance.supersede import activity
+from mutirao.testing.conformance.topics import fan_out, publish, subscription
 from mutirao.testing.conformance.transactions import Watched, run
 from mutirao.testing.conformance.uniqueness import keyed
 from tests.integration.roles.duties import duty
@@ -160,6 +161,22 @@ async def goes_through_graphs(mine: SqlStore, others: SqlStore) -> None:
     for kind in (OutcomeKind.SUCCEEDED, DEAD, OutcomeKind.CANCELLED):
         await mine.prune(kind, 0, 100, now=FAR_AHEAD)
     assert await others.graphs() == []
+
+
+@duty("worker", "subscription", "delivery", "job", "job_id_seq")
+async def delivers(mine: SqlStore, others: SqlStore) -> None:
+    """What is published, to those in its code, whom it declares; then it is pruned."""
+    for queue in ("default", "default", "other"):
+        asked = subscription("mail", queue=queue)
+        await mine.put_subscription(asked, worker="w", now=NOW)
+    await mine.confirm_declared_subscriptions(["mail"], "w", every=60, now=at(100))
+    await publish(others)
+    worker = await join(mine)
+    await fan_out(mine, await take_one(mine, worker))
+    await finish(mine, worker, [await take_one(mine, worker, now=FAR_AHEAD)], now=NOW)
+    for _ in range(2):
+        await mine.prune(OutcomeKind.SUCCEEDED, 0, 100, now=FAR_AHEAD)
+    assert await others.jobs(JobFilter()) == []
 
 
 @duty("worker", "key")

@@ -24,6 +24,7 @@ SUBJECTS = (
     "fairness",
     "graphs",
     "schedules",
+    "topics",
     "hours",
     "views",
 )

@@ -11,16 +11,16 @@ from sqlalchemy import (
     ColumnElement,
     Double,
     Integer,
-    MetaData,
     Numeric,
     SmallInteger,
     Table,
     Text,
 )
 
+from mutirao.sql.schema.gathered import metadata as metadata
 from mutirao.sql.schema.instant import Instant
-
-metadata = MetaData()
+from mutirao.sql.schema.topics import delivery as delivery
+from mutirao.sql.schema.topics import subscription as subscription
 
 Json = JSON(none_as_null=True)
 

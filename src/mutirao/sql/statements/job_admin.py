@@ -31,7 +31,7 @@ from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.tables import attempt, live
-from mutirao.sql.statements import fairness, graphs, limits, results, supersede, uniqueness
+from mutirao.sql.statements import fairness, graphs, limits, results, supersede, topics, uniqueness
 from mutirao.sql.statements.cancelling import cancel_waiting
 from mutirao.sql.statements.records import is_one_of, matching
 
@@ -122,6 +122,7 @@ def redrive(conn: Connection, which: JobFilter, enqueue: Enqueue) -> list[int]:
     ids = enqueue([own.get(new.redrive_of, new) for new in again], conn)
     repeated = {new.redrive_of or 0: id for new, id in zip(again, ids, strict=False)}
     graphs.redriven(conn, awaited, repeated)
+    topics.redriven(conn, again, ids)
     return ids
 
 
@@ -132,7 +133,7 @@ def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) ->
     found = conn.scalars(
         select(attempt.c.job)
         .where(attempt.c.outcome == str(outcome), attempt.c.finished_at < before)
-        .where(~graphs.is_unfinished(attempt.c.job))
+        .where(~graphs.is_unfinished(attempt.c.job), ~topics.has_deliveries(attempt.c.job))
         .order_by(attempt.c.finished_at)
         .limit(limit)
         .with_for_update(skip_locked=True, of=attempt)
@@ -154,6 +155,7 @@ def forget(conn: Connection, jobs: Sequence[int]) -> None:
     supersede.forget(conn, jobs)
     graphs.forget(conn, jobs)
     results.forget(conn, jobs)
+    topics.forget(conn, jobs)
 
 
 def matching_live(conn: Connection, which: JobFilter) -> Sequence[int]:

@@ -138,22 +138,23 @@ def confirm_declared(
     every: float,
     now: datetime | None,
 ) -> None:
-    """Record which schedules or limits (`declared`) are in a worker's code. A single statement.
+    """Record which rows (`declared`, of a name or id) are in a worker's code. A single statement.
 
     Waits for no lock: a machine paused in a transaction may hold one for long.
     """
+    [name] = declared.primary_key.columns
     old = (
-        select(declared.c.name)
+        select(name)
         .where(
-            declared.c.name.in_(names),
+            name.in_(names),
             declared.c.origin == str(ScheduleOrigin.CODE),
             declared.c.declared_at < dialect.moment(now, -every),
         )
-        .order_by(declared.c.name)
+        .order_by(name)
         .with_for_update(skip_locked=True)
     )
     conn.execute(
         update(declared)
-        .where(declared.c.name.in_(old))
+        .where(name.in_(old))
         .values(declared_at=dialect.moment(now), declared_by=worker)
     )

@@ -28,6 +28,7 @@ from mutirao.testing.conformance.settling import SettlingContract
 from mutirao.testing.conformance.staleness import ReleaseContract, StalenessContract
 from mutirao.testing.conformance.supersede import SupersedeContract
 from mutirao.testing.conformance.ticks import TicksContract
+from mutirao.testing.conformance.topics import TopicsContract
 from mutirao.testing.conformance.uniqueness import UniquenessContract
 from mutirao.testing.conformance.versions import NewestNextContract, VersionsContract
 
@@ -69,5 +70,6 @@ class StoreContract(
     RepeatedContract,
     LimitedGraphsContract,
     UpkeepContract,
+    TopicsContract,
 ):
     """Every sentence of `mutirao.ports.Store`, as tests: a backend's first driver passes it."""

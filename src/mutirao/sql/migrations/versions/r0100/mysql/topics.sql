@@ -1,0 +1,29 @@
+-- Who is told of what is published, and which jobs that made.
+
+-- `options` is JSON, as the text it came as. A topic is a name, or a pattern that ends with `*`.
+-- A publication is told to the subscriptions of a topic in the order of their ids.
+CREATE TABLE IF NOT EXISTS mutirao_subscription (
+    id varchar(200) PRIMARY KEY CHECK (char_length(id) >= 1),
+    topic varchar(200) NOT NULL,
+    task text NOT NULL,
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    options longtext NOT NULL,
+    origin varchar(20) NOT NULL CHECK (origin IN ('code', 'call')),
+    created_at bigint NOT NULL,
+    changed_at bigint NOT NULL,
+    declared text,
+    declared_at bigint,
+    declared_by text,
+    INDEX mutirao_subscription_topic (topic, id)
+) ENGINE InnoDB ${bytes}
+--;
+-- The jobs of publications. `nth` counts those of one publication for one subscription: 0 came of the
+-- publication itself, never twice; the others were asked for again.
+CREATE TABLE IF NOT EXISTS mutirao_delivery (
+    job bigint PRIMARY KEY,
+    publication bigint NOT NULL,
+    subscription varchar(200) NOT NULL,
+    nth int NOT NULL,
+    UNIQUE mutirao_delivery_once (publication, subscription, nth)
+) ENGINE InnoDB ${bytes}

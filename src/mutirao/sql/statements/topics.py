@@ -1,0 +1,278 @@
+"""Topics in the tables: subscriptions, and the deliveries of publications; the same everywhere.
+
+Synchronous functions of a SQLAlchemy `Connection`; their contracts are in `mutirao.ports`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Text,
+    cast,
+    exists,
+    func,
+    insert,
+    literal,
+    select,
+    union_all,
+    update,
+)
+
+from mutirao.errors import StaleRun
+from mutirao.model.job import Claim, Job, NewJob
+from mutirao.model.outcome import Settlement
+from mutirao.model.topics import (
+    PUBLICATION,
+    SUBSCRIPTION,
+    Subscription,
+    SubscriptionOrigin,
+    SubscriptionRecord,
+    job_options,
+    patterns_of,
+    topic_of,
+)
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.enqueue.intake import Enqueue
+from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema.tables import attempt, delivery, job, live, subscription
+
+Finish = Callable[[Connection, Settlement], set[int]]
+
+_NAMED = ("task", "queue", "priority")
+
+
+# Subscriptions
+
+
+def put(
+    conn: Connection,
+    dialect: Dialect,
+    asked: Subscription,
+    worker: str,
+    now: datetime | None,
+) -> None:
+    """Write a subscription that a worker has in its code."""
+    moment = dialect.moment(now)
+    said = asked.fingerprint
+    declared = {
+        "origin": str(SubscriptionOrigin.CODE), "declared": said,
+        "declared_at": moment, "declared_by": worker,
+    }  # fmt: skip
+    changed = {"changed_at": moment} | _to_row(asked) | declared
+    if dialect.write_new(conn, subscription, {"id": asked.id, "created_at": moment} | changed):
+        return
+    mine = subscription.c.id == asked.id
+    last = conn.scalar(select(subscription.c.declared).where(mine).with_for_update())
+    # What was changed at run time stays until the code says something else.
+    values = declared if last == said else changed
+    conn.execute(update(subscription).where(mine).values(**values))
+
+
+def listed(conn: Connection) -> list[SubscriptionRecord]:
+    """List the subscriptions by id. A single statement."""
+    names = SubscriptionRecord.__dataclass_fields__
+    rows = conn.execute(select(*(subscription.c[name] for name in names)).order_by("id"))
+    return [
+        SubscriptionRecord(**row._asdict() | {"origin": SubscriptionOrigin(row.origin)})
+        for row in rows
+    ]
+
+
+# Fan-out
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """The fan-out of a publication, a part at a time, each in a transaction of its own.
+
+    Parameters:
+        enqueue: writes jobs through a connection.
+        finish: completes a job, and returns it unless its run is stale.
+        most: how many subscriptions a part has.
+    """
+
+    dialect: Dialect
+    enqueue: Enqueue
+    finish: Finish
+    most: int
+
+    def go_on(
+        self, conn: Connection, publication: Job, done: Settlement, after: str | None
+    ) -> str | None:
+        """Make the jobs of the next subscriptions; with the last ones, complete the publication.
+
+        Returns the last subscription; None: it is complete. Whoever holds the run is alone with the
+        publication, as its live row is locked.
+        """
+        _hold(conn, publication)
+        if after is None:
+            after = _reached(conn, publication)
+        found = _subscriptions(conn, topic_of(publication.task), after, self.most)
+        if found:
+            ids = self.enqueue(_deliveries(publication, found), conn)
+            _record(conn, self.dialect, publication, ids)
+        if len(found) == self.most:
+            return str(found[-1].id)
+        if not self.finish(conn, done):
+            raise _stale(publication)
+        return None
+
+
+def _hold(conn: Connection, publication: Job) -> None:
+    """Lock the publication's live row, or raise StaleRun if another run has it."""
+    mine = select(live.c.run).where(live.c.id == publication.id, live.c.worker.is_not(None))
+    if conn.scalar(mine.with_for_update()) != publication.run:
+        raise _stale(publication)
+
+
+def _stale(publication: Job) -> StaleRun:
+    return StaleRun(
+        f"publication {publication.id} ({publication.task}) was taken from this attempt (run"
+        f" {publication.run}), so it makes no more deliveries; whoever holds it now goes on"
+    )
+
+
+def _reached(conn: Connection, publication: Job) -> str:
+    """Return the last subscription that was told of it: parts are made in the order of ids.
+
+    A publication that died on the way and was redriven goes on where it had ended.
+    """
+    these: list[int] = []
+    before: int | None = publication.id
+    while before is not None:
+        these.append(before)
+        before = conn.scalar(
+            select(job.c.redrive_of)
+            .join(attempt, attempt.c.job == job.c.redrive_of)
+            .where(job.c.id == before, attempt.c.outcome == "dead")
+        )
+    told = select(func.max(delivery.c.subscription)).where(
+        delivery.c.publication.in_(these), delivery.c.nth == 0
+    )
+    return conn.scalar(told) or ""
+
+
+def _subscriptions(conn: Connection, topic: str, after: str, most: int) -> Sequence[Any]:
+    """Return the next subscriptions to a topic, or to a pattern that matches it, by id."""
+    parts = [
+        select(
+            select(subscription)
+            .where(subscription.c.topic == each, subscription.c.id > after)
+            .order_by(subscription.c.id)
+            .limit(most)
+            .subquery()
+        )
+        for each in patterns_of(topic)
+    ]
+    found = union_all(*parts).subquery()
+    return conn.execute(select(found).order_by(found.c.id).limit(most)).all()
+
+
+def _deliveries(publication: Job, found: Iterable[Any]) -> Iterator[NewJob]:
+    for row in found:
+        options = msgspec.json.decode(row.options)
+        options["tags"] = tuple(options.get("tags", ()))
+        yield NewJob(
+            **{name: getattr(row, name) for name in _NAMED},
+            **options,
+            metadata={PUBLICATION: publication.id, SUBSCRIPTION: row.id},
+            traceparent=publication.traceparent,
+            tenant=publication.tenant,
+            group=publication.group,
+        )
+
+
+def _record(conn: Connection, dialect: Dialect, publication: Job, ids: Sequence[int]) -> None:
+    """Write which subscription each of these jobs is for."""
+    whose = job.c["metadata"][SUBSCRIPTION].as_string()
+    rows = select(job.c.id, literal(publication.id), whose, literal(0))
+    which = dialect.among(job.c.id, ids)
+    conn.execute(insert(delivery).from_select(list(delivery.c.keys()), rows.where(which)))
+
+
+# Deliveries
+
+
+def with_events(conn: Connection, claims: Sequence[Claim]) -> list[Claim]:
+    """Give deliveries what was published, and where, as arguments; two statements."""
+    asked = [claim.id for claim in claims if may_be_delivery(claim)]
+    among = dialect_of(conn.dialect).among
+    which = select(delivery).where(among(delivery.c.job, asked))
+    whose = {row.job: row for row in conn.execute(which)}
+    published = _published(conn, sorted({row.publication for row in whose.values()}))
+    return [
+        claim._replace(args=_told(claim, its, published.get(its.publication)))
+        if (its := whose.get(claim.id))
+        else claim
+        for claim in claims
+    ]
+
+
+def may_be_delivery(claim: Claim) -> bool:
+    """Return whether a claim's metadata looks like that of a delivery."""
+    return claim.metadata is not None and f'"{PUBLICATION}"' in claim.metadata
+
+
+def _published(conn: Connection, ids: Sequence[int]) -> dict[int, Any]:
+    payload = cast(job.c.args, Text).label("payload")
+    which = dialect_of(conn.dialect).among(job.c.id, ids)
+    rows = conn.execute(select(job.c.id, job.c.task, job.c.enqueued_at, payload).where(which))
+    return {row.id: row for row in rows}
+
+
+def _told(claim: Claim, its: Any, publication: Any) -> str:
+    if publication is None:  # it was deleted by hand
+        return claim.args
+    event = {
+        "id": publication.id,
+        "topic": topic_of(publication.task),
+        "subscription": its.subscription,
+        "published_at": publication.enqueued_at.astimezone(UTC),
+        "attempt": claim.attempt,
+        "tenant": claim.tenant,
+        "group": claim.group,
+    }
+    told = {"event": event, "payload": msgspec.Raw(publication.payload.encode())}
+    return msgspec.json.encode(told).decode()
+
+
+def redriven(conn: Connection, again: Sequence[NewJob], ids: Sequence[int]) -> None:
+    """Record that new jobs repeat deliveries, where they do."""
+    which = [id for new, id in zip(again, ids, strict=True) if PUBLICATION in new.metadata]
+    if not which:
+        return
+    before, others = delivery.alias("before"), delivery.alias("others")
+    nth = (
+        select(func.max(others.c.nth) + 1)
+        .where(others.c.publication == before.c.publication)
+        .where(others.c.subscription == before.c.subscription)
+        .scalar_subquery()
+    )
+    for id in which:  # one by one: the same delivery may be named twice
+        rows = (
+            select(job.c.id, before.c.publication, before.c.subscription, nth)
+            .join(before, before.c.job == job.c.redrive_of)
+            .where(job.c.id == id)
+        )
+        conn.execute(insert(delivery).from_select(list(delivery.c.keys()), rows))
+
+
+def has_deliveries(publication: Any) -> ColumnElement[bool]:
+    """Return the condition that a job is a publication some of whose deliveries are kept."""
+    return exists().where(delivery.c.publication == publication)
+
+
+def forget(conn: Connection, pruned: Sequence[int]) -> None:
+    """Forget that pruned jobs were deliveries."""
+    dialect_of(conn.dialect).delete_rows(conn, delivery.c.job, pruned)
+
+
+def _to_row(asked: Subscription) -> dict[str, Any]:
+    options = {k: v for k, v in job_options(asked.job).items() if k not in (*_NAMED, "args")}
+    row: dict[str, Any] = {name: getattr(asked.job, name) for name in _NAMED}
+    return row | {"topic": asked.topic, "options": msgspec.json.encode(options).decode()}

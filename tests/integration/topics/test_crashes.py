@@ -1,0 +1,74 @@
+"""A worker that is killed at any statement of a fan-out: each subscription gets exactly one job."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from mutirao.sql import records_api
+from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.kit import at, join, take
+from mutirao.testing.conformance.topics import deliveries, fan_out, publish, subscribe
+from tests.integration.topics import dying
+from tests.support.waiting import until
+
+SUBSCRIBERS = [f"s{n}" for n in range(4)]
+PARTS = 2
+FEWEST_STATEMENTS = 4 * PARTS  # lock, read, write and commit
+ROOT = Path(__file__).parents[3]
+
+
+async def test_killed_at_each_statement(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes next goes on; in the end all have been told, and nobody twice."""
+    monkeypatch.setattr(records_api, "SUBSCRIPTIONS_AT_ONCE", dying.A_PART)
+    store = SqlStore(migrated_url)
+    await subscribe(store, *SUBSCRIBERS)
+    worker = await join(store, expiry=10**9)
+    begun = set[int]()
+    with victims(migrated_url) as (ask, told):
+        for statements in count(1):
+            id = await publish(store)
+            print(statements, file=ask, flush=True)
+            how = told.readline().strip()
+            begun.add(len(await deliveries(store, id)))
+            await finish(store, worker, id)
+            done = await deliveries(store, id)
+            assert [task for task, _ in done] == SUBSCRIBERS, statements
+            if how != "killed":
+                break
+    await store.close()
+    assert how == "exit 0"
+    assert statements > FEWEST_STATEMENTS
+    assert begun == {0, 3, 4}
+
+
+async def finish(store: SqlStore, worker: int, id: int) -> None:
+    """Rescue a publication, if it has not ended, and make what is left to make."""
+
+    async def has_ended() -> bool:
+        await store.rescue(now=at(10**6))
+        for claim in await take(store, worker):
+            await fan_out(store, claim)
+        return (await store.job(id)).state == "succeeded"
+
+    await until(has_ended)
+
+
+@contextmanager
+def victims(url: str) -> Iterator[tuple[IO[str], IO[str]]]:
+    """Give what asks for processes that are killed, and what tells how they ended."""
+    command = [sys.executable, "-m", "tests.integration.topics.dying", url]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield process.stdin, process.stdout
+        process.stdin.close()
