@@ -50,7 +50,7 @@ class Served:
         memory: bytes that its process holds; None where the system does not tell.
         threads, open_files: of its process; the last with sockets.
         connections: to the server.
-        waited: milliseconds from a commit to the start of the handler, by kind: median, maximum.
+        waited: milliseconds from enqueueing to the handler's start, by kind: median, maximum.
     """
 
     files: int
@@ -76,8 +76,8 @@ class Served:
             "connections to the server": self.connections,
         }
         for kind, (middle, most) in self.waited.items():
-            found[f"{kind}: commit to start, p50, ms"] = middle
-            found[f"{kind}: commit to start, max, ms"] = most
+            found[f"{kind}: call to start, p50, ms"] = middle
+            found[f"{kind}: call to start, max, ms"] = most
         return found
 
 
@@ -255,10 +255,13 @@ async def _waited(
 
 
 async def _waited_for(pipe: "Connection[str, Any]", url: str) -> float:
-    """Return the seconds from a commit in one database until its job began."""
+    """Return the seconds from the call that enqueues in one database until its job began.
+
+    Not from its return: the job may have begun by then.
+    """
     store = SqlStore(url)
+    asked = monotonic()
     await store.aenqueue([NewJob(task=TASK)])
-    committed = monotonic()
     await store.close()
     _, started = await asyncio.to_thread(pipe.recv)
-    return float(started - committed)
+    return float(started - asked)

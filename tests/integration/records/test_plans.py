@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection, event, literal, text
 
 from mutirao.model.change import Change
-from mutirao.model.job import JobState, OutcomeKind
+from mutirao.model.job import JobState, NewJob, OutcomeKind
 from mutirao.model.records import JobFilter
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.dialects.base import Dialect
@@ -82,9 +82,9 @@ def dialect(conn: Connection) -> Dialect:
     return dialect_named(conn.dialect.name)
 
 
-def nothing(jobs: object, conn: object) -> list[int]:
-    """Enqueue nothing."""
-    return []
+def nothing(jobs: Iterable[NewJob], conn: object) -> list[int]:
+    """Write nothing; return an id for each job, as enqueueing does."""
+    return [-n for n, _ in enumerate(jobs, 1)]
 
 
 ASKED: dict[str, Callable[[Connection], object]] = {

@@ -120,7 +120,7 @@ def redrive(conn: Connection, which: JobFilter, enqueue: Enqueue) -> list[int]:
     alone = [new for new in again if new.redrive_of not in placed]
     own = {new.redrive_of: new for new in graphs.own_args(conn, alone)}
     ids = enqueue([own.get(new.redrive_of, new) for new in again], conn)
-    repeated = {new.redrive_of or 0: id for new, id in zip(again, ids, strict=False)}
+    repeated = {new.redrive_of or 0: id for new, id in zip(again, ids, strict=True)}
     graphs.redriven(conn, awaited, repeated)
     topics.redriven(conn, again, ids)
     return ids

@@ -243,7 +243,7 @@ def _told(claim: Claim, its: Any, publication: Any) -> str:
 
 def redriven(conn: Connection, again: Sequence[NewJob], ids: Sequence[int]) -> None:
     """Record that new jobs repeat deliveries, where they do."""
-    which = [id for new, id in zip(again, ids, strict=False) if PUBLICATION in new.metadata]
+    which = [id for new, id in zip(again, ids, strict=True) if PUBLICATION in new.metadata]
     if not which:
         return
     before, others = delivery.alias("before"), delivery.alias("others")
