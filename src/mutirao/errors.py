@@ -190,6 +190,10 @@ class InvalidSecret(MutiraoError, ValueError):
     """A secret or key of webhooks that is too short, of another form, or for something else."""
 
 
+class SignerFailed(MutiraoError):
+    """The signer of a request raised an error, or returned what are no headers of HTTP."""
+
+
 class UnsafeUrl(MutiraoError, ValueError):
     """A URL that webhooks are not sent to: its form, scheme, port, or an address behind it."""
 

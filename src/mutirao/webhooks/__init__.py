@@ -16,7 +16,7 @@ from mutirao.webhooks.answer import Answer, DeliveryFailure
 from mutirao.webhooks.courier import Courier
 from mutirao.webhooks.guard import Guard, Target
 from mutirao.webhooks.keys import Secret, new_key, new_secret
-from mutirao.webhooks.request import Timeouts, WebhookRequest
+from mutirao.webhooks.request import Signer, Timeouts, WebhookRequest
 from mutirao.webhooks.signing import sign
 from mutirao.webhooks.transport import GuardedTransport
 from mutirao.webhooks.verifying import Received, verify
@@ -29,6 +29,7 @@ __all__ = [
     "GuardedTransport",
     "Received",
     "Secret",
+    "Signer",
     "Target",
     "Timeouts",
     "WebhookRequest",

@@ -22,6 +22,7 @@ LONGEST_RETRY_AFTER = 24 * 3_600.0  # seconds
 _HARMLESS = {
     *("accept", "accept-encoding", "connection", "content-length", "content-type", "host"),
     *("user-agent", "webhook-id", "webhook-timestamp", "webhook-signature"),
+    *("content-digest", "date", "digest", "signature-input"),
 }
 _SECONDS = re.compile(r"[0-9]{1,10}")
 
@@ -49,7 +50,7 @@ class Answer:
         milliseconds: from the start to the end of the attempt.
         failure: why there is no whole answer; None if there is.
         detail: the error's own words.
-        body: the first 16 kB of the answer, as they came.
+        body: the first bytes of the answer, as they came: 16 kB unless the request says more.
         truncated: there was more; the connection was closed.
         address: that was connected to, or tried last, with its port; None if none was.
         url: that was called last, after redirects.

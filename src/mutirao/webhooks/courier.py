@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -13,10 +14,10 @@ from urllib.parse import urljoin
 
 import httpx2
 
-from mutirao.errors import UnsafeUrl
-from mutirao.webhooks.answer import KEPT, Answer, DeliveryFailure, blanked, failure_of, retry_after
+from mutirao.errors import SignerFailed, UnsafeUrl
+from mutirao.webhooks.answer import Answer, DeliveryFailure, blanked, failure_of, retry_after
 from mutirao.webhooks.guard import Guard
-from mutirao.webhooks.request import WebhookRequest
+from mutirao.webhooks.request import FRAMING, WebhookRequest, check_headers
 from mutirao.webhooks.signing import sign
 from mutirao.webhooks.transport import GuardedTransport, Trail, followed
 
@@ -71,10 +72,11 @@ class Courier:
 
         Raises:
             InvalidSecret: no secret of the request is left to sign with at this time.
+            SignerFailed: the request's signer raised, or returned what are no headers.
         """
         started = time.perf_counter()
         headers = self._headers(request)
-        call = _Call(request.url, headers)
+        call = _Call(request.url, headers, request.keep)
         try:
             async with asyncio.timeout(request.timeouts.whole):
                 await self._follow(request, call)
@@ -89,8 +91,10 @@ class Courier:
         usual = {"User-Agent": AGENT, "Content-Type": "application/json"}
         if not request.body:
             del usual["Content-Type"]
-        signed = {"webhook-id": request.id, "webhook-timestamp": str(now)}
-        if request.secrets:
+        signed = {}
+        if request.id is not None:
+            signed = {"webhook-id": request.id, "webhook-timestamp": str(now)}
+        if request.id is not None and request.secrets:
             signed = sign(request.id, now, request.body, request.secrets)
         ours = {name: value for name, value in usual.items() if name.lower() not in given}
         return {**ours, "Accept-Encoding": "identity", **request.headers, **signed}
@@ -112,11 +116,11 @@ class Courier:
         asked = httpx2.Request(
             request.method,
             call.url,
-            headers=call.headers,
+            headers=await _signed(request, call),
             content=request.body or None,
             extensions={"timeout": {"connect": limits.connect, **silence}},
         )
-        call.headers = dict(asked.headers)
+        call.sent = dict(asked.headers)
         response = await self._transport.handle_async_request(asked)
         try:
             await call.keep(response)
@@ -130,7 +134,9 @@ class _Call:
     """What is known of an attempt so far."""
 
     url: str
-    headers: dict[str, str]
+    headers: dict[str, str]  # but those of the signer
+    kept: int  # bytes of the answer
+    sent: dict[str, str] = field(default_factory=dict)
     status: int | None = None
     body: bytes = b""
     truncated: bool = False
@@ -145,9 +151,9 @@ class _Call:
         self.said_retry_after = response.headers.get("retry-after")
         async for part in response.aiter_raw():
             self.body += part
-            if len(self.body) > KEPT:
+            if len(self.body) > self.kept:
                 break
-        self.body, self.truncated = self.body[:KEPT], len(self.body) > KEPT
+        self.body, self.truncated = self.body[: self.kept], len(self.body) > self.kept
 
     def move(self, guard: Guard, where: str, given: Mapping[str, str]) -> None:
         """Go where a redirect leads; to another origin without the headers that were given."""
@@ -162,9 +168,7 @@ class _Call:
         if before == after:
             private = set()
         self.headers = {
-            name: value
-            for name, value in self.headers.items()
-            if name.lower() not in {"host", "content-length", *private}
+            name: value for name, value in self.headers.items() if name.lower() not in private
         }
         self.url = url
         self.status, self.body, self.truncated, self.said_retry_after = None, b"", False, None
@@ -176,13 +180,32 @@ class _Call:
             milliseconds=milliseconds,
             failure=self.failure,
             detail=self.detail,
-            body=self.body[:KEPT],
+            body=self.body[: self.kept],
             truncated=self.truncated,
             address=self.trail.address,
             url=self.url,
-            request_headers=blanked(self.headers),
+            request_headers=blanked(self.sent or self.headers),
             retry_after=retry_after(self.said_retry_after, now),
         )
+
+
+async def _signed(request: WebhookRequest, call: _Call) -> Mapping[str, str]:
+    """Return the headers to send to the URL that is called next, with those of the signer."""
+    if request.signer is None:
+        return call.headers
+    try:
+        made = request.signer(request.method, call.url, dict(call.headers), request.body)
+        headers = await made if inspect.isawaitable(made) else made
+        check_headers(headers, ours=FRAMING)
+    except Exception as error:
+        raise SignerFailed(
+            f"the signer of this request failed: {type(error).__name__}: {error}. It gets method, "
+            "URL, headers and body, and returns a dict of headers"
+        ) from error
+    named = {name.lower() for name in headers}
+    return {name: text for name, text in call.headers.items() if name.lower() not in named} | {
+        **headers
+    }
 
 
 def _joined(url: str, where: str) -> str:

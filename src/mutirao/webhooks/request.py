@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from mutirao.errors import InvalidEndpoint
+from mutirao.webhooks.answer import KEPT
 from mutirao.webhooks.keys import PUBLIC, Secret
 from mutirao.webhooks.signing import checked_id
 
 METHODS = ("POST", "PUT", "PATCH", "GET", "DELETE")
 MOST_REDIRECTS = 5
 LONGEST_VALUE = 8_192  # characters of a header
-# These say how the request is framed, to whom it goes or who signed it.
-OURS = {
+# These say how the request is framed, and to whom it goes.
+FRAMING = {
     *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer"),
     *("upgrade", "expect", "accept-encoding", "proxy-authorization", "proxy-connection"),
-    *("webhook-id", "webhook-timestamp", "webhook-signature"),
 }
+OURS = {*FRAMING, "webhook-id", "webhook-timestamp", "webhook-signature"}
+MOST_KEPT = 1024 * 1024  # bytes of an answer
+# From method, URL, headers and body to more headers. Not to block: it is called in the event loop.
+Signer = Callable[
+    [str, str, Mapping[str, str], bytes], Mapping[str, str] | Awaitable[Mapping[str, str]]
+]
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
 _VALUE = re.compile(rf"(?:[!-~](?:[ \t!-~]{{0,{LONGEST_VALUE - 2}}}[!-~])?)?")
 
@@ -53,7 +59,7 @@ class WebhookRequest:
 
     Parameters:
         url: where it goes; the guard of the courier decides about it.
-        id: constant over all attempts of a delivery.
+        id: constant over all attempts of a delivery; None sends no header of Standard Webhooks.
         body: the bytes that are sent and signed; none with GET.
         method: POST, PUT, PATCH, GET or DELETE.
         headers: besides ours. `Content-Type` is `application/json` unless given.
@@ -61,6 +67,10 @@ class WebhookRequest:
         timeouts: of this attempt.
         redirects: how many are followed, 0 to 5. The same request is sent again; headers that
             were given do not go to another scheme, host or port.
+        signer: a function that signs in a way of its own. Each time the request is sent, after
+            redirects too, it gets method, URL, headers and body, and returns the headers to add or
+            to replace; or it is a coroutine function that does so. Its time is the attempt's.
+        keep: bytes of the answer's body, 16 kB as usual, 1 MB at most.
 
     Raises:
         InvalidEndpoint: one of these cannot be; the message says which, and never a value of
@@ -68,29 +78,39 @@ class WebhookRequest:
     """
 
     url: str
-    id: str
+    id: str | None = None
     body: bytes = field(default=b"", repr=False)
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: Sequence[Secret] = field(default=(), repr=False)
     timeouts: Timeouts = Timeouts()
     redirects: int = 0
+    signer: Signer | None = field(default=None, repr=False)
+    keep: int = KEPT
 
     def __post_init__(self) -> None:
-        checked_id(self.id)
+        if self.id is not None:
+            checked_id(self.id)
+        elif self.secrets:
+            raise InvalidEndpoint("secrets sign the id as well; give the request an id")
         if self.method not in METHODS:
             raise InvalidEndpoint(f"the method is {self.method!r}; expected one of {METHODS}")
         if self.method == "GET" and self.body:
             raise InvalidEndpoint("GET carries no body; send it with POST, or leave the body out")
         if not 0 <= self.redirects <= MOST_REDIRECTS:
             raise InvalidEndpoint(f"redirects={self.redirects!r}; expected 0 to {MOST_REDIRECTS}")
+        if not 0 < self.keep <= MOST_KEPT:
+            raise InvalidEndpoint(f"keep={self.keep!r}; expected 1 to {MOST_KEPT:,} bytes")
         if any(secret.prefix == PUBLIC for secret in self.secrets):
             raise InvalidEndpoint("a whpk_ key verifies and cannot sign; give the whsk_ key")
         check_headers(self.headers)
 
 
-def check_headers(headers: Mapping[str, str]) -> None:
+def check_headers(headers: Mapping[str, str], ours: Collection[str] = OURS) -> None:
     """Refuse headers that cannot be sent, or that would change how the request is read.
+
+    Parameters:
+        ours: names, in small letters, that only the sender sets.
 
     Raises:
         InvalidEndpoint: a name or value that HTTP does not have (line breaks, control
@@ -107,7 +127,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
                 f"the value of the header {name} has a line break, a control character or what is "
                 f"not ASCII, or is longer than {LONGEST_VALUE:,}; expected visible ASCII and spaces"
             )
-        if name.lower() in OURS:
+        if name.lower() in ours:
             raise InvalidEndpoint(f"the header {name} is set by the sender; leave it out")
         if name.lower() in seen:
             raise InvalidEndpoint(f"the header {name} is given twice; give it once")

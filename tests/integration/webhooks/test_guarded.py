@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import httpx2
 import pytest
 import trustme
 
-from mutirao.errors import UnsafeUrl
+from mutirao.errors import SignerFailed, UnsafeUrl
 from mutirao.webhooks import (
     Answer,
     Courier,
@@ -118,6 +119,41 @@ async def test_a_redirect_within_an_origin_keeps_headers() -> None:
     async with serving(answering(moved("/b"))) as server:
         answer = await redirected(server, 2, ["127.0.0.1/32"])
     assert (answer.status, len(server.requests)) == (307, 3)
+
+
+async def test_a_signer_signs_what_is_sent_where_it_is_sent() -> None:
+    """It is asked for each URL; its headers replace, and without an id none of ours are sent."""
+    async with serving(answering(OK)) as there, serving(answering(moved(there.url()))) as server:
+        guard = Guard(["http"], PORTS, ["127.0.0.1/32"])
+        headers = {"X-A": "1", "Accept": "a"}
+        seen: list[tuple[str, str, str | None, bytes]] = []
+
+        async def signer(
+            method: str, url: str, headers: Mapping[str, str], body: bytes
+        ) -> Mapping[str, str]:
+            seen.append((method, url, headers.get("X-A"), body))
+            return {"Signature": f"of {url}", "accept": "b"}
+
+        asked = WebhookRequest(
+            server.url(), body=b"x", headers=headers, redirects=1, signer=signer, keep=1
+        )
+        async with Courier(guard) as courier:
+            answer = await courier.deliver_once(asked)
+            for bad in ({"a": "b\r\n"}, {"Host": "b"}):
+                with pytest.raises(SignerFailed):
+                    await courier.deliver_once(replace(asked, signer=lambda *_, bad=bad: bad))
+    assert seen == [("POST", server.url(), "1", b"x"), ("POST", there.url(), None, b"x")]
+    assert (answer.body, answer.truncated, answer.request_headers["signature"]) == (
+        b"o",
+        True,
+        "***",
+    )
+    head = there.requests[0].partition(b"\r\n\r\n")[0].decode().lower()
+    assert f"signature: of {there.url()}" in head
+    assert "accept: b" in head
+    assert "webhook-" not in head
+    assert "accept: a" not in head
+    assert len(there.requests) == len(server.requests) == 1
 
 
 async def test_what_is_kept_of_a_redirect_that_fails_later() -> None:
