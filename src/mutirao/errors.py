@@ -182,6 +182,26 @@ class SchemaTooNew(SchemaError):
     """The tables are newer than the code: upgrade the package."""
 
 
+class TransportError(MutiraoError):
+    """A broker failed one of our requests; the message contains the broker's own."""
+
+
+class TransportUnavailable(TransportError):
+    """The broker cannot be used at the moment; publish or consume again later."""
+
+
+class TransportRefused(TransportError):
+    """The broker refuses this message, and would refuse it again: too large, too long a delay."""
+
+
+class TransportMismatch(TransportError):
+    """What a queue needs is not at the broker, or is otherwise: see `mutirao transports`."""
+
+
+class DeliveryLost(TransportError):
+    """A message was taken from this consumer; it comes again, or was handled elsewhere."""
+
+
 class InvalidEndpoint(MutiraoError, ValueError):
     """A webhook that cannot be sent so: its method, headers, id, body or timeouts."""
 

@@ -30,9 +30,9 @@ from mutirao.engine.messages import (
     ENDED,
     FAILED,
     TOLD,
+    ChildMessage,
     ImportPath,
     Inbox,
-    Message,
     Order,
     packed,
 )
@@ -72,7 +72,7 @@ def serve(theirs: socket.socket) -> None:
             voice.conclude(*_answer(order, voice, found))
 
 
-def _receive(theirs: socket.socket, inbox: Inbox) -> Message | None:
+def _receive(theirs: socket.socket, inbox: Inbox) -> ChildMessage | None:
     while (message := inbox.take()) is None:
         if not (data := theirs.recv(BYTES_PER_READ)):
             return None
@@ -80,7 +80,7 @@ def _receive(theirs: socket.socket, inbox: Inbox) -> Message | None:
     return message
 
 
-def _answer(message: Message, voice: "_Sender", found: Found) -> tuple[bytes, bytes]:
+def _answer(message: ChildMessage, voice: "_Sender", found: Found) -> tuple[bytes, bytes]:
     try:
         order = msgspec.json.decode(message.body, type=Order)
         task = _found(order, found)

@@ -49,7 +49,7 @@ class Order(msgspec.Struct):
     database: str = ""
 
 
-class Message(NamedTuple):
+class ChildMessage(NamedTuple):
     """A received message."""
 
     kind: bytes
@@ -77,7 +77,7 @@ class Inbox:
         """Add received bytes."""
         self._bytes += data
 
-    def take(self) -> Message | None:
+    def take(self) -> ChildMessage | None:
         """Return the next message; None while it is incomplete. Raises InvalidMessage."""
         if len(self._bytes) < _HEAD.size:
             return None
@@ -93,4 +93,4 @@ class Inbox:
             return None
         body = bytes(self._bytes[_HEAD.size : end])
         del self._bytes[:end]
-        return Message(kind, number, body)
+        return ChildMessage(kind, number, body)

@@ -8,13 +8,16 @@ from mutirao.ports.intake import Intake
 from mutirao.ports.notifier import Announcer, ChoosingNotifier, Notifier
 from mutirao.ports.records_api import RecordsApi
 from mutirao.ports.store import Attempt, Store
+from mutirao.ports.transport import Consumer, Transport
 
 __all__ = [
     "Announcer",
     "Attempt",
     "ChoosingNotifier",
+    "Consumer",
     "Intake",
     "Notifier",
     "RecordsApi",
     "Store",
+    "Transport",
 ]

@@ -12,9 +12,9 @@ from mutirao.engine.messages import (
     ENDED,
     MAX_MESSAGE_BYTES,
     TOLD,
+    ChildMessage,
     Inbox,
     InvalidMessage,
-    Message,
     packed,
 )
 
@@ -30,14 +30,14 @@ def test_several_threads_speak() -> None:
     with ours, theirs:
         for speaker in speakers:
             speaker.start()
-        inbox, heard = Inbox(), list[Message]()
+        inbox, heard = Inbox(), list[ChildMessage]()
         while len(heard) < len(bodies):
             inbox.feed(ours.recv(MUCH))
             if (message := inbox.take()) is not None:
                 heard.append(message)
         for speaker in speakers:
             speaker.join()
-    assert sorted(heard) == [Message(TOLD, 1, body) for body in bodies]
+    assert sorted(heard) == [ChildMessage(TOLD, 1, body) for body in bodies]
 
 
 def test_after_the_last_word() -> None:
@@ -54,8 +54,8 @@ def test_after_the_last_word() -> None:
             voice.say(TOLD, 2, b"in time")
         inbox.feed(ours.recv(MUCH))
     assert [inbox.take(), inbox.take()] == [
-        Message(ENDED, 1, b"first"),
-        Message(TOLD, 2, b"in time"),
+        ChildMessage(ENDED, 1, b"first"),
+        ChildMessage(TOLD, 2, b"in time"),
     ]
     assert not inbox
 
@@ -63,12 +63,12 @@ def test_after_the_last_word() -> None:
 def test_messages_in_pieces() -> None:
     """However they are cut."""
     said = packed(TOLD, 1, b"abc") + packed(ENDED, 2)
-    inbox, heard = Inbox(MAX_MESSAGE_BYTES), list[Message]()
+    inbox, heard = Inbox(MAX_MESSAGE_BYTES), list[ChildMessage]()
     for byte in said:
         inbox.feed(bytes([byte]))
         if (message := inbox.take()) is not None:
             heard.append(message)
-    assert heard == [Message(TOLD, 1, b"abc"), Message(ENDED, 2, b"")]
+    assert heard == [ChildMessage(TOLD, 1, b"abc"), ChildMessage(ENDED, 2, b"")]
 
 
 def test_no_message() -> None:

@@ -16,11 +16,12 @@ for _suite in ("claiming", "commands", "concurrency", "enqueueing", "fairness", 
                "housekeeping", "kit", "lanes", "limited_graphs", "limits", "liveness", "losing",
                "notifier", "pruning", "rates", "records", "redriving", "repeated", "results",
                "schedules", "settling", "staleness", "supersede", "ticks", "transactions",
-               "uniqueness", "versions"):  # fmt: skip
+               "transport", "uniqueness", "versions"):  # fmt: skip
     pytest.register_assert_rewrite(f"{__name__}.{_suite}")
 
 from mutirao.testing.conformance.driver import DriverContract  # noqa: E402
 from mutirao.testing.conformance.notifier import NotifierContract  # noqa: E402
 from mutirao.testing.conformance.store import StoreContract  # noqa: E402
+from mutirao.testing.conformance.transport import TransportContract  # noqa: E402
 
-__all__ = ["DriverContract", "NotifierContract", "StoreContract"]
+__all__ = ["DriverContract", "NotifierContract", "StoreContract", "TransportContract"]

@@ -1,0 +1,167 @@
+"""The frozen values of a message: what a broker carries, and what becomes of it.
+
+A `Message` is a job on its way through a transport, a `Delivery` one hand-out of it to a consumer.
+A consumer settles each delivery once: `Ack`, `Again` or `Bury`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Self
+
+from mutirao.model.job import DEFAULT_QUEUE
+
+Mode = Literal["alone", "carried"]
+Header = str | int | float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A job on its way through a broker.
+
+    Parameters:
+        id: of this message, the same at every repetition: 1 to 200 characters.
+        task: the name of the task.
+        args: the JSON object of the arguments by name, as text. "{}" where the job is in a store.
+        queue: Mutirão's name of the queue. A transport makes the broker's name of it.
+        attempt: the number of the attempt that this message asks for, from 1.
+        run: the run of the job in its store; 0 where the message is the job.
+        lost: how many consumers in a row vanished while they had it. A received message counts what
+            the broker knows of that.
+        ordering_key: for brokers that have groups, the group within which order is kept; others
+            ignore it.
+        headers: further facts, each a text or a number.
+        delay: seconds for which the broker holds it back; of a received message 0.
+    """
+
+    id: str
+    task: str
+    args: str = "{}"
+    queue: str = DEFAULT_QUEUE
+    attempt: int = 1
+    run: int = 0
+    lost: int = 0
+    ordering_key: str | None = None
+    headers: Mapping[str, Header] = field(default_factory=dict)
+    delay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Delivery:
+    """One hand-out of a message to a consumer, which settles it once.
+
+    Parameters:
+        message: what was received; None if it cannot be read.
+        raw: the body as it came.
+        problem: why it cannot be read, and what to do; None if it can.
+        tag: what the transport needs to settle it; nothing for others.
+    """
+
+    message: Message | None
+    raw: bytes
+    problem: str | None = None
+    tag: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why a message is dead: the error, the attempts made, when the first and the last failed."""
+
+    error_type: str
+    error: str
+    attempts: int = 0
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """The message is done with: it is not delivered again."""
+
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The message comes again `after` seconds, as `message` says: its attempt, lost and headers."""
+
+    delivery: Delivery
+    message: Message
+    after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """The message is dead: kept aside with its cause, until somebody returns or drops it."""
+
+    delivery: Delivery
+    cause: Cause
+
+
+Settling = Ack | Again | Bury
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadMessage:
+    """A dead message, as people see it.
+
+    Parameters:
+        id: of the message; of one without an id a text that names it among the dead.
+        task: the name of the task; None if the message cannot be read.
+        queue: the queue from which it came; for one that others published, the broker's name of it.
+        raw: its body.
+        cause: why it is dead.
+    """
+
+    id: str
+    task: str | None
+    queue: str
+    raw: bytes
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What the broker has otherwise than `declare` would make it; `found` is None if missing."""
+
+    what: str
+    expected: str
+    found: str | None
+
+    def __str__(self) -> str:
+        """Return it as a sentence."""
+        found = "is missing" if self.found is None else f"has {self.found}"
+        return f"{self.what} {found}; expected {self.expected}"
+
+
+class MessageId(int):
+    """The id of a job that is a message: a number for programs, 32 hexadecimal digits for people.
+
+    A job in a store has a number from there. A message gets its own: 128 bits, of a UUID.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the number of a message's id as text.
+
+        Raises:
+            ValueError: the text is no UUID.
+        """
+        digits = text.replace("-", "")
+        if len(digits) != 32:
+            raise ValueError(f"{text!r} has not the 32 digits of a UUID")
+        return cls(digits, 16)
+
+    def __str__(self) -> str:
+        """Return the digits, as they travel."""
+        return f"{int(self):032x}"
+
+    def __repr__(self) -> str:
+        """Return the digits."""
+        return str(self)
+
+    def __format__(self, spec: str) -> str:
+        """Return the digits."""
+        return format(str(self), spec)

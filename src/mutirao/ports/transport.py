@@ -1,0 +1,182 @@
+"""The port to a broker that carries messages to workers. `testing.conformance.transport` tests it.
+
+A transport belongs to no event loop: it may be used from several, and has connections of its own
+in each. It is never a store: what it promises is written here, and no more.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from mutirao.errors import TransportError
+from mutirao.model.message import DeadMessage, Delivery, Difference, Message, Mode, Settling
+
+OnLost = Callable[[Sequence[Delivery]], None]
+
+
+class Consumer(Protocol):
+    """The deliveries of one queue to one worker. All of it is called in one event loop."""
+
+    async def receive(self, most: int) -> list[Delivery]:
+        """Wait for deliveries, and return one to `most` of them, in the order they came.
+
+        Cancelling it loses nothing: what had come is returned by the next call. After `stop` it
+        returns what had come before and then, at once, [].
+
+        Raises:
+            TransportUnavailable: the connection is gone. Deliveries that are not settled have been
+                lost, and come again, to whoever consumes; leave this consumer and make another.
+            TransportMismatch: the queue is not there (any more), or may not be consumed.
+        """
+        ...
+
+    async def settle(self, settlings: Sequence[Settling]) -> list[TransportError | None]:
+        """Settle deliveries; return for each, in order, None or why it is not settled.
+
+        It returns when the broker has what it needs not to forget any: what comes again or is
+        buried has been confirmed before the delivery is acknowledged. So a crash in between, on
+        either side, repeats a message and never loses one. Settling is at the consumer that
+        received. It does not raise for single deliveries:
+
+            DeliveryLost: it is not this consumer's any more; it comes again, or is done elsewhere.
+            TransportUnavailable: nobody knows; it comes again unless it was settled.
+            TransportRefused: the broker refuses what shall come again or be buried. The delivery is
+                still this consumer's.
+        """
+        ...
+
+    async def resize(self, prefetch: int) -> None:
+        """Change how many deliveries the broker hands out before they are settled.
+
+        Raises:
+            TransportUnavailable: the connection is gone.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Have the broker hand out no more; what it has handed out may be received and settled.
+
+        Returns when nothing more can come. A second call does nothing. Never raises because the
+        connection is gone.
+        """
+        ...
+
+
+class Transport(Protocol):
+    """A broker, as it carries the messages of some queues.
+
+    Attributes:
+        mode: "alone" if the message is the job; "carried" if the job is in a store, and the message
+            a doorbell.
+        longest_delay: the maximum seconds of `Message.delay` that `publish` takes.
+        rewrites: whether what comes `Again` comes as that says. Otherwise it comes as it was, with
+            an attempt that the transport counts: one for every hand-out.
+    """
+
+    @property
+    def mode(self) -> Mode:
+        """How its messages relate to the store."""
+        ...
+
+    @property
+    def longest_delay(self) -> float:
+        """The maximum seconds of a message's delay."""
+        ...
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether a message comes again as it was told to."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The broker's name for people: its URL without secrets, or the like."""
+        ...
+
+    async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
+        """Publish messages; return for each, in order, None or why it is not published.
+
+        None: the broker has confirmed that it keeps the message, and that it has a queue for it. A
+        message that was reported as unavailable may have been published all the same. Many are
+        under way at the same time; they may be delivered in another order. It raises for no single
+        message, and for no broker that is away:
+
+            TransportUnavailable: the broker is away, blocked, or did not confirm in time. Pass it
+                again, with the same id.
+            TransportRefused: this message will never pass: too large, too long a delay.
+            TransportMismatch: its queue is not there; `mutirao transports declare` makes it.
+        """
+        ...
+
+    def consumer(
+        self, queue: str, prefetch: int, on_lost: OnLost
+    ) -> AbstractAsyncContextManager[Consumer]:
+        """Consume a queue, until the block is left.
+
+        A delivery is this consumer's until it is settled, lost, or the block is left: then it comes
+        again, at once, to whoever consumes. Each message is delivered at least once, also twice.
+        What cannot be read is delivered as well, with its problem.
+
+        Parameters:
+            queue: Mutirão's name of it.
+            prefetch: how many deliveries are handed out before they are settled, from 1.
+            on_lost: called, in the event loop, with deliveries that are not this consumer's any
+                more, so that what they do can be given up.
+
+        Raises:
+            TransportUnavailable: the broker is away.
+            TransportMismatch: the queue is not there.
+        """
+        ...
+
+    async def declare(self, queues: Sequence[str]) -> list[str]:
+        """Make at the broker what these queues need; return the names of what it has made sure of.
+
+        Safe to repeat, and at once by several. Nothing that is there is changed.
+
+        Raises:
+            TransportUnavailable: the broker is away.
+            TransportMismatch: something is there, and is otherwise; the message names what.
+        """
+        ...
+
+    async def compare(self, queues: Sequence[str]) -> list[Difference]:
+        """Return what is missing or otherwise than `declare` would make it; changes nothing.
+
+        Raises:
+            TransportUnavailable: the broker is away.
+        """
+        ...
+
+    async def dead(self, queue: str, most: int) -> list[DeadMessage]:
+        """Return dead messages of a queue, the oldest first. They stay where they are.
+
+        Raises:
+            TransportUnavailable: the broker is away.
+            TransportMismatch: what keeps them is not there.
+        """
+        ...
+
+    async def return_dead(self, queue: str, ids: Sequence[str] | None) -> int:
+        """Send dead messages back to their queue, as their first attempt; return how many.
+
+        What could not be read goes back as it came. `ids` None: all of the queue.
+
+        Raises:
+            TransportUnavailable: the broker is away; some may have gone back, none is lost.
+            TransportMismatch: what keeps them is not there.
+        """
+        ...
+
+    async def drop_dead(self, queue: str, ids: Sequence[str] | None) -> int:
+        """Delete dead messages for good; return how many. `ids` None: all of the queue.
+
+        Raises:
+            TransportUnavailable: the broker is away; some may have been deleted.
+            TransportMismatch: what keeps them is not there.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. The next use opens new ones."""
+        ...

@@ -1,0 +1,1 @@
+"""Brokers that carry jobs to workers: the implementations of `ports.Transport`."""

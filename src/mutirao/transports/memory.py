@@ -1,0 +1,321 @@
+"""A broker in this process: for tests, and the model that other transports are held against.
+
+Nothing outlives the process. It may be used from several event loops and threads.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from mutirao.errors import (
+    DeliveryLost,
+    TransportError,
+    TransportMismatch,
+    TransportRefused,
+    TransportUnavailable,
+)
+from mutirao.model.message import (
+    Ack,
+    Again,
+    Bury,
+    Cause,
+    DeadMessage,
+    Delivery,
+    Difference,
+    Message,
+    Mode,
+    Settling,
+)
+from mutirao.ports.transport import OnLost
+
+
+@dataclass
+class _Queue:
+    ready: deque[Message | bytes] = field(default_factory=deque)
+    dead: list[DeadMessage] = field(default_factory=list)
+    buried: dict[str, Message | bytes] = field(default_factory=dict)
+    consumers: list["_Consumer"] = field(default_factory=list)
+
+
+class MemoryTransport:
+    """A broker in memory.
+
+    Parameters:
+        mode: how its messages relate to the store.
+        longest_delay: the maximum seconds of a message's delay.
+        max_size: the maximum bytes of a message's arguments.
+    """
+
+    rewrites = True
+    name = "memory"
+
+    def __init__(
+        self, mode: Mode = "alone", *, longest_delay: float = 900.0, max_size: int = 1 << 20
+    ) -> None:
+        self.mode: Mode = mode
+        self.longest_delay, self._max_size = longest_delay, max_size
+        self.available = True  # False: as if the broker was away
+        self._queues: dict[str, _Queue] = {}
+        self._lock = threading.RLock()
+        self._numbers = count(1)
+        self._timers: set[threading.Timer] = set()
+
+    async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
+        """Publish messages; see `Transport.publish`."""
+        with self._lock:
+            return [self._take(each) for each in messages]
+
+    def publish_raw(self, queue: str, body: bytes) -> None:
+        """Publish what is no message, as others might."""
+        with self._lock:
+            self._queues[queue].ready.append(body)
+            self.hand_out(queue)
+
+    @asynccontextmanager
+    async def consumer(
+        self, queue: str, prefetch: int, on_lost: OnLost
+    ) -> AsyncIterator["_Consumer"]:
+        """Consume a queue until the block is left; see `Transport.consumer`."""
+        self._check_available()
+        consumer = _Consumer(self, queue, prefetch, on_lost)
+        with self._lock:
+            self._queue(queue).consumers.append(consumer)
+            self.hand_out(queue)
+        try:
+            yield consumer
+        finally:
+            self.leave(consumer)
+
+    async def declare(self, queues: Sequence[str]) -> list[str]:
+        """Make queues; see `Transport.declare`."""
+        self._check_available()
+        with self._lock:
+            for each in queues:
+                self._queues.setdefault(each, _Queue())
+        return list(queues)
+
+    async def compare(self, queues: Sequence[str]) -> list[Difference]:
+        """Return what is missing; see `Transport.compare`."""
+        self._check_available()
+        missing = [each for each in queues if each not in self._queues]
+        return [Difference(f"queue {each!r}", "a queue", None) for each in missing]
+
+    async def dead(self, queue: str, most: int) -> list[DeadMessage]:
+        """Return dead messages; see `Transport.dead`."""
+        self._check_available()
+        with self._lock:
+            return self._queue(queue).dead[:most]
+
+    async def return_dead(self, queue: str, ids: Sequence[str] | None) -> int:
+        """Send dead messages back; see `Transport.return_dead`."""
+        self._check_available()
+        with self._lock:
+            found = self._take_dead(queue, ids)
+            for each in found:
+                fresh = each if isinstance(each, bytes) else replace(each, attempt=1, lost=0)
+                self._queue(queue).ready.append(fresh)
+            self.hand_out(queue)
+        return len(found)
+
+    async def drop_dead(self, queue: str, ids: Sequence[str] | None) -> int:
+        """Delete dead messages; see `Transport.drop_dead`."""
+        self._check_available()
+        with self._lock:
+            return len(self._take_dead(queue, ids))
+
+    async def aclose(self) -> None:
+        """Forget the delays that have not passed."""
+        with self._lock:
+            for timer in self._timers:
+                timer.cancel()
+            self._timers.clear()
+
+    def lose_consumers(self) -> None:
+        """Break the connections of all consumers, as a broker that restarts does."""
+        with self._lock:
+            consumers = [each for queue in self._queues.values() for each in queue.consumers]
+            for each in consumers:
+                self.leave(each, broken=True)
+
+    def leave(self, consumer: "_Consumer", *, broken: bool = False) -> None:
+        """Take back what a consumer has not settled."""
+        with self._lock:
+            queue = self._queue(consumer.queue)
+            if consumer not in queue.consumers:
+                return
+            queue.consumers.remove(consumer)
+            returned = consumer.take_back(broken)
+            queue.ready.extendleft(reversed([_once_more_lost(each) for each in returned]))
+            self.hand_out(consumer.queue)
+
+    def settle(self, consumer: "_Consumer", settling: Settling) -> TransportError | None:
+        """Settle one delivery of a consumer."""
+        with self._lock:
+            if not self.available:
+                return TransportUnavailable("the broker in memory is away; try again")
+            delivery = settling.delivery
+            if delivery.tag not in consumer.held:
+                return DeliveryLost(f"delivery {delivery.tag} is not this consumer's any more")
+            match settling:
+                case Ack():
+                    pass
+                case Again(_, message, after):
+                    self._put(replace(message, delay=after))
+                case Bury(_, cause):
+                    self._bury(consumer.queue, delivery, cause)
+            del consumer.held[delivery.tag]
+            self.hand_out(consumer.queue)
+            return None
+
+    def _bury(self, queue: str, delivery: Delivery, cause: Cause) -> None:
+        message = delivery.message
+        id = f"unread-{delivery.tag}" if message is None else message.id
+        task = None if message is None else message.task
+        dead = DeadMessage(id=id, task=task, queue=queue, raw=delivery.raw, cause=cause)
+        self._queue(queue).dead.append(dead)
+        self._queue(queue).buried[id] = delivery.raw if message is None else message
+
+    def _take_dead(self, queue: str, ids: Sequence[str] | None) -> list[Message | bytes]:
+        kept = self._queue(queue)
+        taken = [each for each in kept.dead if ids is None or each.id in ids]
+        kept.dead = [each for each in kept.dead if each not in taken]
+        return [kept.buried.pop(each.id) for each in taken]
+
+    def _take(self, message: Message) -> TransportError | None:
+        if not self.available:
+            return TransportUnavailable("the broker in memory is away; publish again")
+        if message.queue not in self._queues:
+            return _missing(message.queue)
+        if message.delay > self.longest_delay:
+            return TransportRefused(
+                f"message {message.id} is to wait {message.delay:g} s; this broker holds one for at"
+                f" most {self.longest_delay:g} s"
+            )
+        if (size := len(message.args.encode())) > self._max_size:
+            return TransportRefused(
+                f"message {message.id} has {size} bytes; this broker takes {self._max_size}"
+            )
+        self._put(message)
+        return None
+
+    def _put(self, message: Message) -> None:
+        if message.delay <= 0:
+            self._arrive(message)
+            return
+        timer = threading.Timer(message.delay, lambda: self._arrive(message, timer))
+        timer.daemon = True
+        self._timers.add(timer)
+        timer.start()
+
+    def _arrive(self, message: Message, timer: threading.Timer | None = None) -> None:
+        with self._lock:
+            if timer is not None:
+                if timer not in self._timers:
+                    return
+                self._timers.discard(timer)
+            self._queues[message.queue].ready.append(replace(message, delay=0.0))
+            self.hand_out(message.queue)
+
+    def hand_out(self, name: str) -> None:
+        """Hand out what waits in a queue, to whoever has room."""
+        with self._lock:
+            queue = self._queues[name]
+            while queue.ready and (free := [each for each in queue.consumers if each.has_room()]):
+                least = min(free, key=lambda each: len(each.held))
+                least.hand(next(self._numbers), queue.ready.popleft())
+
+    def _queue(self, name: str) -> _Queue:
+        if name not in self._queues:
+            raise _missing(name)
+        return self._queues[name]
+
+    def _check_available(self) -> None:
+        if not self.available:
+            raise TransportUnavailable("the broker in memory is away; try again")
+
+
+class _Consumer:
+    def __init__(
+        self, transport: MemoryTransport, queue: str, prefetch: int, on_lost: OnLost
+    ) -> None:
+        self.queue = queue
+        self.held: dict[int, tuple[Delivery, Message | bytes]] = {}
+        self._transport, self._prefetch, self._on_lost = transport, prefetch, on_lost
+        self._come: deque[Delivery] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._something = asyncio.Event()
+        self._stopped = self._broken = False
+
+    async def receive(self, most: int) -> list[Delivery]:
+        """Wait for deliveries; see `Consumer.receive`."""
+        while not self._come:
+            if self._broken:
+                raise TransportUnavailable("the connection to the broker in memory is broken")
+            if self._stopped:
+                return []
+            self._something.clear()
+            await self._something.wait()
+        return [self._come.popleft() for _ in range(min(most, len(self._come)))]
+
+    async def settle(self, settlings: Sequence[Settling]) -> list[TransportError | None]:
+        """Settle deliveries; see `Consumer.settle`."""
+        return [self._transport.settle(self, each) for each in settlings]
+
+    async def resize(self, prefetch: int) -> None:
+        """Change the prefetch; see `Consumer.resize`."""
+        self._prefetch = prefetch
+        self._transport.hand_out(self.queue)
+
+    async def stop(self) -> None:
+        """Have no more handed out; see `Consumer.stop`."""
+        self._stopped = True
+        self._something.set()
+
+    def has_room(self) -> bool:
+        """Return whether it may be handed one more."""
+        return not self._stopped and len(self.held) < self._prefetch
+
+    def hand(self, number: int, what: Message | bytes) -> None:
+        """Hand out a message, in whatever thread this is."""
+        if isinstance(what, bytes):
+            problem = "it is no message of Mutirão; whoever published it must say how to read it"
+            delivery = Delivery(None, what, problem, number)
+        else:
+            delivery = Delivery(what, what.args.encode(), None, number)
+        self.held[number] = delivery, what
+        self._tell(lambda: self._come.append(delivery))
+
+    def take_back(self, broken: bool) -> list[Message | bytes]:
+        """Return what it has not settled; it has nothing any more."""
+        held, self.held = list(self.held.values()), {}
+        if broken:
+            lost = [delivery for delivery, _ in held]
+            self._tell(lambda: self._lose(lost))
+        return [what for _, what in held]
+
+    def _lose(self, lost: list[Delivery]) -> None:
+        self._broken = True
+        self._come.clear()
+        self._on_lost(lost)
+
+    def _tell(self, what: Callable[[], None]) -> None:
+        def tell() -> None:
+            what()
+            self._something.set()
+
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(tell)
+
+
+def _once_more_lost(what: Message | bytes) -> Message | bytes:
+    return what if isinstance(what, bytes) else replace(what, lost=what.lost + 1)
+
+
+def _missing(queue: str) -> TransportMismatch:
+    return TransportMismatch(
+        f"the broker has no queue {queue!r}; make it with `mutirao transports declare`"
+    )
