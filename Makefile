@@ -100,6 +100,6 @@ clean:  ## remove the environments and the caches
 	$*/bin/python -m pip install -q --upgrade 'pip>=25.1'
 	$(if $(findstring oldest,$*),$*/bin/python scripts/lowest_versions.py) > $*/constraints.txt
 	scripts/mysql-headers
-	$*/bin/python -m pip install -q -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,reload,webhooks]' --group dev -c $*/constraints.txt
+	$*/bin/python -m pip install -q -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,reload,webhooks,federation]' --group dev -c $*/constraints.txt
 	@touch $*/.core $*/.postgresql
 	@($*/bin/python -VV && $*/bin/python -m pip freeze) > $@

@@ -228,3 +228,11 @@ class WrongSignature(InvalidWebhook):
 
 class StaleWebhook(InvalidWebhook):
     """A received webhook whose signature fits, but for a time too long ago or ahead."""
+
+
+class InvalidActivity(MutiraoError, ValueError):
+    """An activity that cannot be delivered: its type, actor, object, or where it is to go."""
+
+
+class UnverifiedActivity(MutiraoError, ValueError):
+    """A received request whose signature, digest, date or key cannot be relied on: answer 401."""

@@ -33,6 +33,7 @@ FOLLOWED = [
     "docs/topics.md",
     "docs/uniqueness.md",
     "docs/tenants.md",
+    "docs/federation.md",
     "docs/webhooks.md",
     "docs/worker.md",
 ]

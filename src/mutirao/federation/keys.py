@@ -1,0 +1,140 @@
+"""Keys of actors: our own, which sign, and those that other servers publish, which verify."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
+from mutirao.errors import InvalidSecret, UnverifiedActivity
+
+SMALLEST_RSA = 2_048  # bits
+LARGEST_RSA = 8_192  # bits; larger ones only cost time
+_ED25519 = b"\xed\x01"  # before the bytes of a Multikey
+_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A key that signs, and the name under which others find its public half.
+
+    Parameters:
+        id: its URL, such as `https://a.example/actor#main-key`.
+        private: an RSA key of at least 2,048 bits, or an ed25519 key. In no repr and no log.
+
+    Raises:
+        InvalidSecret: it is another kind of key, too small, or its id is no URL.
+    """
+
+    id: str
+    private: RSAPrivateKey | Ed25519PrivateKey = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not str(self.id).startswith(("https://", "http://")):
+            raise InvalidSecret(f"the key's id is {self.id!r:.200}; give the URL of its public key")
+        if isinstance(self.private, RSAPrivateKey) and self.private.key_size < SMALLEST_RSA:
+            raise InvalidSecret(
+                f"the RSA key {self.id} has {self.private.key_size} bits; give {SMALLEST_RSA} or"
+                " more"
+            )
+        if not isinstance(self.private, RSAPrivateKey | Ed25519PrivateKey):
+            raise InvalidSecret(
+                f"the key {self.id} is a {type(self.private).__name__}; give an RSA or ed25519 key"
+            )
+
+    @classmethod
+    def from_pem(cls, id: str, pem: str | bytes, password: bytes | None = None) -> Self:
+        """Return a key from PEM.
+
+        Raises:
+            InvalidSecret: it is no private key in PEM, or of another kind.
+        """
+        data = pem.encode() if isinstance(pem, str) else pem
+        try:
+            private = load_pem_private_key(data, password)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            raise InvalidSecret(
+                f"the key {id} cannot be read; expected a private key in PEM, of RSA or ed25519,"
+                " and its password if it has one"
+            ) from None  # the error may show some of it
+        return cls(id, private)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A key that another server published: its URL, the actor whose it is, and the key."""
+
+    id: str
+    owner: str
+    public: RSAPublicKey | Ed25519PublicKey
+
+
+def published(document: object, id: str) -> PublicKey:
+    """Return the key of this id that a document publishes: an actor's, or the key's own.
+
+    `publicKey` with `publicKeyPem`, and `assertionMethod` with an ed25519 `Multikey`, are read.
+
+    Raises:
+        UnverifiedActivity: it has no such key, or the key cannot be that of its owner.
+    """
+    for each in _keys_in(document):
+        if each.get("id") != id or not ({"publicKeyPem", "publicKeyMultibase"} & each.keys()):
+            continue
+        owner = each.get("owner") or each.get("controller")
+        if not isinstance(owner, str) or urlsplit(owner).netloc != urlsplit(id).netloc:
+            raise UnverifiedActivity(
+                f"the key {id[:200]} says that its owner is {str(owner)[:200]!r}; expected an actor"
+                " of the same server"
+            )
+        return PublicKey(id, owner, _public(each, id))
+    raise UnverifiedActivity(f"the document of the key {id[:200]} has no key of that id")
+
+
+def _keys_in(document: object) -> Iterator[Mapping[str, Any]]:
+    if not isinstance(document, Mapping):
+        return
+    yield document
+    for name in ("publicKey", "assertionMethod"):
+        found = document.get(name)
+        several: Iterable[object] = found if isinstance(found, list) else [found]
+        yield from (each for each in several if isinstance(each, Mapping))
+
+
+def _public(key: Mapping[str, Any], id: str) -> RSAPublicKey | Ed25519PublicKey:
+    pem, multibase = key.get("publicKeyPem"), key.get("publicKeyMultibase")
+    try:
+        if isinstance(pem, str):
+            public = load_pem_public_key(pem.encode())
+        elif isinstance(multibase, str):
+            public = Ed25519PublicKey.from_public_bytes(_multikey(multibase))
+        else:
+            raise ValueError("neither publicKeyPem nor publicKeyMultibase")
+    except (ValueError, UnsupportedAlgorithm) as unfit:
+        raise UnverifiedActivity(f"the key {id[:200]} cannot be read: {unfit}") from unfit
+    fits = isinstance(public, Ed25519PublicKey) or (
+        isinstance(public, RSAPublicKey) and SMALLEST_RSA <= public.key_size <= LARGEST_RSA
+    )
+    if not fits or not isinstance(public, RSAPublicKey | Ed25519PublicKey):
+        raise UnverifiedActivity(
+            f"the key {id[:200]} is neither ed25519 nor RSA of {SMALLEST_RSA} to {LARGEST_RSA} bits"
+        )
+    return public
+
+
+def _multikey(text: str) -> bytes:
+    """Return the bytes of an ed25519 Multikey: base58btc of a prefix and 32 bytes."""
+    if not text.startswith("z") or len(text) > 60 or not set(text[1:]) <= {*_BASE58}:
+        raise ValueError("publicKeyMultibase is not base58btc")
+    number = 0
+    for each in text[1:]:
+        number = number * 58 + _BASE58.index(each)
+    data = number.to_bytes((number.bit_length() + 7) // 8, "big")
+    if not data.startswith(_ED25519):
+        raise ValueError("publicKeyMultibase is no ed25519 key")
+    return data.removeprefix(_ED25519)
