@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import URL, Engine
 
 from mutirao.client.graphs import Graphs
+from mutirao.client.inbox import Inboxes
 from mutirao.client.jobs import JobAdmin
 from mutirao.client.limits import Limits
 from mutirao.client.portal import Portal
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 DEFAULT_URL = "sqlite:///mutirao.db"
 
 
-class Mutirao(Graphs, TopicRegistry, JobAdmin, Arounds, Waking, Workers):
+class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers):
     """An application's background jobs.
 
     `schedules` manages the schedules in the database; `@app.schedule(…)` declares one in the code.

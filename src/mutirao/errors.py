@@ -26,6 +26,10 @@ class InvalidArguments(InvalidJob, TypeError):
     """Arguments that do not fit the handler's signature or its annotated types."""
 
 
+class InvalidMessageId(MutiraoError, ValueError):
+    """A message's id, or the name of its consumer, that cannot be remembered."""
+
+
 class DuplicateJob(MutiraoError):
     """Another job has this key, and `on_conflict="error"` was given. `id` is the other job's id."""
 

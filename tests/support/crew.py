@@ -8,7 +8,7 @@ from mutirao.model.limits import LimitOrigin
 from mutirao.sql.store import SqlStore
 from tests.support.company import Company
 
-APPLICATION = ("enqueue", "keys", "supersede", "graphs", "results")
+APPLICATION = ("enqueue", "keys", "supersede", "graphs", "inbox", "results")
 _CALLS = {
     "enqueue": "application", "aenqueue": "application", "enqueue_graph": "application",
     "aenqueue_graph": "application", "endings": "application", "await_ends": "application",

@@ -25,6 +25,7 @@ FOLLOWED = [
     "docs/database.md",
     "docs/guarantees.md",
     "docs/limits.md",
+    "docs/outbox.md",
     "docs/graphs.md",
     "docs/hub.md",
     "docs/mysql.md",
@@ -167,6 +168,7 @@ def test_the_table_of_settings_is_complete() -> None:
     shown = dict(rows)
     assert list(shown) == [field.name for field in fields(WorkerSettings)]
     in_words = {"queues", "exclude_queues", "tasks", "retention", "keep_hours", "exit_when_stuck"}
+    in_words |= {"keep_inbox"}
     in_words |= {"retry", "max_attempts", "timeout", "connections"}
     for name in shown.keys() - in_words - {"log_jobs"}:
         assert float(shown[name].replace(",", "")) == getattr(usual, name), name

@@ -116,6 +116,12 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     help="How long the figures of an hour are kept, and errors after they last occurred.",
 )
 @option(
+    "--keep-inbox",
+    type=_text(kept),
+    default="100d",
+    help="How long messages of the inbox are remembered.",
+)
+@option(
     "--prune-batch",
     type=click.IntRange(min=1),
     default=1_000,
@@ -183,12 +189,14 @@ def _settings(
     keep_cancelled: str,
     keep_dead: str,
     keep_hours: str,
+    keep_inbox: str,
     exit_when_stuck: float,
     **others: Any,
 ) -> "WorkerTerms":
     """Return the options as settings of a worker."""
     others["exit_when_stuck"] = exit_when_stuck or None
     others["keep_hours"] = kept(keep_hours)
+    others["keep_inbox"] = kept(keep_inbox)
     others["retention"] = {
         OutcomeKind.SUCCEEDED: kept(keep_succeeded),
         OutcomeKind.CANCELLED: kept(keep_cancelled),

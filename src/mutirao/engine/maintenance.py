@@ -86,12 +86,15 @@ class Housekeeping:
         return False
 
     async def prune(self, now: datetime | None = None) -> bool:
-        """Delete some finished jobs that are older than their retention, in small transactions."""
+        """Delete some of what is older than its retention, in small transactions."""
         limit, more = self._settings.prune_batch, False
         for outcome, age in self._settings.retention.items():
             if age is not None:
                 pruned = await self._store.prune(outcome, age.total_seconds(), limit, now=now)
                 more = more or pruned == limit
+        if (age := self._settings.keep_inbox) is not None:
+            forgotten = await self._store.prune_inbox(age.total_seconds(), limit, now=now)
+            more = more or forgotten == limit
         return more
 
     async def roll_up(self, now: datetime | None = None) -> bool:

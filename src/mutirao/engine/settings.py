@@ -43,6 +43,7 @@ class WorkerTerms(TypedDict, total=False):
     retention: dict[OutcomeKind, timedelta | None]
     prune_batch: int
     keep_hours: timedelta | None
+    keep_inbox: timedelta | None
     exit_when_stuck: float | None
     log_jobs: JobLogMode
     retry: str | None
@@ -53,8 +54,8 @@ class WorkerTerms(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """The settings of a worker. All durations are in seconds, except `retention` and
-    `keep_hours`.
+    """The settings of a worker. All durations are in seconds, except `retention`,
+    `keep_hours` and `keep_inbox`.
 
     Parameters:
         queues: the queues to serve; None means all of them.
@@ -74,6 +75,8 @@ class WorkerSettings:
         prune_batch: the maximum number of jobs deleted in one transaction.
         keep_hours: how long the figures of an hour are kept, as `timedelta`, and errors after they
             last occurred; None keeps them forever.
+        keep_inbox: how long messages of the inbox are remembered, as `timedelta`; None: forever.
+            Longer than a message may come again: by retries, a replay, a dead letter sent back.
         exit_when_stuck: how long handlers that do not end may hold all slots before the worker ends
             itself with WorkerStuck; None: forever.
         log_jobs: which attempts have a line in the log: "all"; "auto", successes only as long as
@@ -103,6 +106,7 @@ class WorkerSettings:
     retention: dict[OutcomeKind, timedelta | None] = field(default_factory=_retention)
     prune_batch: int = 1_000
     keep_hours: timedelta | None = timedelta(days=90)
+    keep_inbox: timedelta | None = timedelta(days=100)
     exit_when_stuck: float | None = None
     log_jobs: JobLogMode = "auto"
     retry: str | None = None
@@ -189,10 +193,9 @@ class WorkerSettings:
             _at_least("connections", self.connections, MIN_CONNECTIONS)
         self._check_served()
         self.defaults.defaults()  # raises if one is out of range
-        if not isinstance(self.keep_hours, timedelta | None):
-            raise ConfigurationError(
-                f"keep_hours is {self.keep_hours!r}; give a timedelta, or None for ever"
-            )
+        for name in ("keep_hours", "keep_inbox"):
+            if not isinstance(age := getattr(self, name), timedelta | None):
+                raise ConfigurationError(f"{name} is {age!r}; give a timedelta, or None for ever")
         for outcome, age in self.retention.items():
             _check_retention(outcome, age)
 

@@ -64,6 +64,22 @@ class Intake(Protocol):
         """
         ...
 
+    def remember(self, consumer: str, message: str, conn: object) -> bool:
+        """Remember that a consumer handles a message; return False if it was remembered before.
+
+        Written in the caller's transaction: what that rolls back is not remembered. Of two
+        transactions with the same message, the second waits until the first has ended, or fails;
+        never do both get True and commit. The connection is left as it was found.
+
+        Raises:
+            UnsupportedConnection: `conn` is not one of the accepted kinds, or is asynchronous.
+        """
+        ...
+
+    async def aremember(self, consumer: str, message: str, conn: object) -> bool:
+        """Remember through an asynchronous connection or session; see `remember`."""
+        ...
+
     async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
         """Write a graph through an asynchronous connection or session; see `enqueue_graph`."""
         ...

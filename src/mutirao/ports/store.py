@@ -222,6 +222,13 @@ class Store(Intake, RecordsApi, Protocol):
         """
         ...
 
+    async def prune_inbox(self, before: float, limit: int, *, now: datetime | None = None) -> int:
+        """Forget messages that were first remembered more than `before` seconds ago.
+
+        At most `limit`, oldest first; returns how many.
+        """
+        ...
+
     async def roll_up(self, keep: float | None, *, now: datetime | None = None) -> bool:
         """Add up by the hour what has finished, for whoever asks of the whole history.
 

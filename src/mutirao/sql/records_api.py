@@ -24,6 +24,7 @@ from mutirao.sql.schema import tables
 from mutirao.sql.statements import (
     change,
     graphs,
+    inbox,
     limits,
     records,
     results,
@@ -71,6 +72,21 @@ class SqlRecords:
         for task, name in found:
             await self._insistent.run(supersede.judge, name, task, rules[task], now)
         return len(found)
+
+    # The inbox
+
+    def remember(self, consumer: str, message: str, conn: object) -> bool:
+        """Remember a message in the transaction of `conn`; return whether it is new."""
+        return self._intake.remember(consumer, message, conn)
+
+    async def aremember(self, consumer: str, message: str, conn: object) -> bool:
+        """Remember a message in the transaction of an asynchronous `conn`; see `remember`."""
+        return await self._intake.aremember(consumer, message, conn)
+
+    async def prune_inbox(self, before: float, limit: int, *, now: datetime | None = None) -> int:
+        """Forget some old messages."""
+        moment = self._dialect.moment(now, -before)
+        return await self._patient.run(inbox.prune, moment, limit)
 
     # Schedules
 

@@ -24,7 +24,7 @@ from mutirao.ports import Attempt
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.schema.tables import live
-from mutirao.sql.statements import job_admin
+from mutirao.sql.statements import inbox, job_admin
 from mutirao.sql.store import SqlStore
 from mutirao.testing.transactions import MemoryTransaction, SessionFactory
 
@@ -63,6 +63,7 @@ class MemoryStore(SqlStore):
         self._accept_any_connection = accept_any_connection
         self._session_factory = session_factory
         self._children: dict[int, list[int]] = {}  # by the identity of open transactions' sessions
+        self._remembered: dict[int, list[tuple[str, str]]] = {}  # likewise
         self.discard = finalize(self, _discard, first, self.engines)
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> "MemoryStore":
@@ -96,6 +97,19 @@ class MemoryStore(SqlStore):
         """Enqueue a graph from a coroutine; the same as `enqueue_graph`."""
         return self.enqueue_graph(plan, conn)
 
+    def remember(self, consumer: str, message: str, conn: object) -> bool:
+        """Remember a message at once; it is forgotten if the transaction of a job fails."""
+        self._enqueued_through(conn)
+        new = self._runner.run_sync(lambda own: self._intake.remember(consumer, message, own))
+        noted = self._remembered.get(id(conn))
+        if new and noted is not None:
+            noted.append((consumer, message))
+        return new
+
+    async def aremember(self, consumer: str, message: str, conn: object) -> bool:
+        """Remember from a coroutine; the same as `remember`."""
+        return self.remember(consumer, message, conn)
+
     def transaction(self, job: Job, attempt: Attempt, *, gives: Gives) -> Transaction[Any, Any]:
         """Enter what `session_factory` makes; complete the job afterwards.
 
@@ -124,6 +138,10 @@ class MemoryStore(SqlStore):
         if children:
             self._runner.run_sync(_forget, children)
 
+    def _unremember(self, messages: Sequence[tuple[str, str]]) -> None:
+        if messages:
+            self._runner.run_sync(inbox.forget, messages)
+
 
 def at_once(call: Coroutine[Any, Any, R]) -> R:
     """Return the result of a coroutine that never waits, as all calls of a MemoryStore."""
@@ -148,14 +166,17 @@ class _Completion:
     def __init__(self, store: MemoryStore, job: Job, attempt: Attempt) -> None:
         self._store, self._job, self._attempt = store, job, attempt
         self._children: list[int] = []
+        self._remembered: list[tuple[str, str]] = []
 
     @contextmanager
     def adopt(self, session: object) -> Iterator[None]:
         self._store._children[id(session)] = self._children
+        self._store._remembered[id(session)] = self._remembered
         try:
             yield
         finally:
             del self._store._children[id(session)]
+            del self._store._remembered[id(session)]
 
     def require(self) -> None:
         if not self._store._runner.alone_sync(_is_held, self._job):
@@ -168,6 +189,7 @@ class _Completion:
             self._complete()
         except BaseException:
             self._store._take_back(self._children)
+            self._store._unremember(self._remembered)
             raise
         self._store._land(self._children)
 

@@ -38,6 +38,14 @@ async def enqueues_in_sql(mine: SqlStore, others: SqlStore) -> None:
     await in_sql(mine, "'send', '{\"order_id\": 7}', queue => 'mail', delay => 60, key => 'k'")
 
 
+@duty("inbox")
+async def remembers(mine: SqlStore, others: SqlStore) -> None:
+    """A message that is new, and again."""
+    async with mine.engines.asynchronous().begin() as conn:
+        assert await mine.aremember("books", "m", conn)
+        assert not await mine.aremember("books", "m", conn)
+
+
 @duty("keys")
 async def enqueues_with_a_key(mine: SqlStore, others: SqlStore) -> None:
     """What waits is found or replaced, what runs is waited for, what has ended holds its key."""

@@ -60,6 +60,14 @@ async def lives(mine: SqlStore, others: SqlStore) -> None:
     await mine.refresh_statistics()
 
 
+@duty("worker", "inbox")
+async def forgets_messages(mine: SqlStore, others: SqlStore) -> None:
+    """Those that are old."""
+    async with others.engines.asynchronous().begin() as conn:
+        await others.aremember("books", "m", conn)
+    assert await mine.prune_inbox(-60, 10) == 1
+
+
 @duty("worker", "attempt")
 async def rescues(mine: SqlStore, others: SqlStore) -> None:
     """Jobs of a worker that is gone."""

@@ -161,7 +161,7 @@ def driver(conn: object) -> SyncDriver:
     kind = _SYNC.of(conn)
     if kind is not None:
         return kind.adapt(conn)
-    raise _unsupported(conn, _ASYNC, "is asynchronous: use `aenqueue`, and await it")
+    raise _unsupported(conn, _ASYNC, "is asynchronous: use `aenqueue` or `aremember`, and await it")
 
 
 def through(conn: object, steps: Asking[R]) -> R:
@@ -189,7 +189,7 @@ async def arun(conn: object, work: Work) -> list[int]:
     if driver is not None:
         speaker = driver.adapt(conn)
         return await adrive(work(speaker), speaker)
-    raise _unsupported(conn, _SYNC, "is synchronous: use `enqueue`")
+    raise _unsupported(conn, _SYNC, "is synchronous: use `enqueue` or `remember`")
 
 
 def _unsupported(conn: object, other: Kinds[Any], why: str) -> UnsupportedConnection:

@@ -15,6 +15,7 @@ from mutirao.sql.drivers.failures import is_denied, translated
 from mutirao.sql.drivers.naming import Names, named
 from mutirao.sql.drivers.steps import Driver, Steps, Work
 from mutirao.sql.enqueue.graphs import GraphStatements, write_graph
+from mutirao.sql.enqueue.inbox import InboxStatements, remember
 
 # Writes jobs through a connection in a transaction, and returns their ids.
 Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
@@ -29,6 +30,7 @@ class DialectIntake:
     lacks_tables: Callable[[Exception], bool]
     together: Callable[[Steps], Steps]  # runs all of these steps or none, in any transaction
     graph_statements: GraphStatements
+    inbox: InboxStatements
 
 
 class SqlIntake:
@@ -78,6 +80,21 @@ class SqlIntake:
         """Write a graph through an asynchronous connection or session; see `enqueue_graph`."""
         with self._explaining:
             return await kinds.arun(conn, self._work(lambda: self._write_graph(plan)))
+
+    def remember(self, consumer: str, message: str, conn: object) -> bool:
+        """Remember a message; return whether it is new. Guarantees as for `enqueue`."""
+        with self._explaining:
+            [times] = kinds.run(conn, self._remembering(consumer, message))
+        return times == 1
+
+    async def aremember(self, consumer: str, message: str, conn: object) -> bool:
+        """Remember a message through an asynchronous connection or session; see `remember`."""
+        with self._explaining:
+            [times] = await kinds.arun(conn, self._remembering(consumer, message))
+        return times == 1
+
+    def _remembering(self, consumer: str, message: str) -> Work:
+        return self._work(lambda: remember(self._dialect.inbox, consumer, message))
 
     def _write_graph(self, plan: Plan) -> Steps:
         dialect = self._dialect

@@ -25,6 +25,7 @@ SUBJECTS = (
     "graphs",
     "schedules",
     "topics",
+    "inbox",
     "hours",
     "views",
 )

@@ -13,10 +13,10 @@ They need pytest and pytest-asyncio, which the package itself does not require.
 import pytest
 
 for _suite in ("claiming", "commands", "concurrency", "enqueueing", "fairness", "graphs",
-               "housekeeping", "kit", "lanes", "limited_graphs", "limits", "liveness", "losing",
-               "notifier", "pruning", "rates", "records", "redriving", "repeated", "results",
-               "schedules", "settling", "staleness", "supersede", "ticks", "transactions",
-               "transport", "uniqueness", "versions"):  # fmt: skip
+               "housekeeping", "inbox", "kit", "lanes", "limited_graphs", "limits", "liveness",
+               "losing", "notifier", "pruning", "rates", "records", "redriving", "repeated",
+               "results", "schedules", "settling", "staleness", "supersede", "ticks",
+               "transactions", "transport", "uniqueness", "versions"):  # fmt: skip
     pytest.register_assert_rewrite(f"{__name__}.{_suite}")
 
 from mutirao.testing.conformance.driver import DriverContract  # noqa: E402

@@ -18,6 +18,7 @@ from mutirao.testing.conformance.enqueueing import EnqueueingContract
 from mutirao.testing.conformance.finding import FindContract
 from mutirao.testing.conformance.graphs import GraphsContract
 from mutirao.testing.conformance.housekeeping import LeaseContract
+from mutirao.testing.conformance.inbox import InboxContract
 from mutirao.testing.conformance.limits import LimitsContract
 from mutirao.testing.conformance.losing import LosingContract
 from mutirao.testing.conformance.pausing import PausingContract
@@ -31,7 +32,7 @@ from mutirao.testing.conformance.transactions import TransactionContract
 
 
 @pytest.mark.asyncio
-class DriverContract(TransactionContract):
+class DriverContract(TransactionContract, InboxContract):
     """What a driver decides: how values are bound and read, and whose transaction a call joins.
 
     For a further driver of a database on which another one passes the whole of `StoreContract`:

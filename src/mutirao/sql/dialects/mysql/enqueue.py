@@ -3,6 +3,7 @@
 from functools import partial
 
 from mutirao.sql.dialects.mysql.graphs import GRAPH_STATEMENTS
+from mutirao.sql.dialects.mysql.inbox import INBOX_STATEMENTS
 from mutirao.sql.dialects.mysql.words import WORDS
 from mutirao.sql.drivers.failures import beneath
 from mutirao.sql.enqueue.intake import DialectIntake
@@ -27,4 +28,5 @@ INTAKE = DialectIntake(
     lacks_tables=lacks_tables,
     together=partial(together, WORDS),
     graph_statements=GRAPH_STATEMENTS,
+    inbox=INBOX_STATEMENTS,
 )

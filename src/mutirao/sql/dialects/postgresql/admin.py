@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select, text
 from mutirao.errors import ConfigurationError
 from mutirao.model.findings import Finding
 from mutirao.sql.dialects.admin import Admin
-from mutirao.sql.dialects.postgresql import grants, sets
+from mutirao.sql.dialects.postgresql import granting, sets
 from mutirao.sql.dialects.postgresql.health_checks import health_checks
 
 # "mutirao" in ASCII: the advisory lock that one migration at a time holds.
@@ -75,7 +75,7 @@ class PostgresqlAdmin(Admin):
 
     def grants(self, roles: Collection[str], to: str | None, schema: str | None) -> str:
         """Return GRANT statements, a section for each role."""
-        return grants.sql(roles, to, schema)
+        return granting.sql(roles, to, schema)
 
 
 ADMIN = PostgresqlAdmin()

@@ -17,6 +17,7 @@ from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import KeyName, Placed, Unique, duplicate
 from mutirao.sql.dialects.postgresql.facts import PARAMETERS
 from mutirao.sql.dialects.postgresql.graphs import GRAPH_STATEMENTS
+from mutirao.sql.dialects.postgresql.inbox import INBOX_STATEMENTS
 from mutirao.sql.dialects.postgresql.rows import job_rows, live_rows
 from mutirao.sql.dialects.postgresql.supersede import ask, judge
 from mutirao.sql.drivers.failures import beneath, short
@@ -150,7 +151,7 @@ def together(steps: Steps) -> Steps:
     return (yield from (_TRANSACTION if autocommits else GRAPH_SAVEPOINT).around(steps))
 
 
-INTAKE = DialectIntake(_NAME, enqueue, lacks_tables, together, GRAPH_STATEMENTS)
+INTAKE = DialectIntake(_NAME, enqueue, lacks_tables, together, GRAPH_STATEMENTS, INBOX_STATEMENTS)
 
 
 def _single(job: NewJob) -> Steps:

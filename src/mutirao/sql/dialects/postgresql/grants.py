@@ -6,31 +6,22 @@ that nothing does while it has them all. `why` is for those that surprise.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from textwrap import wrap
 
 from sqlalchemy.dialects import postgresql
 
 from mutirao.errors import ConfigurationError
-from mutirao.sql.dialects.postgresql import sets
 
 Columns = frozenset[str]  # none: the whole table
 Privileges = dict[str, Columns]  # by kind: SELECT, INSERT, …
 
-_PREPARER = postgresql.dialect().identifier_preparer  # type: ignore[no-untyped-call]
-PRINT_WIDTH = 100  # of what is printed
+PREPARER = postgresql.dialect().identifier_preparer  # type: ignore[no-untyped-call]
 _PRIVILEGE = re.compile(r"([A-Z]+)(?: \(([\w, ]+)\))?")
 _ALL = "SELECT, INSERT, UPDATE, DELETE"
 _SUPERSEDE = ("mutirao_supersede_last", "mutirao_supersede_wait")
-_SCHEMA, _SEQUENCE = "SCHEMA public", "SEQUENCE mutirao_job_id_seq"
+SCHEMA, _SEQUENCE = "SCHEMA public", "SEQUENCE mutirao_job_id_seq"
 _CLOSING, _RETRIES = "SEQUENCE mutirao_closing", "SEQUENCE mutirao_retries"
-
-# What everybody may do with `public` and with functions, unless somebody has taken it from PUBLIC.
-_USABLE = {"Where PUBLIC may not use the schema": f"GRANT USAGE ON {_SCHEMA} TO {{to}}"}
-_CALLABLE = {
-    "Where PUBLIC may not call functions": f"GRANT EXECUTE ON ALL FUNCTIONS IN {_SCHEMA} TO {{to}}",
-}
 
 
 @dataclass(frozen=True)
@@ -77,26 +68,11 @@ def role_named(name: str) -> Role:
     return ROLES[name]
 
 
-def sql(names: Collection[str], to: str | None = None, schema: str | None = None) -> str:
-    """Return the GRANT statements of some roles, of all if none is named; a section each.
-
-    Parameters:
-        to: who gets them, a role of the database; None: a name for each.
-        schema: the one that was chosen for the tables, which nobody else may use; None: `public`.
-
-    Raises:
-        ConfigurationError: there is no such role, or the schema cannot be one.
-    """
-    if schema is not None and (reason := sets.schema_refusal(schema)) is not None:
-        raise ConfigurationError(reason)
-    return "\n".join(_section(name, to, schema) for name in names or ROLES)
-
-
 def privilege_list(kinds: Privileges) -> str:
     """Return privileges as GRANT names them."""
     order = ["SELECT", "INSERT", "UPDATE", "DELETE"]
     named = sorted(kinds, key=lambda kind: order.index(kind) if kind in order else len(order))
-    columns = {kind: ", ".join(map(_PREPARER.quote, sorted(kinds[kind]))) for kind in kinds}
+    columns = {kind: ", ".join(map(PREPARER.quote, sorted(kinds[kind]))) for kind in kinds}
     return ", ".join(f"{kind} ({columns[kind]})" if kinds[kind] else kind for kind in named)
 
 
@@ -106,67 +82,6 @@ def grouped(grants: Mapping[str, Privileges]) -> dict[str, list[str]]:
     for on in sorted(grants):
         groups.setdefault(privilege_list(grants[on]), []).append(on)
     return groups
-
-
-def _section(name: str, to: str | None, schema: str | None) -> str:
-    role = role_named(name)
-    login = _PREPARER.quote(to or role.login)
-    lines = [
-        *_wrapped(f"{name}: {role.does}", "-- "),
-        *(line for on, why in _reasons(name).items() for line in _reason(on, why, schema)),
-        *_statements(name, login, schema),
-        *(f"-- {when}: {what};" for when, what in _sometimes(role, login, schema).items()),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _sometimes(role: Role, login: str, schema: str | None) -> dict[str, str]:
-    usual = {**_USABLE, **_CALLABLE} if schema is None else _CALLABLE
-    return {
-        when: _placed(what, schema).format(to=login)
-        for when, what in {**usual, **role.also}.items()
-    }
-
-
-def _reason(on: str, why: str, schema: str | None) -> list[str]:
-    where = _SCHEMA if schema is None else f"SCHEMA {sets.quoted(schema)}"
-    return _wrapped(f"{where if on == _SCHEMA else on}: {why}", "-- ")
-
-
-def _placed(text: str, schema: str | None) -> str:
-    """Return a statement, or a part of one, about the tables in `schema`."""
-    if schema is None:
-        return text
-    return sets.qualified(text.replace(_SCHEMA, f"SCHEMA {sets.quoted(schema)}"), schema)
-
-
-def _statements(name: str, login: str, schema: str | None) -> Iterator[str]:
-    needed = privileges(name)
-    if schema is not None:
-        if _SCHEMA in needed:
-            # Its owner, so that it can let the others in.
-            yield f"CREATE SCHEMA IF NOT EXISTS {sets.quoted(schema)} AUTHORIZATION {login};"
-        yield f"GRANT USAGE ON SCHEMA {sets.quoted(schema)} TO {login};"
-    for text, on in grouped(needed).items():
-        # A schema or a sequence is named with what it is: once, before all of its kind.
-        kinds = {each.rpartition(" ")[0] for each in on}
-        for kind in sorted(kinds):
-            named = [each for each in on if each.rpartition(" ")[0] == kind]
-            names = [_placed(each, schema).rpartition(" ")[2] for each in named]
-            yield f"GRANT {text} ON {kind}".rstrip()
-            yield from _wrapped(f"{', '.join(names)} TO {login};", "    ")
-
-
-def _wrapped(text: str, indent: str) -> list[str]:
-    return wrap(text, PRINT_WIDTH, initial_indent=indent, subsequent_indent=indent)
-
-
-def _reasons(name: str) -> dict[str, str]:
-    role = role_named(name)
-    reasons: dict[str, str] = {}
-    for part in role.beyond:
-        reasons |= _reasons(part)
-    return reasons | dict(role.why)
 
 
 def _parsed(text: str) -> Iterator[tuple[str, Columns]]:
@@ -269,6 +184,11 @@ ROLES: Mapping[str, Role] = {
         beyond=("enqueue",),
         why={"mutirao_live": "steps that wait for others are parked"},
     ),
+    "inbox": Role(
+        "one that remembers messages in its inbox",
+        "mutirao_app",
+        {"mutirao_inbox": "SELECT (consumer, message, times), INSERT, UPDATE (times)"},
+    ),
     "results": Role(
         "one that waits for the ends of jobs, and reads results",
         "mutirao_app",
@@ -299,7 +219,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_edge": "SELECT, INSERT, DELETE",
             "mutirao_result": "SELECT, INSERT, DELETE",
             "mutirao_progress": _ALL,
-            "mutirao_waiter": "SELECT, DELETE",
+            **_each("SELECT, DELETE", "mutirao_waiter", "mutirao_inbox"),
             "mutirao_limit": "SELECT, INSERT, UPDATE",
             **_each(_ALL, "mutirao_counter", "mutirao_parked"),
             "mutirao_slot": "SELECT, INSERT, DELETE",
@@ -393,7 +313,7 @@ ROLES: Mapping[str, Role] = {
     "migrator": Role(
         "`mutirao migrate`: owns the tables, and grants to the others",
         "mutirao_migrator",
-        {_SCHEMA: "CREATE"},
-        why={_SCHEMA: "whoever makes the tables owns them, and may do everything with them"},
+        {SCHEMA: "CREATE"},
+        why={SCHEMA: "whoever makes the tables owns them, and may do everything with them"},
     ),
 }  # fmt: skip

@@ -3,16 +3,19 @@
 from functools import partial
 
 from mutirao.sql.dialects.sqlite.graphs import GRAPH_STATEMENTS
+from mutirao.sql.dialects.sqlite.inbox import INBOX_STATEMENTS
 from mutirao.sql.dialects.sqlite.words import WORDS
 from mutirao.sql.drivers.failures import beneath
 from mutirao.sql.enqueue.intake import DialectIntake
 from mutirao.sql.rules.enqueue import enqueue, together
 
+_NEEDED = ("mutirao_job", "mutirao_inbox", "sqlite_sequence")
+
 
 def lacks_tables(error: Exception) -> bool:
     """Return whether `error`, sqlite3's or of a layer above, says that our tables are missing."""
     text = str(beneath(error))
-    return text in {f"no such table: {name}" for name in ("mutirao_job", "sqlite_sequence")}
+    return text in {f"no such table: {name}" for name in _NEEDED}
 
 
 INTAKE = DialectIntake(
@@ -21,4 +24,5 @@ INTAKE = DialectIntake(
     lacks_tables=lacks_tables,
     together=partial(together, WORDS),
     graph_statements=GRAPH_STATEMENTS,
+    inbox=INBOX_STATEMENTS,
 )
