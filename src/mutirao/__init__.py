@@ -16,8 +16,9 @@ from mutirao.model.uniqueness import OnConflict
 from mutirao.tasks.blueprint import Tasks
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.providing import PROVIDED
+from mutirao.tasks.subscribers import Subscriber
 from mutirao.tasks.task import Task
-from mutirao.tasks.topics import Subscriber, Topic
+from mutirao.tasks.topics import Topic
 
 __all__ = [
     "PREVIOUS",

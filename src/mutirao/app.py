@@ -15,6 +15,7 @@ from mutirao.client.jobs import JobAdmin
 from mutirao.client.limits import Limits
 from mutirao.client.portal import Portal
 from mutirao.client.schedules import Schedules
+from mutirao.client.subscriptions import Subscriptions
 from mutirao.client.waking import Waking
 from mutirao.engine.endings import Endings
 from mutirao.errors import ConfigurationError
@@ -35,9 +36,9 @@ from mutirao.tasks.blueprint import Tasks
 from mutirao.tasks.defaults import Defaults
 from mutirao.tasks.middleware import AttemptMiddleware, EnqueueMiddleware
 from mutirao.tasks.options import Duration, length_of_time
+from mutirao.tasks.publishing import TopicRegistry
 from mutirao.tasks.surroundings import Surroundings
 from mutirao.tasks.task import Task, refusals
-from mutirao.tasks.topics import TopicRegistry
 from mutirao.workers import Workers
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
 
     `schedules` manages the schedules in the database; `@app.schedule(…)` declares one in the code.
     Likewise `limits` manages the limits and `limit(…)` declares one; `pause(…)` and `resume(…)`
-    stop and restart queues and tasks.
+    stop and restart queues and tasks. `subscriptions` manages who is told of what is published.
 
     Parameters:
         url: the database that holds the jobs: any SQLAlchemy URL of PostgreSQL or SQLite; without
@@ -116,6 +117,7 @@ class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
         self._tenants: Tenants | None = None
         self.schedules = Schedules(self, self.task, self._portal, max_payload)
         self.schedule = self.schedules.declare
+        self.subscriptions = Subscriptions(self, self._portal, max_payload)
         self.limits = Limits(self, lambda: tuple(self._tasks.values()), self._portal)
         self.limit = self.limits.declare
         self.pause, self.apause = self.limits.pause, self.limits.apause

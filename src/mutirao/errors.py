@@ -122,6 +122,14 @@ class InvalidTopic(MutiraoError, ValueError):
     """A topic or a pattern of topics that cannot be one."""
 
 
+class InvalidSubscription(MutiraoError, ValueError):
+    """A subscription whose filter, handler or options cannot be."""
+
+
+class UnknownSubscription(MutiraoError, LookupError):
+    """No subscription has that id."""
+
+
 class WrongState(MutiraoError):
     """The job exists, but its state does not allow the request."""
 

@@ -12,8 +12,8 @@ from mutirao.engine.pulse import Pulse
 from mutirao.engine.trouble import Trouble
 from mutirao.model.limits import LimitOrigin, Rule
 from mutirao.ports import Store
+from mutirao.tasks.publishing import subscriptions_of
 from mutirao.tasks.task import Task
-from mutirao.tasks.topics import subscriptions_of
 
 CONFIRM_EVERY = 60.0  # seconds; a limit that is in no code is detected after three of them
 

@@ -1,23 +1,17 @@
-"""Topics and subscriptions: what is published once is delivered once for each subscription.
+"""Topics: what is published once is delivered once for each subscription.
 
 A publication is a job of its topic's task, and a delivery is a job of the subscription's task: so
 both have attempts, retries, history and views like any other. `Event` is what a subscriber is told
 of the publication.
 """
 
-import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from typing import Any
 
 from mutirao.errors import InvalidTopic
-from mutirao.model.job import NewJob
 
 MAX_TOPIC = 150
-MAX_SUBSCRIPTION_ID = 200
 TOPIC_TASK = "topic:"  # begins the names of tasks whose jobs are publications
 ANY = "*"  # ends a pattern
 
@@ -25,13 +19,6 @@ ANY = "*"  # ends a pattern
 PUBLICATION, SUBSCRIPTION = "publication", "subscription"
 
 _NAME = re.compile(r"[\w-]+(\.[\w-]+)*", re.ASCII)
-
-
-class SubscriptionOrigin(StrEnum):
-    """The origin of a subscription."""
-
-    CODE = "code"  # by `@app.subscriber`
-    CALL = "call"  # at run time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,42 +41,6 @@ class Event:
     attempt: int
     tenant: str | None = None
     group: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
-    """A subscription: for each publication on its topic there is one job.
-
-    Parameters:
-        id: its name, which is the key.
-        topic: a topic, or a pattern: `order.*` is each topic that begins with `order.`, `*` is any.
-        job: what is enqueued, without arguments.
-    """
-
-    id: str
-    topic: str
-    job: NewJob
-
-    @property
-    def fingerprint(self) -> str:
-        """What it says, as text."""
-        return json.dumps([self.topic, job_options(self.job)], sort_keys=True, default=list)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionRecord:
-    """A subscription as people see it; the fields are columns of its table."""
-
-    id: str
-    topic: str
-    task: str
-    queue: str
-    priority: int
-    origin: SubscriptionOrigin
-    created_at: datetime
-    changed_at: datetime
-    declared_at: datetime | None
-    declared_by: str | None
 
 
 def task_of(topic: str) -> str:
@@ -136,9 +87,3 @@ def patterns_of(topic: str) -> tuple[str, ...]:
     words = topic.split(".")
     beginnings = (".".join(words[:n]) for n in range(1, len(words)))
     return (topic, ANY, *(f"{each}.{ANY}" for each in beginnings))
-
-
-def job_options(job: NewJob) -> Mapping[str, Any]:
-    """Return what a job is asked to be, without what is as usual."""
-    asked = {each.name: getattr(job, each.name) for each in fields(job) if each.compare}
-    return {name: value for name, value in asked.items() if value}

@@ -12,7 +12,7 @@ from mutirao.model.job import Job
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
-from mutirao.model.topics import Subscription, SubscriptionRecord
+from mutirao.model.subscriptions import Subscription, SubscriptionRecord
 from mutirao.model.uniqueness import Unique
 
 if TYPE_CHECKING:
@@ -159,12 +159,30 @@ class RecordsApi(Protocol):
     # it is kept. A redriven delivery is one again.
 
     async def put_subscription(
-        self, subscription: Subscription, *, worker: str, now: datetime | None = None
+        self,
+        subscription: Subscription,
+        *,
+        worker: str | None = None,
+        now: datetime | None = None,
     ) -> None:
-        """Write a subscription that a worker has in its code.
+        """Create a subscription, or replace the one of that id; a paused one stays paused.
 
-        One that exists changes only if the declaration differs from the last one.
+        With `worker`, that worker declares one of its code: one that exists changes only if the
+        declaration differs from the last one. It is in force for what is fanned out from now on.
         """
+        ...
+
+    async def set_subscription_active(
+        self, id: str, active: bool, *, now: datetime | None = None
+    ) -> bool:
+        """Pause a subscription, or resume it; return whether it exists.
+
+        While it is paused nothing is fanned out to it. Deliveries that it has are left alone.
+        """
+        ...
+
+    async def remove_subscription(self, id: str) -> bool:
+        """Remove a subscription; return whether it existed. Its deliveries are left alone."""
         ...
 
     async def confirm_declared_subscriptions(
@@ -180,6 +198,9 @@ class RecordsApi(Protocol):
     async def fan_out(self, publication: Job, attempt: "Attempt", after: str | None) -> str | None:
         """Make a job for each of the next subscriptions to a topic, in the order of their ids.
 
+        Each that is active, is for any tenant and group or the publication's, and whose filter the
+        payload passes.
+
         All of it is one commit. With the last subscriptions the publication is completed in the
         same commit, of which `attempt` is told. Otherwise returns the last subscription that this
         call has looked at, for the next call. With `after` None it goes on where an earlier run has
@@ -187,6 +208,8 @@ class RecordsApi(Protocol):
 
         Raises:
             StaleRun: another run has the publication; nothing was written.
+            InvalidSubscription: a subscription in the database cannot be read.
+            InvalidArguments: a filter is to be asked, and the payload cannot be read.
         """
         ...
 

@@ -13,7 +13,7 @@ from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.model.outcome import completion
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
-from mutirao.model.topics import Subscription, SubscriptionRecord
+from mutirao.model.subscriptions import Subscription, SubscriptionRecord
 from mutirao.model.uniqueness import Unique
 from mutirao.ports import Attempt
 from mutirao.sql.apart import Apart
@@ -29,6 +29,7 @@ from mutirao.sql.statements import (
     records,
     results,
     schedules,
+    subscriptions,
     supersede,
     ticking,
     topics,
@@ -150,10 +151,24 @@ class SqlRecords:
     # Topics
 
     async def put_subscription(
-        self, subscription: Subscription, *, worker: str, now: datetime | None = None
+        self,
+        subscription: Subscription,
+        *,
+        worker: str | None = None,
+        now: datetime | None = None,
     ) -> None:
-        """Write a subscription of the code."""
-        await self._insistent.run(topics.put, self._dialect, subscription, worker, now)
+        """Write a subscription."""
+        await self._insistent.run(subscriptions.put, self._dialect, subscription, worker, now)
+
+    async def set_subscription_active(
+        self, id: str, active: bool, *, now: datetime | None = None
+    ) -> bool:
+        """Pause or resume a subscription."""
+        return await self._insistent.run(subscriptions.set_active, self._dialect, id, active, now)
+
+    async def remove_subscription(self, id: str) -> bool:
+        """Remove a subscription."""
+        return await self._insistent.run(subscriptions.remove, id)
 
     async def confirm_declared_subscriptions(
         self, ids: Collection[str], worker: str, *, every: float, now: datetime | None = None
@@ -164,7 +179,7 @@ class SqlRecords:
 
     async def subscriptions(self) -> list[SubscriptionRecord]:
         """List the subscriptions."""
-        return await self._runner.alone(topics.listed)
+        return await self._runner.alone(subscriptions.listed)
 
     async def fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
         """Make deliveries, and complete the publication with the last ones."""

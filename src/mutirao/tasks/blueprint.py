@@ -11,10 +11,11 @@ from mutirao.tasks.connection import NOT_GIVEN
 from mutirao.tasks.defaults import Defaults
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import several_limits
+from mutirao.tasks.publishing import TopicRegistry
 from mutirao.tasks.scheduling import Declarations, Declaring
 from mutirao.tasks.surroundings import Surroundings
 from mutirao.tasks.task import Task, TaskApp
-from mutirao.tasks.topics import TopicApp, TopicRegistry
+from mutirao.tasks.topics import TopicApp
 
 
 class Tasks(TopicRegistry):

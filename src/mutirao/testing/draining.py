@@ -23,8 +23,8 @@ from mutirao.model.job import Claim, NewWorker, OutcomeKind
 from mutirao.ports import Store
 from mutirao.sql.drivers.borrowing import Borrowed
 from mutirao.tasks.connection import NOT_GIVEN, given
+from mutirao.tasks.publishing import subscriptions_of
 from mutirao.tasks.task import check_each
-from mutirao.tasks.topics import subscriptions_of
 from mutirao.testing.borrowing import BorrowingStore
 from mutirao.testing.calling import CallersPauser, CallersThread
 from mutirao.testing.capturing import instead

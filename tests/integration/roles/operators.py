@@ -37,7 +37,7 @@ from mutirao.testing.conformance.kit import (
 from mutirao.testing.conformance.limits import of as of_tenant
 from mutirao.testing.conformance.schedules import order, plan, scheduled
 from mutirao.testing.conformance.supersede import activity
-from mutirao.testing.conformance.topics import delivered
+from mutirao.testing.conformance.topics import delivered, subscription
 from mutirao.testing.conformance.uniqueness import keyed
 from tests.integration.roles.duties import duty
 
@@ -146,6 +146,16 @@ async def redrives_deliveries(mine: SqlStore, others: SqlStore) -> None:
     await finish(others, worker, await take(others, worker, now=FAR_AHEAD), now=NOW)
     for kind in (DEAD, OutcomeKind.SUCCEEDED, OutcomeKind.SUCCEEDED):
         assert await mine.prune(kind, 0, 100, now=FAR_AHEAD) == 1
+
+
+@duty("operator", "subscription")
+async def subscribes(mine: SqlStore, others: SqlStore) -> None:
+    """At run time: who is told, for how long, and no more."""
+    for queue in ("default", "other"):
+        await mine.put_subscription(subscription("mail", queue=queue), now=NOW)
+    assert await mine.set_subscription_active("mail", False)
+    assert [each.active for each in await mine.subscriptions()] == [False]
+    assert await mine.remove_subscription("mail")
 
 
 @duty("operator", "limit", "counter", "slot", "parked")

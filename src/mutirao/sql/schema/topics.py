@@ -1,6 +1,6 @@
 """The tables of subscriptions and deliveries; see `tables`, which has them, too."""
 
-from sqlalchemy import BigInteger, Column, Integer, SmallInteger, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Integer, SmallInteger, Table, Text
 
 from mutirao.sql.schema.gathered import metadata
 from mutirao.sql.schema.instant import Instant
@@ -10,6 +10,11 @@ subscription = Table(
     metadata,
     Column("id", Text, primary_key=True),
     Column("topic", Text, nullable=False),
+    Column("tenant", Text),
+    Column("group", Text),
+    Column("filter", Text),
+    Column("kind", Text, nullable=False),
+    Column("active", Boolean, nullable=False),
     Column("task", Text, nullable=False),
     Column("queue", Text, nullable=False),
     Column("priority", SmallInteger, nullable=False),

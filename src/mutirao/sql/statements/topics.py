@@ -1,11 +1,11 @@
-"""Topics in the tables: subscriptions, and the deliveries of publications; the same everywhere.
+"""Publications and their deliveries in the tables; the same on every database.
 
 Synchronous functions of a SQLAlchemy `Connection`; their contracts are in `mutirao.ports`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC
 from typing import Any
 
 import msgspec
@@ -19,69 +19,23 @@ from sqlalchemy import (
     insert,
     literal,
     select,
-    union_all,
-    update,
 )
 
-from mutirao.errors import StaleRun
+from mutirao.errors import InvalidArguments, StaleRun
 from mutirao.model.job import Claim, Job, NewJob
 from mutirao.model.outcome import Settlement
 from mutirao.model.topics import (
     PUBLICATION,
     SUBSCRIPTION,
-    Subscription,
-    SubscriptionOrigin,
-    SubscriptionRecord,
-    job_options,
-    patterns_of,
     topic_of,
 )
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
-from mutirao.sql.schema.tables import attempt, delivery, job, live, subscription
+from mutirao.sql.schema.tables import attempt, delivery, job, live
+from mutirao.sql.statements import subscriptions
 
 Finish = Callable[[Connection, Settlement], set[int]]
-
-_NAMED = ("task", "queue", "priority")
-
-
-# Subscriptions
-
-
-def put(
-    conn: Connection,
-    dialect: Dialect,
-    asked: Subscription,
-    worker: str,
-    now: datetime | None,
-) -> None:
-    """Write a subscription that a worker has in its code."""
-    moment = dialect.moment(now)
-    said = asked.fingerprint
-    declared = {
-        "origin": str(SubscriptionOrigin.CODE), "declared": said,
-        "declared_at": moment, "declared_by": worker,
-    }  # fmt: skip
-    changed = {"changed_at": moment} | _to_row(asked) | declared
-    if dialect.write_new(conn, subscription, {"id": asked.id, "created_at": moment} | changed):
-        return
-    mine = subscription.c.id == asked.id
-    last = conn.scalar(select(subscription.c.declared).where(mine).with_for_update())
-    # What was changed at run time stays until the code says something else.
-    values = declared if last == said else changed
-    conn.execute(update(subscription).where(mine).values(**values))
-
-
-def listed(conn: Connection) -> list[SubscriptionRecord]:
-    """List the subscriptions by id. A single statement."""
-    names = SubscriptionRecord.__dataclass_fields__
-    rows = conn.execute(select(*(subscription.c[name] for name in names)).order_by("id"))
-    return [
-        SubscriptionRecord(**row._asdict() | {"origin": SubscriptionOrigin(row.origin)})
-        for row in rows
-    ]
-
 
 # Fan-out
 
@@ -112,9 +66,10 @@ class FanOut:
         _hold(conn, publication)
         if after is None:
             after = _reached(conn, publication)
-        found = _subscriptions(conn, topic_of(publication.task), after, self.most)
-        if found:
-            ids = self.enqueue(_deliveries(publication, found), conn)
+        found = subscriptions.matching(conn, publication, after, self.most)
+        told = _told_of(publication, found)
+        if told:
+            ids = self.enqueue(_deliveries(publication, told), conn)
             _record(conn, self.dialect, publication, ids)
         if len(found) == self.most:
             return str(found[-1].id)
@@ -157,29 +112,29 @@ def _reached(conn: Connection, publication: Job) -> str:
     return conn.scalar(told) or ""
 
 
-def _subscriptions(conn: Connection, topic: str, after: str, most: int) -> Sequence[Any]:
-    """Return the next subscriptions to a topic, or to a pattern that matches it, by id."""
-    parts = [
-        select(
-            select(subscription)
-            .where(subscription.c.topic == each, subscription.c.id > after)
-            .order_by(subscription.c.id)
-            .limit(most)
-            .subquery()
-        )
-        for each in patterns_of(topic)
-    ]
-    found = union_all(*parts).subquery()
-    return conn.execute(select(found).order_by(found.c.id).limit(most)).all()
+def _told_of(publication: Job, found: Sequence[Any]) -> Sequence[Any]:
+    """Return those of some subscriptions whose filters what was published passes."""
+    if all(row.filter is None for row in found):
+        return found
+    payload = _payload(publication)
+    return [row for row in found if subscriptions.passes(row, payload)]
+
+
+def _payload(publication: Job) -> Any:
+    """Return what was published; raise InvalidArguments if Python cannot read it."""
+    try:
+        return publication.args
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments(
+            f"publication {publication.id} ({publication.task}) cannot be read, so that no filter"
+            f" can be asked: {error}"
+        ) from None
 
 
 def _deliveries(publication: Job, found: Iterable[Any]) -> Iterator[NewJob]:
     for row in found:
-        options = msgspec.json.decode(row.options)
-        options["tags"] = tuple(options.get("tags", ()))
-        yield NewJob(
-            **{name: getattr(row, name) for name in _NAMED},
-            **options,
+        yield replace(
+            subscriptions.job_in(row),
             metadata={PUBLICATION: publication.id, SUBSCRIPTION: row.id},
             traceparent=publication.traceparent,
             tenant=publication.tenant,
@@ -270,9 +225,3 @@ def has_deliveries(publication: Any) -> ColumnElement[bool]:
 def forget(conn: Connection, pruned: Sequence[int]) -> None:
     """Forget that pruned jobs were deliveries."""
     dialect_of(conn.dialect).delete_rows(conn, delivery.c.job, pruned)
-
-
-def _to_row(asked: Subscription) -> dict[str, Any]:
-    options = {k: v for k, v in job_options(asked.job).items() if k not in (*_NAMED, "args")}
-    row: dict[str, Any] = {name: getattr(asked.job, name) for name in _NAMED}
-    return row | {"topic": asked.topic, "options": msgspec.json.encode(options).decode()}

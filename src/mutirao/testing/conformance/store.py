@@ -26,6 +26,7 @@ from mutirao.testing.conformance.results import ResultsContract
 from mutirao.testing.conformance.schedules import SchedulesContract
 from mutirao.testing.conformance.settling import SettlingContract
 from mutirao.testing.conformance.staleness import ReleaseContract, StalenessContract
+from mutirao.testing.conformance.subscriptions import SubscriptionsContract
 from mutirao.testing.conformance.supersede import SupersedeContract
 from mutirao.testing.conformance.ticks import TicksContract
 from mutirao.testing.conformance.topics import TopicsContract
@@ -71,5 +72,6 @@ class StoreContract(
     LimitedGraphsContract,
     UpkeepContract,
     TopicsContract,
+    SubscriptionsContract,
 ):
     """Every sentence of `mutirao.ports.Store`, as tests: a backend's first driver passes it."""

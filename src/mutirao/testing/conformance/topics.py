@@ -10,7 +10,8 @@ import pytest
 from mutirao.errors import StaleRun
 from mutirao.model.job import Claim, NewJob, OutcomeKind, Wake
 from mutirao.model.records import JobFilter
-from mutirao.model.topics import Subscription, SubscriptionOrigin, task_of
+from mutirao.model.subscriptions import Subscription, SubscriptionOrigin
+from mutirao.model.topics import task_of
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
@@ -45,9 +46,11 @@ class Noted:
         self.settled = True
 
 
-def subscription(id: str, topic: str = TOPIC, **options: object) -> Subscription:
-    """Return a subscription whose task is called like it."""
-    return Subscription(id=id, topic=topic, job=NewJob(**{"task": id, **options}))  # type: ignore[arg-type]
+def subscription(id: str, topic: str = TOPIC, **options: Any) -> Subscription:
+    """Return a subscription whose task is called like it; `options` of it and of its jobs."""
+    own = ("tenant", "group", "filter", "kind")
+    said: dict[str, Any] = {name: options.pop(name) for name in own if name in options}
+    return Subscription(id=id, topic=topic, job=NewJob(task=id, **options), **said)
 
 
 async def subscribe(store: Store, *subscriptions: Subscription | str) -> None:

@@ -253,7 +253,7 @@ ROLES: Mapping[str, Role] = {
     ),
     "operator": Role(
         "the command line and dashboards: look, cancel, retry, change, redrive, prune, limit,"
-        " pause, change schedules, `doctor`",
+        " pause, change schedules and subscriptions, `doctor`",
         "mutirao_operator",
         {
             "mutirao_version": "SELECT",
@@ -273,7 +273,7 @@ ROLES: Mapping[str, Role] = {
             **_each(_ALL, "mutirao_limit", "mutirao_counter"),
             "mutirao_slot": "SELECT, INSERT, DELETE",
             "mutirao_parked": "SELECT, DELETE, UPDATE (priority, run_at)",
-            "mutirao_schedule": _ALL,
+            **_each(_ALL, "mutirao_schedule", "mutirao_subscription"),
             "mutirao_tick": "SELECT, INSERT, DELETE",
             "mutirao_delivery": "SELECT, INSERT, DELETE",
             **_each("SELECT", "mutirao_jobs", "mutirao_queues", "mutirao_workers"),

@@ -1,10 +1,16 @@
 -- Who is told of what is published, and which jobs that made.
 
--- `options` is JSON, as the text it came as. A topic is a name, or a pattern that ends with `*`.
+-- `options` and `filter` are JSON, as the text they came as. A topic is a name, or a pattern that ends with
+-- `*`. Without a tenant, a group or a filter it is told of any.
 -- A publication is told to the subscriptions of a topic in the order of their ids.
 CREATE TABLE IF NOT EXISTS mutirao_subscription (
     id varchar(200) PRIMARY KEY CHECK (char_length(id) >= 1),
     topic varchar(200) NOT NULL,
+    tenant varchar(200),
+    `group` varchar(200),
+    filter text,
+    kind varchar(20) NOT NULL CHECK (kind IN ('handler', 'endpoint')),
+    active boolean NOT NULL,
     task text NOT NULL,
     queue text NOT NULL,
     priority smallint NOT NULL,
@@ -15,7 +21,7 @@ CREATE TABLE IF NOT EXISTS mutirao_subscription (
     declared text,
     declared_at bigint,
     declared_by text,
-    INDEX mutirao_subscription_topic (topic, id)
+    INDEX mutirao_subscription_topic (topic, tenant, id)
 ) ENGINE InnoDB ${bytes}
 --;
 -- The jobs of publications. `nth` counts those of one publication for one subscription: 0 came of the

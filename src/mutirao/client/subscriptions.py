@@ -1,0 +1,182 @@
+"""The subscriptions of an application's database: `app.subscriptions`.
+
+Each operation has an asynchronous face, which does the work, and a synchronous one that calls it.
+`@app.subscriber` declares those of the code (`mutirao.tasks.publishing`).
+"""
+
+from functools import partial
+from typing import Any, Protocol, Unpack
+
+from mutirao.client.portal import Portal
+from mutirao.errors import InvalidSubscription, UnknownSubscription
+from mutirao.model.job import NewJob
+from mutirao.model.subscriptions import Subscription, SubscriptionRecord
+from mutirao.ports import Store
+from mutirao.tasks.subscribers import Subscriber
+from mutirao.tasks.subscribing import SubscriptionTerms, subscription_of
+from mutirao.tasks.task import Call, Task
+from mutirao.tasks.topics import Topic
+from mutirao.tasks.validation import check_job
+
+Handler = Subscriber[..., Any] | Call[..., Any] | str
+# What one call of a task may say and a subscription may not: its deliveries would be one.
+_OF_ONE_CALL = ("key", "run_at", "tenant", "group", "metadata", "traceparent")
+
+
+class SubscriptionsApp(Protocol):
+    """The application, as subscriptions see it."""
+
+    store: Store
+
+    def task_named(self, name: str) -> Task[..., Any]:
+        """Return a registered task; raise UnknownTask if there is none of that name."""
+        ...
+
+
+class Subscriptions:
+    """The subscriptions of an application's database.
+
+    Parameters:
+        max_payload: the maximum size of a job's metadata, in bytes of JSON.
+    """
+
+    def __init__(self, app: SubscriptionsApp, portal: Portal, max_payload: int) -> None:
+        self._app, self._portal, self._max_payload = app, portal, max_payload
+
+    async def aput(
+        self, id: str, handler: Handler, topic: "str | Topic[Any]",
+        **terms: Unpack[SubscriptionTerms],
+    ) -> Subscription:  # fmt: skip
+        """Create a subscription, or replace the one of that id; return it.
+
+        In force for each publication that a worker comes to from now on. A paused one stays paused.
+        A change to one that the code declares lasts until the declaration changes.
+
+        Parameters:
+            id: its name, of up to 200 characters.
+            handler: a subscriber (`@app.subscriber`), or its name, or `subscriber.using(…)` with
+                options of the deliveries: queue, priority, delay, max_attempts, timeout, tags.
+            topic: a topic, its name, or a pattern such as `order.*`.
+            tenant: only what is published for this tenant; unless given for any, and for none.
+            group: only what is published for this group; unless given for any, and for none.
+            filter: fields of what is published, each with the value that it equals,
+                `{"in": [values]}` or `{"exists": True}`.
+
+        Raises:
+            InvalidTopic: it is no topic and no pattern.
+            InvalidSubscription: the handler is no subscriber, or the filter cannot be.
+            InvalidJob: an option does not fit.
+            UnknownTask: the handler is not registered here.
+        """
+        asked = subscription_of(id, topic, self._job(handler), terms)
+        await self._app.store.put_subscription(asked)
+        return asked
+
+    async def apause(self, id: str) -> None:
+        """Pause a subscription: it gets no deliveries of what is fanned out until it is resumed.
+
+        Deliveries that it has already go on. Pausing twice is harmless.
+
+        Raises:
+            UnknownSubscription: there is none of that id.
+        """
+        _check_known(id, await self._app.store.set_subscription_active(id, False))
+
+    async def aresume(self, id: str) -> None:
+        """Resume a subscription; what was fanned out during the pause is not made up for.
+
+        Raises:
+            UnknownSubscription: there is none of that id.
+        """
+        _check_known(id, await self._app.store.set_subscription_active(id, True))
+
+    async def aremove(self, id: str) -> None:
+        """Remove a subscription; its deliveries stay.
+
+        If it is declared in code, the next worker that starts creates it again.
+
+        Raises:
+            UnknownSubscription: there is none of that id.
+        """
+        _check_known(id, await self._app.store.remove_subscription(id))
+
+    async def alist(self) -> tuple[SubscriptionRecord, ...]:
+        """List the subscriptions by id."""
+        return tuple(await self._app.store.subscriptions())
+
+    def put(
+        self, id: str, handler: Handler, topic: "str | Topic[Any]",
+        **terms: Unpack[SubscriptionTerms],
+    ) -> Subscription:  # fmt: skip
+        """Create a subscription, or replace the one of that id, from synchronous code; return it.
+
+        In force for each publication that a worker comes to from now on; see `aput`.
+
+        Raises:
+            InvalidTopic: it is no topic and no pattern.
+            InvalidSubscription: the handler is no subscriber, or the filter cannot be.
+            InvalidJob: an option does not fit.
+            UnknownTask: the handler is not registered here.
+        """
+        return self._portal.call(partial(self.aput, id, handler, topic, **terms))
+
+    def pause(self, id: str) -> None:
+        """Pause a subscription, from synchronous code: it gets no deliveries until it is resumed.
+
+        Raises:
+            UnknownSubscription: there is none of that id.
+        """
+        self._portal.call(self.apause, id)
+
+    def resume(self, id: str) -> None:
+        """Resume a subscription, from synchronous code.
+
+        Raises:
+            UnknownSubscription: there is none of that id.
+        """
+        self._portal.call(self.aresume, id)
+
+    def remove(self, id: str) -> None:
+        """Remove a subscription, from synchronous code; its deliveries stay.
+
+        Raises:
+            UnknownSubscription: there is none of that id.
+        """
+        self._portal.call(self.aremove, id)
+
+    def list(self) -> tuple[SubscriptionRecord, ...]:
+        """List the subscriptions by id, from synchronous code."""
+        return self._portal.call(self.alist)
+
+    def _job(self, handler: object) -> NewJob:
+        """Return the job of each delivery."""
+        if isinstance(handler, str):
+            handler = self._app.task_named(handler)
+        if isinstance(handler, Subscriber):
+            handler = handler.using()
+        if not isinstance(handler, Call):
+            raise _no_subscriber(handler)
+        job = handler.template
+        if not isinstance(self._app.task_named(job.task), Subscriber):
+            raise _no_subscriber(job.task)
+        if given := [name for name in _OF_ONE_CALL if getattr(job, name)]:
+            raise InvalidSubscription(
+                f"the handler of a subscription was given {', '.join(given)}, which is said for one"
+                " job, and not for each delivery; leave it out"
+            )
+        check_job(job, self._max_payload)
+        return job
+
+
+def _no_subscriber(handler: object) -> InvalidSubscription:
+    return InvalidSubscription(
+        f"the handler of a subscription is {handler!r}; give a function with @app.subscriber(…),"
+        " its name, or its .using(…)"
+    )
+
+
+def _check_known(id: str, known: bool) -> None:
+    if not known:
+        raise UnknownSubscription(
+            f"there is no subscription {id!r}; `mutirao subscriptions list` shows those there are"
+        )

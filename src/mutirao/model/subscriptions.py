@@ -1,0 +1,81 @@
+"""Subscriptions: who is told of what is published, and by which job."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from mutirao.model.job import NewJob
+
+MAX_SUBSCRIPTION_ID = 200
+
+
+class SubscriptionOrigin(StrEnum):
+    """The origin of a subscription."""
+
+    CODE = "code"  # by `@app.subscriber`
+    CALL = "call"  # at run time, by `app.subscriptions.put` or the command line
+
+
+class SubscriptionKind(StrEnum):
+    """What a subscription's jobs do."""
+
+    HANDLER = "handler"  # they call a function of the application
+    ENDPOINT = "endpoint"  # they send the publication to a URL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A subscription: for each publication on its topic there is one job.
+
+    Parameters:
+        id: its name, which is the key.
+        topic: a topic, or a pattern: `order.*` is each topic that begins with `order.`, `*` is any.
+        job: what is enqueued, without arguments.
+        tenant, group: only what is published for them; None: for any, and for none.
+        filter: only what has such fields; see `mutirao.model.payload_filter`.
+        kind: what its jobs do.
+    """
+
+    id: str
+    topic: str
+    job: NewJob
+    tenant: str | None = None
+    group: str | None = None
+    filter: Mapping[str, Any] | None = None
+    kind: SubscriptionKind = SubscriptionKind.HANDLER
+
+    @property
+    def fingerprint(self) -> str:
+        """What it says, as text."""
+        said = {name: getattr(self, name) for name in ("tenant", "group", "filter", "kind")}
+        return json.dumps([self.topic, job_options(self.job), said], sort_keys=True, default=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionRecord:
+    """A subscription as people see it; the fields are columns of its table."""
+
+    id: str
+    topic: str
+    tenant: str | None
+    group: str | None
+    filter: Mapping[str, Any] | None
+    kind: SubscriptionKind
+    active: bool
+    task: str
+    queue: str
+    priority: int
+    origin: SubscriptionOrigin
+    created_at: datetime
+    changed_at: datetime
+    declared_at: datetime | None
+    declared_by: str | None
+
+
+def job_options(job: NewJob) -> Mapping[str, Any]:
+    """Return what a job is asked to be, without what is as usual."""
+    asked = {each.name: getattr(job, each.name) for each in fields(job) if each.compare}
+    return {name: value for name, value in asked.items() if value}

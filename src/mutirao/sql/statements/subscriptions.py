@@ -1,0 +1,150 @@
+"""Subscriptions in the tables: put, read and found for a publication; the same everywhere.
+
+Synchronous functions of a SQLAlchemy `Connection`; their contracts are in `mutirao.ports`.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, delete, or_, select, true, union_all, update
+
+from mutirao.errors import InvalidSubscription
+from mutirao.model.job import Job, NewJob
+from mutirao.model.payload_filter import check_filter, matches
+from mutirao.model.subscriptions import (
+    Subscription,
+    SubscriptionKind,
+    SubscriptionOrigin,
+    SubscriptionRecord,
+    job_options,
+)
+from mutirao.model.topics import patterns_of, topic_of
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.schema.tables import subscription
+
+_NAMED = ("task", "queue", "priority")  # options of a job that have columns of their own
+_SAID = ("topic", "tenant", "group", "kind")
+
+
+def put(
+    conn: Connection,
+    dialect: Dialect,
+    asked: Subscription,
+    worker: str | None,
+    now: datetime | None,
+) -> None:
+    """Write a subscription: one that a worker has in its code, or one that was asked for."""
+    moment = dialect.moment(now)
+    changed = {"changed_at": moment} | _to_row(asked)
+    origin = SubscriptionOrigin.CALL if worker is None else SubscriptionOrigin.CODE
+    declared = {} if worker is None else {
+        "declared": asked.fingerprint, "declared_at": moment, "declared_by": worker,
+    }  # fmt: skip
+    first = {"id": asked.id, "created_at": moment, "origin": str(origin), "active": True}
+    if dialect.write_new(conn, subscription, first | changed | declared):
+        return
+    mine = subscription.c.id == asked.id
+    values = changed | declared
+    if worker is not None:
+        last = conn.scalar(select(subscription.c.declared).where(mine).with_for_update())
+        # What was changed at run time stays until the code says something else.
+        same = last == declared["declared"]
+        values = (declared if same else values) | {"origin": str(origin)}
+    conn.execute(update(subscription).where(mine).values(**values))
+
+
+def set_active(
+    conn: Connection, dialect: Dialect, id: str, active: bool, now: datetime | None
+) -> bool:
+    """Pause a subscription, or resume it; return whether there is one. A single transaction."""
+    mine = subscription.c.id == id
+    was = conn.scalar(select(subscription.c.active).where(mine).with_for_update())
+    if was is None:
+        return False
+    if bool(was) is not active:
+        changed = {"active": active, "changed_at": dialect.moment(now)}
+        conn.execute(update(subscription).where(mine).values(**changed))
+    return True
+
+
+def remove(conn: Connection, id: str) -> bool:
+    """Remove a subscription; return whether there was one."""
+    return bool(conn.execute(delete(subscription).where(subscription.c.id == id)).rowcount)
+
+
+def listed(conn: Connection) -> list[SubscriptionRecord]:
+    """List the subscriptions by id. A single statement."""
+    names = SubscriptionRecord.__dataclass_fields__
+    rows = conn.execute(select(*(subscription.c[name] for name in names)).order_by("id"))
+    return [SubscriptionRecord(**row._asdict() | _as_values(row)) for row in rows]
+
+
+def _as_values(row: Any) -> dict[str, Any]:
+    return {
+        "origin": SubscriptionOrigin(row.origin),
+        "kind": SubscriptionKind(row.kind),
+        "filter": None if row.filter is None else msgspec.json.decode(row.filter),
+    }
+
+
+def matching(conn: Connection, publication: Job, after: str, most: int) -> Sequence[Any]:
+    """Return the next active subscriptions to a publication, by id; their filters were not asked.
+
+    Each topic or pattern is one range of an index, and so is each with the publication's tenant.
+    """
+    whose: list[ColumnElement[bool]] = [subscription.c.tenant.is_(None)]
+    if publication.tenant is not None:
+        whose.append(subscription.c.tenant == publication.tenant)
+    group = or_(subscription.c.group.is_(None), subscription.c.group == publication.group)
+    parts = [
+        select(
+            select(subscription)
+            .where(subscription.c.topic == each, tenant, subscription.c.id > after)
+            .where(group, subscription.c.active == true())
+            .order_by(subscription.c.id)
+            .limit(most)
+            .subquery()
+        )
+        for each in patterns_of(topic_of(publication.task))
+        for tenant in whose
+    ]
+    found = union_all(*parts).subquery()
+    return conn.execute(select(found).order_by(found.c.id).limit(most)).all()
+
+
+def passes(row: Any, payload: object) -> bool:
+    """Return whether a payload is as the filter of a subscription's row asks, if it has one."""
+    return row.filter is None or matches(_filter_in(row), payload)
+
+
+def _filter_in(row: Any) -> dict[str, Any]:
+    try:
+        return check_filter(msgspec.json.decode(row.filter))
+    except (msgspec.DecodeError, InvalidSubscription) as unfit:
+        raise InvalidSubscription(
+            f"the filter of subscription {row.id!r} in the database is {row.filter:.200}: {unfit};"
+            " put it again, or remove it"
+        ) from None
+
+
+def job_in(row: Any) -> NewJob:
+    """Return the job that a subscription's row asks for."""
+    try:
+        options = msgspec.json.decode(row.options)
+        options["tags"] = tuple(options.get("tags", ()))
+        return NewJob(**{name: getattr(row, name) for name in _NAMED}, **options)
+    except (msgspec.DecodeError, TypeError) as unfit:
+        raise InvalidSubscription(
+            f"the options of subscription {row.id!r} in the database are {row.options:.200}:"
+            f" {unfit}; put it again, or remove it"
+        ) from None
+
+
+def _to_row(asked: Subscription) -> dict[str, Any]:
+    options = {k: v for k, v in job_options(asked.job).items() if k not in (*_NAMED, "args")}
+    filter = asked.filter and msgspec.json.encode(asked.filter).decode()
+    row: dict[str, Any] = {name: getattr(asked.job, name) for name in _NAMED}
+    row |= {name: getattr(asked, name) for name in _SAID}
+    return row | {"filter": filter, "options": msgspec.json.encode(options).decode()}

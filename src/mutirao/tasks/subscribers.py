@@ -1,0 +1,177 @@
+"""Subscribers: tasks whose jobs are deliveries of publications.
+
+The claim of a delivery brings what was published, and where (`mutirao.ports.records_api`).
+"""
+
+from collections.abc import Callable, Mapping
+from inspect import Parameter
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_origin, overload
+
+import msgspec
+
+from mutirao.errors import InvalidArguments, InvalidTask
+from mutirao.model.job import Job
+from mutirao.model.subscriptions import MAX_SUBSCRIPTION_ID, Subscription
+from mutirao.model.topics import Event
+from mutirao.tasks.conversion import decoder
+from mutirao.tasks.providing import Factories
+from mutirao.tasks.signature import Signature
+from mutirao.tasks.subscribing import SubscriberTerms, options_of, separated, subscription_of
+from mutirao.tasks.task import Task, TaskApp
+from mutirao.tasks.topics import Topic
+from mutirao.tasks.validation import check_text
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+_PLAIN = (Any, object, dict, Mapping)
+
+
+class Subscriber(Task[P, R]):
+    """A task whose jobs are the deliveries for one subscription, of the same name."""
+
+    def __init__(
+        self,
+        app: TaskApp,
+        function: Callable[..., Any],
+        id: str,
+        topic: "str | Topic[Any] | None",
+        terms: SubscriberTerms,
+    ) -> None:
+        """Set the parts.
+
+        Raises:
+            InvalidTopic, InvalidSubscription: it is told of what cannot be.
+            InvalidTask: it takes what is not told.
+        """
+        check_text("id of a subscription", id, MAX_SUBSCRIPTION_ID)
+        of_task, self._terms = separated(terms)
+        super().__init__(app, function, id, options_of(of_task))
+        self._topic = topic
+        kind = topic.kind if isinstance(topic, Topic) else Any
+        own = self.subscription  # checks it
+        told = app._surroundings.factories, None if own is None else own.topic, kind
+        self.signature: DeliverySignature = DeliverySignature(function, id, *told)
+
+    def __repr__(self) -> str:
+        return f"<Subscriber {self.name!r} of {self.__module__}.{self.__qualname__}>"
+
+    @property
+    def subscription(self) -> Subscription | None:
+        """The subscription, as a worker declares it; None if it is for others' only."""
+        if self._topic is None:
+            return None
+        return subscription_of(self.name, self._topic, self.using().template, self._terms)
+
+
+class DeliverySignature(Signature):
+    """The parameters of a subscriber: what was published, and `event: Event`, either or both."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        task: str,
+        factories: Factories,
+        topic: str | None,
+        kind: Any,
+    ) -> None:
+        """Set the parts; `kind` is the type of what is published, if it is known."""
+        super().__init__(function, task, factories)
+        self._topic, self._kind = topic, kind
+
+    def given_by(self, factories: Factories) -> "DeliverySignature":
+        """Return the signature of the same handler with other factories."""
+        return type(self)(self._function, self._task, factories, self._topic, self._kind)
+
+    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Raise InvalidArguments: nobody enqueues a delivery."""
+        raise InvalidArguments(
+            f"{self._task!r} is a subscriber: its jobs are made of what is published on"
+            f" {self._topic or 'topics'!r}; publish there, or call {self._task}.function in a test"
+        )
+
+    def encode_around(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        stands_for: Callable[[object], Any],
+    ) -> tuple[str, dict[str, Any]]:
+        """Raise InvalidArguments: nobody enqueues a delivery."""
+        return self.encode(args, kwargs), {}
+
+    def decide(self, *, with_result: bool = False) -> bool:
+        """Check what is known when the subscriber is registered, its parameters first.
+
+        Raises:
+            InvalidTask: it takes what no delivery brings.
+        """
+        whole = super().decide(with_result=with_result)
+        hints, unresolved = self._resolved_by_now()
+        self._check_parameters(hints, set(unresolved))
+        return whole
+
+    def check(self, *, with_result: bool = False) -> None:
+        """Raise InvalidTask if a delivery cannot be given to the handler."""
+        self._check_parameters(self._hints, set())
+        super().check(with_result=with_result)
+
+    def decode(self, payload: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments to call the handler with.
+
+        Raises:
+            InvalidArguments: it is no delivery, or does not fit the handler's types.
+        """
+        if payload == "{}":
+            raise InvalidArguments(
+                f"this job of {self._task!r} is no delivery, or its publication is not there any"
+                " more; a subscriber's jobs are made of what is published"
+            )
+        return super().decode(payload)
+
+    def _check_parameters(self, hints: Mapping[str, Any], unresolved: set[str]) -> None:
+        by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        told = [
+            each
+            for each in self._after_job(dict(hints))
+            if hints.get(each.name) is not Event
+            and not self._is_provided(each, hints.get(each.name, Any))
+        ]
+        if len(told) > 1 or any(each.kind not in by_name for each in told):
+            raise InvalidTask(
+                f"the subscriber {self._task!r} takes {', '.join(str(each) for each in told)}; it"
+                " may take one argument, which is what was published, and `event: Event`"
+            )
+        for each in told:
+            kind = hints.get(each.name, Any)
+            plain = {self._kind, kind, get_origin(kind)} & {self._kind, *_PLAIN}
+            if each.name not in unresolved and self._kind not in _PLAIN and kind not in plain:
+                raise InvalidTask(
+                    f"the subscriber {self._task!r} takes {each}, but what is published on"
+                    f" {self._topic!r} is {self._kind!r}; annotate that"
+                )
+
+    def _decoder_of(self, fields: list[tuple[str, Any, Any]]) -> "msgspec.json.Decoder[Any]":
+        told = [
+            (name, kind, msgspec.field(name="event" if kind is Event else "payload"))
+            for name, kind, _ in fields
+        ]
+        name = f"{self._task}_delivery"
+        return decoder(msgspec.defstruct(name, told, kw_only=True))
+
+
+class Subscribing:
+    """The return value of `@app.subscriber(…)`, which turns a function into a subscriber."""
+
+    def __init__(
+        self, app: TaskApp, id: str, topic: "str | Topic[Any] | None", terms: SubscriberTerms
+    ) -> None:
+        self._app, self._id, self._topic, self._terms = app, id, topic, terms
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Job, P], R], /) -> Subscriber[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Subscriber[P, R]: ...
+    def __call__(self, function: Callable[..., Any], /) -> Subscriber[..., Any]:
+        task = Subscriber[..., Any](self._app, function, self._id, self._topic, self._terms)
+        self._app.register(task)
+        return task

@@ -1,0 +1,117 @@
+"""The options of a subscription, checked: those of `@app.subscriber` and of `app.subscriptions`."""
+
+import dataclasses
+import json
+from typing import Any, TypedDict, is_typeddict
+
+import msgspec
+
+from mutirao.errors import InvalidSubscription
+from mutirao.model.job import MAX_KEY, NewJob
+from mutirao.model.payload_filter import check_filter, first_names
+from mutirao.model.subscriptions import MAX_SUBSCRIPTION_ID, Subscription
+from mutirao.model.topics import check_pattern
+from mutirao.tasks.conversion import UNFIT, to_json
+from mutirao.tasks.options import TaskOptions, TaskTerms, refuse_unknown
+from mutirao.tasks.topics import Topic
+from mutirao.tasks.validation import check_text
+
+
+class SubscriptionTerms(TypedDict, total=False):
+    """Which publications on its topic a subscription is told of.
+
+    Parameters:
+        tenant: only what is published for this tenant; unless given for any, and for none.
+        group: only what is published for this group; unless given for any, and for none.
+        filter: fields of what is published, by name (with dots between the names on the way into
+            objects), each with the value that it equals, `{"in": [values]}` or `{"exists": True}`
+            (or False). All of them have to be so.
+    """
+
+    tenant: str | None
+    group: str | None
+    filter: dict[str, Any] | None
+
+
+class SubscriberTerms(TaskTerms, SubscriptionTerms, total=False):
+    """The parameters of `@app.subscriber(…)`: those of `@app.task(…)`, and which publications."""
+
+
+def separated(terms: SubscriberTerms) -> tuple[TaskTerms, SubscriptionTerms]:
+    """Return the options of the task, and those of the subscription."""
+    given: dict[str, Any] = dict(terms)
+    mine: Any = {n: given.pop(n) for n in SubscriptionTerms.__annotations__ if n in given}
+    others: Any = given
+    task: TaskTerms = others
+    subscription: SubscriptionTerms = mine
+    return task, subscription
+
+
+def options_of(terms: TaskTerms) -> TaskOptions:
+    """Return the options of a topic or a subscriber.
+
+    Raises:
+        InvalidJob, InvalidLimit: an option is out of range.
+        TypeError: an option is unknown.
+    """
+    if terms.get("name") is not None:
+        raise TypeError("a topic or a subscriber has its name as first argument; leave name= out")
+    return TaskOptions.of(terms)
+
+
+def subscription_of(
+    id: str, topic: "str | Topic[Any]", job: NewJob, terms: SubscriptionTerms
+) -> Subscription:
+    """Return a subscription.
+
+    Raises:
+        InvalidTopic: it is no topic and no pattern.
+        InvalidSubscription: the filter cannot be, or asks of fields that the topic does not have.
+        InvalidJob: the id, the tenant or the group is too long, or no text.
+        TypeError: an option is unknown.
+    """
+    refuse_unknown("a subscription", terms, SubscriptionTerms)
+    check_text("id of a subscription", id, MAX_SUBSCRIPTION_ID)
+    tenant, group, filter = (terms.get(name) for name in ("tenant", "group", "filter"))
+    for what, value in (("tenant", tenant), ("group", group)):
+        if value is not None:
+            check_text(what, value, MAX_KEY)
+    return Subscription(
+        id=id,
+        topic=topic.topic if isinstance(topic, Topic) else check_pattern(topic),
+        job=job,
+        tenant=terms.get("tenant"),
+        group=terms.get("group"),
+        filter=None if filter is None else _filter(filter, topic),
+    )
+
+
+def _filter(given: object, topic: "str | Topic[Any]") -> dict[str, Any]:
+    """Return a filter as JSON has it, in which an enum, a UUID or a date is text."""
+    try:
+        filter = check_filter(json.loads(to_json(given)))
+    except UNFIT as unfit:
+        if isinstance(unfit, InvalidSubscription):
+            raise
+        raise InvalidSubscription(f"the filter cannot be written as JSON: {unfit}") from None
+    known = _names_in(topic.kind) if isinstance(topic, Topic) else None
+    if known is not None and (strange := first_names(filter) - known):
+        raise InvalidSubscription(
+            f"the filter asks of {', '.join(sorted(strange))}, but what is published on"
+            f" {topic.topic!r} has {', '.join(sorted(known))}"  # type: ignore[union-attr]
+        )
+    return filter
+
+
+def _names_in(kind: Any) -> set[str] | None:
+    """Return the names of the fields that a type has in JSON; None where that is not known."""
+    if not isinstance(kind, type):
+        return None
+    if issubclass(kind, msgspec.Struct):
+        tag = kind.__struct_config__.tag_field
+        return {*kind.__struct_encode_fields__, *([tag] if tag else [])}
+    if dataclasses.is_dataclass(kind):
+        return {each.name for each in dataclasses.fields(kind)}
+    if is_typeddict(kind):
+        return set(kind.__annotations__)
+    return None

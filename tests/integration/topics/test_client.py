@@ -1,0 +1,187 @@
+"""`app.subscriptions` and `@app.subscriber`: what they do, and what bad input gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from sqlite3 import connect
+from typing import Any, TypedDict
+from uuid import UUID
+
+import msgspec
+import pytest
+from sqlalchemy import make_url
+
+from mutirao import Event, Mutirao
+from mutirao.errors import (
+    InvalidJob,
+    InvalidSubscription,
+    InvalidTask,
+    InvalidTopic,
+    UnknownSubscription,
+    UnknownTask,
+)
+from mutirao.testing import capture, drain
+
+
+@dataclass
+class Order:
+    """What is published."""
+
+    id: int
+    status: str = "new"
+
+
+class Renamed(msgspec.Struct, rename="camel", tag=True):
+    """Whose fields have other names in JSON."""
+
+    order_id: int
+
+
+class Named(TypedDict):
+    """A dict of which the fields are known."""
+
+    order_id: int
+
+
+@pytest.fixture
+def app() -> Mutirao:
+    """An application whose database nobody asks."""
+    return Mutirao()
+
+
+def test_a_life() -> None:
+    """Put, listed, paused, resumed and removed: told of what it says, by the options it gives."""
+    app = Mutirao()
+    orders = app.topic("order.placed", Order)
+    told: list[tuple[str, int]] = []
+
+    @app.subscriber("note")
+    def note(order: Order, event: Event) -> None:
+        told.append((event.subscription, order.id))
+
+    with capture(app):
+        app.subscriptions.put("paid", note, orders, filter={"status": "paid"})
+        app.subscriptions.put("acme", note.using(queue="slow", delay=0), "order.*", tenant="acme")
+        assert [each.id for each in app.subscriptions.list()] == ["acme", "paid"]
+        assert app.subscriptions.list()[0].queue == "slow"
+        app.subscriptions.pause("paid")
+        orders.publish(Order(1, "paid"))
+        orders.publish(Order(2), tenant="acme")
+        drain(app)
+        app.subscriptions.resume("paid")
+        orders.publish(Order(3, "paid"))
+        drain(app)
+        app.subscriptions.remove("acme")
+        orders.publish(Order(4, "new"), tenant="acme")
+        drain(app)
+        assert told == [("acme", 2), ("paid", 3)]
+        with pytest.raises(UnknownSubscription, match="no subscription 'acme'; `mutirao subscr"):
+            app.subscriptions.pause("acme")
+
+
+def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
+    """It ends the publication, which says which row it is; redriven, the publication goes on."""
+    app = Mutirao(migrated_sqlite_url)
+    orders = app.topic("order.placed", max_attempts=1)
+    note = app.subscriber("a", topic=orders)(lambda event: None)
+    app.subscriptions.put("b", note, orders, filter={"id": 1})
+    with closing(connect(make_url(migrated_sqlite_url).database or "")) as conn, conn:
+        conn.execute("""UPDATE mutirao_subscription SET filter = '{"id": []}' WHERE id = 'b'""")
+    publication = orders.publish({"id": 1})
+    drain(app)
+    [attempt] = app.job(publication.id).attempts
+    assert attempt.outcome == "dead"
+    assert "the filter of subscription 'b' in the database is" in str(attempt.error)
+    app.subscriptions.put("b", note, orders, filter={"id": 1})
+    app.redrive(ids=[publication.id])
+    drain(app)
+    assert [job.state for job in app.jobs(task="a")] == ["succeeded"] * 2
+    app.close()
+
+
+@pytest.mark.parametrize(
+    ("put", "error", "says"),
+    [
+        (lambda s, note: s.put("x", note, "order..x"), InvalidTopic, "the topic is 'order..x'"),
+        (lambda s, note: s.put("x", note, "*.paid"), InvalidTopic, r"the pattern is '\*.paid'"),
+        (lambda s, note: s.put("x", "noet", "a"), UnknownTask, "noet"),
+        (lambda s, note: s.put("x", "plain", "a"), InvalidSubscription, "<Task 'plain'"),
+        (lambda s, note: s.put("x", print, "a"), InvalidSubscription, "print"),
+        (lambda s, note: s.put("x", note.using(key="k"), "a"), InvalidSubscription, "given key"),
+        (lambda s, note: s.put("x", note.using(queue=""), "a"), InvalidJob, "queue name"),
+        (lambda s, note: s.put("x" * 201, note, "a"), InvalidJob, "has 201 characters"),
+        (
+            lambda s, note: s.put("x", note, "a", tenant="t" * 10_000),
+            InvalidJob,
+            "tenant has 10000",
+        ),
+        (lambda s, note: s.put("x", note, "a", filter={}), InvalidSubscription, "the filter is {}"),
+        (lambda s, note: s.put("x", note, "a", filter=3), InvalidSubscription, "the filter is 3"),
+        (
+            lambda s, note: s.put("x", note, "a", filter={"a": object()}),
+            InvalidSubscription,
+            "cannot be written as JSON",
+        ),
+    ],
+)
+def test_refused(
+    app: Mutirao, put: Callable[[Any, Any], Any], error: type[Exception], says: str
+) -> None:
+    """By what is put, before anything is written: there is no table."""
+    app.task(name="plain")(lambda: None)
+    note = app.subscriber("note")(lambda event: None)
+    with pytest.raises(error, match=says):
+        put(app.subscriptions, note)
+
+
+@pytest.mark.parametrize(
+    ("kind", "filter", "says"),
+    [
+        (Order, {"statsu": "paid"}, "asks of statsu, but .* has id, status"),
+        (Renamed, {"order_id": 1}, "has orderId, type"),
+        (Named, {"order": 1}, "has order_id"),
+    ],
+)
+def test_a_filter_of_a_field_that_is_not_there(
+    app: Mutirao, kind: Any, filter: dict[str, Any], says: str
+) -> None:
+    """The topic's type knows its fields."""
+    topic = app.topic("order.placed", kind)
+    with pytest.raises(InvalidSubscription, match=says):
+        app.subscriber("x", topic=topic, filter=filter)(lambda order: None)
+
+
+def test_filters_that_fit(app: Mutirao) -> None:
+    """Fields as they are in JSON, and values that JSON has as text."""
+    renamed = app.topic("order.renamed", Renamed)
+    id = UUID(int=7)
+    said = {"orderId": 1, "type": "Renamed"}
+    made = app.subscriber("x", topic=renamed, filter=said, tenant="acme")(lambda event: None)
+    assert made.subscription is not None
+    assert (made.subscription.filter, made.subscription.tenant) == (said, "acme")
+    other = app.subscriber("y", topic="a", filter={"id": {"in": [id]}})(lambda event: None)
+    assert other.subscription is not None
+    assert other.subscription.filter == {"id": {"in": [str(id)]}}
+
+
+def test_subscribers_that_cannot_be(app: Mutirao) -> None:
+    """Two of one id; one that takes what is not told; a name that is said twice."""
+    orders = app.topic("order.placed", Order)
+    app.subscriber("x", topic=orders)(lambda order: None)
+    with pytest.raises(InvalidTask, match="'x'"):
+        app.subscriber("x", topic=orders)(lambda order: None)
+    with pytest.raises(InvalidTask, match="it may take one argument"):
+        app.subscriber("y", topic=orders)(lambda order, total: None)
+
+    def other(order: int) -> None: ...
+
+    with pytest.raises(InvalidTask, match="annotate that"):
+        app.subscriber("z", topic=orders)(other)
+    with pytest.raises(InvalidTopic, match="give words of letters"):
+        app.topic("order placed")
+    with pytest.raises(TypeError, match="leave name= out"):
+        app.subscriber("w", topic=orders, name="v")(lambda order: None)
+    with pytest.raises(TypeError, match="no option 'tennant'"):
+        app.subscriber("v", topic=orders, tennant="acme")(lambda order: None)  # type: ignore[call-arg]

@@ -1,0 +1,53 @@
+"""Filters of subscriptions: what they ask of a payload, and which cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mutirao.errors import InvalidSubscription
+from mutirao.model.payload_filter import MAX_FILTER, check_filter, matches
+
+PAYLOAD = {"n": 1, "yes": True, "none": None, "to": {"country": "BR"}, "list": [1], "a.b": 1}
+
+
+@pytest.mark.parametrize(
+    ("filter", "passes"),
+    [
+        ({"n": 1}, True), ({"n": 1.0}, True), ({"n": 2}, False), ({"n": True}, False),
+        ({"yes": True}, True), ({"yes": 1}, False), ({"n": "1"}, False), ({"none": None}, True),
+        ({"missing": None}, False), ({"n": {"in": [3, 1]}}, True), ({"n": {"in": [True]}}, False),
+        ({"missing": {"in": [None]}}, False), ({"none": {"exists": True}}, True),
+        ({"none": {"exists": False}}, False), ({"missing": {"exists": False}}, True),
+        ({"to.country": "BR"}, True), ({"to.country.x": {"exists": True}}, False),
+        ({"to": {"exists": True}}, True), ({"list.0": {"exists": True}}, False),
+        ({"a.b": {"exists": True}}, False), ({"n": 1, "yes": False}, False),
+        ({"n": 1, "to.country": {"in": ["PT", "BR"]}}, True),
+    ],
+)  # fmt: skip
+def test_matches(filter: dict[str, Any], passes: bool) -> None:
+    """All fields have to be as is asked, by JSON's idea of equality."""
+    assert matches(check_filter(filter), PAYLOAD) is passes
+
+
+@pytest.mark.parametrize("payload", [None, [], "text", 7])
+def test_other_payloads(payload: object) -> None:
+    """SQL may publish anything: what is no object has no fields."""
+    assert not matches({"n": 1}, payload)
+    assert matches({"n": {"exists": False}}, payload)
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        {}, [], "n", None, {"": 1}, {"a..b": 1}, {".a": 1}, {1: 1}, {"n": [1]}, {"n": {}},
+        {"n": {"in": []}}, {"n": {"in": 1}}, {"n": {"in": "text"}}, {"n": {"in": [[1]]}},
+        {"n": {"exists": 1}}, {"n": {"gt": 1}}, {"n": {"in": [1], "exists": True}},
+        {"n": float("nan")}, {"n": {"in": [float("inf")]}}, {"n": "x" * MAX_FILTER},
+    ],
+)  # fmt: skip
+def test_no_filter(filter: Any) -> None:
+    """It says what is wrong with it."""
+    with pytest.raises(InvalidSubscription, match=r"the filter (is|has|asks)"):
+        check_filter(filter)
