@@ -2,6 +2,8 @@
 VENV     := .venv
 BIN      := $(VENV)/bin
 SOURCES  := src tests $(wildcard benchmarks examples)
+# Only what is imported needs to be compiled: two thirds of the time that pip takes were for the rest.
+INSTALL  := bin/python -m pip install -q --no-compile
 ARGS     :=
 DATABASE :=
 # Half of the time of the tests is waiting, so two processes share a core: three on two cores left a
@@ -21,7 +23,7 @@ OF_PYTHON := tests/unit tests/integration/tasks tests/integration/worker \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test test-all check format demo chaos ordeal hammer simulate cron-oracle bench clean
+.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle bench clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -76,6 +78,10 @@ bench: $(VENV)/.bench  ## measure the same work for everybody (ARGS=--quick for 
 clean:  ## remove the environments and the caches
 	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist
 
+# Once, though two environments may be made at the same time.
+headers:
+	@scripts/mysql-headers
+
 .venv/bin/python:
 	python=$$(scripts/find-python newest) && $$python -m venv .venv
 
@@ -83,23 +89,22 @@ clean:  ## remove the environments and the caches
 	python=$$(scripts/find-python oldest) && $$python -m venv .venv-oldest
 
 %/.core: pyproject.toml | %/bin/python
-	$*/bin/python -m pip install -q -e .
+	$*/$(INSTALL) -e .
 	@touch $@
 
 %/.postgresql: pyproject.toml | %/bin/python
-	$*/bin/python -m pip install -q -e '.[postgresql]'
+	$*/$(INSTALL) -e '.[postgresql]'
 	@touch $@ $*/.core
 
 %/.bench: pyproject.toml | %/bin/python
-	$*/bin/python -m pip install -q --upgrade 'pip>=25.1'
-	$*/bin/python -m pip install -q -e '.[postgresql]' --group bench
+	$*/$(INSTALL) --upgrade 'pip>=25.1'
+	$*/$(INSTALL) -e '.[postgresql]' --group bench
 	@touch $@ $*/.core $*/.postgresql
 
 # The oldest Python is tested with the lowest versions that pyproject.toml allows.
-%/.dev: pyproject.toml | %/bin/python
-	$*/bin/python -m pip install -q --upgrade 'pip>=25.1'
+%/.dev: pyproject.toml | %/bin/python headers
+	$*/$(INSTALL) --upgrade 'pip>=25.1'
 	$(if $(findstring oldest,$*),$*/bin/python scripts/lowest_versions.py) > $*/constraints.txt
-	scripts/mysql-headers
-	$*/bin/python -m pip install -q -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,reload,webhooks,federation]' --group dev -c $*/constraints.txt
+	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,reload,webhooks,federation]' --group dev -c $*/constraints.txt
 	@touch $*/.core $*/.postgresql
 	@($*/bin/python -VV && $*/bin/python -m pip freeze) > $@
