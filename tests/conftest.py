@@ -20,7 +20,7 @@ from tests.support.postgresql import PostgresServer
 # The contract tests live in the package, for others' backends too; pytest explains asserts only
 # in test files unless told of more.
 pytest.register_assert_rewrite("mutirao.testing.conformance")
-pytest_plugins = ["tests.support.hangs", "tests.support.slowest"]
+pytest_plugins = ["tests.support.scratch", "tests.support.hangs", "tests.support.slowest"]
 
 DATABASES = ["sqlite", "postgresql", "mysql"]
 
