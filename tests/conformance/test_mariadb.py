@@ -66,7 +66,7 @@ def server(mysql: MysqlServer) -> MysqlServer:
 def database(server: MysqlServer) -> str:
     """The name of a database with Mutirão's tables, and with what earlier tests left in them."""
     name = server.create_database()
-    migrations.upgrade(server.url(name))
+    server.make_tables(name)
     return name
 
 

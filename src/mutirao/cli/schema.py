@@ -26,7 +26,7 @@ def migrate(target: str, as_json: bool) -> None:
 
 
 @click.command()
-@option("--dialect", help="postgresql or sqlite.")
+@option("--dialect", help="postgresql, sqlite or mysql. For singlestore it was not run by us.")
 @click.option(
     "--grants",
     is_flag=False,

@@ -6,9 +6,10 @@ are those of SQLAlchemy's backends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mutirao.errors import ConfigurationError
 
@@ -25,6 +26,17 @@ DIALECTS = {
 }
 
 
+class Derived(NamedTuple):
+    """A database that is not served: its tables are written, from the SQL of another one."""
+
+    of: str
+    derive: str  # the function that does so, by the name of its module and its own
+
+
+# Nobody connects to them.
+TABLES_ONLY = {"singlestore": Derived("mysql", "mutirao.sql.dialects.singlestore:derived")}
+
+
 @cache
 def dialect_named(name: str) -> Dialect:
     """Return the dialect of the database called `name`. Raises ConfigurationError."""
@@ -36,6 +48,13 @@ def dialect_named(name: str) -> Dialect:
     module, _, attribute = DIALECTS[name].partition(":")
     dialect: Dialect = getattr(import_module(module), attribute)
     return dialect
+
+
+def derivation(name: str) -> Callable[[str], str]:
+    """Return what makes the tables of a database in `TABLES_ONLY` of those of the other one."""
+    module, _, function = TABLES_ONLY[name].derive.partition(":")
+    derive: Callable[[str], str] = getattr(import_module(module), function)
+    return derive
 
 
 def dialect_of(dialect: SqlAlchemyDialect) -> Dialect:

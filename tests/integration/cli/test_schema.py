@@ -42,6 +42,9 @@ def test_schema(sqlite_shell: Shell, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "printed.db")) as connection:
         connection.executescript(printed)
     assert "CREATE FUNCTION mutirao_enqueue" in sqlite_shell.ok("schema", "--dialect", "postgresql")
+    tables = sqlite_shell.ok("schema", "--dialect", "singlestore")
+    assert "Not run by us" in tables
+    assert "SHARD KEY (schedule)" in tables
     said = sqlite_shell.refused(2, "schema", "--dialect", "oracle")
     assert "it knows postgresql, sqlite" in said
     assert "--grants" in sqlite_shell.refused(2, "schema")

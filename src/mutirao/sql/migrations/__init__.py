@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 from mutirao.sql.connections.engines import Database, Engines
 from mutirao.sql.drivers.failures import translate_errors
 from mutirao.sql.migrations.script import SCHEMA
-from mutirao.sql.registry import dialect_named, dialect_of
+from mutirao.sql.registry import TABLES_ONLY, derivation, dialect_named, dialect_of
 from mutirao.sql.schema.version import VERSION_TABLE, current, refuse_unknown
 
 
@@ -58,6 +58,8 @@ def ddl(dialect: str, schema: str | None = None) -> str:
         ConfigurationError: `dialect` is unknown; the message names those that are known. Or it has
             no schemas, and `schema` is given.
     """
+    if dialect in TABLES_ONLY:
+        return derivation(dialect)(ddl(TABLES_ONLY[dialect].of, schema))
     found = dialect_named(dialect)
     output = StringIO(found.admin.ddl_preface)
     output.seek(0, SEEK_END)

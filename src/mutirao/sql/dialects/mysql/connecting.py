@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
+from mutirao.sql.dialects import singlestore
 from mutirao.sql.dialects.connecting import Connecting, Drivers
 
 CONNECT_TIMEOUT = 10  # seconds to open a connection, signing in included
@@ -39,6 +40,10 @@ _NOT_AWAITED = ("read_timeout", "write_timeout")  # of PyMySQL; each call has a 
 def _prepare(engine: Engine) -> None:
     if engine.driver == "aiomysql":
         event.listen(engine, "do_connect", _translate)
+
+    @event.listens_for(engine, "first_connect")
+    def _refuse(connection: Any, record: object) -> None:
+        singlestore.refuse(connection)  # before SQLAlchemy, or anybody, asks for a version
 
     @event.listens_for(engine, "connect")
     def _set_up(connection: Any, record: object) -> None:
