@@ -13,6 +13,7 @@ from mutirao.model.schedule import ScheduleRecord, ScheduleState
 from mutirao.model.supersede import Redundancy, Supersede
 from mutirao.model.topics import Event
 from mutirao.model.uniqueness import OnConflict
+from mutirao.model.work import Work
 from mutirao.tasks.blueprint import Tasks
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.providing import PROVIDED
@@ -60,6 +61,7 @@ __all__ = [
     "Task",
     "Tasks",
     "Topic",
+    "Work",
     "chain",
     "group",
     "step",

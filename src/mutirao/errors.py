@@ -150,6 +150,14 @@ class WorkerStuck(WorkerFailed):
     """A worker has ended by itself because handlers that do not end hold all of its slots."""
 
 
+class AttemptStalled(MutiraoError, TimeoutError):
+    """An attempt gave no sign of life for longer than its stall_timeout; seen in the history."""
+
+
+class WorkFailed(MutiraoError):
+    """A task's probe found that the work which its handler started has failed."""
+
+
 class AttemptTimeout(MutiraoError, TimeoutError):
     """An attempt ran longer than its timeout."""
 

@@ -25,6 +25,7 @@ import msgspec
 from mutirao.engine import outcomes
 from mutirao.engine.finding import find_task
 from mutirao.engine.messages import (
+    ALIVE,
     BEGUN,
     BYTES_PER_READ,
     ENDED,
@@ -39,7 +40,7 @@ from mutirao.engine.messages import (
 from mutirao.engine.progress import WRITE_INTERVAL, to_tell
 from mutirao.errors import InvalidArguments, WrongState
 from mutirao.model.home import Home
-from mutirao.model.job import Claim, Gives, Job, Report
+from mutirao.model.job import Claim, Gives, Job
 from mutirao.model.outcome import Outcome
 from mutirao.tasks.task import Task
 
@@ -131,21 +132,32 @@ class _ProgressSender:
 
     def __init__(self, voice: _Sender, number: int) -> None:
         self._voice, self._number, self._next = voice, number, 0.0
+        self._next_sign = 0.0
         self._pid = os.getpid()
 
     def __call__(self, claim: Claim, done: float, of: float | None, note: str | None) -> None:
-        if os.getpid() != self._pid:
-            raise WrongState(
-                f"job {claim.id} was told of progress in a fork of its process; only the process"
-                " that runs the handler can tell: have the fork tell that one"
-            )
+        self._refuse_forks(f"job {claim.id} was told of progress")
         told = to_tell(done, of, note)
         if monotonic() >= self._next or done == of:
             self._next = monotonic() + WRITE_INTERVAL / 2
             self._voice.say(TOLD, self._number, msgspec.json.encode(told))
 
+    def sign(self, stall_timeout: float | None) -> None:
+        """Pass on a sign of life, as often as the watch over this attempt needs it."""
+        self._refuse_forks("a job gave a sign of life")
+        if stall_timeout is not None and monotonic() >= self._next_sign:
+            self._next_sign = monotonic() + min(WRITE_INTERVAL, stall_timeout / 4)
+            self._voice.say(ALIVE, self._number)
 
-def _run_handler(task: Task[..., Any], order: Order, report: Report) -> Outcome:
+    def _refuse_forks(self, what: str) -> None:
+        if os.getpid() != self._pid:
+            raise WrongState(
+                f"{what} in a fork of its process; only the process that runs the handler can"
+                " tell: have the fork tell that one"
+            )
+
+
+def _run_handler(task: Task[..., Any], order: Order, report: _ProgressSender) -> Outcome:
     claim, (policy, usual) = order.claim, task.terms(order.defaults.defaults())
     limit = claim.max_attempts or policy.max_attempts
     try:
@@ -154,7 +166,8 @@ def _run_handler(task: Task[..., Any], order: Order, report: Report) -> Outcome:
         return outcomes.dead("InvalidArguments", str(unfit))
     timeout = usual if claim.timeout is None else claim.timeout
     home = Home(order.database)
-    job = Job(claim, limit, timeout, _no_transaction, report, home=home)
+    alive = partial(report.sign, task.options.stall_timeout)
+    job = Job(claim, limit, timeout, _no_transaction, report, home=home, alive=alive)
     if task.signature.wants_job:
         args = (job, *args)
     try:

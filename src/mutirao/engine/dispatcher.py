@@ -19,8 +19,9 @@ from mutirao.engine.pace import Pace
 from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.slots import Slots
+from mutirao.engine.stalling import StallWatch
 from mutirao.engine.thread_attempts import Attempt, ThreadAttempts
-from mutirao.errors import AttemptTimeout
+from mutirao.errors import AttemptStalled, AttemptTimeout
 from mutirao.model.job import Claim, OutcomeKind, Wake
 from mutirao.model.outcome import Outcome
 
@@ -223,6 +224,10 @@ class Dispatcher:
         if timeout is not None:
             running.arm = partial(self._arm, running, timeout)
             running.arm(self._executor.lead(claim))
+        stall = self._executor.stall_timeout(claim)
+        if stall is not None:
+            stalled = partial(self._stalled, running, stall)
+            running.watch = StallWatch(stall, stalled, self._executor.lead(claim))
         # Each attempt has its own context: it must not see what the last handler has set.
         context = self._context.copy()
         if self._executor.is_call(claim):
@@ -277,8 +282,7 @@ class Dispatcher:
     def _free(self, running: Running, outcome: Outcome) -> None:
         """Free the slot of an attempt whose handler has ended, and hand over its outcome."""
         running.over = True
-        if running.timer is not None:
-            running.timer.cancel()
+        running.stop_timers()
         if running in self._running:
             self._end(running, outcome)
         else:
@@ -318,7 +322,14 @@ class Dispatcher:
             self.changed.set()
 
     def _expire(self, running: Running, timeout: float) -> None:
-        error = AttemptTimeout(f"took longer than its timeout of {timeout:g} s")
+        self._cut(running, AttemptTimeout(f"took longer than its timeout of {timeout:g} s"))
+
+    def _stalled(self, running: Running, silent: float) -> None:
+        told = f"gave no sign of life for its stall_timeout of {silent:g} s"
+        self._cut(running, AttemptStalled(told))
+
+    def _cut(self, running: Running, error: Exception) -> None:
+        """End an attempt that has run into a timeout."""
         claim = running.claim
         if self._executor.runs_in_thread(claim):
             log.error(

@@ -13,6 +13,7 @@ import msgspec
 from mutirao.engine import job_log, outcomes
 from mutirao.engine.job_log import JobLog
 from mutirao.engine.logs import log
+from mutirao.engine.probing import until_done
 from mutirao.engine.processes import START_TIMEOUT, Processes
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
@@ -76,6 +77,10 @@ class Executor:
             return claim.timeout
         return self._terms[claim.task].timeout
 
+    def stall_timeout(self, claim: Claim) -> float | None:
+        """Return the seconds that this attempt may go without a sign of life, or None."""
+        return self._tasks[claim.task].options.stall_timeout
+
     def lead(self, claim: Claim) -> float:
         """Return the seconds that may pass before this attempt's handler begins."""
         return START_TIMEOUT if self._runs_apart(self._tasks[claim.task]) else 0.0
@@ -123,7 +128,7 @@ class Executor:
     def is_call(self, claim: Claim) -> bool:
         """Return whether this attempt is only a call in a thread; see `begin` and `end`."""
         task = self._tasks[claim.task]
-        return not (task.is_coroutine or self._middleware or self._runs_apart(task))
+        return not (task.is_coroutine or self._middleware or self._runs_apart(task) or task.asks)
 
     def begin(self, running: Running) -> Callable[[], Any] | Outcome:
         """Begin an attempt that is only a call: return the call, or an outcome without it."""
@@ -198,6 +203,9 @@ class Executor:
                 value = await function(*args, **kwargs)
             else:
                 value = await self._in_thread(partial(function, *args, **kwargs))
+            if task.asks is not None and not running.told:
+                told = job or self._job(task, running)
+                await until_done(task.asks, told, value, self._in_thread)
             return _returned(task, running, value)
         except BaseException as error:
             return self._raised(running, error)
@@ -238,7 +246,7 @@ class Executor:
         limit, keep = self._most_attempts(claim), task.keeper(claim.metadata)
         timeout, ends = self.timeout(claim), running.shall_end
         told = self._report, keep, ends, self._pauser, self._home
-        return Job(claim, limit, timeout, running.begin, *told)
+        return Job(claim, limit, timeout, running.begin, *told, running.note_alive)
 
     def _refuse(self, claim: Claim) -> Outcome | None:
         """Return an outcome for a job whose handler must not be called, or None."""

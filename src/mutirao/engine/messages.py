@@ -17,9 +17,10 @@ from mutirao.tasks.defaults import NO_DEFAULTS, DefaultsInWords
 ORDER = b"o"  # from the worker: what to run
 BEGUN = b"b"  # the handler is about to be called
 TOLD = b"t"  # the progress of the attempt
+ALIVE = b"l"  # a sign of life of the attempt
 ENDED = b"e"  # the outcome of the attempt
 FAILED = b"f"  # why the child could not serve the order, as text
-KINDS = (ORDER, BEGUN, TOLD, ENDED, FAILED)
+KINDS = (ORDER, BEGUN, TOLD, ALIVE, ENDED, FAILED)
 
 BYTES_PER_READ = 1 << 16
 # Of a child's message; a result is at most 1 MiB, and is quoted in JSON.

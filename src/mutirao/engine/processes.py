@@ -26,6 +26,7 @@ import msgspec
 from mutirao.engine.child import POLL_INTERVAL, end_of, serve
 from mutirao.engine.finding import order_for
 from mutirao.engine.messages import (
+    ALIVE,
     BEGUN,
     BYTES_PER_READ,
     ENDED,
@@ -49,7 +50,7 @@ START_TIMEOUT = 120.0  # seconds within which a child must start and import the 
 REAP_TIMEOUT = 5.0  # seconds until a killed process must be gone; only a broken kernel needs them
 
 T = TypeVar("T")
-Tell = Callable[[Told], object]
+Tell = Callable[[Told | None], object]  # None: a sign of life without progress
 
 
 class ProcessDied(Exception):
@@ -91,7 +92,7 @@ class Processes:
         order = msgspec.json.encode(order_for(task, claim, self._defaults, database))
         loop = asyncio.get_running_loop()
         begun = partial(loop.call_soon_threadsafe, running.begin_now)
-        told = partial(_pass_on, report, claim)
+        told = partial(_pass_on, report, running)
         child = self._take()
         running.kill = child.kill
         try:
@@ -176,7 +177,7 @@ class _Child:
         """Send an order and wait for the outcome. If this raises, the child has been reaped.
 
         `begun` is called when the child has started up and is about to call the handler, `told`
-        whenever the handler reports progress.
+        whenever the handler reports progress or gives a sign of life.
         """
         with self._taken:
             try:
@@ -232,8 +233,8 @@ class _Child:
         if kind == BEGUN:
             self._begun = True
             begun()
-            while (said := self._receive())[0] == TOLD:
-                told(_decoded(said[1], Told))
+            while (said := self._receive())[0] in (TOLD, ALIVE):
+                told(_decoded(said[1], Told) if said[0] == TOLD else None)
             kind, body = said
             if kind == ENDED:
                 return _decoded(body, Outcome)
@@ -316,6 +317,7 @@ def _decoded(body: bytes, kind: type[T]) -> T:
         raise InvalidMessage(str(unfit)) from None
 
 
-def _pass_on(report: Report | None, claim: Claim, told: Told) -> None:
-    if report is not None:
-        report(claim, *told)
+def _pass_on(report: Report | None, running: Running, told: Told | None) -> None:
+    running.note_alive()
+    if told is not None and report is not None:
+        report(running.claim, *told)

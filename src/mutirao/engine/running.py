@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
+from mutirao.engine.stalling import StallWatch
 from mutirao.model.job import Claim, Gives, Job, Transaction, Wake
 from mutirao.model.outcome import Outcome
 from mutirao.model.states import OutcomeKind
@@ -16,7 +17,7 @@ class Running:
     """An attempt between its start and its end. Implements `ports.Attempt`."""
 
     __slots__ = ("_begin", "_death", "arm", "claim", "interruption", "kill", "over", "settled",
-                 "started", "stopping", "task", "timer", "told", "woken")  # fmt: skip
+                 "started", "stopping", "task", "timer", "told", "watch", "woken")  # fmt: skip
 
     def __init__(self, claim: Claim, begin: Begin) -> None:
         self._begin = begin
@@ -31,6 +32,7 @@ class Running:
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.arm: Callable[..., None] | None = None  # starts or restarts its timeout
+        self.watch: StallWatch | None = None
         self.kill: Callable[[], None] | None = None
 
     def started_ago(self) -> float:
@@ -42,6 +44,20 @@ class Running:
         self.started = monotonic()
         if self.arm is not None and self.timer is not None and not self.timer.cancelled():
             self.arm()
+        if self.watch is not None:
+            self.watch.begin()
+
+    def note_alive(self) -> None:
+        """Note a sign of life. May be called from any thread."""
+        if self.watch is not None:
+            self.watch.sign()
+
+    def stop_timers(self) -> None:
+        """Let no timeout expire any more: the handler has ended."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.watch is not None:
+            self.watch.stop()
 
     def note_death(self, outcome: Outcome, error: BaseException) -> None:
         """Keep the error, for the log, if the attempt's job dies of it."""

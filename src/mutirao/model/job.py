@@ -186,8 +186,8 @@ class Job(JobFacts):
     for every attempt. `max_attempts` and `timeout` (seconds) are the ones in force.
     """
 
-    __slots__ = ("_begin", "_home", "_keep", "_pauser", "_report", "_result", "_shall_end",
-                 "max_attempts", "timeout")  # fmt: skip
+    __slots__ = ("_alive", "_begin", "_home", "_keep", "_pauser", "_report", "_result",
+                 "_shall_end", "max_attempts", "timeout")  # fmt: skip
 
     def __init__(
         self,
@@ -200,12 +200,14 @@ class Job(JobFacts):
         shall_end: Callable[[], bool] | None = None,
         pauser: SchedulePauser | None = None,
         home: Home = NOWHERE,
+        alive: Callable[[], object] | None = None,
     ) -> None:
         """Set the callbacks.
 
         `report` receives progress; `keep` converts a result to store; `shall_end` tells whether the
-        attempt shall end; `home` is its database.
+        attempt shall end; `home` is its database; `alive` receives signs of life.
         """
+        self._alive = alive
         self._pauser, self._home = pauser, home
         self._claim, self._begin, self._report, self._keep = claim, begin, report, keep
         self._result: KeptResult | None = None
@@ -250,8 +252,17 @@ class Job(JobFacts):
         told = finite("done", done), None if of is None else finite("of", of)
         if note is not None and not isinstance(note, str):
             raise InvalidProgress(f"progress was told the note {note!r:.100}; give text, or None")
+        self.alive()
         if self._report is not None:
             self._report(self._claim, *told, note)
+
+    def alive(self) -> None:
+        """Give a sign of life, for the `stall_timeout` of the task; `progress` gives one, too.
+
+        Returns at once. Any thread may call it, and as often as it likes.
+        """
+        if self._alive is not None:
+            self._alive()
 
     def returns(self, value: Any) -> None:
         """Set the result inside `job.transaction()`, whose commit stores it, if results are kept.

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self, TypedDict
 from mutirao.errors import InvalidJob, InvalidLimit, InvalidTask
 from mutirao.model.job import DEFAULT_QUEUE, NewJob
 from mutirao.model.limits import Limit
-from mutirao.model.retry import RetryPolicy, policy_of, seconds
+from mutirao.model.retry import MAX_WAIT, RetryPolicy, policy_of, seconds
 from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import FOREVER, OnConflict, Unique
 from mutirao.tasks.results import keeping
@@ -60,6 +60,8 @@ class TaskTerms(KeyTerms, total=False):
             unless given.
         timeout: maximum seconds (or a `timedelta`) of an attempt; None: no limit; the application's
             default unless given.
+        stall_timeout: maximum seconds (or a `timedelta`) that an attempt may go without a sign of
+            life, `job.progress(…)` or `job.alive()`; None: no limit.
         process: run the handler in a child process, which a timeout can kill.
         tags: given to every job of this task.
         supersede: the rule by which a newer job of a key makes an older one redundant; replaces the
@@ -76,6 +78,7 @@ class TaskTerms(KeyTerms, total=False):
     retry: RetryPolicy | None
     max_attempts: int | None
     timeout: Duration | None
+    stall_timeout: Duration | None
     process: bool
     tags: Iterable[str]
     supersede: Supersede | None
@@ -135,6 +138,7 @@ class TaskOptions:
     retry: RetryPolicy | None = None
     max_attempts: int | None = None
     timeout: float | None = None
+    stall_timeout: float | None = None  # seconds
     process: bool = False
     tags: tuple[str, ...] = ()
     unique: Unique = field(default_factory=Unique)
@@ -147,6 +151,11 @@ class TaskOptions:
         if not isinstance(self.retry, RetryPolicy | None):
             raise InvalidTask(f"retry is {self.retry!r}; give a policy, as in Retry.exponential(5)")
         policy_of(self.retry, self.max_attempts)  # raises if the number is out of range
+        if self.stall_timeout is not None and not 0 < self.stall_timeout < MAX_WAIT:
+            raise InvalidTask(
+                f"stall_timeout is {self.stall_timeout} seconds; give more than 0, or None for no"
+                " limit"
+            )
 
     @classmethod
     def of(cls, terms: TaskTerms) -> Self:
@@ -164,6 +173,7 @@ class TaskOptions:
             retry=terms.get("retry"),
             max_attempts=terms.get("max_attempts"),
             timeout=_timeout(terms),
+            stall_timeout=length_of_time("stall_timeout", terms.get("stall_timeout")),
             process=terms.get("process", False),
             tags=several_tags(terms.get("tags", ())),
             unique=uniqueness(usual, terms),

@@ -24,6 +24,7 @@ from mutirao.tasks.connection import NOT_GIVEN, given
 from mutirao.tasks.defaults import AttemptTerms, Defaults
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import CallTerms, TaskOptions, template_of
+from mutirao.tasks.probing import Probed
 from mutirao.tasks.results import kept_result
 from mutirao.tasks.signature import Signature
 from mutirao.tasks.surroundings import Inside, Surroundings
@@ -54,7 +55,7 @@ class TaskApp(Protocol):
         ...
 
 
-class Task(Generic[P, R]):
+class Task(Probed, Generic[P, R]):
     """A registered function with its options. Calling it calls the function, without a job."""
 
     def __init__(
@@ -173,7 +174,7 @@ class Task(Generic[P, R]):
             raise InvalidTask(f"task {self.name!r} has an on_dead handler already; give it one")
         options = replace(
             self.options, process=False, retry=None, max_attempts=None, unique=Unique(),
-            findable=False, keep_result=None, limits=(), fair_by=None,
+            findable=False, keep_result=None, limits=(), fair_by=None, stall_timeout=None,
         )  # fmt: skip
         name = f"{self.name}.on_dead"
         task: Task[..., Any] = Task(self._app, handler, name, options, unannotated=DeadJob)

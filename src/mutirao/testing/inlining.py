@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Text, bindparam, select, type_coerce, update
 
 from mutirao.engine import job_log, outcomes
+from mutirao.engine.probing import until_done
 from mutirao.engine.running import Running
 from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.graph_plan import Plan
@@ -179,7 +180,8 @@ class InlineStore(MemoryStore):
 
     def _suspends(self, claim: Claim) -> bool:
         asynchronous = map(inspect.isasyncgenfunction, self._middleware)
-        return self._known[claim.task].is_coroutine or any(asynchronous)
+        task = self._known[claim.task]
+        return task.is_coroutine or task.asks is not None or any(asynchronous)
 
     def _tell(self, claim: Claim, done: float, of: float | None, note: str | None) -> None:
         at_once(self.report([Progress(claim.id, claim.run, done, of, note)]))
@@ -200,8 +202,12 @@ async def _perform(task: Task[..., Any], job: Job, claim: Claim, call: Perform) 
         args = (job, *args)
     handler = partial(task.function, *args, **kwargs)
     if task.is_coroutine:
-        return await task.inside.acall(job, handler)
-    return await call(partial(task.inside.call, job, handler))
+        value = await task.inside.acall(job, handler)
+    else:
+        value = await call(partial(task.inside.call, job, handler))
+    if task.asks is not None:
+        await until_done(task.asks, job, value, call)
+    return value
 
 
 async def _here(function: Callable[[], object]) -> object:

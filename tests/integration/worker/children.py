@@ -118,3 +118,21 @@ def is_gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return False
+
+
+SIGNS = 8
+
+
+@app.task(process=True, retry=Retry.fixed(2, interval=0), stall_timeout=0.4)
+def mumble(job: Job, path: str) -> None:
+    """Give signs of life for longer than silence may last, then fall silent; the second time end.
+
+    How many there were is left in a file.
+    """
+    while job.attempt == 1:
+        with open(path, "a") as said:
+            said.write("1")
+        if Path(path).stat().st_size == SIGNS:
+            sleep(3_600)
+        job.alive()
+        sleep(0.1)
