@@ -122,6 +122,10 @@ class InvalidTopic(MutiraoError, ValueError):
     """A topic or a pattern of topics that cannot be one."""
 
 
+class UnknownTopic(MutiraoError, LookupError):
+    """No topic of that name is registered in this application."""
+
+
 class InvalidSubscription(MutiraoError, ValueError):
     """A subscription whose filter, handler or options cannot be."""
 

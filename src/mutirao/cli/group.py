@@ -40,6 +40,7 @@ _COMMANDS = {
     "migrate": ("schema", "migrate"),
     "pause": ("limits", "pause"),
     "prune": ("care", "prune"),
+    "publish": ("topics", "publish"),
     "redrive": ("jobs", "redrive"),
     "resume": ("limits", "resume"),
     "retry": ("jobs", "retry"),
@@ -47,6 +48,7 @@ _COMMANDS = {
     "schema": ("schema", "schema"),
     "show": ("jobs", "show"),
     "stats": ("stats", "stats"),
+    "subscriptions": ("topics", "subscriptions"),
     "worker": ("worker", "worker"),
 }
 

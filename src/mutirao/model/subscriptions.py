@@ -56,7 +56,12 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionRecord:
-    """A subscription as people see it; the fields are columns of its table."""
+    """A subscription as people see it; the fields are columns of its view.
+
+    `waiting` and `running` count its deliveries that have not ended; `lag` is the seconds since the
+    first of them was published. `in_code` is False if it was declared in code and no live worker
+    has confirmed it lately; None if it was not declared in code.
+    """
 
     id: str
     topic: str
@@ -68,11 +73,15 @@ class SubscriptionRecord:
     task: str
     queue: str
     priority: int
+    waiting: int
+    running: int
+    lag: float | None
     origin: SubscriptionOrigin
-    created_at: datetime
-    changed_at: datetime
+    in_code: bool | None
     declared_at: datetime | None
     declared_by: str | None
+    created_at: datetime
+    changed_at: datetime
 
 
 def job_options(job: NewJob) -> Mapping[str, Any]:

@@ -1,8 +1,10 @@
 """`app.topic` and `@app.subscriber`, of applications and blueprints."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
+from mutirao.errors import UnknownTopic
 from mutirao.model.subscriptions import Subscription
 from mutirao.model.topics import check_topic
 from mutirao.tasks.options import TaskTerms
@@ -71,6 +73,15 @@ class TopicRegistry(TaskRegistry, TopicApp, Protocol):
             TypeError: an option is unknown.
         """
         return Subscribing(self, id, topic, options)
+
+    def topic_named(self, name: str) -> Topic[Any]:
+        """Return a registered topic; raise UnknownTopic, with those of like names, otherwise."""
+        known = {each.topic: each for each in self.tasks.values() if isinstance(each, Topic)}
+        if name not in known:
+            like = ", ".join(get_close_matches(name, known))
+            there = f"do you mean {like}?" if like else f"there are: {', '.join(known) or 'none'}"
+            raise UnknownTopic(f"no topic {name!r} is registered here; {there}")
+        return known[name]
 
 
 def subscriptions_of(tasks: Mapping[str, Task[..., Any]]) -> list[Subscription]:

@@ -15,12 +15,14 @@ from sqlalchemy import make_url
 
 from mutirao import Event, Mutirao
 from mutirao.errors import (
+    InvalidArguments,
     InvalidJob,
     InvalidSubscription,
     InvalidTask,
     InvalidTopic,
     UnknownSubscription,
     UnknownTask,
+    UnknownTopic,
 )
 from mutirao.testing import capture, drain
 
@@ -164,6 +166,23 @@ def test_filters_that_fit(app: Mutirao) -> None:
     other = app.subscriber("y", topic="a", filter={"id": {"in": [id]}})(lambda event: None)
     assert other.subscription is not None
     assert other.subscription.filter == {"id": {"in": [str(id)]}}
+
+
+def test_publications_that_cannot_be(app: Mutirao) -> None:
+    """A topic that is not there; what has not its type; a tenant that is a document."""
+    orders = app.topic("order.placed", Order)
+    app.topic("invoice.sent")
+    assert app.topic_named("order.placed") is orders
+    with pytest.raises(UnknownTopic, match=r"'order.palced' .*; do you mean order.placed\?"):
+        app.topic_named("order.palced")
+    with pytest.raises(UnknownTopic, match=r"there are: order.placed, invoice.sent"):
+        app.topic_named("x")
+    with pytest.raises(InvalidArguments, match=r"on 'order.placed': .* give a value of Order"):
+        orders.publish({"id": "seven"})  # type: ignore[arg-type]
+    with pytest.raises(InvalidArguments, match="in JSON it is no object"):
+        app.topic_named("invoice.sent").publish([1])
+    with pytest.raises(InvalidJob, match="the tenant has 10000 characters"):
+        orders.publish(Order(1), tenant="t" * 10_000)
 
 
 def test_subscribers_that_cannot_be(app: Mutirao) -> None:

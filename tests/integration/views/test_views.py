@@ -29,6 +29,9 @@ VIEWS = [
     "mutirao_schedules",
     "mutirao_graphs",
     "mutirao_limits",
+    "mutirao_publications",
+    "mutirao_deliveries",
+    "mutirao_subscriptions",
 ]
 
 

@@ -28,6 +28,7 @@ SUBJECTS = (
     "inbox",
     "hours",
     "views",
+    "topic_views",
 )
 _FRAGMENT = re.compile(r"^--: (\w+)((?: \w+)*)\n(.*)\Z", re.MULTILINE | re.DOTALL)
 _USE = re.compile(r"\$\{(\w+)(?:: ([^{}]*))?\}")  # without another one in it

@@ -212,3 +212,66 @@ graphs = Table(
     Column("cancelled", BigInteger),
     Column("created_at", Moment),
 )
+
+publications = Table(
+    "mutirao_publications",
+    metadata,
+    Column("id", BigInteger, primary_key=True),
+    Column("topic", Text),
+    Column("state", Text),
+    *(
+        Column(counted, BigInteger)
+        for counted in ("deliveries", "waiting", "running", "succeeded", "dead", "cancelled")
+    ),
+    Column("tenant", Text),
+    Column("group", Text),
+    Column("published_at", Moment),
+    Column("finished_at", Moment),
+)
+
+deliveries = Table(
+    "mutirao_deliveries",
+    metadata,
+    Column("job", BigInteger, primary_key=True),
+    Column("publication", BigInteger),
+    Column("subscription", Text),
+    Column("nth", Integer),
+    Column("topic", Text),
+    Column("task", Text),
+    Column("queue", Text),
+    Column("state", Text),
+    Column("attempt", Integer),
+    Column("run_at", Moment),
+    Column("started_at", Moment),
+    Column("finished_at", Moment),
+    Column("duration", Double),
+    Column("error_type", Text),
+    Column("error", Text),
+    Column("tenant", Text),
+    Column("group", Text),
+    Column("published_at", Moment),
+)
+
+subscriptions = Table(
+    "mutirao_subscriptions",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("topic", Text),
+    Column("tenant", Text),
+    Column("group", Text),
+    Column("filter", Text),
+    Column("kind", Text),
+    Column("active", Boolean),
+    Column("task", Text),
+    Column("queue", Text),
+    Column("priority", SmallInteger),
+    Column("waiting", BigInteger),
+    Column("running", BigInteger),
+    Column("lag", Double),
+    Column("origin", Text),
+    Column("in_code", Boolean),
+    Column("declared_at", Moment),
+    Column("declared_by", Text),
+    Column("created_at", Moment),
+    Column("changed_at", Moment),
+)

@@ -22,6 +22,8 @@ from mutirao.model.subscriptions import (
 )
 from mutirao.model.topics import patterns_of, topic_of
 from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.schema import views
+from mutirao.sql.schema.json_text import read_json
 from mutirao.sql.schema.tables import subscription
 
 _NAMED = ("task", "queue", "priority")  # options of a job that have columns of their own
@@ -76,8 +78,7 @@ def remove(conn: Connection, id: str) -> bool:
 
 def listed(conn: Connection) -> list[SubscriptionRecord]:
     """List the subscriptions by id. A single statement."""
-    names = SubscriptionRecord.__dataclass_fields__
-    rows = conn.execute(select(*(subscription.c[name] for name in names)).order_by("id"))
+    rows = conn.execute(select(views.subscriptions).order_by(views.subscriptions.c.id))
     return [SubscriptionRecord(**row._asdict() | _as_values(row)) for row in rows]
 
 
@@ -85,7 +86,7 @@ def _as_values(row: Any) -> dict[str, Any]:
     return {
         "origin": SubscriptionOrigin(row.origin),
         "kind": SubscriptionKind(row.kind),
-        "filter": None if row.filter is None else msgspec.json.decode(row.filter),
+        "filter": None if row.filter is None else read_json(row.filter),
     }
 
 

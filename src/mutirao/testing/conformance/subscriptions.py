@@ -61,6 +61,10 @@ class SubscriptionsContract:
         assert await told(store, worker) == set()
         assert await store.set_subscription_active("mail", True, now=at(5))
         assert await told(store, worker) == {"mail"}
+        [record] = await store.subscriptions()
+        assert (record.waiting, record.running, record.in_code) == (1, 0, False)
+        assert record.lag is not None
+        assert record.lag > 0
         assert await store.remove_subscription("mail")
         assert not await store.remove_subscription("mail")
         assert not await store.set_subscription_active("mail", True)

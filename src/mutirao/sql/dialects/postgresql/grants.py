@@ -278,6 +278,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_delivery": "SELECT, INSERT, DELETE",
             **_each("SELECT", "mutirao_jobs", "mutirao_queues", "mutirao_workers"),
             **_each("SELECT", "mutirao_schedules", "mutirao_limits", "mutirao_graphs"),
+            "mutirao_subscriptions": "SELECT",
             "mutirao_rolled": "SELECT (until), UPDATE (one)",
             "mutirao_kept": "INSERT",
             _SEQUENCE: "USAGE",
@@ -307,7 +308,7 @@ ROLES: Mapping[str, Role] = {
         _each(
             "SELECT", "mutirao_jobs", "mutirao_attempts", "mutirao_queues", "mutirao_errors",
             "mutirao_throughput", "mutirao_workers", "mutirao_schedules", "mutirao_limits",
-            "mutirao_graphs",
+            "mutirao_graphs", "mutirao_publications", "mutirao_deliveries", "mutirao_subscriptions",
         ),
     ),
     "migrator": Role(

@@ -1,0 +1,158 @@
+"""`publish` and `subscriptions`: publish on a topic, and say who is told."""
+
+from typing import Any
+
+import click
+
+from mutirao.cli.options import as_json, ask, duration, json_object, option, target
+from mutirao.cli.output import fields_of, print_json, print_table
+from mutirao.cli.target import AppCommand, load_app
+from mutirao.cli.terms import options_of
+from mutirao.model.subscriptions import SubscriptionRecord
+from mutirao.tasks.options import CallTerms
+from mutirao.tasks.subscribers import Subscriber
+
+id_ = click.argument("id")
+
+
+@click.command(cls=AppCommand)
+@target
+@click.argument("topic")
+@click.argument("event", type=json_object)
+@options_of(CallTerms, version=("--as-of", "version"), tags=("--tag", "tags"))
+@as_json
+def publish(target: str, topic: str, event: dict[str, Any], as_json: bool, **options: Any) -> None:
+    """Publish EVENT, a JSON object, on TOPIC: each subscription gets a job of it.
+
+    \b
+    mutirao publish shop:app order.placed '{"order_id": 7, "total": 19.9}' --tenant acme
+    """
+    app = load_app(target)
+    call = app.topic_named(topic).using(**options)
+    handle = ask(app, lambda: call.aenqueue(event))
+    if as_json:
+        print_json(fields_of(handle))
+    else:
+        click.echo(f"published on {topic}: job {handle.id} in queue {handle.queue}")
+
+
+@click.group()
+def subscriptions() -> None:
+    """List, put, pause, resume and remove subscriptions to topics."""
+
+
+@subscriptions.command("list", cls=AppCommand)
+@target
+@as_json
+def list_(target: str, as_json: bool) -> None:
+    """List subscriptions by id, with the deliveries that have not ended, and how old they are."""
+    app = load_app(target)
+    found = ask(app, lambda: app.subscriptions.alist())
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("id", "topic", "tenant", "group", "filter", "task", "queue", "status", "waiting",
+         "running", "lag", "origin"),
+        [
+            (s.id, s.topic, s.tenant, s.group, s.filter, s.task, s.queue, _status(s), s.waiting,
+             s.running, _seconds(s.lag), _origin(s))
+            for s in found
+        ],
+        empty="no subscriptions",
+    )  # fmt: skip
+
+
+@subscriptions.command(cls=AppCommand)
+@target
+@id_
+@click.argument("subscriber")
+@click.argument("topic")
+@option("--tenant", help="Only what is published for this tenant.")
+@option("--group", help="Only what is published for this group.")
+@option("--filter", type=json_object, help="Only what has these fields, as a JSON object.")
+@option("--queue", help="Of the deliveries, instead of the subscriber's.")
+@option("--priority", type=int, help="Of the deliveries; smaller runs first.")
+@option("--delay", type=duration, help="Deliver not before so long after the publication.")
+@option("--max-attempts", type=int, help="Instead of the subscriber's.")
+@option("--timeout", type=duration, help="Instead of the subscriber's.")
+@as_json
+def put(
+    target: str,
+    id: str,
+    subscriber: str,
+    topic: str,
+    tenant: str | None,
+    group: str | None,
+    filter: dict[str, Any] | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Tell SUBSCRIBER of what is published on TOPIC, or on all that a pattern matches, as ID.
+
+    It replaces the subscription of that ID, which stays paused if it was.
+
+    \b
+    mutirao subscriptions put shop:app acme notify 'order.*' --tenant acme
+    mutirao subscriptions put shop:app paid notify order.placed --filter '{"status": "paid"}'
+    """
+    app = load_app(target)
+    found = app.task_named(subscriber)
+    handler = found.using(**options) if isinstance(found, Subscriber) else subscriber
+    terms: Any = {"tenant": tenant, "group": group, "filter": filter}
+    ask(app, lambda: app.subscriptions.aput(id, handler, topic, **terms))
+    _say("put", id, f"is told of {topic}", as_json)
+
+
+@subscriptions.command(cls=AppCommand)
+@target
+@id_
+@as_json
+def pause(target: str, id: str, as_json: bool) -> None:
+    """Pause subscription ID: it is told of nothing until it is resumed. Deploys leave it paused."""
+    app = load_app(target)
+    ask(app, lambda: app.subscriptions.apause(id))
+    _say("paused", id, "is paused", as_json)
+
+
+@subscriptions.command(cls=AppCommand)
+@target
+@id_
+@as_json
+def resume(target: str, id: str, as_json: bool) -> None:
+    """Resume subscription ID; what was published during the pause is not made up for."""
+    app = load_app(target)
+    ask(app, lambda: app.subscriptions.aresume(id))
+    _say("resumed", id, "is resumed", as_json)
+
+
+@subscriptions.command(cls=AppCommand)
+@target
+@id_
+@as_json
+def remove(target: str, id: str, as_json: bool) -> None:
+    """Remove subscription ID; its deliveries stay. If it is in the code, a worker restores it."""
+    app = load_app(target)
+    ask(app, lambda: app.subscriptions.aremove(id))
+    _say("removed", id, "is removed", as_json)
+
+
+def _say(done: str, id: str, what: str, as_json: bool) -> None:
+    if as_json:
+        print_json({done: id})
+    else:
+        click.echo(f"subscription {id} {what}")
+
+
+def _seconds(lag: float | None) -> str | None:
+    return None if lag is None else f"{lag:.0f} s"
+
+
+def _origin(subscription: SubscriptionRecord) -> str:
+    if subscription.in_code is not False:
+        return str(subscription.origin)
+    return f"not in the code any more ({subscription.declared_by})"
+
+
+def _status(subscription: SubscriptionRecord) -> str:
+    return "active" if subscription.active else "paused"

@@ -1,0 +1,60 @@
+"""`mutirao publish` and `subscriptions …`: the whole life of one, and what bad input gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.cli.conftest import Shell
+
+APP = "shop:app"
+TOPICS = """
+from mutirao import Event
+
+app.topic("order.placed")
+
+
+@app.subscriber("notify")
+def notify(event: Event) -> None: ...
+"""
+
+
+@pytest.fixture(autouse=True)
+def topics(request: pytest.FixtureRequest) -> None:
+    """A topic and a subscriber beside the task."""
+    name = "sqlite_shell" if "sqlite_shell" in request.fixturenames else "shell"
+    page = request.getfixturevalue(name).directory / "shop.py"
+    page.write_text(page.read_text() + TOPICS)
+
+
+def test_a_life(shell: Shell) -> None:
+    """Put, listed, paused, resumed, removed; each answers in a line."""
+    put = ("subscriptions", "put", APP, "acme", "notify", "order.*", "--tenant", "acme")
+    said = shell.ok(*put, "--filter", '{"paid": true}', "--queue", "slow", "--delay", "1m")
+    assert said == "subscription acme is told of order.*\n"
+    assert shell.ok("subscriptions", "pause", APP, "acme") == "subscription acme is paused\n"
+    assert "paused" in shell.ok("subscriptions", "list", APP)
+    assert shell.json("subscriptions", "resume", APP, "acme") == {"resumed": "acme"}
+    [found] = shell.json("subscriptions", "list", APP)
+    assert (found["tenant"], found["filter"], found["queue"]) == ("acme", {"paid": True}, "slow")
+    assert (found["active"], found["origin"], found["kind"]) == (True, "call", "handler")
+    said = shell.ok("publish", APP, "order.placed", '{"paid": true}', "--tenant", "acme")
+    assert said == "published on order.placed: job 1 in queue default\n"
+    assert shell.ok("subscriptions", "remove", APP, "acme") == "subscription acme is removed\n"
+    assert shell.ok("subscriptions", "list", APP) == "no subscriptions\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("publish", APP, "order.palced", "{}"), "do you mean order.placed?"),
+        (("subscriptions", "put", APP, "x", "send", "a"), "<Task 'send'"),
+        (("subscriptions", "put", APP, "x", "sned", "a"), "no task 'sned'"),
+        (("subscriptions", "put", APP, "x", "notify", "a..b"), "the topic is 'a..b'"),
+        (("subscriptions", "put", APP, "x", "notify", "a", "--filter", "{}"), "the filter is {}"),
+        (("subscriptions", "pause", APP, "x"), "no subscription 'x'"),
+        (("subscriptions", "remove", APP, "x"), "no subscription 'x'"),
+    ],
+)
+def test_refused(sqlite_shell: Shell, words: tuple[str, ...], told: str) -> None:
+    """In a line that says what is wrong."""
+    assert told in sqlite_shell.refused(1, *words)
