@@ -98,7 +98,7 @@ headers:
 
 %/.bench: pyproject.toml | %/bin/python
 	$*/$(INSTALL) --upgrade 'pip>=25.1'
-	$*/$(INSTALL) -e '.[postgresql]' --group bench
+	$*/$(INSTALL) -e '.[postgresql,mysql]' --group bench
 	@touch $@ $*/.core $*/.postgresql
 
 # The oldest Python is tested with the lowest versions that pyproject.toml allows.

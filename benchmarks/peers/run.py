@@ -1,9 +1,9 @@
 """The same work for everybody, measured in turns: `python -m benchmarks.peers.run`.
 
-Starts a PostgreSQL of its own with default settings, hence default durability; gives every peer a
-fresh database for every run; and goes round all peers before it begins the next run, so that a
-machine that slows down does so for everybody. In the series, which compare a peer with itself, one
-peer follows the other. Writes all figures as JSON, tables as Markdown and plots as SVG.
+Starts a PostgreSQL of its own, or a MariaDB, with default settings, hence default durability; gives
+every peer a fresh database for every run; and goes round all peers before it begins the next run,
+so that a machine that slows down does so for everybody. In the series, which compare a peer with
+itself, one peer follows the other. Writes all figures as JSON, tables as Markdown and plots as SVG.
 """
 
 import argparse
@@ -19,11 +19,10 @@ from benchmarks.peers import envs, report, series, works
 from benchmarks.peers.bench import Bench, Peer
 from benchmarks.peers.calling import CallFailed
 from benchmarks.peers.records import Record, Results
-from tests.support.postgresql import PostgresServer
+from benchmarks.peers.sites import SITES, Site, site
 
 RESULTS = Path(__file__).parents[1] / "results"
-WORKS = ("drain", "one", "latency", "sqlite", "backlog", "pinned")
-QUICK = WORKS[:-1]  # thirty rounds are no quick look; fewer are made when they are asked for
+PINNED = "pinned"  # thirty rounds are no quick look; fewer are made when they are asked for
 _NAMES = {"drain": works.DRAIN, "one": works.ONE, "latency": works.LATENCY}
 
 
@@ -31,12 +30,13 @@ def main() -> None:
     """Install, measure, print and write."""
     options = _options()
     results = Results(machine={})
-    path = options.out / f"{datetime.now(UTC):%Y-%m-%d}.json"
-    with PostgresServer() as server:
+    suffix = "" if options.database == "postgresql" else f"-{options.database}"
+    path = options.out / f"{datetime.now(UTC):%Y-%m-%d}{suffix}.json"
+    with site(options.database) as place:
         bench = Bench(
-            server, 0.5 if options.quick else 1.0, 30_000 if options.quick else 100_000, _tell
+            place, 0.5 if options.quick else 1.0, 30_000 if options.quick else 100_000, _tell
         )
-        results.machine.update(_machine(server))
+        results.machine.update(_machine(place))
         peers = _install(bench, options.only, results)
         for record in _measure(bench, peers, options):
             results.records.append(record)
@@ -90,14 +90,20 @@ def _install(bench: Bench, names: Sequence[str], results: Results) -> list[Peer]
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", type=_several(envs.EVERYBODY), default=envs.EVERYBODY)
-    parser.add_argument("--works", type=_several(WORKS), help="all by default")
+    parser.add_argument("--database", choices=[*SITES], default="postgresql")
+    everybody = tuple(dict.fromkeys((*envs.EVERYBODY, *envs.ON_MARIADB)))
+    parser.add_argument("--only", type=_several(everybody), help="all that work there by default")
+    works = SITES["postgresql"].works
+    parser.add_argument("--works", type=_several(works), help="all by default")
     parser.add_argument("--runs", type=int, help="3 by default, 1 when quick")
     parser.add_argument("--quick", action="store_true", help="a look, not a measurement")
     parser.add_argument("--out", type=Path, default=RESULTS, help="the folder for what is written")
     options = parser.parse_args()
     options.runs = options.runs or (1 if options.quick else 3)
-    options.works = options.works or (QUICK if options.quick else WORKS)
+    chosen = SITES[options.database]
+    quick = [work for work in chosen.works if work != PINNED]
+    options.works = options.works or (quick if options.quick else chosen.works)
+    options.only = [name for name in options.only or chosen.peers if name in chosen.peers]
     return options
 
 
@@ -116,20 +122,17 @@ class _several:  # noqa: N801 (argparse names it in its messages)
         return [name for name in self._known if name in names]
 
 
-def _machine(server: PostgresServer) -> dict[str, str]:
-    with server.connect() as conn:
-        settings = {
-            name: str(conn.execute(f"SHOW {name}").fetchone()[0])  # type: ignore[index]
-            for name in ("server_version", "synchronous_commit", "fsync", "shared_buffers")
-        }
+def _machine(place: Site) -> dict[str, str]:
     return {
+        "database": place.name,
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "system": platform.platform(),
         "processor": _processor(),
         "cores": str(os.cpu_count()),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
         "python": platform.python_version(),
-        **settings,
+        "load before": f"{os.getloadavg()[0]:.1f}",
+        **place.settings(),
     }
 
 

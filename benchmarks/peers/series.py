@@ -2,13 +2,14 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks.peers.bench import Bench, Database, Peer, attempted, record
+from benchmarks.peers.bench import Bench, Peer, attempted, record
 from benchmarks.peers.calling import Answer, CallFailed
 from benchmarks.peers.records import Record
+from benchmarks.peers.sites import Database
 
 PINNED, BACKLOG, SQLITE = "pinned", "backlog", "SQLite"
 SQLITE_DRAIN = "drain"
@@ -16,7 +17,6 @@ OURS = ("raw", "mutirao")
 SQLITE_ONLY = ("huey",)
 ON_SQLITE = ("mutirao", "huey")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
-LARGEST = 5_000_000  # for ourselves and the limit only
 _LARGE = 100_000  # backlogs that are made once for all runs
 # The most jobs that are drained of a backlog; slower peers are given fewer. With 20,000, half a
 # second of work, runs differed by more than what waiting jobs cost.
@@ -53,7 +53,7 @@ def _rounds(bench: Bench, peer: Peer, variant: str, rounds: int) -> Iterator[Rec
     jobs = min(_PINNED_JOBS, bench.jobs(peer, _PINNED_SECONDS / bench.seconds))
     jobs = _PINNED_JOBS if peer.name in OURS else jobs
     spent = 0.0
-    with bench.database(peer) as database, _held(bench, database):
+    with bench.database(peer) as database, bench.site.held(database):
         for number in range(1, rounds + 1):
             peer.call_only("enqueue", database, jobs=jobs)
             answer = peer.call("drain", database, jobs=jobs, until_started=True)
@@ -65,14 +65,6 @@ def _rounds(bench: Bench, peer: Peer, variant: str, rounds: int) -> Iterator[Rec
                 raise CallFailed(reason)
 
 
-@contextmanager
-def _held(bench: Bench, database: Database) -> Iterator[None]:
-    with bench.server.connect(database.name) as conn:
-        conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-        conn.execute("SELECT txid_current()")
-        yield
-
-
 def backlog(bench: Bench, peers: Sequence[Peer], runs: int, most: int) -> Iterator[Record]:
     """Drain some jobs while others wait, up to `most`; ourselves and the limit more still.
 
@@ -80,7 +72,7 @@ def backlog(bench: Bench, peers: Sequence[Peer], runs: int, most: int) -> Iterat
     and twenty minutes between two of them said more about the host than about the backlog.
     """
     for peer in peers:
-        sizes = _sizes(peer, most)
+        sizes = _sizes(peer, most, bench.site.largest)
         with ExitStack() as lent:
             large: dict[int, Database] = {}
             for size in [size for size in sizes if size >= _LARGE]:
@@ -92,9 +84,11 @@ def backlog(bench: Bench, peers: Sequence[Peer], runs: int, most: int) -> Iterat
                     yield from attempted(peer, BACKLOG, str(size), number, body)
 
 
-def _sizes(peer: Peer, most: int) -> list[int]:
+def _sizes(peer: Peer, most: int, largest: int | None) -> list[int]:
     sizes = [size for size in SIZES if size <= most]
-    return [*sizes, LARGEST] if most == SIZES[-1] and peer.name in OURS else sizes
+    if largest is None or most < SIZES[-1] or peer.name not in OURS:
+        return sizes
+    return [*sizes, largest]
 
 
 def _preload_large(
@@ -132,7 +126,7 @@ def _backlog(
 
 def _fill(bench: Bench, peer: Peer, database: Database, jobs: int) -> None:
     peer.call_only("enqueue", database, jobs=jobs)
-    bench.tidy(database)
+    bench.site.tidy(database)
 
 
 def _drain(peer: Peer, database: Database, size: int, jobs: int) -> Answer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import Connection, Executable, NullPool, create_engine, insert, update
@@ -15,6 +16,7 @@ from mutirao.sql.schema.tables import counter, live, slot
 from tests.acceptance.hammer import app
 from tests.acceptance.hammer.audit import left_over, places_taken, whole
 from tests.acceptance.hammer.deadlocks import PREFIX, deadlocks, told
+from tests.acceptance.hammer.lanes import Outcome
 from tests.acceptance.hammer.plan import Plan
 from tests.acceptance.hammer.report import Report
 from tests.acceptance.hammer.run import run
@@ -155,3 +157,19 @@ def test_unknown_operations_are_refused() -> None:
     """The message names those there are."""
     with pytest.raises(ValueError, match=r"no such operations: \{'flood'\}; there are: batch, can"):
         run(Plan(database="sqlite", leave_out=("flood",)), print)
+
+
+def test_deadlocks_under_usual_load() -> None:
+    """One in 10,000 transactions may be; whoever met one is told."""
+    tally = Tally()
+    outcome = Outcome(
+        transactions=30_000, deadlocks=3, done=9, tally=tally, wrong=[], who=["worker: DELETE"]
+    )
+    assert outcome.problems() == []
+    assert "worker: DELETE" in outcome.lines()
+    assert replace(outcome, deadlocks=4).problems() == [
+        "4 deadlocks are more than one in 10,000 transactions"
+    ]
+    with tally.counting("caller", "one job"):
+        int("no number")
+    assert outcome.problems() == ["calls that failed: 1"]

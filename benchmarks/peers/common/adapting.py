@@ -1,9 +1,9 @@
 """What the Python adapters share: the command line, the clock, and the worker processes.
 
 It runs in the environments of the peers, so it imports nothing but the standard library and, for
-asking whether all is settled, psycopg. One rule of time for everybody: the clock of a drain starts
-when the first handler starts and ends when the database says that nothing is unsettled. Imports,
-connecting, registering and stopping are not counted.
+asking whether all is settled, psycopg or PyMySQL. One rule of time for everybody: the clock of a
+drain starts when the first handler starts and ends when the database says that nothing is
+unsettled. Imports, connecting, registering and stopping are not counted.
 """
 
 import argparse
@@ -419,6 +419,10 @@ def _asking(peer: Peer, url: str) -> Iterator[Callable[[str], int]]:
     conn: Any
     if url.startswith("sqlite"):
         conn = sqlite3.connect(url.removeprefix("sqlite:///"), autocommit=True, timeout=30)
+    elif url.startswith("mysql"):
+        from on_mysql import Asked, connected
+
+        conn = Asked(connected(url, autocommit=True))
     else:
         import psycopg
 

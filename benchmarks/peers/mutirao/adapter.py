@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "common"))
 
-import psycopg
 from adapting import EnqueueOne, main
 from ours import OnOurTables
 
@@ -56,7 +56,7 @@ class Ours(OnOurTables):
             app.enqueue_many(asked)
             return time.perf_counter() - started
         # Inside the caller's transaction.
-        with psycopg.connect(url) as conn:
+        with _connected(url) as conn:
             started = time.perf_counter()
             app.enqueue_many(asked, conn=conn)
             conn.commit()
@@ -88,6 +88,16 @@ class Ours(OnOurTables):
         task.using(delay=DAY).enqueue(data)  # connects; no worker takes it
         yield lambda: task.enqueue(data)
         app.close()
+
+
+def _connected(url: str) -> Any:
+    if url.startswith("mysql"):
+        from on_mysql import connected
+
+        return connected(url)
+    import psycopg
+
+    return psycopg.connect(url)
 
 
 main(Ours())

@@ -18,9 +18,13 @@ _VARIES = re.compile(r"\d+(?:\.\d+)?|'[^']*'")
 
 
 class Crew:
-    """Workers on the database at `url`; what they say goes to files in `logs`."""
+    """Workers on the database at `url`; what they say goes to files in `logs`.
 
-    def __init__(self, url: str, logs: Path) -> None:
+    `module` of this package has their application.
+    """
+
+    def __init__(self, url: str, logs: Path, module: str = "app") -> None:
+        self._target = f"{__package__}.{module}:app"
         self._environment = {"HAMMER_DATABASE": url}
         self._logs = logs
         self._workers: list[subprocess.Popen[bytes]] = []
@@ -33,8 +37,7 @@ class Crew:
         log = self._logs / f"hammer-{self._started}.log"
         log.unlink(missing_ok=True)  # of an earlier run
         settings = {"heartbeat": 2.0, "expiry": 10.0, "poll": 0.5, "grace": GRACE}
-        target = f"{__package__}.app:app"
-        self._workers.append(start_worker(target, log, self._environment, **settings))
+        self._workers.append(start_worker(self._target, log, self._environment, **settings))
 
     def look(self) -> None:
         """Note each worker that has ended by itself, and start another in its place."""
@@ -77,9 +80,9 @@ class Crew:
 
 
 @contextmanager
-def crew(url: str, logs: Path, size: int) -> Iterator[Crew]:
+def crew(url: str, logs: Path, size: int, module: str = "app") -> Iterator[Crew]:
     """Lend `size` workers at work; whatever happens, none is left."""
-    workers = Crew(url, logs)
+    workers = Crew(url, logs, module)
     try:
         for _ in range(size):
             workers.start()
