@@ -118,6 +118,7 @@ class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
         self.schedules = Schedules(self, self.task, self._portal, max_payload)
         self.schedule = self.schedules.declare
         self.subscriptions = Subscriptions(self, self._portal, max_payload)
+        self.replay, self.areplay = self.subscriptions.replay, self.subscriptions.areplay
         self.limits = Limits(self, lambda: tuple(self._tasks.values()), self._portal)
         self.limit = self.limits.declare
         self.pause, self.apause = self.limits.pause, self.limits.apause

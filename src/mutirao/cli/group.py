@@ -42,6 +42,7 @@ _COMMANDS = {
     "prune": ("care", "prune"),
     "publish": ("topics", "publish"),
     "redrive": ("jobs", "redrive"),
+    "replay": ("topics", "replay"),
     "resume": ("limits", "resume"),
     "retry": ("jobs", "retry"),
     "schedules": ("schedules", "schedules"),

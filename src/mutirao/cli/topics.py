@@ -1,10 +1,12 @@
-"""`publish` and `subscriptions`: publish on a topic, and say who is told."""
+"""`publish`, `replay` and `subscriptions`: publish on a topic, and say who is told."""
 
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 import click
 
-from mutirao.cli.options import as_json, ask, duration, json_object, option, target
+from mutirao.cli.options import as_json, ask, duration, json_object, option, past, target
 from mutirao.cli.output import fields_of, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.terms import options_of
@@ -34,6 +36,37 @@ def publish(target: str, topic: str, event: dict[str, Any], as_json: bool, **opt
         print_json(fields_of(handle))
     else:
         click.echo(f"published on {topic}: job {handle.id} in queue {handle.queue}")
+
+
+@click.command(cls=AppCommand)
+@target
+@click.argument("subscription")
+@option("--topic", help="Only what was published on it; all that it is told of unless given.")
+@option("--since", type=past, required=True, help="From this moment on, or so long ago (2h, 7d).")
+@option("--until", type=past, help="And before this moment.")
+@option("--missing", is_flag=True, help="Only what it has no delivery of.")
+@as_json
+def replay(
+    target: str,
+    subscription: str,
+    topic: str | None,
+    since: datetime,
+    until: datetime | None,
+    missing: bool,
+    as_json: bool,
+) -> None:
+    """Tell SUBSCRIPTION again of what was published, as new deliveries of it.
+
+    \b
+    mutirao replay shop:app reindex --topic order.placed --since 2h
+    """
+    app = load_app(target)
+    again = partial(app.areplay, subscription, topic, since=since, until=until, missing=missing)
+    made = ask(app, again)
+    if as_json:
+        print_json({"deliveries": made})
+    else:
+        click.echo(f"{made} {'delivery' if made == 1 else 'deliveries'} for {subscription}")
 
 
 @click.group()
@@ -73,6 +106,7 @@ def list_(target: str, as_json: bool) -> None:
 @option("--filter", type=json_object, help="Only what has these fields, as a JSON object.")
 @option("--queue", help="Of the deliveries, instead of the subscriber's.")
 @option("--priority", type=int, help="Of the deliveries; smaller runs first.")
+@option("--from", "from_", type=past, help="Told of what was published since then, too (2h, 7d).")
 @option("--delay", type=duration, help="Deliver not before so long after the publication.")
 @option("--max-attempts", type=int, help="Instead of the subscriber's.")
 @option("--timeout", type=duration, help="Instead of the subscriber's.")
@@ -85,6 +119,7 @@ def put(
     tenant: str | None,
     group: str | None,
     filter: dict[str, Any] | None,
+    from_: datetime | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -100,7 +135,7 @@ def put(
     found = app.task_named(subscriber)
     handler = found.using(**options) if isinstance(found, Subscriber) else subscriber
     terms: Any = {"tenant": tenant, "group": group, "filter": filter}
-    ask(app, lambda: app.subscriptions.aput(id, handler, topic, **terms))
+    ask(app, lambda: app.subscriptions.aput(id, handler, topic, from_=from_, **terms))
     _say("put", id, f"is told of {topic}", as_json)
 
 

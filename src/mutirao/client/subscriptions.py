@@ -4,13 +4,15 @@ Each operation has an asynchronous face, which does the work, and a synchronous 
 `@app.subscriber` declares those of the code (`mutirao.tasks.publishing`).
 """
 
+from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, Unpack
 
 from mutirao.client.portal import Portal
 from mutirao.errors import InvalidSubscription, UnknownSubscription
 from mutirao.model.job import NewJob
-from mutirao.model.subscriptions import Subscription, SubscriptionRecord
+from mutirao.model.subscriptions import Replay, Subscription, SubscriptionRecord
+from mutirao.model.topics import check_topic
 from mutirao.ports import Store
 from mutirao.tasks.subscribers import Subscriber
 from mutirao.tasks.subscribing import SubscriptionTerms, subscription_of
@@ -44,8 +46,8 @@ class Subscriptions:
         self._app, self._portal, self._max_payload = app, portal, max_payload
 
     async def aput(
-        self, id: str, handler: Handler, topic: "str | Topic[Any]",
-        **terms: Unpack[SubscriptionTerms],
+        self, id: str, handler: Handler, topic: "str | Topic[Any]", *,
+        from_: datetime | None = None, **terms: Unpack[SubscriptionTerms],
     ) -> Subscription:  # fmt: skip
         """Create a subscription, or replace the one of that id; return it.
 
@@ -57,6 +59,8 @@ class Subscriptions:
             handler: a subscriber (`@app.subscriber`), or its name, or `subscriber.using(…)` with
                 options of the deliveries: queue, priority, delay, max_attempts, timeout, tags.
             topic: a topic, its name, or a pattern such as `order.*`.
+            from_: an aware datetime in the past: it is told of what was published since then, too,
+                as far as that was not pruned, and it has no delivery of it.
             tenant: only what is published for this tenant; unless given for any, and for none.
             group: only what is published for this group; unless given for any, and for none.
             filter: fields of what is published, each with the value that it equals,
@@ -69,8 +73,49 @@ class Subscriptions:
             UnknownTask: the handler is not registered here.
         """
         asked = subscription_of(id, topic, self._job(handler), terms)
+        since = None if from_ is None else _moment("from_", from_)
         await self._app.store.put_subscription(asked)
+        if since is not None:
+            await self.areplay(id, since=since, missing=True)
         return asked
+
+    async def areplay(
+        self,
+        id: str,
+        topic: "str | Topic[Any] | None" = None,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        missing: bool = False,
+    ) -> int:
+        """Tell a subscription again of what was published; return the number of deliveries.
+
+        They are new deliveries of the same publications, in the order in which these were
+        published. Each thousand is one commit. If the call is cut off, call it with `missing` and
+        what was made is not made again.
+
+        Parameters:
+            id: the subscription's id; it may be paused.
+            topic: only what was published on this topic; all that it is told of unless given.
+            since: an aware datetime: only what was published from then on.
+            until: an aware datetime: only what was published before it.
+            missing: only what the subscription has no delivery of, whatever became of that.
+
+        Raises:
+            UnknownSubscription: there is none of that id.
+            InvalidSubscription: it is not told of that topic, or the times cannot be.
+        """
+        name = topic.topic if isinstance(topic, Topic) else topic and check_topic(topic)
+        first, last = _moment("since", since), until and _moment("until", until)
+        if last is not None and last <= first:
+            raise InvalidSubscription(f"until is {until}, which is not after since, {since}")
+        asked = Replay(subscription=id, topic=name, missing=missing, since=first, until=last)
+        part = await self._app.store.replay(asked, 0)
+        made = part.deliveries
+        while part.last is not None:
+            part = await self._app.store.replay(asked, part.last)
+            made += part.deliveries
+        return made
 
     async def apause(self, id: str) -> None:
         """Pause a subscription: it gets no deliveries of what is fanned out until it is resumed.
@@ -105,8 +150,8 @@ class Subscriptions:
         return tuple(await self._app.store.subscriptions())
 
     def put(
-        self, id: str, handler: Handler, topic: "str | Topic[Any]",
-        **terms: Unpack[SubscriptionTerms],
+        self, id: str, handler: Handler, topic: "str | Topic[Any]", *,
+        from_: datetime | None = None, **terms: Unpack[SubscriptionTerms],
     ) -> Subscription:  # fmt: skip
         """Create a subscription, or replace the one of that id, from synchronous code; return it.
 
@@ -118,7 +163,28 @@ class Subscriptions:
             InvalidJob: an option does not fit.
             UnknownTask: the handler is not registered here.
         """
-        return self._portal.call(partial(self.aput, id, handler, topic, **terms))
+        return self._portal.call(partial(self.aput, id, handler, topic, from_=from_, **terms))
+
+    def replay(
+        self,
+        id: str,
+        topic: "str | Topic[Any] | None" = None,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        missing: bool = False,
+    ) -> int:
+        """Tell a subscription again of what was published, from synchronous code; see `areplay`.
+
+        Returns:
+            The number of deliveries.
+
+        Raises:
+            UnknownSubscription: there is none of that id.
+            InvalidSubscription: it is not told of that topic, or the times cannot be.
+        """
+        again = partial(self.areplay, id, topic, since=since, until=until, missing=missing)
+        return self._portal.call(again)
 
     def pause(self, id: str) -> None:
         """Pause a subscription, from synchronous code: it gets no deliveries until it is resumed.
@@ -166,6 +232,15 @@ class Subscriptions:
             )
         check_job(job, self._max_payload)
         return job
+
+
+def _moment(what: str, given: object) -> datetime:
+    if not isinstance(given, datetime) or given.tzinfo is None:
+        raise InvalidSubscription(
+            f"{what} is {given!r}; give an aware datetime, such as datetime.now(UTC) -"
+            " timedelta(hours=2)"
+        )
+    return given
 
 
 def _no_subscriber(handler: object) -> InvalidSubscription:

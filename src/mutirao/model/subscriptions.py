@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from mutirao.model.job import NewJob
 
@@ -82,6 +82,31 @@ class SubscriptionRecord:
     declared_by: str | None
     created_at: datetime
     changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What a subscription is to be told again, or for the first time.
+
+    Parameters:
+        subscription: its id.
+        topic: only what was published on this topic; None: on all that it is told of.
+        since, until: only what was published from this moment on, and before that one.
+        missing: only what it has no delivery of.
+    """
+
+    subscription: str
+    topic: str | None = None
+    since: datetime
+    until: datetime | None = None
+    missing: bool = False
+
+
+class Replayed(NamedTuple):
+    """What one part of a replay came to: how many deliveries, and up to which publication."""
+
+    deliveries: int
+    last: int | None  # None: there are no more
 
 
 def job_options(job: NewJob) -> Mapping[str, Any]:

@@ -78,6 +78,11 @@ def check_pattern(pattern: object) -> str:
     return check_topic(pattern)
 
 
+def is_told_of(pattern: str, topic: str) -> bool:
+    """Return whether a subscription to a topic or a pattern is told of a topic."""
+    return pattern in patterns_of(topic)
+
+
 def patterns_of(topic: str) -> tuple[str, ...]:
     """Return all that a subscription may be to in order to be told of a topic.
 

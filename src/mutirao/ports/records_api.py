@@ -12,7 +12,7 @@ from mutirao.model.job import Job
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
-from mutirao.model.subscriptions import Subscription, SubscriptionRecord
+from mutirao.model.subscriptions import Replay, Replayed, Subscription, SubscriptionRecord
 from mutirao.model.uniqueness import Unique
 
 if TYPE_CHECKING:
@@ -193,6 +193,20 @@ class RecordsApi(Protocol):
 
     async def subscriptions(self) -> list[SubscriptionRecord]:
         """List the subscriptions by id."""
+        ...
+
+    async def replay(self, asked: Replay, after: int) -> Replayed:
+        """Make deliveries of the next publications after this id, in the order of their ids.
+
+        Each that was told to subscriptions, and of which this one is told by its topic, tenant,
+        group and filter, paused or not. All of it is one commit; with `missing` what was made is
+        not made again. A publication that a worker is about to tell it of is left to that worker.
+
+        Raises:
+            UnknownSubscription: there is none of that id.
+            InvalidSubscription: it is not told of that topic, or cannot be read.
+            InvalidArguments: a filter is to be asked, and a publication cannot be read.
+        """
         ...
 
     async def fan_out(self, publication: Job, attempt: "Attempt", after: str | None) -> str | None:

@@ -13,7 +13,7 @@ from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.model.outcome import completion
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
-from mutirao.model.subscriptions import Subscription, SubscriptionRecord
+from mutirao.model.subscriptions import Replay, Replayed, Subscription, SubscriptionRecord
 from mutirao.model.uniqueness import Unique
 from mutirao.ports import Attempt
 from mutirao.sql.apart import Apart
@@ -27,6 +27,7 @@ from mutirao.sql.statements import (
     inbox,
     limits,
     records,
+    replaying,
     results,
     schedules,
     subscriptions,
@@ -37,7 +38,9 @@ from mutirao.sql.statements import (
 )
 
 MAX_KEYS_PER_LOOK = 100  # of which rules are asked before others have their turn
-SUBSCRIPTIONS_AT_ONCE = 1_000  # told of a publication in one transaction
+SUBSCRIPTIONS_AT_ONCE = (
+    1_000  # told of a publication in one transaction; or publications, in a replay
+)
 
 
 class SqlRecords:
@@ -180,6 +183,13 @@ class SqlRecords:
     async def subscriptions(self) -> list[SubscriptionRecord]:
         """List the subscriptions."""
         return await self._runner.alone(subscriptions.listed)
+
+    async def replay(self, asked: Replay, after: int) -> Replayed:
+        """Make deliveries of what was published before."""
+        part = replaying.Replaying(
+            self._dialect, self._intake.enqueue, asked, SUBSCRIPTIONS_AT_ONCE
+        )
+        return await self._patient.run(part.go_on, after)
 
     async def fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
         """Make deliveries, and complete the publication with the last ones."""

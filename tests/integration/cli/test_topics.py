@@ -39,6 +39,7 @@ def test_a_life(shell: Shell) -> None:
     assert (found["active"], found["origin"], found["kind"]) == (True, "call", "handler")
     said = shell.ok("publish", APP, "order.placed", '{"paid": true}', "--tenant", "acme")
     assert said == "published on order.placed: job 1 in queue default\n"
+    assert shell.ok("replay", APP, "acme", "--since", "1h") == "0 deliveries for acme\n"
     assert shell.ok("subscriptions", "remove", APP, "acme") == "subscription acme is removed\n"
     assert shell.ok("subscriptions", "list", APP) == "no subscriptions\n"
 
@@ -51,6 +52,7 @@ def test_a_life(shell: Shell) -> None:
         (("subscriptions", "put", APP, "x", "sned", "a"), "no task 'sned'"),
         (("subscriptions", "put", APP, "x", "notify", "a..b"), "the topic is 'a..b'"),
         (("subscriptions", "put", APP, "x", "notify", "a", "--filter", "{}"), "the filter is {}"),
+        (("replay", APP, "x", "--since", "2h"), "no subscription 'x'"),
         (("subscriptions", "pause", APP, "x"), "no subscription 'x'"),
         (("subscriptions", "remove", APP, "x"), "no subscription 'x'"),
     ],

@@ -15,6 +15,7 @@ from mutirao.model.job import OutcomeKind
 from mutirao.model.limits import Limit, pause_of
 from mutirao.model.records import JobFilter
 from mutirao.model.schedule import TICKS_KEPT_PER_SCHEDULE, CatchUp
+from mutirao.model.subscriptions import Replay
 from mutirao.sql.schema import views
 from mutirao.sql.statements import doctor
 from mutirao.sql.store import SqlStore
@@ -148,13 +149,14 @@ async def redrives_deliveries(mine: SqlStore, others: SqlStore) -> None:
         assert await mine.prune(kind, 0, 100, now=FAR_AHEAD) == 1
 
 
-@duty("operator", "subscription")
+@duty("operator", "subscription", "subscriptions")
 async def subscribes(mine: SqlStore, others: SqlStore) -> None:
     """At run time: who is told, for how long, and no more."""
     for queue in ("default", "other"):
         await mine.put_subscription(subscription("mail", queue=queue), now=NOW)
     assert await mine.set_subscription_active("mail", False)
     assert [each.active for each in await mine.subscriptions()] == [False]
+    assert await mine.replay(Replay(subscription="mail", since=NOW), 0) == (0, None)
     assert await mine.remove_subscription("mail")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import timedelta
 from sqlite3 import connect
 from typing import Any, TypedDict
 from uuid import UUID
@@ -25,6 +26,7 @@ from mutirao.errors import (
     UnknownTopic,
 )
 from mutirao.testing import capture, drain
+from mutirao.testing.conformance.kit import NOW
 
 
 @dataclass
@@ -79,6 +81,10 @@ def test_a_life() -> None:
         orders.publish(Order(4, "new"), tenant="acme")
         drain(app)
         assert told == [("acme", 2), ("paid", 3)]
+        assert app.replay("paid", orders, since=NOW - timedelta(days=365)) == 2
+        app.subscriptions.put("new", note, "order.*", from_=NOW - timedelta(days=365))
+        drain(app)
+        assert told[2:] == [("paid", 1), ("paid", 3), *(("new", n) for n in range(1, 5))]
         with pytest.raises(UnknownSubscription, match="no subscription 'acme'; `mutirao subscr"):
             app.subscriptions.pause("acme")
 
@@ -119,6 +125,10 @@ def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
             InvalidJob,
             "tenant has 10000",
         ),
+        (lambda s, note: s.put("x", note, "a", from_=3), InvalidSubscription, "from_ is 3; give"),
+        (lambda s, _: s.replay("x", since="2h"), InvalidSubscription, "since is"),
+        (lambda s, _: s.replay("x", since=NOW, until=NOW), InvalidSubscription, "not after since"),
+        (lambda s, _: s.replay("x", "a..b", since=NOW), InvalidTopic, "'a..b'"),
         (lambda s, note: s.put("x", note, "a", filter={}), InvalidSubscription, "the filter is {}"),
         (lambda s, note: s.put("x", note, "a", filter=3), InvalidSubscription, "the filter is 3"),
         (

@@ -1,0 +1,162 @@
+"""Replays: deliveries of what was published before, a part at a time.
+
+Synchronous functions of a SQLAlchemy `Connection`; their contracts are in `mutirao.ports`.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Text, cast, exists, func, insert, literal, select
+
+from mutirao.errors import InvalidArguments, InvalidSubscription, UnknownSubscription
+from mutirao.model.job import NewJob
+from mutirao.model.subscriptions import Replay, Replayed
+from mutirao.model.topics import (
+    ANY,
+    PUBLICATION,
+    SUBSCRIPTION,
+    TOPIC_TASK,
+    is_told_of,
+    task_of,
+)
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.enqueue.intake import Enqueue
+from mutirao.sql.schema.tables import attempt, delivery, job, live, subscription
+from mutirao.sql.statements import subscriptions
+
+
+@dataclass(frozen=True, slots=True)
+class Replaying:
+    """A replay, each part in a transaction of its own.
+
+    Parameters:
+        enqueue: writes jobs through a connection.
+        most: how many publications a part looks at.
+    """
+
+    dialect: Dialect
+    enqueue: Enqueue
+    asked: Replay
+    most: int
+
+    def go_on(self, conn: Connection, after: int) -> Replayed:
+        """Make deliveries of the next publications after this one, in the order of their ids."""
+        whom = self._whom(conn)
+        found = conn.execute(
+            select(job.c.id, job.c.task, job.c.traceparent, job.c.tenant, job.c.group)
+            .where(job.c.id > after, *self._which(whom))
+            .order_by(job.c.id)
+            .limit(self.most)
+        ).all()
+        told = self._told_of(conn, whom, found)
+        if told:
+            ids = self.enqueue(_deliveries(whom, told), conn)
+            self._record(conn, whom.id, ids)
+        return Replayed(len(told), found[-1].id if len(found) == self.most else None)
+
+    def _whom(self, conn: Connection) -> Any:
+        """Return the subscription's row, locked: replays for one are made one after the other."""
+        mine = select(subscription).where(subscription.c.id == self.asked.subscription)
+        row = conn.execute(mine.with_for_update()).first()
+        if row is None:
+            raise UnknownSubscription(
+                f"there is no subscription {self.asked.subscription!r}; `mutirao subscriptions"
+                " list` shows those there are"
+            )
+        topic = self.asked.topic
+        if topic is not None and not is_told_of(row.topic, topic):
+            raise InvalidSubscription(
+                f"subscription {row.id!r} is told of {row.topic}, and not of {topic}; leave the"
+                " topic out, or name one of which it is told"
+            )
+        return row
+
+    def _which(self, whom: Any) -> Iterator[ColumnElement[bool]]:
+        topic = self.asked.topic or whom.topic
+        if topic.endswith(ANY):
+            yield job.c.task.startswith(TOPIC_TASK + topic.removesuffix(ANY), autoescape=True)
+        else:
+            yield job.c.task == task_of(topic)
+        yield job.c.enqueued_at >= self.asked.since
+        if self.asked.until is not None:
+            yield job.c.enqueued_at < self.asked.until
+        for whose in ("tenant", "group"):
+            if (value := getattr(whom, whose)) is not None:
+                yield job.c[whose] == value
+        if self.asked.missing:
+            yield ~exists().where(
+                delivery.c.publication == job.c.id, delivery.c.subscription == whom.id
+            )
+
+    def _told_of(self, conn: Connection, whom: Any, found: Sequence[Any]) -> Sequence[Any]:
+        """Return those of some publications that were told to others, and pass the filter.
+
+        One that is being told waits for its part, and is left alone unless it is past this
+        subscription: it will come to it.
+        """
+        ids = [row.id for row in found]
+        among = self.dialect.among
+        held = select(live.c.id).where(among(live.c.id, ids)).order_by(live.c.id)
+        busy = list(conn.scalars(held.with_for_update()))
+        past = select(delivery.c.publication).where(
+            among(delivery.c.publication, busy),
+            delivery.c.subscription >= whom.id,
+            delivery.c.nth == 0,
+        )
+        done = select(attempt.c.job).where(
+            among(attempt.c.job, [id for id in ids if id not in busy]),
+            attempt.c.outcome == "succeeded",
+        )
+        told = {*(conn.scalars(past) if busy else ()), *conn.scalars(done)}
+        if self.asked.missing:  # asked again: a worker may have told it until the lock
+            told -= self._having(conn, whom, [*told])
+        if whom.filter is not None:
+            told = set(self._passing(conn, whom, [*told]))
+        return [row for row in found if row.id in told]
+
+    def _having(self, conn: Connection, whom: Any, ids: Sequence[int]) -> set[int]:
+        have = select(delivery.c.publication).where(
+            self.dialect.among(delivery.c.publication, ids), delivery.c.subscription == whom.id
+        )
+        return set(conn.scalars(have))
+
+    def _passing(self, conn: Connection, whom: Any, ids: Sequence[int]) -> Iterator[int]:
+        payload = cast(job.c.args, Text).label("payload")
+        rows = select(job.c.id, payload).where(self.dialect.among(job.c.id, ids))
+        for row in conn.execute(rows):
+            if subscriptions.passes(whom, _read(row)):
+                yield row.id
+
+    def _record(self, conn: Connection, whom: str, ids: Sequence[int]) -> None:
+        """Write of which publication each of these jobs is, after those that there were."""
+        which = job.c["metadata"][PUBLICATION].as_integer()
+        last = select(func.coalesce(func.max(delivery.c.nth) + 1, 0)).where(
+            delivery.c.publication == which, delivery.c.subscription == whom
+        )
+        rows = select(job.c.id, which, literal(whom), last.scalar_subquery())
+        made = rows.where(self.dialect.among(job.c.id, ids))
+        conn.execute(insert(delivery).from_select(list(delivery.c.keys()), made))
+
+
+def _read(row: Any) -> Any:
+    try:
+        return json.loads(row.payload)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments(
+            f"publication {row.id} cannot be read, so that no filter can be asked: {error}; leave"
+            " it out of the time that is replayed"
+        ) from None
+
+
+def _deliveries(whom: Any, publications: Sequence[Any]) -> Iterator[NewJob]:
+    asked = subscriptions.job_in(whom)
+    for row in publications:
+        yield replace(
+            asked,
+            metadata={PUBLICATION: row.id, SUBSCRIPTION: whom.id},
+            traceparent=row.traceparent,
+            tenant=row.tenant,
+            group=row.group,
+        )
