@@ -10,12 +10,16 @@ import gc
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support import hostile
 from tests.support.mariadb import MysqlServer, mysql_server
 from tests.support.postgresql import PostgresServer
+
+if TYPE_CHECKING:
+    from tests.support.rabbitmq import RabbitServer
 
 # The contract tests live in the package, for others' backends too; pytest explains asserts only
 # in test files unless told of more.
@@ -42,6 +46,15 @@ def postgres() -> Iterator[PostgresServer]:
 def mysql() -> Iterator[MysqlServer]:
     """The session's MariaDB, or the server that MUTIRAO_TEST_MYSQL_URL names."""
     with mysql_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbit() -> Iterator[RabbitServer]:
+    """The session's RabbitMQ node. Each test has a prefix of its own, or empties what it shares."""
+    from tests.support.rabbitmq import RabbitServer  # it needs the client
+
+    with RabbitServer() as server:
         yield server
 
 

@@ -4,7 +4,7 @@ Creating one reads no environment variable and opens no connection; the first us
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Engine
@@ -14,8 +14,10 @@ from mutirao.client.inbox import Inboxes
 from mutirao.client.jobs import JobAdmin
 from mutirao.client.limits import Limits
 from mutirao.client.portal import Portal
+from mutirao.client.publishing import alone, check_task, checked_transports
 from mutirao.client.schedules import Schedules
 from mutirao.client.subscriptions import Subscriptions
+from mutirao.client.transports import close_transports, examine_transports
 from mutirao.client.waking import Waking
 from mutirao.engine.endings import Endings
 from mutirao.errors import ConfigurationError
@@ -23,7 +25,7 @@ from mutirao.model.findings import Finding, Level
 from mutirao.model.job import MAX_PAYLOAD
 from mutirao.model.retry import RetryPolicy
 from mutirao.notifiers.hub_access import HubAccess
-from mutirao.ports import Notifier, Store
+from mutirao.ports import Notifier, Store, Transport
 from mutirao.sql.announcing import AnnouncingStore
 from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.engines import Database, Engines
@@ -70,14 +72,15 @@ class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
         retry: the retry policy of tasks without their own; `Retry.exponential()` unless given.
         timeout: the maximum seconds (or a `timedelta`) of an attempt, for tasks without their own;
             None: no limit.
+        transports: the brokers of queues, by queue: `{"mail": RabbitMQ("amqp://…")}`. The jobs of
+            such a queue are messages, and are not in the database.
         store: a store to use instead of the one at `url`; for tests.
         notifier: wakes the workers, in place of the database, unless a hub does; for tests.
 
     Raises:
-        ConfigurationError: the URL or the engine is of no database that is known, or `engine` is
-            given beside `url` or `store`, or `schema` or `hub` beside `store`; `hub` is no URL of a
-            hub. Or the database has no
-            schemas, or none may have that name.
+        ConfigurationError: the URL or the engine is of no database that is known, `transports` are
+            none, or `engine` is given beside `url` or `store`, or `schema` or `hub` beside `store`;
+            `hub` is no URL of a hub. Or the database has no schemas, or none may have that name.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
         max_payload: int = MAX_PAYLOAD,
         retry: RetryPolicy | None = None,
         timeout: Duration | None = None,
+        transports: Mapping[str, Transport] | None = None,
         store: Store | None = None,
         notifier: Notifier | None = None,
     ) -> None:
@@ -106,6 +110,7 @@ class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
         else:
             self._keep_in(store, notifier)
         self.url = url or DEFAULT_URL if engine is None else engine.url
+        self.transports = checked_transports(transports)
         self._max_payload = max_payload
         self._tasks: dict[str, Task[..., Any]] = {}
         self.undecided: dict[str, Task[..., Any]] = {}
@@ -204,7 +209,8 @@ class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
             Finding(Level.PROBLEM, "tasks", str(each), "correct the program: no worker starts")
             for each in refusals(self._tasks.values())
         ]
-        return [*refused, *await examine(self._engines, self.tasks)]
+        found = [*refused, *await examine(self._engines, self.tasks)]
+        return [*found, *await examine_transports(self.transports)]
 
     def examine(self) -> list[Finding]:
         """Examine tasks, the database, its jobs and its workers, from synchronous code."""
@@ -253,12 +259,14 @@ class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
         """Close the connections of the running event loop, and the one to a hub."""
         if self._hub is not None:
             await asyncio.to_thread(self._hub.close)
+        await close_transports(self.transports)
         await self.store.close()
 
     def close(self) -> None:
         """Close the connections that synchronous calls opened, and the one to a hub."""
         if self._hub is not None:
             self._hub.close()
+        self._portal.call(close_transports, self.transports)
         self._portal.call(self.store.close)
         self._portal.close()
 
@@ -276,6 +284,8 @@ class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
         self._endings = Endings(lambda: self.store, ends)
 
     def _check_conflicts(self, task: Task[..., Any]) -> None:
+        if alone(self.transports, task.options.queue) is not None:
+            check_task(task)
         if task.options.limits:
             self.limits.check(task)
 

@@ -9,18 +9,20 @@ from sqlalchemy import URL
 
 from mutirao.client.limits import Limits
 from mutirao.client.schedules import Schedules
+from mutirao.engine.carrying import Carrying, refuse_to_begin, served_alone
 from mutirao.engine.embedded import EmbeddedWorker
 from mutirao.engine.fleet import Fleet, Serving
 from mutirao.engine.service import run
 from mutirao.engine.settings import WorkerSettings, WorkerTerms
 from mutirao.engine.shared import Shared
 from mutirao.engine.task_checks import check_tasks
+from mutirao.engine.together import Together
 from mutirao.engine.worker import Worker
 from mutirao.errors import ConfigurationError
 from mutirao.hub.protocol import Serves
 from mutirao.model.home import Home
 from mutirao.model.job import Job
-from mutirao.ports import Notifier, Store
+from mutirao.ports import Notifier, Store, Transport
 from mutirao.sql.announcing import AnnouncingStore
 from mutirao.sql.connections.budget import Budget
 from mutirao.sql.connections.listed import named
@@ -42,6 +44,7 @@ class Workers:
     """The part of `Mutirao` that is about workers and what they serve."""
 
     store: Store
+    transports: Mapping[str, Transport]
     schedules: Schedules
     limits: Limits
     _notifier: Notifier | None
@@ -137,6 +140,28 @@ class Workers:
         return Home(shown, partial(self._tenants.open, budget=budget))
 
     def _make_worker(self, settings: WorkerSettings) -> Serving:
+        carried = served_alone(self.transports, settings)
+        if carried and self._databases is not None:
+            raise ConfigurationError(
+                f"this application lists its databases, and queues {', '.join(sorted(carried))} are"
+                " by broker alone; give them a worker of an application without @app.databases"
+            )
+        if not carried:
+            return self._make_sql_worker(settings, None)
+        if settings.queues is not None and {*settings.queues} == carried.keys():
+            return self._carrying(carried, settings, None)
+        shared = Shared(settings)
+        worker = self._make_sql_worker(settings, shared)
+        return Together(worker, self._carrying(carried, settings, shared), shared)
+
+    def _carrying(
+        self, carried: Mapping[str, Transport], settings: WorkerSettings, shared: Shared | None
+    ) -> Carrying:
+        return Carrying(
+            carried, self._tasks, self._around_attempt, settings, refuse_to_begin, shared
+        )
+
+    def _make_sql_worker(self, settings: WorkerSettings, shared: Shared | None) -> Serving:
         budget = Budget(settings.connections) if settings.connections else None
         if self._databases is not None:
             make = partial(self._make_member, settings, budget)
@@ -149,7 +174,7 @@ class Workers:
             store.engines.limit(budget)
             if notifier is self._notifier:
                 notifier = notifier and store.listener()
-        return self._worker_of(store, notifier, settings, None, self.home(budget=budget))
+        return self._worker_of(store, notifier, settings, shared, self.home(budget=budget))
 
     def _make_member(
         self, settings: WorkerSettings, budget: Budget | None, url: str, shared: Shared

@@ -31,6 +31,10 @@ class MariadbNotFound(Exception):
     """MariaDB's server is not installed; the message says how to get it."""
 
 
+class RabbitNotFound(Exception):
+    """RabbitMQ is not installed; the message says how to get it."""
+
+
 class PoolerNotFound(Exception):
     """PgBouncer is not installed; the message says how to get it."""
 
@@ -83,6 +87,14 @@ def find_mariadb() -> Path:
     return _found(_mariadb, packages, MariadbNotFound, "MariaDB's server is missing.")
 
 
+def find_rabbitmq() -> Path:
+    """Return the program of RabbitMQ's node, not the wrapper that only root may call.
+
+    Debian's package starts a node of its own where policy allows it, which nobody here uses.
+    """
+    return _found(_rabbitmq, "rabbitmq-server", RabbitNotFound, "RabbitMQ is missing.")
+
+
 def _found(
     look: Callable[[], Iterator[Path]], package: str, missing: type[Exception], why: str
 ) -> Path:
@@ -108,6 +120,10 @@ def _mariadb() -> Iterator[Path]:
     found = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/libexec")
     if found is not None and shutil.which("mariadb-install-db") is not None:
         yield Path(found)
+
+
+def _rabbitmq() -> Iterator[Path]:
+    yield from Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin/rabbitmq-server")
 
 
 def _faketime() -> Iterator[Path]:

@@ -55,13 +55,14 @@ class PrivateServer(ABC):
 
     `name`: of the database. `pid_file`: where the server writes its process id, in its directory.
     `at_once`: the signal that ends it without waiting for anybody. `refusals`: the errors of a
-    connection while it does not answer yet.
+    connection while it does not answer yet. `patience`: seconds within which it must answer.
     """
 
     name: ClassVar[str]
     pid_file: ClassVar[str]
     at_once: ClassVar[signal.Signals]
     refusals: ClassVar[type[Exception]]
+    patience: ClassVar[float] = DEADLINE
 
     def __init__(self) -> None:
         self._names = itertools.count(1)
@@ -193,7 +194,7 @@ class PrivateServer(ABC):
     def _wait_until_ready(self) -> None:
         if self._process is None:
             raise ServerFailed("The server was not launched.")
-        deadline = time.monotonic() + DEADLINE
+        deadline = time.monotonic() + self.patience
         while True:
             try:
                 self.connect().close()

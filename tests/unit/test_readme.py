@@ -26,6 +26,7 @@ FOLLOWED = [
     "docs/guarantees.md",
     "docs/limits.md",
     "docs/outbox.md",
+    "docs/rabbitmq.md",
     "docs/graphs.md",
     "docs/hub.md",
     "docs/mysql.md",
@@ -39,6 +40,7 @@ FOLLOWED = [
     "docs/worker.md",
 ]
 ROOTS = {"MutiraoError", "SchemaError"}  # named beside those that derive from them
+GUESTS = ("guest:guest@localhost", "guest@localhost")
 SHOWN = "shop:secret@localhost/shop"  # the server of whoever reads
 
 
@@ -50,6 +52,11 @@ def test_what_a_page_shows_works(
     if page == "docs/mysql.md":
         mysql: MysqlServer = request.getfixturevalue("mysql")
         Reader(tmp_path, on_mysql(mysql), "", "", mysql).follow(ROOT / page)
+        return
+    if page == "docs/rabbitmq.md":
+        port = request.getfixturevalue("rabbit").port
+        node = {each: each.replace("localhost", f"127.0.0.1:{port}") for each in GUESTS}
+        Reader(tmp_path, node, "", "shop.db").follow(ROOT / page)
         return
     url = make_url(postgresql_url)
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)

@@ -50,6 +50,7 @@ _COMMANDS = {
     "show": ("jobs", "show"),
     "stats": ("stats", "stats"),
     "subscriptions": ("topics", "subscriptions"),
+    "transports": ("transports", "transports"),
     "worker": ("worker", "worker"),
 }
 

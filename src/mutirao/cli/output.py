@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mutirao.model.message import MessageId
 from mutirao.tasks.handle import Handle
 
 _STYLES = {
@@ -29,7 +30,8 @@ def print_json(value: Any) -> None:
 
 def fields_of(handle: Handle[Any]) -> dict[str, Any]:
     """Return the fields of a handle that are printed."""
-    return {name: getattr(handle, name) for name in ("id", "task", "queue", "how")}
+    id = str(handle.id) if isinstance(handle.id, MessageId) else handle.id
+    return {"id": id, "task": handle.task, "queue": handle.queue, "how": handle.how}
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:

@@ -1,11 +1,14 @@
 """The enqueueing part of an application: it checks jobs, runs middleware, and calls its store."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from mutirao.client.portal import Portal
+from mutirao.client.publishing import NO_RESULTS, all_alone, publish
 from mutirao.model.job import NewJob
+from mutirao.model.message import MessageId
 from mutirao.model.uniqueness import Placed
-from mutirao.ports import Store
+from mutirao.ports import Store, Transport
 from mutirao.tasks.connection import NOT_GIVEN, given
 from mutirao.tasks.handle import Handle, Results
 from mutirao.tasks.middleware import Enqueueing, EnqueueMiddleware
@@ -16,6 +19,8 @@ class Enqueuing(Results, Protocol):
     """The part of an application that enqueues jobs."""
 
     store: Store
+    transports: Mapping[str, Transport]
+    _portal: Portal
     _max_payload: int
     _around_enqueue: list[EnqueueMiddleware]
 
@@ -28,7 +33,7 @@ class Enqueuing(Results, Protocol):
         """
         opened = self._open(job)
         try:
-            (id,) = self.store.enqueue([opened.job], conn)
+            (id,) = self._write((opened.job,), conn)
         except BaseException as error:
             opened.failed(error)
             raise
@@ -43,7 +48,7 @@ class Enqueuing(Results, Protocol):
         """
         opened = self._open(job)
         try:
-            (id,) = await self.store.aenqueue([opened.job], conn)
+            (id,) = await self._awrite((opened.job,), conn)
         except BaseException as error:
             opened.failed(error)
             raise
@@ -55,7 +60,8 @@ class Enqueuing(Results, Protocol):
         For a job whose key another job holds, the returned id is that of the job that holds it.
 
         Parameters:
-            jobs: may be a generator: it is consumed once, while the jobs are written.
+            jobs: may be a generator: it is consumed once, while the jobs are written. Those of
+                queues that are by broker alone are published, not all or none.
             conn: the connection or session whose transaction the jobs join, never committed; if
                 left out, a short transaction of their own.
 
@@ -65,7 +71,7 @@ class Enqueuing(Results, Protocol):
         """
         opened: list[Enqueueing] = []
         try:
-            ids = self.store.enqueue(self._open_all(jobs, opened), given(conn))
+            ids = self._write(self._open_all(jobs, opened), given(conn))
         except BaseException as error:
             _all_failed(opened, error)
             raise
@@ -84,11 +90,28 @@ class Enqueuing(Results, Protocol):
         """
         opened: list[Enqueueing] = []
         try:
-            ids = await self.store.aenqueue(self._open_all(jobs, opened), given(conn))
+            ids = await self._awrite(self._open_all(jobs, opened), given(conn))
         except BaseException as error:
             _all_failed(opened, error)
             raise
         return self._all_handed_in(opened, ids)
+
+    def _write(self, jobs: Iterable[NewJob], conn: object | None) -> list[int]:
+        """Write jobs into the store, or publish them if their queues are by broker alone."""
+        if not self.transports:
+            return self.store.enqueue(jobs, conn)
+        listed = list(jobs)
+        if not all_alone(listed, self.transports, conn):
+            return self.store.enqueue(listed, conn)
+        return self._portal.call(publish, listed, self.transports)
+
+    async def _awrite(self, jobs: Iterable[NewJob], conn: object | None) -> list[int]:
+        if not self.transports:
+            return await self.store.aenqueue(jobs, conn)
+        listed = list(jobs)
+        if not all_alone(listed, self.transports, conn):
+            return await self.store.aenqueue(listed, conn)
+        return await publish(listed, self.transports)
 
     def _open(self, job: NewJob) -> Enqueueing:
         opened = Enqueueing(self._around_enqueue, job)
@@ -101,7 +124,12 @@ class Enqueuing(Results, Protocol):
 
     def _finished(self, opened: Enqueueing, id: int) -> Handle[Any]:
         how = id.how if isinstance(id, Placed) else "inserted"
-        handle: Handle[Any] = Handle(int(id), opened.job.task, opened.job.queue, how, self)
+        results: Results = self
+        if isinstance(id, MessageId):
+            results = NO_RESULTS
+        else:
+            id = int(id)
+        handle: Handle[Any] = Handle(id, opened.job.task, opened.job.queue, how, results)
         opened.done(handle)
         return handle
 

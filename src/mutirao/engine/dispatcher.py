@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Collection, Coroutine, Iterable, Iterator
 from contextvars import Context, copy_context
 from functools import partial
 from math import inf
@@ -12,12 +12,12 @@ from typing import Any
 
 from mutirao.engine import outcomes
 from mutirao.engine.aside import Finished
-from mutirao.engine.completer import Completer
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, Executor
 from mutirao.engine.logs import log
 from mutirao.engine.pace import Pace
 from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.settler import Settler
 from mutirao.engine.slots import Slots
 from mutirao.engine.stalling import StallWatch
 from mutirao.engine.thread_attempts import Attempt, ThreadAttempts
@@ -36,7 +36,7 @@ class Dispatcher:
         self,
         settings: WorkerSettings,
         executor: Executor,
-        completer: Completer,
+        completer: Settler,
         slots: Slots,
         begin: Begin,
     ) -> None:
@@ -89,6 +89,11 @@ class Dispatcher:
             return 0
         short = target - len(self._buffer)
         return min(batch, short) if short >= max(1, min(batch, target) // 2) else 0
+
+    def most(self) -> int:
+        """Return how many jobs it may hold as things are: running, or ready for the next slots."""
+        share = self._slots.share(self)
+        return share + self._pace.ahead(share)
 
     def feed(self, claims: Iterable[Claim]) -> None:
         """Take claimed jobs, and start as many as there are free slots."""
@@ -173,6 +178,15 @@ class Dispatcher:
         for running in list(self._running):
             if (running.claim.id, running.claim.run) in self._to_cancel:
                 self._interrupt(running, outcomes.CANCELLED)
+
+    def lose(self, jobs: Collection[tuple[int, int]]) -> None:
+        """Give up those of these jobs (id, run): others may have them now."""
+        kept = [each for each in self._buffer if (each.id, each.run) not in jobs]
+        self._buffer.clear()
+        self._buffer.extend(kept)
+        for running in list(self._running):
+            if (running.claim.id, running.claim.run) in jobs:
+                self._interrupt(running, outcomes.LOST)
 
     def interrupt_all(self, outcome: Outcome) -> list[tuple[int, int]]:
         """Interrupt all running attempts with this outcome; return (id, run) of each."""

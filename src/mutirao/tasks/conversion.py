@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, inspect, json
 
+from mutirao.model.message import MessageId
 from mutirao.tasks import models
 from mutirao.tasks.annotations import aliased, fields_of, is_union, named_in, of_parts
 
@@ -151,6 +152,8 @@ def _has_form(kind: type) -> bool:
 
 
 def _into_json(value: Any) -> Any:
+    if isinstance(value, MessageId):
+        return int(value)
     if models.is_model(type(value)):
         return models.dump(value)
     raise TypeError(

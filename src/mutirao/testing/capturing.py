@@ -112,10 +112,11 @@ def instead(app: Mutirao, store: Store) -> Iterator[None]:
     """Have an application keep its jobs in another store, in the block."""
     app.decide()
     own, app.store = app.store, store
+    brokers, app.transports = app.transports, {}
     try:
         yield
     finally:
-        app.store = own
+        app.store, app.transports = own, brokers
 
 
 def _check_names(task: Task[..., Any], arguments: dict[str, Any]) -> None:

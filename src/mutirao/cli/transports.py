@@ -1,0 +1,188 @@
+"""`transports`: what queues need at their brokers, and the messages that are dead there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+
+from mutirao.app import Mutirao
+from mutirao.cli.options import as_json, option, target
+from mutirao.cli.output import print_json, print_table
+from mutirao.cli.target import AppCommand, load_app
+from mutirao.client import transports as brokers
+from mutirao.errors import ConfigurationError, UnknownJob
+from mutirao.model.message import DeadMessage
+
+T = TypeVar("T")
+MANY = 100_000  # messages that `show` looks through
+
+_queue = option("--queue", help="One queue, instead of all that brokers carry.")
+_ids = click.argument("ids", nargs=-1)
+_all = option("--all", "all_", is_flag=True, help="All dead messages, instead of some ids.")
+
+
+@click.group()
+def transports() -> None:
+    """Make what queues need at their brokers, and look after dead messages there."""
+
+
+@transports.command(cls=AppCommand)
+@target
+@as_json
+def declare(target: str, as_json: bool) -> None:
+    """Make the exchanges and queues of all brokers; safe to repeat, and changes nothing."""
+    app = _app(target)
+    made = _ask(app, lambda: brokers.declare(app.transports))
+    if as_json:
+        print_json(made)
+        return
+    for broker, names in made.items():
+        click.echo(f"{broker} has {len(names)} exchanges and queues")
+
+
+@transports.command(cls=AppCommand)
+@target
+@as_json
+def compare(target: str, as_json: bool) -> None:
+    """Say what is missing at the brokers, or otherwise than `declare` makes it."""
+    app = _app(target)
+    found = _ask(app, lambda: brokers.compare(app.transports))
+    if as_json:
+        print_json(found)
+    for broker, differences in found.items() if not as_json else ():
+        click.echo(f"{broker}: {'; '.join(map(str, differences)) or 'as it should be'}")
+    if any(found.values()):
+        raise SystemExit(1)
+
+
+@transports.group()
+def dead() -> None:
+    """List, show, return and drop dead messages."""
+
+
+@dead.command("list", cls=AppCommand)
+@target
+@_queue
+@option("--limit", type=click.IntRange(min=1), default=100, help="How many to list at most.")
+@as_json
+def list_(target: str, queue: str | None, limit: int, as_json: bool) -> None:
+    """List dead messages, the oldest of each queue first."""
+    app = _app(target)
+    found = _ask(app, lambda: brokers.dead(app.transports, queue, limit))
+    if as_json:
+        print_json([_told(each) for each in found])
+        return
+    print_table(
+        ("id", "queue", "task", "attempts", "last", "error"),
+        [
+            (each.id, each.queue, each.task, each.cause.attempts, each.cause.last_at,
+             f"{each.cause.error_type}: {each.cause.error.partition(chr(10))[0]}")
+            for each in found
+        ],
+        empty="no dead messages",
+    )  # fmt: skip
+
+
+@dead.command(cls=AppCommand)
+@target
+@click.argument("id")
+@_queue
+@as_json
+def show(target: str, id: str, queue: str | None, as_json: bool) -> None:
+    """Show a dead message with its body and its whole error."""
+    app = _app(target)
+    found = _ask(app, lambda: brokers.dead(app.transports, queue, MANY))
+    for each in found:
+        if each.id == id:
+            break
+    else:
+        raise UnknownJob(f"no dead message {id!r}; `mutirao transports dead list` has their ids")
+    if as_json:
+        print_json(_told(each))
+        return
+    for name, value in _told(each).items():
+        click.echo(f"{name:>10}  {'' if value is None else value}")
+
+
+@dead.command("return", cls=AppCommand)
+@target
+@_ids
+@_all
+@_queue
+@as_json
+def return_(
+    target: str, ids: tuple[str, ...], all_: bool, queue: str | None, as_json: bool
+) -> None:
+    """Send dead messages back to their queues, as first attempts."""
+    app = _app(target)
+    chosen = _chosen(ids, all_)
+    number = _ask(
+        app, lambda: brokers.each_dead(app.transports, queue, chosen, lambda t: t.return_dead)
+    )
+    _say("returned", number, as_json)
+
+
+@dead.command(cls=AppCommand)
+@target
+@_ids
+@_all
+@_queue
+@as_json
+def drop(target: str, ids: tuple[str, ...], all_: bool, queue: str | None, as_json: bool) -> None:
+    """Delete dead messages for good."""
+    app = _app(target)
+    chosen = _chosen(ids, all_)
+    number = _ask(
+        app, lambda: brokers.each_dead(app.transports, queue, chosen, lambda t: t.drop_dead)
+    )
+    _say("dropped", number, as_json)
+
+
+def _ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:
+    """Run a body, and close the connections to brokers then; no database is needed."""
+
+    async def asked() -> T:
+        try:
+            return await body()
+        finally:
+            await brokers.close_transports(app.transports)
+
+    return asyncio.run(asked())
+
+
+def _app(target: str) -> Mutirao:
+    app = load_app(target)
+    if not app.transports:
+        raise ConfigurationError(
+            'the application has no queues of brokers; give Mutirao(transports={"mail": …})'
+        )
+    return app
+
+
+def _chosen(ids: tuple[str, ...], all_: bool) -> list[str] | None:
+    if bool(ids) == all_:
+        raise ConfigurationError("give the ids of messages, or --all")
+    return None if all_ else list(ids)
+
+
+def _told(dead: DeadMessage) -> dict[str, object]:
+    cause = dead.cause
+    return {
+        "id": dead.id,
+        "queue": dead.queue,
+        "task": dead.task,
+        "attempts": cause.attempts,
+        "first_at": cause.first_at,
+        "last_at": cause.last_at,
+        "error_type": cause.error_type,
+        "error": cause.error,
+        "body": dead.raw.decode(errors="backslashreplace"),
+    }
+
+
+def _say(what: str, number: int, as_json: bool) -> None:
+    if as_json:
+        print_json({what: number})
+    else:
+        click.echo(f"{number} dead messages {what}")

@@ -1,0 +1,146 @@
+"""The enqueueing of jobs whose queue is by broker alone: checked, published, confirmed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+from mutirao.errors import ConfigurationError, InvalidJob, TransportError, WrongState
+from mutirao.model.job import NewJob
+from mutirao.model.message import MessageId
+from mutirao.ports import Transport
+from mutirao.tasks.parcels import message_of, new_id
+from mutirao.tasks.task import Task
+
+CARRIED = "leave the queue to the database"
+
+
+class NoResults:
+    """In place of results: what is by broker alone keeps none."""
+
+    def result(self, id: int, timeout: float | None = None) -> NoReturn:
+        """Raise WrongState."""
+        raise WrongState(f"job {id} is by broker alone, which keeps no results; {CARRIED}")
+
+    async def aresult(self, id: int, timeout: float | None = None) -> NoReturn:
+        """Raise WrongState."""
+        self.result(id, timeout)
+
+
+NO_RESULTS = NoResults()
+
+
+def checked_transports(transports: Mapping[str, Transport] | None) -> dict[str, Transport]:
+    """Return the transports of an application by queue.
+
+    Raises:
+        ConfigurationError: they are no mapping from names of queues to transports.
+    """
+    if transports is None:
+        return {}
+    for queue, transport in transports.items():
+        if not hasattr(transport, "longest_delay"):
+            raise ConfigurationError(
+                f"transports have {queue!r}: {transport!r}; give a queue's name and a transport,"
+                ' as in {"mail": RabbitMQ("amqp://…")}'
+            )
+        if transport.mode != "alone":
+            raise ConfigurationError(
+                f"queue {queue!r} is {transport.mode}, which no worker does yet; give alone"
+            )
+    return dict(transports)
+
+
+def alone(transports: Mapping[str, Transport], queue: str) -> Transport | None:
+    """Return the transport of a queue that is by broker alone; None if the job is in a store."""
+    transport = transports.get(queue)
+    return transport if transport is not None and transport.mode == "alone" else None
+
+
+def check_task(task: Task[..., Any]) -> None:
+    """Raise InvalidJob if the jobs of a task cannot be by broker alone."""
+    options = task.options
+    unfit = {
+        "limit": bool(options.limits),
+        "keep_result": options.keep_result is not None,
+        "process": options.process,
+    }
+    _refuse(options.queue, [name for name, given in unfit.items() if given])
+
+
+def to_message(job: NewJob, transport: Transport) -> tuple[MessageId, Any]:
+    """Return the id and the message of a job.
+
+    Raises:
+        InvalidJob: it has an option that only a database can keep, or waits for too long.
+    """
+    unfit = {
+        "key": job.key is not None or (job.unique is not None and job.unique.supersede is not None),
+        "findable": job.fingerprint is not None,
+        "fair_by": job.fair_by is not None,
+        "priority": job.priority != 0,
+        "the result of another step": bool(job.refers),
+    }
+    _refuse(job.queue, [name for name, given in unfit.items() if given])
+    delay = job.delay or 0.0
+    if job.run_at is not None:
+        delay = max(0.0, (job.run_at - datetime.now(UTC)).total_seconds())
+    if delay > transport.longest_delay:
+        raise InvalidJob(
+            f"the job is due in {delay:,.0f} s; a broker holds one for at most"
+            f" {transport.longest_delay:,.0f} s: {CARRIED}"
+        )
+    id = new_id()
+    return id, message_of(job, id, delay)
+
+
+async def publish(jobs: Sequence[NewJob], transports: Mapping[str, Transport]) -> list[int]:
+    """Publish jobs; return their ids, in order, once the brokers have confirmed all of them.
+
+    Raises:
+        InvalidJob: a job cannot be by broker alone; none was published.
+        TransportError: some were not published; the message says how many, others were.
+    """
+    made = [to_message(job, transports[job.queue]) for job in jobs]
+    groups: dict[int, tuple[Transport, list[Any]]] = {}
+    for job, (_, message) in zip(jobs, made, strict=True):
+        transport = transports[job.queue]
+        groups.setdefault(id(transport), (transport, []))[1].append(message)
+    failed: list[TransportError] = []
+    for transport, messages in groups.values():
+        failed += [error for error in await transport.publish(messages) if error is not None]
+    if failed and len(jobs) > 1:
+        raise type(failed[0])(f"{len(failed)} of {len(jobs)} jobs were not published: {failed[0]}")
+    if failed:
+        raise failed[0]
+    return [each for each, _ in made]
+
+
+def all_alone(
+    jobs: Iterable[NewJob], transports: Mapping[str, Transport], conn: object | None
+) -> bool:
+    """Return whether jobs are by broker alone; False if all of them are in a store.
+
+    Raises:
+        InvalidJob: some are, and some are not; or they are, and were to join a transaction.
+    """
+    queues = {job.queue for job in jobs}
+    found = {alone(transports, each) is not None for each in queues}
+    if len(found) > 1:
+        raise InvalidJob(
+            "some of these jobs are by broker alone and others in the database, which cannot be"
+            " enqueued all or none; enqueue them in two calls"
+        )
+    if found == {True} and conn is not None:
+        raise InvalidJob(
+            f"queue {min(queues)!r} is by broker alone, and a message cannot join the transaction"
+            f" of conn=: it would be sent even if that rolls back; {CARRIED}. Or leave out conn="
+        )
+    return found == {True}
+
+
+def _refuse(queue: str, unfit: list[str]) -> None:
+    if unfit:
+        raise InvalidJob(
+            f"queue {queue!r} is by broker alone, which knows nothing of {', '.join(unfit)}:"
+            f" {CARRIED}"
+        )

@@ -1,0 +1,258 @@
+"""The jobs of one queue of a broker, for one worker: received, run, settled.
+
+A delivery becomes a claim, and takes the way of every claim: slots, executor, outcome. It is
+received only when there is room, and held back by nothing but the prefetch.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import count
+from time import monotonic
+
+from mutirao.engine import outcomes
+from mutirao.engine.backoff import Backoff
+from mutirao.engine.dispatcher import Dispatcher
+from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, Executor
+from mutirao.engine.logs import log
+from mutirao.engine.pulse import MAX_REST, Pulse
+from mutirao.engine.returns import Key, Returns
+from mutirao.engine.running import Begin
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.slots import Slots
+from mutirao.errors import TransportError, TransportUnavailable
+from mutirao.model.job import Claim, NewJob
+from mutirao.model.message import Again, Bury, Cause, Delivery
+from mutirao.ports import Consumer, Transport
+from mutirao.tasks import parcels
+
+UNKNOWN_DELAY, MAX_TIMES_UNKNOWN = 5.0, 120  # seconds; ten minutes for workers that have the task
+POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0  # seconds between suspects; the longest
+RESIZE_EVERY = 1.0  # seconds
+LONGEST_WAIT = 30.0  # seconds between two tries to consume
+_RUNS = count(1)  # tells deliveries of the same message apart, in this process
+
+
+class Receiver:
+    """The loop of one queue.
+
+    Parameters:
+        tasks: the names of those that the worker serves.
+        begin: opens the transactions of handlers.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        transport: Transport,
+        settings: WorkerSettings,
+        tasks: Collection[str],
+        executor: Executor,
+        slots: Slots,
+        begin: Begin,
+        pulse: Pulse,
+    ) -> None:
+        self.queue, self._transport, self._settings = queue, transport, settings
+        self._tasks, self._pulse = tasks, pulse
+        self._returns = Returns(settings.linger, self._follow, self._settled)
+        self.dispatcher = Dispatcher(settings, executor, self._returns, slots, begin)
+        self._backoff = Backoff(LONGEST_WAIT)
+        self._said: set[str] = set()
+        self._prefetch, self._resized_at = 0, 0.0
+        self._stopping = asyncio.Event()
+        self._settled_all = asyncio.Event()
+        self.consumes = asyncio.Event()  # set once it has begun, or could not
+
+    async def run(self) -> None:
+        """Consume until stopped, and until all that was received is settled."""
+        while not self._stopping.is_set():
+            self._pulse.turn()
+            try:
+                await self._consume()
+            except TransportError as error:
+                await self._wait(error)
+        self.consumes.set()
+
+    def stop(self) -> None:
+        """Receive no more, and start no more; what runs goes on."""
+        self.dispatcher.close()
+        self._stopping.set()
+        self.dispatcher.changed.set()
+
+    def finish(self) -> None:
+        """Make `run` end once what has ended is settled: nothing runs any more."""
+        self._settled_all.set()
+
+    def cut(self) -> None:
+        """Settle no more: what is left comes again."""
+        self._returns.cancel()
+
+    async def _consume(self) -> None:
+        self._prefetch = self._fitting()
+        consuming = self._transport.consumer(self.queue, self._prefetch, self._lost)
+        async with consuming as consumer:
+            self._back()
+            while not self._stopping.is_set():
+                await self._turn(consumer)
+            await self._drain(consumer)
+
+    async def _drain(self, consumer: Consumer) -> None:
+        """Give back what has not started, and wait until the rest is settled."""
+        await consumer.stop()
+        with suppress(TransportError):
+            while came := await consumer.receive(self._settings.batch):
+                for each in came:
+                    self._give_back(consumer, each)
+        self._returns.give_back(self.dispatcher.drop_unstarted())
+        await self._resting(self._settled_all)
+        await self._returns.idle()
+
+    async def _resting(self, event: asyncio.Event) -> None:
+        while not event.is_set():
+            self._pulse.turn()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(MAX_REST):
+                    await event.wait()
+
+    async def _turn(self, consumer: Consumer) -> None:
+        self._pulse.turn()
+        dispatcher = self.dispatcher
+        if stalled := dispatcher.drop_stalled():
+            log.info("handlers take longer than before; giving back %s jobs", len(stalled))
+            self._returns.give_back(stalled)
+        await self._resize(consumer)
+        if not (wanted := dispatcher.wanted()):
+            dispatcher.changed.clear()
+            if not dispatcher.wanted() and not self._stopping.is_set():
+                await self._rest(dispatcher.changed.wait(), dispatcher.patience())
+            return
+        came = await self._receive(consumer, wanted)
+        if came:
+            dispatcher.feed(self._claims(consumer, came))
+            await asyncio.sleep(0)
+        else:
+            dispatcher.expect_none()
+
+    async def _receive(self, consumer: Consumer, most: int) -> list[Delivery]:
+        """Wait for deliveries for a while, or until there is a reason to look up."""
+        receiving = asyncio.ensure_future(consumer.receive(most))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        seconds = max(0.0, min(MAX_REST, self.dispatcher.patience()))
+        try:
+            await asyncio.wait(
+                (receiving, stopping), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            stopping.cancel()
+            receiving.cancel()
+        with suppress(asyncio.CancelledError):
+            return await receiving
+        return []
+
+    async def _rest(self, until: object, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, min(MAX_REST, seconds))):
+                await until  # type: ignore[misc]
+
+    async def _resize(self, consumer: Consumer) -> None:
+        """Have the broker hand out what the slots need: more of short jobs, fewer of long ones."""
+        fitting, now = self._fitting(), monotonic()
+        far = fitting > self._prefetch or 4 * fitting <= self._prefetch
+        if far and now >= self._resized_at + RESIZE_EVERY:
+            self._resized_at, self._prefetch = now, fitting
+            await consumer.resize(fitting)
+
+    def _fitting(self) -> int:
+        """Return the prefetch: a power of two, so that it does not change with every job."""
+        most = max(1, self.dispatcher.most())
+        return most if most <= self._settings.concurrency else 1 << most.bit_length()
+
+    def _claims(self, consumer: Consumer, came: Sequence[Delivery]) -> list[Claim]:
+        """Return what this worker runs of what came; settle the rest."""
+        claims, suspects, now = [], 0, datetime.now(UTC)
+        for delivery in came:
+            run = next(_RUNS)
+            message = delivery.message
+            if message is None:
+                self._refuse(consumer, delivery, run)
+                continue
+            claim = parcels.claim_of(message, run, now)
+            key = claim.id, run
+            self._returns.hold(key, consumer, delivery)
+            if claim.task not in self._tasks:
+                self._leave_to_others(key, delivery, claim.task)
+            elif claim.lost >= LOST_RUNS_OF_SUSPECT and (suspects or self.dispatcher.has_suspect()):
+                suspects += 1
+                wait = min(suspects * POSTPONED_INTERVAL, MAX_POSTPONED)
+                self._returns.settle(key, Again(delivery, message, wait))
+            else:
+                suspects += claim.lost >= LOST_RUNS_OF_SUSPECT
+                claims.append(claim)
+        return claims
+
+    def _refuse(self, consumer: Consumer, delivery: Delivery, run: int) -> None:
+        """Bury what cannot be read: it would come again and again."""
+        problem, now = delivery.problem or "it cannot be read", datetime.now(UTC)
+        self._say(f"a message of queue {self.queue!r} is dead: {problem}")
+        cause = Cause(error_type="Unreadable", error=problem, first_at=now, last_at=now)
+        key = 0, run
+        self._returns.hold(key, consumer, delivery)
+        self._returns.settle(key, Bury(delivery, cause))
+
+    def _leave_to_others(self, key: Key, delivery: Delivery, task: str) -> None:
+        """Leave a message to workers that have its task; if there are none for long, bury it."""
+        message = delivery.message
+        if message is None:
+            return
+        if parcels.times_unknown(message) >= MAX_TIMES_UNKNOWN:
+            reason = f"no worker had its task {task!r} for a long time; register it, then return it"
+            dead = outcomes.dead("UnknownTask", reason)
+            log.error("job %s is dead: %s", key[0], reason)
+            cause = parcels.cause_of(message, dead, datetime.now(UTC))
+            self._returns.settle(key, Bury(delivery, cause))
+            return
+        self._say(f"no such task here: {task}, on queue {self.queue!r}; left to other workers")
+        told = Again(delivery, parcels.met_unknown(message), UNKNOWN_DELAY)
+        self._returns.settle(key, told)
+
+    def _give_back(self, consumer: Consumer, delivery: Delivery) -> None:
+        run = next(_RUNS)
+        if delivery.message is None:
+            self._refuse(consumer, delivery, run)
+            return
+        self._returns.hold((0, run), consumer, delivery)
+        self._returns.give_back([(0, run)])
+
+    def _lost(self, deliveries: Sequence[Delivery]) -> None:
+        """Give up attempts whose deliveries are not ours any more: they come again elsewhere."""
+        self.dispatcher.lose(self._returns.lose(deliveries))
+
+    def _settled(self) -> None:
+        self.dispatcher.notify_if_room()
+
+    async def _follow(self, job: NewJob) -> None:
+        """Publish the job that follows a death, until it is confirmed."""
+        message, backoff = parcels.message_of(job, parcels.new_id(), 0.0), Backoff(LONGEST_WAIT)
+        while (error := (await self._transport.publish([message]))[0]) is not None:
+            wait = backoff.next()
+            log.error("the on_dead job of a dead one waits: %s; again in %.1f s", error, wait)
+            await asyncio.sleep(wait)
+
+    async def _wait(self, error: TransportError) -> None:
+        wait = self._backoff.next()
+        level = log.warning if isinstance(error, TransportUnavailable) else log.error
+        level("cannot consume queue %r: %s; again in %.1f s", self.queue, error, wait)
+        self.consumes.set()
+        await self._rest(self._stopping.wait(), wait)
+
+    def _back(self) -> None:
+        if self._backoff.reset():
+            log.warning("consuming queue %r again", self.queue)
+        self.consumes.set()
+
+    def _say(self, what: str) -> None:
+        """Log once what many messages have in common."""
+        if what not in self._said:
+            self._said.add(what)
+            log.error("%s", what)

@@ -1,0 +1,209 @@
+"""The settling of deliveries whose attempts have ended, in place of a store's completer.
+
+What is done is acknowledged together, after a few milliseconds. What comes again or is dead is
+published first, which takes a round trip, and holds up nothing else.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from mutirao.engine.aside import Finished
+from mutirao.engine.backoff import Backoff
+from mutirao.engine.logs import log
+from mutirao.errors import DeliveryLost, TransportError, TransportRefused
+from mutirao.model.job import Claim, NewJob, Wake
+from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message, Settling
+from mutirao.ports import Consumer
+from mutirao.tasks import parcels
+
+Key = tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Held:
+    consumer: Consumer
+    delivery: Delivery
+    message: Message | None
+    ended: Finished | None = None
+    settling: Settling | None = None
+
+
+class Returns:
+    """The deliveries of one queue that a worker holds, and their settling. A `Settler`.
+
+    Parameters:
+        linger: seconds for which a finished one may wait for others.
+        follow: publishes the job that follows a death, and returns once that is confirmed.
+        on_settled: called when some were settled.
+    """
+
+    def __init__(
+        self,
+        linger: float,
+        follow: Callable[[NewJob], Awaitable[None]],
+        on_settled: Callable[[], None],
+    ) -> None:
+        self._linger, self._follow, self._on_settled = linger, follow, on_settled
+        self._held: dict[Key, _Held] = {}
+        self._gathered: list[Key] = []
+        self._unsettled: set[Key] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._flush_at: asyncio.TimerHandle | None = None
+        self._all_settled = asyncio.Event()
+
+    @property
+    def unsettled(self) -> int:
+        """The number of attempts that have ended and are not settled yet."""
+        return len(self._unsettled)
+
+    def pending(self) -> set[Key]:
+        """Return (id, run) of those."""
+        return set(self._unsettled)
+
+    def add(self, finished: Finished) -> None:
+        """Take an attempt that has ended."""
+        key = finished.claim.id, finished.claim.run
+        held = self._held.get(key)
+        if held is None or held.message is None:
+            _say_dropped(finished)
+            return
+        held.ended, now = finished, datetime.now(UTC)
+        settling = parcels.settling_of(held.delivery, held.message, finished.outcome, now)
+        if finished.follow_up is None:
+            self._gather(key, settling)
+        else:
+            self._unsettled.add(key)
+            self._start(self._after_follow_up(key, settling, finished.follow_up))
+
+    def tell_woken(self, woken: Iterable[Wake]) -> None:
+        """Do nothing: here no job waits for the end of another."""
+
+    def hold(self, key: Key, consumer: Consumer, delivery: Delivery) -> None:
+        """Hold a delivery from now on, under this key."""
+        self._held[key] = _Held(consumer, delivery, delivery.message)
+
+    def settle(self, key: Key, settling: Settling) -> None:
+        """Settle a held delivery without an attempt."""
+        self._gather(key, settling)
+
+    def give_back(self, keys: Iterable[Key]) -> None:
+        """Have deliveries that have not started come again, as they came."""
+        for key in keys:
+            held = self._held.get(key)
+            if held is not None and held.message is not None:
+                self._gather(key, Again(held.delivery, held.message))
+
+    def lose(self, deliveries: Sequence[Delivery]) -> set[Key]:
+        """Forget deliveries that are not ours any more; return their keys."""
+        gone = set(deliveries)
+        keys = {key for key, held in self._held.items() if held.delivery in gone}
+        for key in keys:
+            held = self._held[key]
+            if held.ended is not None:
+                _say_dropped(held.ended)
+            self._forget(key)
+        return keys
+
+    async def idle(self) -> None:
+        """Wait until all that has ended is settled, or lost."""
+        while self._unsettled:
+            self._all_settled.clear()
+            await self._all_settled.wait()
+
+    def cancel(self) -> None:
+        """Stop settling: what is left comes again."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _gather(self, key: Key, settling: Settling) -> None:
+        self._held[key].settling = settling
+        self._unsettled.add(key)
+        self._gathered.append(key)
+        if self._flush_at is None:
+            loop = asyncio.get_running_loop()
+            self._flush_at = loop.call_later(self._linger, self._flush)
+
+    def _flush(self) -> None:
+        """Settle what was gathered: for each consumer what is done, apart from what is sent."""
+        self._flush_at = None
+        gathered, self._gathered = self._gathered, []
+        groups: dict[tuple[int, bool], list[Key]] = defaultdict(list)
+        for key in gathered:
+            if (held := self._held.get(key)) is not None:
+                groups[id(held.consumer), isinstance(held.settling, Ack)].append(key)
+        for keys in groups.values():
+            self._start(self._settle(keys))
+
+    async def _settle(self, keys: list[Key]) -> None:
+        """Settle until the broker has it all, or the deliveries are lost."""
+        backoff = Backoff()
+        while keys := [key for key in keys if key in self._held]:
+            consumer = self._held[keys[0]].consumer
+            told = await consumer.settle([self._settling(key) for key in keys])
+            failed = dict(zip(keys, told, strict=True))
+            keys = [key for key, error in failed.items() if not self._settled(key, error)]
+            self._on_settled()
+            if keys:
+                error = next(failed[key] for key in keys)
+                wait = backoff.next()
+                log.warning("cannot settle %s jobs: %s; again in %.1f s", len(keys), error, wait)
+                await asyncio.sleep(wait)
+
+    def _settling(self, key: Key) -> Settling:
+        held = self._held[key]
+        return held.settling or Ack(held.delivery)
+
+    def _settled(self, key: Key, error: TransportError | None) -> bool:
+        """Return whether there is nothing more to do for a delivery."""
+        held = self._held.get(key)
+        if held is None:
+            return True
+        if isinstance(error, DeliveryLost) and held.ended is not None:
+            _say_dropped(held.ended)
+        elif isinstance(error, TransportRefused) and not isinstance(held.settling, Bury):
+            log.error("job %s cannot come again: %s", key[0], error)
+            now = datetime.now(UTC)
+            cause = Cause(error_type="TransportRefused", error=str(error), last_at=now)
+            held.settling = Bury(held.delivery, cause)
+            return False
+        elif isinstance(error, TransportRefused):
+            log.critical("job %s cannot be buried, and comes again: %s", key[0], error)
+        elif error is not None and not isinstance(error, DeliveryLost):
+            return False
+        self._forget(key)
+        return True
+
+    async def _after_follow_up(self, key: Key, settling: Settling, job: NewJob) -> None:
+        """Publish the job that follows a death before the death is settled: it must not be lost."""
+        await self._follow(job)
+        if key in self._held:
+            self._gather(key, settling)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("settling failed; the jobs come again", exc_info=error)
+
+    def _forget(self, key: Key) -> None:
+        self._held.pop(key, None)
+        self._unsettled.discard(key)
+        if not self._unsettled:
+            self._all_settled.set()
+
+
+def _say_dropped(finished: Finished) -> None:
+    claim: Claim = finished.claim
+    log.warning(
+        "job %s was taken from this worker; its outcome %s is dropped",
+        *(claim.id, finished.outcome.kind),
+        extra={"job": claim.id, "task": claim.task, "run": claim.run},
+    )

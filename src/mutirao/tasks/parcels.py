@@ -1,0 +1,168 @@
+"""A job as a message and back: what of it travels through a broker, by broker alone. Pure."""
+
+import secrets
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from mutirao.model.job import Claim, NewJob
+from mutirao.model.message import (
+    Ack,
+    Again,
+    Bury,
+    Cause,
+    Delivery,
+    Header,
+    Message,
+    MessageId,
+    Settling,
+)
+from mutirao.model.outcome import Outcome
+from mutirao.model.states import OutcomeKind
+
+FIRST_FAILED_AT = "first-failed-at"
+UNKNOWN = "unknown-here"  # how often workers that do not have its task have met it
+MAX_ATTEMPTS, TIMEOUT, TAGS, METADATA = "max-attempts", "timeout", "tags", "metadata"
+TRACEPARENT, TENANT, GROUP, ON_DEAD_OF = "traceparent", "tenant", "group", "on-dead-of"
+_TEXTS = ((TRACEPARENT, "traceparent"), (TENANT, "tenant"), (GROUP, "group"))
+
+
+def new_id() -> MessageId:
+    """Return an id of its own: a UUID of version 7, which begins with the moment it was made."""
+    milliseconds = time.time_ns() // 1_000_000
+    chance = secrets.randbits(74)
+    high = milliseconds << 80 | 7 << 76 | (chance >> 62) << 64
+    return MessageId(high | 2 << 62 | chance & (1 << 62) - 1)
+
+
+def message_of(job: NewJob, id: MessageId, delay: float) -> Message:
+    """Return the message that is a job, due in `delay` seconds."""
+    headers: dict[str, Header] = {}
+    if job.max_attempts is not None:
+        headers[MAX_ATTEMPTS] = job.max_attempts
+    if job.timeout is not None:
+        headers[TIMEOUT] = float(job.timeout)
+    if job.tags:
+        headers[TAGS] = msgspec.json.encode(job.tags).decode()
+    if job.metadata:
+        headers[METADATA] = msgspec.json.encode(job.metadata).decode()
+    for name, field in _TEXTS:
+        if (text := getattr(job, field)) is not None:
+            headers[name] = text
+    if job.on_dead_of is not None:
+        headers[ON_DEAD_OF] = str(job.on_dead_of)
+    key = job.group or job.tenant
+    return Message(
+        id=str(id), task=job.task, args=job.args, queue=job.queue, ordering_key=key,
+        headers=headers, delay=delay,
+    )  # fmt: skip
+
+
+def id_of(message: Message) -> MessageId:
+    """Return the id of the job that a message is: its own, or one made of it if it is no UUID."""
+    return _id(message.id) or MessageId(uuid.uuid5(uuid.NAMESPACE_OID, message.id).int)
+
+
+def claim_of(message: Message, run: int, now: datetime) -> Claim:
+    """Return a message as a claim. `run` tells this delivery from others of the same message."""
+    id, said = id_of(message), message.headers
+    return Claim(
+        id=id,
+        run=run,
+        attempt=message.attempt,
+        task=message.task,
+        args=message.args,
+        queue=message.queue,
+        priority=0,
+        run_at=now,
+        enqueued_at=_made_at(id) or now,
+        max_attempts=_number(said, MAX_ATTEMPTS, int),
+        timeout=_number(said, TIMEOUT, float),
+        key=None,
+        tags=_text(said, TAGS),
+        metadata=_text(said, METADATA),
+        traceparent=_text(said, TRACEPARENT),
+        redrive_of=None,
+        on_dead_of=_id(_text(said, ON_DEAD_OF)),
+        lost=message.lost,
+        tenant=_text(said, TENANT),
+        group=_text(said, GROUP),
+    )
+
+
+def settling_of(delivery: Delivery, message: Message, outcome: Outcome, now: datetime) -> Settling:
+    """Return how a delivery is settled after an attempt with this outcome."""
+    kind = outcome.kind
+    if kind in (OutcomeKind.SUCCEEDED, OutcomeKind.CANCELLED):
+        return Ack(delivery)
+    if kind is OutcomeKind.DEAD:
+        return Bury(delivery, cause_of(message, outcome, now))
+    after = outcome.after or 0.0
+    if outcome.at is not None:
+        after = max(0.0, (outcome.at - now).total_seconds())
+    if kind is OutcomeKind.RETRIED:
+        headers = {FIRST_FAILED_AT: now.isoformat(), **message.headers}
+        told = replace(message, attempt=message.attempt + 1, lost=0, headers=headers)
+        return Again(delivery, told, after)
+    told = message if kind is OutcomeKind.RELEASED else replace(message, lost=0)
+    return Again(delivery, told, after)
+
+
+def cause_of(message: Message, outcome: Outcome, now: datetime) -> Cause:
+    """Return why a message is dead."""
+    return Cause(
+        error_type=outcome.error_type or "Dead",
+        error=outcome.error or "",
+        attempts=message.attempt,
+        first_at=_moment(message.headers.get(FIRST_FAILED_AT)) or now,
+        last_at=now,
+    )
+
+
+def met_unknown(message: Message) -> Message:
+    """Return a message whose task a worker does not have, with that counted."""
+    times = _number(message.headers, UNKNOWN, int) or 0
+    return replace(message, headers={**message.headers, UNKNOWN: times + 1})
+
+
+def times_unknown(message: Message) -> int:
+    """Return how often workers that do not have its task have met a message."""
+    return _number(message.headers, UNKNOWN, int) or 0
+
+
+def _id(text: str | None) -> MessageId | None:
+    try:
+        return None if text is None else MessageId.of(text)
+    except ValueError:
+        return None
+
+
+def _made_at(id: MessageId) -> datetime | None:
+    if id >> 76 & 0xF != 7:
+        return None
+    try:
+        return datetime.fromtimestamp((id >> 80) / 1000, UTC)
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
+def _number(said: Mapping[str, Header], name: str, kind: type[Any]) -> Any:
+    value = said.get(name)
+    return kind(value) if isinstance(value, int | float) and value > 0 else None
+
+
+def _text(said: Mapping[str, Header], name: str) -> str | None:
+    value = said.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None

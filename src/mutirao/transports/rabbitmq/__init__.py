@@ -1,0 +1,165 @@
+"""RabbitMQ as a transport: quorum queues, confirms, delays and dead letters under one prefix.
+
+Needs `mutirao[rabbitmq]`. Works on RabbitMQ 3.10 and newer.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import get_args
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+from mutirao.errors import ConfigurationError, MissingDriver, TransportError, TransportRefused
+from mutirao.model.message import DeadMessage, Difference, Message, Mode
+from mutirao.ports.transport import OnLost
+
+try:
+    from mutirao.transports.rabbitmq import topology as places
+    from mutirao.transports.rabbitmq.consumer import RabbitConsumer
+    from mutirao.transports.rabbitmq.graveyard import Graveyard
+    from mutirao.transports.rabbitmq.links import Links
+    from mutirao.transports.rabbitmq.sending import parcel_of
+except ModuleNotFoundError as missing:  # pragma: no cover
+    raise MissingDriver(
+        f"RabbitMQ needs {missing.name}, which is not installed: pip install 'mutirao[rabbitmq]'"
+    ) from missing
+
+LONGEST_DELAY = 86_400.0  # seconds; what waits longer belongs in a store, where people see it
+DELIVERY_LIMIT = 20
+MAX_SIZE = 16 << 20  # bytes: what RabbitMQ 4 takes unless it is told otherwise
+WINDOW = 2_000  # messages under way at once; more would be held twice in memory
+
+__all__ = ["RabbitMQ"]
+
+
+class RabbitMQ:
+    """A RabbitMQ broker, for `Mutirao(transports={"mail": RabbitMQ("amqp://…")})`.
+
+    Parameters:
+        url: `amqp://user:password@host:port/vhost`, or `amqps://` for TLS.
+        mode: "alone": the message is the job.
+        prefix: of the names of all that is made at the broker.
+        delivery_limit: how many consumers may vanish with a message before the broker itself gives
+            it up; a worker does so after five.
+        max_size: the maximum bytes of a message's arguments; not above what the broker takes.
+
+    Raises:
+        ConfigurationError: the URL is none of AMQP, or an option is out of range.
+    """
+
+    rewrites = True
+    longest_delay = LONGEST_DELAY
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        mode: Mode = "alone",
+        prefix: str = "mutirao",
+        delivery_limit: int = DELIVERY_LIMIT,
+        max_size: int = MAX_SIZE,
+    ) -> None:
+        self.name = _name_of(url)
+        if mode not in get_args(Mode):
+            raise ConfigurationError(f"mode is {mode!r}; give one of {', '.join(get_args(Mode))}")
+        if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,100}", prefix):
+            raise ConfigurationError(
+                f"prefix is {prefix!r}; give 1 to 100 letters, digits, dots, - and _"
+            )
+        if delivery_limit < 1 or max_size < 1:
+            raise ConfigurationError("delivery_limit and max_size are numbers from 1")
+        self.mode: Mode = mode
+        self._url, self._max_size = url, max_size
+        self._topology = places.Topology(prefix, delivery_limit)
+        self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, Links] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"<RabbitMQ {self.name}>"
+
+    async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
+        """Publish messages; see `Transport.publish`."""
+        results: list[TransportError | None] = []
+        links = self._here()
+        for first in range(0, len(messages), WINDOW):
+            some = messages[first : first + WINDOW]
+            results += await asyncio.gather(*(self._publish(links, each) for each in some))
+        return results
+
+    @asynccontextmanager
+    async def consumer(
+        self, queue: str, prefetch: int, on_lost: OnLost
+    ) -> AsyncIterator[RabbitConsumer]:
+        """Consume a queue; see `Transport.consumer`."""
+        links = self._here()
+        async with links.channel(consuming=True) as channel:
+            consumer = RabbitConsumer(links, self._topology, queue, channel, on_lost)
+            try:
+                await consumer.begin(prefetch)
+                yield consumer
+            finally:
+                consumer.leave()
+
+    async def declare(self, queues: Sequence[str]) -> list[str]:
+        """Make what queues need; see `Transport.declare`."""
+        return await places.declare(self._topology, queues, self._here().channel)
+
+    async def compare(self, queues: Sequence[str]) -> list[Difference]:
+        """Return what is missing or otherwise; see `Transport.compare`.
+
+        Bindings are not compared: AMQP does not tell of them. `declare` makes those that lack.
+        """
+        return await places.compare(self._topology, queues, self._here().channel)
+
+    async def dead(self, queue: str, most: int) -> list[DeadMessage]:
+        """Return dead messages; see `Transport.dead`."""
+        return await Graveyard(self._here(), self._topology, queue).look(most)
+
+    async def return_dead(self, queue: str, ids: Sequence[str] | None) -> int:
+        """Send dead messages back; see `Transport.return_dead`."""
+        return await Graveyard(self._here(), self._topology, queue).give_back(ids)
+
+    async def drop_dead(self, queue: str, ids: Sequence[str] | None) -> int:
+        """Delete dead messages; see `Transport.drop_dead`."""
+        return await Graveyard(self._here(), self._topology, queue).drop(ids)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        links = self._links.pop(asyncio.get_running_loop(), None)
+        if links is not None:
+            await links.close()
+
+    async def _publish(self, links: Links, message: Message) -> TransportError | None:
+        if message.delay > self.longest_delay:
+            return TransportRefused(
+                f"message {message.id} is to wait {message.delay:g} s; a broker holds one for at"
+                f" most {self.longest_delay:g} s: what waits longer belongs in the database"
+            )
+        try:
+            parcel = parcel_of(self._topology, message, message.delay)
+        except TransportError as error:
+            return error
+        return await links.publish(parcel)
+
+    def _here(self) -> Links:
+        loop = asyncio.get_running_loop()
+        links = self._links.get(loop)
+        if links is None:
+            links = self._links[loop] = Links(self._url, self.name, self._max_size)
+        return links
+
+
+def _name_of(url: str) -> str:
+    """Return a URL without its password."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
+            raise ValueError
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        raise ConfigurationError(
+            "the URL of a RabbitMQ broker must be amqp://user:password@host:port/vhost (amqps: TLS)"
+        ) from None
+    user = f"{parts.username}@" if parts.username else ""
+    return f"{parts.scheme}://{user}{parts.hostname}{port}{parts.path}"

@@ -1,0 +1,210 @@
+"""The connections to a broker: one to publish and one to consume, in each event loop.
+
+They are apart because a broker that is short of memory or disk reads no more from whoever
+publishes, acknowledgements included.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple, cast
+
+import aiormq
+from aiormq.abc import AbstractChannel, AbstractConnection
+from aiormq.channel import Channel
+from aiormq.exceptions import (
+    AMQPError,
+    AuthenticationError,
+    ChannelAccessRefused,
+    ChannelNotFoundEntity,
+    ChannelPreconditionFailed,
+    ConnectionNotAllowed,
+    DeliveryError,
+    ProbableAuthenticationError,
+    PublishError,
+)
+from pamqp.commands import Basic
+
+from mutirao.errors import (
+    TransportError,
+    TransportMismatch,
+    TransportRefused,
+    TransportUnavailable,
+)
+
+CONNECT_LIMIT = 15.0  # seconds to connect and sign in
+CALL_LIMIT = 30.0  # seconds for the broker to answer a request, or to confirm a message
+CLOSE_LIMIT = 3.0  # seconds to say goodbye
+DECLARE = "make what is missing with `mutirao transports declare`"
+
+FAILURES = (AMQPError, OSError, TimeoutError, asyncio.InvalidStateError, asyncio.CancelledError)
+
+
+class Parcel(NamedTuple):
+    """What is published: a body with its properties, to an exchange."""
+
+    exchange: str
+    key: str
+    body: bytes
+    properties: Basic.Properties
+
+
+class Links:
+    """The connections of one event loop to the broker at a URL. `name` is for people."""
+
+    def __init__(self, url: str, name: str, max_size: int) -> None:
+        self._url, self._name, self._max_size = url, name, max_size
+        self._connections: dict[str, AbstractConnection] = {}
+        self._publishing: Channel | None = None
+        self._lock = asyncio.Lock()
+
+    async def publish(self, parcel: Parcel) -> TransportError | None:
+        """Publish one thing; return None once the broker has confirmed it, or why it has not."""
+        if (size := len(parcel.body)) > self._max_size:
+            return TransportRefused(
+                f"a message of {size} bytes is more than {self._max_size}, which max_size= allows;"
+                " pass a reference to the data instead"
+            )
+        try:
+            channel = await self._channel_to_publish()
+            await channel.basic_publish(
+                parcel.body,
+                exchange=parcel.exchange,
+                routing_key=parcel.key,
+                properties=parcel.properties,
+                mandatory=True,
+                timeout=CALL_LIMIT,
+                wait=False,
+            )
+        except PublishError:
+            return TransportMismatch(
+                f"{self._name} has no queue for {parcel.key!r} of exchange {parcel.exchange!r};"
+                f" {DECLARE}"
+            )
+        except DeliveryError:
+            return TransportUnavailable(f"{self._name} did not take a message; publish it again")
+        except TransportError as error:
+            return error
+        except FAILURES as error:
+            raise_if_cancelled(error)
+            return self.translated(error)
+        return None
+
+    @asynccontextmanager
+    async def channel(self, *, consuming: bool = False) -> AsyncIterator[AbstractChannel]:
+        """Open a channel of its own, and close it at the end.
+
+        Raises:
+            TransportError: the broker is away, or refuses what was asked inside.
+        """
+        async with self._translating():
+            channel = await self._open("consumes" if consuming else "publishes")
+        try:
+            async with self._translating():
+                yield channel
+        finally:
+            await _closed(channel)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        connections, self._connections = list(self._connections.values()), {}
+        self._publishing = None
+        for each in connections:
+            await _closed(each)
+
+    def translated(self, error: BaseException) -> TransportError:
+        """Return an error of the client as one of ours."""
+        said = _text(error)
+        match error:
+            case TransportError():
+                return error
+            case ChannelNotFoundEntity():
+                return TransportMismatch(f"{self._name}: {said}; {DECLARE}")
+            case ChannelPreconditionFailed():
+                return TransportMismatch(
+                    f"{self._name}: {said}; what is there cannot be changed: delete it once it is"
+                    " empty, or choose another prefix, then declare it"
+                )
+            case ChannelAccessRefused():
+                return TransportMismatch(
+                    f"{self._name}: {said}; grant the user configure, write and read on the prefix"
+                )
+            case AMQPError() if "Connection.OpenOk" in said:
+                return TransportUnavailable(
+                    f"{self._name} does not open this virtual host; correct the URL, or make it and"
+                    " let the user in"
+                )
+            case AuthenticationError() | ProbableAuthenticationError() | ConnectionNotAllowed():
+                return TransportUnavailable(
+                    f"{self._name} lets nobody in with this user, password and virtual host:"
+                    f" {said}; correct the URL, or the user's rights"
+                )
+            case TimeoutError():
+                return TransportUnavailable(
+                    f"{self._name} did not answer within {CALL_LIMIT:g} s; it may be out of memory"
+                    " or disk, or the network swallows packets"
+                )
+        return TransportUnavailable(f"{self._name} is away: {said}")
+
+    @asynccontextmanager
+    async def _translating(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except TransportError:
+            raise
+        except FAILURES as error:
+            raise_if_cancelled(error)
+            raise self.translated(error) from error
+
+    async def _channel_to_publish(self) -> Channel:
+        channel = self._publishing
+        if channel is None or channel.is_closed or not _alive(channel.connection):
+            async with self._lock:
+                channel = self._publishing
+                if channel is None or channel.is_closed or not _alive(channel.connection):
+                    channel = await self._open("publishes", locked=True)
+                    self._publishing = channel
+        return channel
+
+    async def _open(self, what: str, *, locked: bool = False) -> Channel:
+        if locked:
+            connection = await self._connection(what)
+        else:
+            async with self._lock:
+                connection = await self._connection(what)
+        async with asyncio.timeout(CALL_LIMIT):
+            opened = await connection.channel(publisher_confirms=True, on_return_raises=True)
+        return cast(Channel, opened)
+
+    async def _connection(self, what: str) -> AbstractConnection:
+        found = self._connections.get(what)
+        if found is None or not _alive(found):
+            if found is not None:
+                await _closed(found)
+            said: Any = {"connection_name": f"mutirao {what}"}
+            async with asyncio.timeout(CONNECT_LIMIT):
+                found = await aiormq.connect(self._url, client_properties=said)
+            self._connections[what] = found
+        return found
+
+
+def raise_if_cancelled(error: BaseException) -> None:
+    """Raise a cancellation that is ours: the client also cancels those who wait on a connection."""
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        raise error
+
+
+def _alive(connection: AbstractConnection) -> bool:
+    return connection.is_opened and not connection.is_closed
+
+
+async def _closed(what: AbstractChannel | AbstractConnection) -> None:
+    with suppress(*FAILURES):
+        async with asyncio.timeout(CLOSE_LIMIT):
+            await what.close()
+
+
+def _text(error: BaseException) -> str:
+    told = [each for each in error.args if isinstance(each, str) and each]
+    return told[-1] if told else type(error).__name__

@@ -1,0 +1,22 @@
+"""What is published for a message, and where: at once, or to the first queue of its delay."""
+
+from mutirao.model.message import Message
+from mutirao.transports.rabbitmq import wire
+from mutirao.transports.rabbitmq.delays import first_step
+from mutirao.transports.rabbitmq.links import Parcel
+from mutirao.transports.rabbitmq.topology import Topology
+
+
+def parcel_of(topology: Topology, message: Message, after: float) -> Parcel:
+    """Return what is published for a message that is due `after` seconds.
+
+    Raises:
+        TransportRefused: a name is too long, or a header's name is taken.
+    """
+    topology.queue(message.queue)  # raises if its name is too long
+    exchange, rest = topology.prefix, 0.0
+    if after > 0:
+        period, rest = first_step(after)
+        exchange = topology.delay(period)
+    properties = wire.properties_of(message, rest)
+    return Parcel(exchange, message.queue, message.args.encode(), properties)

@@ -1,0 +1,172 @@
+"""What is at the broker: exchanges, queues and bindings, all under one prefix.
+
+    exchange PREFIX            direct: a queue's name leads to it
+    queue PREFIX.QUEUE         what waits
+    exchange, queue PREFIX-delay-SECONDS
+                               one for each period; what has waited goes to PREFIX, by its key
+    exchange PREFIX-dead       direct
+    queue PREFIX-dead.QUEUE    what is dead
+
+All queues are quorum queues: only these have delivery limits, and dead letters that are not lost.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from aiormq.abc import AbstractChannel
+from aiormq.exceptions import ChannelNotFoundEntity
+
+from mutirao.errors import TransportMismatch, TransportRefused
+from mutirao.model.message import Difference
+from mutirao.transports.rabbitmq.delays import PERIODS, name_of
+from mutirao.transports.rabbitmq.wire import MAX_NAME
+
+NO_LIMIT = 2_000_000_000  # of deliveries: looking at the dead is one, and 4.x drops after 20
+
+OpenChannel = Callable[[], AbstractAsyncContextManager[AbstractChannel]]
+Arguments = dict[str, Any]
+_AT_LEAST_ONCE: Arguments = {
+    "x-queue-type": "quorum",
+    "x-dead-letter-strategy": "at-least-once",
+    "x-overflow": "reject-publish",
+}
+_PLAIN = re.compile(r"[a-zA-Z0-9\-_.:@#,/ ]")
+_INEQUIVALENT = re.compile(r"inequivalent arg '([^']+)'.*received (.+?) but current is (.+)", re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The names at the broker. `limit`: deliveries after which the broker itself gives one up."""
+
+    prefix: str
+    limit: int
+
+    def queue(self, queue: str) -> str:
+        """Return the broker's name of a queue.
+
+        Raises:
+            TransportRefused: it would be too long.
+        """
+        return _short(f"{self.prefix}.{_plain(queue)}")
+
+    def dead(self, queue: str) -> str:
+        """Return the name of the queue of the dead of a queue."""
+        return _short(f"{self.dead_exchange}.{_plain(queue)}")
+
+    @property
+    def dead_exchange(self) -> str:
+        """The name of the exchange that leads to the dead."""
+        return f"{self.prefix}-dead"
+
+    def delay(self, period: float) -> str:
+        """Return the name of the exchange and queue that hold a message for a period."""
+        return f"{self.prefix}-delay-{name_of(period)}"
+
+    def exchanges(self) -> dict[str, str]:
+        """Return the exchanges by name, with their types."""
+        fixed = {self.prefix: "direct", self.dead_exchange: "direct"}
+        return fixed | {self.delay(each): "fanout" for each in PERIODS}
+
+    def queues(self, queues: Sequence[str]) -> dict[str, Arguments]:
+        """Return the queues by name, with their arguments."""
+        found: dict[str, Arguments] = {}
+        for each in PERIODS:
+            found[self.delay(each)] = {
+                **_AT_LEAST_ONCE,
+                "x-message-ttl": int(each * 1000),
+                "x-dead-letter-exchange": self.prefix,
+            }
+        for name in queues:
+            found[self.queue(name)] = {
+                **_AT_LEAST_ONCE,
+                "x-delivery-limit": self.limit,
+                "x-dead-letter-exchange": self.dead_exchange,
+            }
+            found[self.dead(name)] = {"x-queue-type": "quorum", "x-delivery-limit": NO_LIMIT}
+        return found
+
+    def bindings(self, queues: Sequence[str]) -> list[tuple[str, str, str]]:
+        """Return the bindings: queue, exchange, key."""
+        delays = [(self.delay(each), self.delay(each), "") for each in PERIODS]
+        works = [(self.queue(each), self.prefix, each) for each in queues]
+        return delays + works + [(self.dead(each), self.dead_exchange, each) for each in queues]
+
+
+def _plain(name: str) -> str:
+    """Return a name in the letters that AMQP allows; others as `+` and two digits for each byte."""
+    return "".join(
+        each if _PLAIN.fullmatch(each) else "".join(f"+{byte:02X}" for byte in each.encode())
+        for each in name
+    )
+
+
+def _short(name: str) -> str:
+    if len(name) > MAX_NAME:
+        raise TransportRefused(
+            f"{name!r} has {len(name)} bytes; a name at the broker has at most {MAX_NAME}: choose a"
+            " shorter queue or prefix"
+        )
+    return name
+
+
+async def declare(topology: Topology, queues: Sequence[str], channel: OpenChannel) -> list[str]:
+    """Make what these queues need; see `Transport.declare`."""
+    async with channel() as opened:
+        for name, kind in topology.exchanges().items():
+            await opened.exchange_declare(name, exchange_type=kind, durable=True)
+        for name, arguments in topology.queues(queues).items():
+            await opened.queue_declare(name, durable=True, arguments=arguments)
+        for queue, exchange, key in topology.bindings(queues):
+            await opened.queue_bind(queue, exchange, key)
+    return [*topology.exchanges(), *topology.queues(queues)]
+
+
+async def compare(
+    topology: Topology, queues: Sequence[str], channel: OpenChannel
+) -> list[Difference]:
+    """Return what is missing or otherwise; see `Transport.compare`.
+
+    A broker tells of an argument only to whoever declares the thing with another one, and closes
+    the channel then. What is missing is asked for first, so that nothing is made.
+    """
+    left: list[tuple[str, str | Arguments]] = [*topology.exchanges().items()]
+    left += topology.queues(queues).items()
+    found: list[Difference] = []
+    while left:
+        try:
+            async with channel() as opened:
+                while left:
+                    await _ask(opened, *left[0], passive=True)
+                    await _ask(opened, *left[0], passive=False)
+                    left.pop(0)
+        except TransportMismatch as error:
+            found.append(_difference(*left.pop(0), error))
+    return found
+
+
+def _difference(name: str, expected: str | Arguments, error: TransportMismatch) -> Difference:
+    """Return how one thing differs, in the first argument that does."""
+    what = f"{'exchange' if isinstance(expected, str) else 'queue'} {name!r}"
+    words = expected if isinstance(expected, str) else _in_words(expected)
+    if isinstance(error.__cause__, ChannelNotFoundEntity):
+        return Difference(what, words, None)
+    if (differs := _INEQUIVALENT.search(str(error))) is None:
+        return Difference(what, words, str(error))
+    argument, ours, theirs = differs.groups()
+    return Difference(what, f"{argument} = {ours}", f"{argument} = {theirs.partition(';')[0]}")
+
+
+async def _ask(
+    channel: AbstractChannel, name: str, expected: str | Arguments, *, passive: bool
+) -> None:
+    if isinstance(expected, str):
+        await channel.exchange_declare(name, exchange_type=expected, durable=True, passive=passive)
+    else:
+        await channel.queue_declare(name, durable=True, arguments=expected, passive=passive)
+
+
+def _in_words(arguments: Arguments) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in sorted(arguments.items()))

@@ -1,0 +1,209 @@
+"""How a message looks on the wire of AMQP, so that any program can publish one.
+
+`message_id` is its id, `type` the task, the body the JSON object of the arguments. The rest are
+headers, and left out where they say what is usual.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from pamqp.commands import Basic
+
+from mutirao.errors import TransportRefused
+from mutirao.model.message import Cause, DeadMessage, Message
+
+VERSION = 1  # of this form; written where a program of an older one would read it wrongly
+OURS = "mutirao-"
+ATTEMPT, RUN, LOST = f"{OURS}attempt", f"{OURS}run", f"{OURS}lost"
+ORDER, WAIT, FORM = f"{OURS}order", f"{OURS}wait", f"{OURS}version"
+ERROR_TYPE, ERROR, ATTEMPTS = f"{OURS}error-type", f"{OURS}error", f"{OURS}attempts"
+FIRST_AT, LAST_AT, DEAD_ID = f"{OURS}first-at", f"{OURS}last-at", f"{OURS}dead-id"
+OF_THE_DEAD = (ERROR_TYPE, ERROR, ATTEMPTS, FIRST_AT, LAST_AT, DEAD_ID)
+DELIVERY_COUNT = "x-delivery-count"  # consumers that had it and vanished, as the broker counts
+PERSISTENT = 2
+MAX_NAME = 255  # bytes of a short string of AMQP: names, routing keys, ids
+
+NOT_OURS = (
+    "; to take messages that others publish, register how to read them, or publish them with"
+    " message_id, the task's name as type and the arguments' JSON object as body"
+)
+
+
+class Unreadable(Exception):
+    """A message that is not of this form; the text says what is wrong, and what to do."""
+
+
+def properties_of(message: Message, rest: float = 0.0) -> Basic.Properties:
+    """Return the properties of a message; `rest`: seconds of its delay after the first step.
+
+    Raises:
+        TransportRefused: its id or task is too long, or a header has a name of ours.
+    """
+    headers: dict[str, Any] = {}
+    for name, value in message.headers.items():
+        if name.startswith((OURS, "x-")):
+            raise TransportRefused(
+                f"a header is called {name!r}; names of {OURS}* and x-* are taken"
+            )
+        headers[name] = value
+    if message.attempt != 1:
+        headers[ATTEMPT] = message.attempt
+    if message.run:
+        headers[RUN] = message.run
+    if message.lost:
+        headers[LOST] = message.lost
+    if message.ordering_key is not None:
+        headers[ORDER] = message.ordering_key
+    if rest:
+        headers[WAIT] = rest
+    for what, text in (("id", message.id), ("task", message.task)):
+        if not 0 < len(text.encode()) <= MAX_NAME:
+            raise TransportRefused(
+                f"the {what} of a message is {text!r:.300}; give 1 to {MAX_NAME} bytes"
+            )
+    return Basic.Properties(
+        content_type="application/json",
+        delivery_mode=PERSISTENT,
+        message_id=message.id,
+        message_type=message.task,
+        headers=headers or None,
+    )
+
+
+def message_of(properties: Basic.Properties, body: bytes, queue: str) -> Message:
+    """Return the message that was received from a queue.
+
+    Raises:
+        Unreadable: it is not of this form.
+    """
+    headers = properties.headers or {}
+    if (form := headers.get(FORM, VERSION)) != VERSION:
+        raise Unreadable(
+            f"it was written in version {form!r} of the form, and this program reads {VERSION};"
+            " upgrade the workers, then return it"
+        )
+    if not properties.message_id or not properties.message_type:
+        missing = "message_id" if not properties.message_id else "type"
+        raise Unreadable(f"it has no {missing}{NOT_OURS}")
+    try:
+        args = body.decode()
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"its body is no text in UTF-8 ({error}){NOT_OURS}") from None
+    found = Message(id=properties.message_id, task=properties.message_type, args=args, queue=queue)
+    return _with(found, headers) if headers else found
+
+
+def rest_of(properties: Basic.Properties) -> float:
+    """Return the seconds that a message has still to wait."""
+    rest = (properties.headers or {}).get(WAIT, 0.0)
+    return float(rest) if isinstance(rest, int | float) else 0.0
+
+
+def waiting_on(properties: Basic.Properties, rest: float) -> Basic.Properties:
+    """Return the properties of a message that has another step to wait; `rest`: after that."""
+    headers = {**(properties.headers or {}), WAIT: rest}
+    if not rest:
+        del headers[WAIT]
+    return _copy(properties, headers)
+
+
+def dead_properties(properties: Basic.Properties, cause: Cause) -> Basic.Properties:
+    """Return the properties of a message that is dead, with its cause."""
+    headers = dict(properties.headers or {})
+    headers |= {ERROR_TYPE: cause.error_type, ERROR: cause.error, ATTEMPTS: cause.attempts}
+    for name, moment in ((FIRST_AT, cause.first_at), (LAST_AT, cause.last_at)):
+        if moment is not None:
+            headers[name] = moment.isoformat()
+    if not properties.message_id:
+        headers[DEAD_ID] = uuid4().hex
+    return _copy(properties, headers)
+
+
+def returned_properties(properties: Basic.Properties) -> Basic.Properties:
+    """Return the properties of a dead message that goes back, as its first attempt."""
+    counted = (ATTEMPT, LOST, WAIT, *OF_THE_DEAD)
+    headers = {
+        name: value
+        for name, value in (properties.headers or {}).items()
+        if name not in counted and not name.startswith("x-")
+    }
+    return _copy(properties, headers)
+
+
+def dead_message(properties: Basic.Properties, body: bytes, queue: str) -> DeadMessage:
+    """Return a dead message as people see it."""
+    headers = properties.headers or {}
+    return DeadMessage(
+        id=dead_id(properties),
+        task=properties.message_type or None,
+        queue=queue,
+        raw=body,
+        cause=_cause(headers),
+    )
+
+
+def dead_id(properties: Basic.Properties) -> str:
+    """Return what names a message among the dead."""
+    return properties.message_id or str((properties.headers or {}).get(DEAD_ID, "unnamed"))
+
+
+def _cause(headers: Mapping[str, Any]) -> Cause:
+    if ERROR_TYPE not in headers:  # the broker itself gave it up
+        deaths = headers.get("x-death")
+        death = deaths[0] if isinstance(deaths, list) and deaths else {}
+        return Cause(
+            error_type="GivenUpByBroker",
+            error=f"the broker gave it up: {death.get('reason', 'it does not say why')}",
+            first_at=_aware(death.get("time")),
+            last_at=_aware(death.get("time")),
+        )
+    return Cause(
+        error_type=str(headers[ERROR_TYPE]),
+        error=str(headers.get(ERROR, "")),
+        attempts=_whole(headers.get(ATTEMPTS), 0),
+        first_at=_moment(headers.get(FIRST_AT)),
+        last_at=_moment(headers.get(LAST_AT)),
+    )
+
+
+def _with(message: Message, headers: Mapping[str, Any]) -> Message:
+    order = headers.get(ORDER)
+    return replace(
+        message,
+        attempt=_whole(headers.get(ATTEMPT), 1),
+        run=_whole(headers.get(RUN), 0),
+        lost=_whole(headers.get(LOST), 0) + _whole(headers.get(DELIVERY_COUNT), 0),
+        ordering_key=order if isinstance(order, str) else None,
+        headers={
+            name: value
+            for name, value in headers.items()
+            if not name.startswith((OURS, "x-")) and isinstance(value, str | int | float)
+        },
+    )
+
+
+def _copy(properties: Basic.Properties, headers: dict[str, Any]) -> Basic.Properties:
+    said = {name: getattr(properties, name) for name in Basic.Properties.attributes()}
+    # The broker checks whose user id it is, and forgets a message by its expiration.
+    said |= {"headers": headers or None, "user_id": None, "expiration": None, "cluster_id": ""}
+    return Basic.Properties(**said | {"delivery_mode": PERSISTENT})
+
+
+def _whole(value: object, usual: int) -> int:
+    return value if isinstance(value, int) and value >= 0 else usual
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(text)) if text is not None else None
+    except ValueError:
+        return None
+
+
+def _aware(moment: object) -> datetime | None:
+    if not isinstance(moment, datetime):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

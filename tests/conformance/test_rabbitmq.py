@@ -1,0 +1,156 @@
+"""The contract of a transport on RabbitMQ, and what only RabbitMQ has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiormq
+import pytest
+
+from mutirao.errors import ConfigurationError, TransportMismatch, TransportUnavailable
+from mutirao.model.message import Ack, Delivery
+from mutirao.ports import Transport
+from mutirao.testing.conformance import TransportContract
+from mutirao.testing.conformance.kit import deadline
+from mutirao.testing.conformance.transport import (
+    OTHER,
+    QUEUE,
+    PublishForeign,
+    consuming,
+    letter,
+    publish,
+    read,
+    receive,
+    settle,
+)
+from mutirao.transports.rabbitmq import RabbitMQ
+from tests.support.rabbitmq import RabbitServer, emptied, publish_raw
+
+PREFIX = "contract"
+
+
+@pytest.fixture
+async def transport(rabbit: RabbitServer) -> AsyncIterator[RabbitMQ]:
+    """The queues of the contract, with nothing in them."""
+    transport = RabbitMQ(rabbit.url(), prefix=PREFIX)
+    async with emptied(transport, rabbit, QUEUE, OTHER):
+        yield transport
+
+
+class TestRabbitMQ(TransportContract):
+    """A node of its own."""
+
+    @pytest.fixture
+    def unreachable(self) -> Transport:
+        """Where nobody listens."""
+        return RabbitMQ("amqp://guest:guest@127.0.0.1:1/")
+
+    @pytest.fixture
+    def publish_foreign(self, rabbit: RabbitServer) -> PublishForeign:
+        """By the client, without any property."""
+
+        async def publish(queue: str, body: bytes) -> None:
+            await publish_raw(rabbit, PREFIX, queue, body)
+
+        return publish
+
+
+async def test_a_delay_of_several_periods(transport: RabbitMQ) -> None:
+    """0.7 s is 0.5 and 0.2: who consumes sends it on, and hands it out once."""
+    loop = asyncio.get_running_loop()
+    asked = loop.time()
+    await publish(transport, letter(delay=0.7, headers={"kept": "é"}))
+    async with consuming(transport) as consumer:
+        (delivery,) = await receive(consumer)
+        assert loop.time() - asked >= 0.7
+        assert read(delivery).headers == {"kept": "é"}
+        assert read(delivery).lost == 0
+        await settle(consumer, Ack(delivery))
+
+
+async def test_a_message_of_another_program(transport: RabbitMQ, rabbit: RabbitServer) -> None:
+    """Three properties make a job; one of a newer form is left alone, with what to do."""
+    said = {"message_id": "order-7", "message_type": "greet"}
+    await publish_raw(rabbit, PREFIX, QUEUE, b'{"name": "x"}', **said)
+    await publish_raw(rabbit, PREFIX, QUEUE, b"{}", **said, headers={"mutirao-version": 2})
+    async with consuming(transport) as consumer:
+        plain, newer = await receive(consumer, 2)
+        assert (read(plain).id, read(plain).task) == ("order-7", "greet")
+        assert newer.message is None
+        assert "upgrade the workers" in str(newer.problem)
+        await settle(consumer, Ack(plain), Ack(newer))
+
+
+async def test_the_broker_gives_up(rabbit: RabbitServer) -> None:
+    """After its delivery limit, if every consumer vanishes before it can judge."""
+    transport = RabbitMQ(rabbit.url(), prefix="limited", delivery_limit=1)
+    async with emptied(transport, rabbit, "q"):
+        await publish(transport, letter(queue="q"))
+        for _ in range(2):
+            async with consuming(transport, "q") as consumer:
+                await receive(consumer)
+        async with deadline():
+            while not (found := await transport.dead("q", 1)):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert found[0].cause.error_type == "GivenUpByBroker"
+        assert "delivery_limit" in found[0].cause.error
+        assert await transport.drop_dead("q", None) == 1
+
+
+async def test_what_is_otherwise_is_named(rabbit: RabbitServer) -> None:
+    """And is not changed: neither by comparing nor by declaring."""
+    one = RabbitMQ(rabbit.url(), prefix="differs", delivery_limit=3)
+    other = RabbitMQ(rabbit.url(), prefix="differs", delivery_limit=4)
+    await one.declare(["q"])
+    (found,) = await other.compare(["q"])
+    assert str(found) == (
+        "queue 'differs.q' has x-delivery-limit = '3'; expected x-delivery-limit = '4'"
+    )
+    with pytest.raises(TransportMismatch, match="x-delivery-limit"):
+        await other.declare(["q"])
+    assert await one.compare(["q"]) == []
+    await one.aclose()
+    await other.aclose()
+
+
+async def test_a_queue_that_is_deleted(transport: RabbitMQ, rabbit: RabbitServer) -> None:
+    """Its consumer is told, and what is published then comes back as unroutable."""
+    await transport.declare(["short-lived"])
+    lost: list[Delivery] = []
+    async with deadline(), transport.consumer("short-lived", 5, lost.extend) as consumer:
+        await publish(transport, letter(queue="short-lived"))
+        await receive(consumer)
+        async with aiormq.connect(rabbit.url()) as connection:
+            await (await connection.channel()).queue_delete(f"{PREFIX}.short-lived")
+        with pytest.raises(TransportUnavailable):
+            await consumer.receive(1)
+    assert len(lost) == 1
+    (error,) = await transport.publish([letter(queue="short-lived")])
+    assert isinstance(error, TransportMismatch)
+
+
+async def test_nobody_gets_in(rabbit: RabbitServer) -> None:
+    """With a wrong password, or a virtual host that is not there; no password is told."""
+    for url in (rabbit.url("guest:wr0ng"), f"{rabbit.url()}nowhere"):
+        transport = RabbitMQ(url)
+        (error,) = await transport.publish([letter()])
+        assert isinstance(error, TransportUnavailable)
+        assert "correct the URL" in str(error)
+        assert "wr0ng" not in f"{error} {transport!r}"
+
+
+@pytest.mark.parametrize("url", ["http://x", "amqp:///v", "amqp://host:port/", "mail"])
+def test_no_url(url: str) -> None:
+    """Is refused at once, before anything connects."""
+    with pytest.raises(ConfigurationError, match="amqp://user"):
+        RabbitMQ(url)
+
+
+async def test_one_that_is_too_large(transport: RabbitMQ, rabbit: RabbitServer) -> None:
+    """Is refused here, where it harms no other: a broker would close the channel."""
+    small = RabbitMQ(rabbit.url(), prefix=PREFIX, max_size=10)
+    refused, passed = await small.publish([letter(args='{"a": "too large"}'), letter()])
+    assert "max_size" in str(refused)
+    assert passed is None
+    await small.aclose()

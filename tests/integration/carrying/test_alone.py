@@ -1,0 +1,290 @@
+"""A worker on queues that are by broker alone, beside the lanes of its database."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from mutirao import Cancel, Dead, DeadJob, Job, Mutirao, Retry, Snooze
+from mutirao.errors import ConfigurationError, InvalidJob, TransportMismatch, WrongState
+from mutirao.model.message import DeadMessage, Message
+from mutirao.testing import capture, drain
+from mutirao.transports.memory import MemoryTransport
+from tests.support.waiting import until
+
+ALL_WELL = 0.05  # seconds between attempts
+
+
+@pytest.fixture
+async def broker() -> MemoryTransport:
+    """A broker with one queue."""
+    broker = MemoryTransport()
+    await broker.declare(["mail"])
+    return broker
+
+
+@pytest.fixture
+async def app(lite_url: str, broker: MemoryTransport) -> AsyncIterator[Mutirao]:
+    """An application with a queue by broker alone, and a database."""
+    app = Mutirao(lite_url, transports={"mail": broker})
+    yield app
+    await app.aclose()
+    app.close()
+
+
+async def dead(broker: MemoryTransport, number: int = 1) -> list[DeadMessage]:
+    """Wait until so many messages are dead; return them."""
+
+    async def found() -> list[DeadMessage] | None:
+        there = await broker.dead("mail", 100)
+        return there if len(there) >= number else None
+
+    return await until(found)
+
+
+async def test_all_kinds_of_handlers_beside_a_database(app: Mutirao) -> None:
+    """Coroutines, threads, jobs of the database and of the broker: one worker runs them."""
+    ran: list[tuple[str, Any]] = []
+
+    @app.task(queue="mail")
+    async def coroutine(job: Job, n: int) -> None:
+        ran.append(("coroutine", (n, job.attempt, job.tenant, job.metadata, job.tags)))
+
+    @app.task(queue="mail")
+    def thread(at: datetime) -> None:
+        ran.append(("thread", at))
+
+    @app.task
+    async def in_database() -> None:
+        ran.append(("database", None))
+
+    moment = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+    async with app.worker():
+        call = coroutine.using(tenant="acme", metadata={"a": [1]}, tags=["t"])
+        handle = await call.aenqueue(1)
+        await asyncio.to_thread(thread.enqueue, at=moment)
+        in_database.enqueue()
+        await until(lambda: len(ran) == 3)
+    assert sorted(ran, key=lambda each: each[0]) == [
+        ("coroutine", (1, 1, "acme", {"a": [1]}, ("t",))),
+        ("database", None),
+        ("thread", moment),
+    ]
+    assert len(str(handle.id)) == 32
+    with pytest.raises(WrongState, match="no results"):
+        handle.result()
+    assert [job.task for job in app.jobs()] == ["in_database"]
+
+
+async def test_outcomes(app: Mutirao, broker: MemoryTransport) -> None:
+    """Retried with back-off, snoozed without an attempt, cancelled, dead, and mourned."""
+    tries: list[tuple[str, int]] = []
+    mourned: list[DeadJob] = []
+
+    @app.task(queue="mail", retry=Retry.fixed(3, interval=ALL_WELL))
+    async def attempt(job: Job, how: str) -> None:
+        tries.append((how, job.attempt))
+        match how:
+            case "fails":
+                raise OSError("no")
+            case "recovers" if job.attempt == 1:
+                raise OSError("not yet")
+            case "snoozes" if tries.count(("snoozes", 1)) == 1:
+                raise Snooze(ALL_WELL)
+            case "refuses":
+                raise Dead("never")
+            case "cancels":
+                raise Cancel("no more")
+
+    @attempt.on_dead
+    async def mourn(dead: DeadJob) -> None:
+        mourned.append(dead)
+
+    async with app.worker(queues=["mail"]):
+        for how in ("fails", "recovers", "snoozes", "refuses", "cancels"):
+            attempt.enqueue(how)
+        found = await dead(broker, 2)
+        await until(lambda: len(mourned) == 2)
+        await until(lambda: len(tries) == 9)
+    assert sorted(tries) == [
+        ("cancels", 1), ("fails", 1), ("fails", 2), ("fails", 3), ("recovers", 1), ("recovers", 2),
+        ("refuses", 1), ("snoozes", 1), ("snoozes", 1),
+    ]  # fmt: skip
+    causes = {each.cause.error_type: each.cause for each in found}
+    assert causes.keys() == {"OSError", "Dead"}
+    assert causes["OSError"].attempts == 3
+    first, last = causes["OSError"].first_at, causes["OSError"].last_at
+    assert first is not None
+    assert last is not None
+    assert first < last
+    assert {each.args["how"] for each in mourned} == {"fails", "refuses"}
+    assert {f"{each.id:032x}" for each in mourned} == {each.id for each in found}
+
+
+async def test_what_cannot_be_by_broker_alone(app: Mutirao, broker: MemoryTransport) -> None:
+    """Is refused where it is asked for, with what to do instead."""
+
+    @app.task(queue="mail")
+    async def send() -> None: ...
+
+    @app.task
+    async def other() -> None: ...
+
+    for call in (
+        send.using(conn=object()),
+        send.using(key="k"),
+        send.using(priority=1),
+        send.using(run_at=datetime.now(UTC) + timedelta(days=2)),
+    ):
+        with pytest.raises(InvalidJob, match="leave the queue to the database"):
+            call.enqueue()
+    with pytest.raises(InvalidJob, match="two calls"):
+        app.enqueue_many([send.job(), other.job()])
+    with pytest.raises(InvalidJob, match="keep_result"):
+        app.task(queue="mail", name="kept", keep_result=True)(lambda: None)
+    with pytest.raises(ConfigurationError, match="transports have"):
+        Mutirao(transports={"mail": "amqp://localhost"})  # type: ignore[dict-item]
+    assert await broker.drop_dead("mail", None) == 0
+    strange = Mutirao(transports={"nowhere": broker})
+    task = strange.task(queue="nowhere", name="t")(lambda: None)
+    with pytest.raises(TransportMismatch, match="transports declare"):
+        await task.aenqueue()
+
+
+async def test_no_transaction(app: Mutirao, broker: MemoryTransport) -> None:
+    """There is no row that it could complete; the inbox is named."""
+
+    @app.task(queue="mail", max_attempts=1)
+    async def send(job: Job) -> None:
+        async with job.transaction():
+            pass
+
+    async with app.worker(queues=["mail"]):
+        send.enqueue()
+        (found,) = await dead(broker)
+    assert "app.inbox" in found.cause.error
+
+
+async def test_messages_that_nobody_can_run(
+    app: Mutirao, broker: MemoryTransport, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are dead, with the cause, or wait for workers that can; each is told once."""
+    ran = asyncio.Event()
+
+    @app.task(queue="mail")
+    async def send(n: int) -> None:
+        ran.set()
+
+    for _ in range(3):
+        broker.publish_raw("mail", b"\xff")
+    unfit = Message(id="unfit", task="send", args='{"n": "x"}', queue="mail")
+    unread = Message(id="unread", task="send", args="no json", queue="mail")
+    unknown = Message(id="unknown", task="other", queue="mail")
+    given_up = Message(id="given-up", task="other", queue="mail", headers={"unknown-here": 120})
+    killer = Message(id="killer", task="send", args='{"n": 1}', queue="mail", lost=5)
+    await broker.publish([unfit, unread, unknown, given_up, killer])
+    async with app.worker(queues=["mail"]):
+        found = await dead(broker, 7)
+        send.enqueue(1)
+        await ran.wait()
+    assert sorted((each.id, each.cause.error_type) for each in found if each.task) == [
+        ("given-up", "UnknownTask"), ("killer", "WorkerLost"), ("unfit", "InvalidArguments"),
+        ("unread", "InvalidArguments"),
+    ]  # fmt: skip
+    assert [each.cause.error_type for each in found if not each.task] == ["Unreadable"] * 3
+    lines = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    assert sum("no message of Mutirão" in line for line in lines) == 1
+    assert sum("no such task here: other" in line for line in lines) == 1
+
+
+async def test_stopping_gives_back(app: Mutirao, broker: MemoryTransport) -> None:
+    """What runs may end; what is interrupted or has not started comes again, none the worse."""
+    started, attempts = asyncio.Event(), list[tuple[int, int]]()
+    release = asyncio.Event()
+
+    @app.task(queue="mail")
+    async def work(job: Job, n: int) -> None:
+        attempts.append((n, job.attempt))
+        started.set()
+        await release.wait()
+
+    await app.aenqueue_many(work.job(n) for n in range(6))
+    async with app.worker(queues=["mail"], concurrency=2, grace=0):
+        await started.wait()
+    release.set()
+    before = len(attempts)
+    async with app.worker(queues=["mail"]):
+        await until(lambda: len(attempts) == before + 6)
+    assert {attempt for _, attempt in attempts} == {1}
+    assert await broker.dead("mail", 10) == []
+
+
+async def test_a_connection_that_breaks(app: Mutirao, broker: MemoryTransport) -> None:
+    """The attempt is given up, and the message comes again: to one that is connected again."""
+    started, ran = asyncio.Event(), list[str]()
+
+    @app.task(queue="mail")
+    async def work() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(0 if ran else 3600)
+            ran.append("ended")
+        except asyncio.CancelledError:
+            ran.append("given up")
+            raise
+
+    async with app.worker(queues=["mail"]) as worker:
+        work.enqueue()
+        await started.wait()
+        broker.lose_consumers()
+        await until(lambda: ran == ["given up", "ended"])
+        assert worker.health().alive
+    assert await broker.dead("mail", 10) == []
+
+
+async def test_a_timeout(app: Mutirao, broker: MemoryTransport) -> None:
+    """Of a call; it is an attempt like any other."""
+
+    @app.task(queue="mail", max_attempts=1)
+    async def work() -> None:
+        await asyncio.sleep(3600)
+
+    async with app.worker(queues=["mail"]):
+        work.using(timeout=0.05).enqueue()
+        (found,) = await dead(broker)
+    assert found.cause.error_type == "AttemptTimeout"
+
+
+async def test_no_database_is_needed(broker: MemoryTransport) -> None:
+    """By a worker of such queues only."""
+    app = Mutirao("postgresql+psycopg://nobody@127.0.0.1:1/none", transports={"mail": broker})
+    ran = asyncio.Event()
+
+    @app.task(queue="mail")
+    async def work() -> None:
+        ran.set()
+
+    async with app.worker(queues=["mail"]):
+        await work.aenqueue()
+        await ran.wait()
+
+
+async def test_captured(app: Mutirao, broker: MemoryTransport) -> None:
+    """In a test of an application nothing is sent, and jobs run like others."""
+    ran: list[int] = []
+
+    @app.task(queue="mail")
+    async def work(n: int) -> None:
+        ran.append(n)
+
+    with capture(app) as jobs:
+        await work.aenqueue(7)
+        jobs.assert_enqueued(work, n=7)
+        await asyncio.to_thread(drain, app)
+    assert ran == [7]
+    assert await broker.drop_dead("mail", None) == 0
