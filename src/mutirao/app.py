@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Engine
 
+from mutirao.client.endpoints import Endpoints
 from mutirao.client.graphs import Graphs
 from mutirao.client.inbox import Inboxes
 from mutirao.client.jobs import JobAdmin
@@ -55,7 +56,8 @@ class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
 
     `schedules` manages the schedules in the database; `@app.schedule(…)` declares one in the code.
     Likewise `limits` manages the limits and `limit(…)` declares one; `pause(…)` and `resume(…)`
-    stop and restart queues and tasks. `subscriptions` manages who is told of what is published.
+    stop and restart queues and tasks. `subscriptions` manages who is told of what is published,
+    and `endpoints` where webhooks go.
 
     Parameters:
         url: the database that holds the jobs: any SQLAlchemy URL of PostgreSQL or SQLite; without
@@ -120,12 +122,14 @@ class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
         self._portal = Portal()
         self._databases: Callable[[], Any] | None = None
         self._tenants: Tenants | None = None
+        self._signers: dict[str, Callable[..., Any]] = {}
         self.schedules = Schedules(self, self.task, self._portal, max_payload)
         self.schedule = self.schedules.declare
         self.subscriptions = Subscriptions(self, self._portal, max_payload)
         self.replay, self.areplay = self.subscriptions.replay, self.subscriptions.areplay
         self.limits = Limits(self, lambda: tuple(self._tasks.values()), self._portal)
         self.limit = self.limits.declare
+        self.endpoints = Endpoints(self, self._portal)
         self.pause, self.apause = self.limits.pause, self.limits.apause
         self.resume, self.aresume = self.limits.resume, self.limits.aresume
 

@@ -230,6 +230,21 @@ class InvalidEndpoint(MutiraoError, ValueError):
     """A webhook that cannot be sent so: its method, headers, id, body or timeouts."""
 
 
+class UnknownEndpoint(MutiraoError, LookupError):
+    """No endpoint has that id."""
+
+
+class WebhookFailed(MutiraoError):
+    """A webhook was not delivered: no whole answer came, or one that is no success.
+
+    `retry_after`: the seconds for which the server asked to be left alone, if it did.
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class InvalidSecret(MutiraoError, ValueError):
     """A secret or key of webhooks that is too short, of another form, or for something else."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from sqlalchemy import URL
 
@@ -22,6 +22,8 @@ from mutirao.errors import ConfigurationError
 from mutirao.hub.protocol import Serves
 from mutirao.model.home import Home
 from mutirao.model.job import Job
+from mutirao.model.limits import Rule
+from mutirao.model.webhook_attempts import WebhookSettings
 from mutirao.ports import Notifier, Store, Transport
 from mutirao.sql.announcing import AnnouncingStore
 from mutirao.sql.connections.budget import Budget
@@ -31,6 +33,10 @@ from mutirao.sql.store import SqlStore
 from mutirao.tasks.middleware import AttemptMiddleware
 from mutirao.tasks.options import Duration, length_of_time
 from mutirao.tasks.task import Task
+from mutirao.tasks.topics import TopicApp
+
+if TYPE_CHECKING:
+    from mutirao.webhooks.deliveries import Deliveries
 
 Provider = TypeVar("Provider", bound=Callable[..., Any])
 
@@ -52,6 +58,7 @@ class Workers:
     _around_attempt: Sequence[AttemptMiddleware]
     _databases: Callable[[], Any] | None
     _tenants: Tenants | None
+    _signers: dict[str, Callable[..., Any]]
 
     def databases(self, provider: Provider) -> Provider:
         """Register a function that lists the databases which a worker serves, instead of one.
@@ -104,6 +111,30 @@ class Workers:
             return resolve
 
         return register if resolve is None else register(resolve)
+
+    def signer(self, name: str) -> Callable[[Provider], Provider]:
+        """Register a function that signs webhooks: `@app.signer("legacy")`.
+
+        Endpoints that name it (`signer="legacy"`) are signed by it, instead of by a secret. It is
+        a `mutirao.webhooks.Signer`: it gets method, URL, headers and body each time a request is
+        sent, and returns the headers to add. It is called in the event loop.
+
+        Parameters:
+            name: what endpoints call it.
+
+        Raises:
+            ConfigurationError: the name is taken.
+        """
+        if name in self._signers:
+            raise ConfigurationError(
+                f"there is a signer {name!r} already; give one of them another"
+            )
+
+        def register(sign: Provider) -> Provider:
+            self._signers[name] = sign
+            return sign
+
+        return register
 
     def worker(self, **settings: Unpack[WorkerTerms]) -> EmbeddedWorker:
         """Return a worker to run inside this program: `async with`, `with`, or `start`/`stop`.
@@ -194,9 +225,22 @@ class Workers:
         shared: Shared | None,
         home: Home,
     ) -> Worker:
-        declared = self.schedules.declared, self.limits.declared
-        about = self._tasks, self._around_attempt, settings, version("mutirao")
-        return Worker(store, notifier, *about, *declared, shared, home)
+        tasks, schedules = self._tasks, self.schedules.declared
+        limits: Callable[[], Sequence[Rule]] = self.limits.declared
+        sending = self._sending(store, settings.webhooks) if settings.webhooks else None
+        if sending is not None:
+            tasks = {**sending.tasks(cast(TopicApp, self)), **tasks}
+            limits = partial(_both, limits, sending.limits)
+        about = tasks, self._around_attempt, settings, version("mutirao")
+        worker = Worker(store, notifier, *about, schedules, limits, shared, home)
+        worker.at_close += [sending.aclose] if sending else []
+        return worker
+
+    def _sending(self, store: Store, settings: WebhookSettings) -> "Deliveries":
+        # The only place where its packages are needed, which are an extra.
+        from mutirao.webhooks.deliveries import Deliveries
+
+        return Deliveries(store, settings, self._signers)
 
     def _check(self, settings: WorkerSettings) -> None:
         """Raise if no worker can run what the code declares, whatever the database."""
@@ -213,6 +257,12 @@ class Workers:
                 " tables; give Mutirao(url) a database"
             )
         return self.store
+
+
+def _both(
+    some: Callable[[], Sequence[Rule]], others: Callable[[], Sequence[Rule]]
+) -> Sequence[Rule]:
+    return [*some(), *others()]
 
 
 def _of_hub(store: Store, settings: WorkerSettings) -> Notifier | None:

@@ -32,6 +32,7 @@ _COMMANDS = {
     "cancel": ("jobs", "cancel"),
     "change": ("jobs", "change"),
     "doctor": ("care", "doctor"),
+    "endpoints": ("endpoints", "endpoints"),
     "enqueue": ("enqueue", "enqueue"),
     "graphs": ("graphs", "graphs"),
     "hub": ("hub", "hub"),
@@ -51,6 +52,7 @@ _COMMANDS = {
     "stats": ("stats", "stats"),
     "subscriptions": ("topics", "subscriptions"),
     "transports": ("transports", "transports"),
+    "webhooks": ("webhooks", "webhooks"),
     "worker": ("worker", "worker"),
 }
 

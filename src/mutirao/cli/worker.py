@@ -14,6 +14,7 @@ from mutirao.cli.options import kept, names, option, target
 from mutirao.cli.reloading import watch_here
 from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import AppCommand, load_app
+from mutirao.cli.webhook_options import webhook_options, webhook_settings
 from mutirao.model.job import OutcomeKind
 from mutirao.model.retry_words import ACCEPTED_FORMS, policy_in_words
 from mutirao.workers import EXIT_WHEN_STUCK
@@ -127,6 +128,8 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     default=1_000,
     help="Jobs deleted in one transaction.",
 )
+@option("--webhooks", is_flag=True, help="Deliver webhooks to endpoints as well.")
+@webhook_options
 @option(
     "--reload/--no-reload",
     default=False,
@@ -191,9 +194,12 @@ def _settings(
     keep_hours: str,
     keep_inbox: str,
     exit_when_stuck: float,
+    webhooks: bool,
     **others: Any,
 ) -> "WorkerTerms":
     """Return the options as settings of a worker."""
+    sending = webhook_settings(others)
+    others["webhooks"] = sending if webhooks else False
     others["exit_when_stuck"] = exit_when_stuck or None
     others["keep_hours"] = kept(keep_hours)
     others["keep_inbox"] = kept(keep_inbox)
@@ -209,7 +215,10 @@ def _command(target: str, **options: Any) -> list[str]:
     """Return the command line of one worker process, whatever the variables say."""
     command = [sys.executable, "-m", "mutirao", "worker", target, "--processes", "1", "--no-reload"]
     for name, value in options.items():
-        if value is not None:
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            command += [flag] if value else []
+        elif value is not None:
             text = ",".join(value) if isinstance(value, tuple) else str(value)
-            command += [f"--{name.replace('_', '-')}", text]
+            command += [flag, text]
     return command

@@ -9,6 +9,7 @@ from mutirao.engine.backoff import MAX_WAIT
 from mutirao.engine.job_log import JobLogMode
 from mutirao.errors import ConfigurationError, InvalidJob
 from mutirao.model.job import MAX_QUEUE_NAME, MAX_TASK_NAME, OutcomeKind
+from mutirao.model.webhook_attempts import WebhookSettings
 from mutirao.tasks.defaults import DefaultsInWords
 from mutirao.tasks.validation import check_text
 
@@ -50,6 +51,7 @@ class WorkerTerms(TypedDict, total=False):
     max_attempts: int | None
     timeout: float | None
     connections: int | None
+    webhooks: bool | WebhookSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,7 @@ class WorkerSettings:
         timeout: the maximum duration of their attempts.
         connections: the maximum number of connections to servers, of all databases together; None:
             as many as needed.
+        webhooks: whether it delivers webhooks, and how; `True` is as usual, None not at all.
 
     Raises:
         ConfigurationError: a setting is out of range.
@@ -113,6 +116,7 @@ class WorkerSettings:
     max_attempts: int | None = None
     timeout: float | None = None
     connections: int | None = None
+    webhooks: WebhookSettings | None = None
 
     @classmethod
     def of(cls, terms: WorkerTerms) -> Self:
@@ -125,6 +129,8 @@ class WorkerSettings:
         given: dict[str, Any] = {**terms}
         for name in ("queues", "exclude_queues", "tasks"):
             given[name] = None if given.get(name) is None else _names(name, given[name])
+        if isinstance(given.get("webhooks"), bool):
+            given["webhooks"] = WebhookSettings() if given["webhooks"] else None
         return cls(**given)
 
     @property
@@ -191,6 +197,10 @@ class WorkerSettings:
             )
         if self.connections is not None:
             _at_least("connections", self.connections, MIN_CONNECTIONS)
+        if not isinstance(self.webhooks, WebhookSettings | None):
+            raise ConfigurationError(
+                f"webhooks is {self.webhooks!r}; give True, or WebhookSettings(…)"
+            )
         self._check_served()
         self.defaults.defaults()  # raises if one is out of range
         for name in ("keep_hours", "keep_inbox"):

@@ -74,6 +74,7 @@ class Worker:
         self.failure: BaseException | None = None
         self.failed = asyncio.Event()
         self.ended = asyncio.Event()  # stopped, or failed
+        self.at_close: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self.on_blocked: Callable[[], None] | None = None  # in a thread: the loop is lost for good
         self._store, self._tasks = store, tasks
         self._identity, self._id = identity(settings, version), 0
@@ -87,15 +88,8 @@ class Worker:
         self._dispatcher = Dispatcher(
             settings, executor, self._completer, self._shared.slots, self._begin
         )
-        self._producer = Producer(
-            store,
-            notifier,
-            settings,
-            tasks,
-            lambda: self._id,
-            self._dispatcher,
-            self._pulse("producer"),
-        )
+        part = lambda: self._id, self._dispatcher, self._pulse("producer")
+        self._producer = Producer(store, notifier, settings, tasks, *part)
         self._watch = Watch(
             self._shared.slots, lambda: list(self._pulses.values()), settings.exit_when_stuck
         )
@@ -273,7 +267,8 @@ class Worker:
         await self._store.retire(self._id)
 
     async def _close(self) -> None:
-        await self._within(RETIRE_LIMIT, "close connections", self._store.close())
+        for close in (*self.at_close, self._store.close):
+            await self._within(RETIRE_LIMIT, "close connections", close())
 
     async def _within(self, seconds: float, what: str, step: Coroutine[Any, Any, object]) -> bool:
         """Run a step of stopping without delaying the others; return whether it succeeded."""

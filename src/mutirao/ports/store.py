@@ -24,9 +24,10 @@ from mutirao.model.outcome import Settlement
 from mutirao.model.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.ports.intake import Intake
 from mutirao.ports.records_api import RecordsApi
+from mutirao.ports.webhooks_api import WebhooksApi
 
 
-class Store(Intake, RecordsApi, Protocol):
+class Store(Intake, RecordsApi, WebhooksApi, Protocol):
     """The system of record."""
 
     async def check(self) -> None:

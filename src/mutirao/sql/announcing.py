@@ -11,11 +11,13 @@ from typing import Any
 
 from sqlalchemy import event
 
+from mutirao.model.breakers import BreakerName, BreakerTerms
 from mutirao.model.change import Change
 from mutirao.model.graph_plan import Plan
 from mutirao.model.job import Job, NewJob, Wake
 from mutirao.model.outcome import Settlement
 from mutirao.model.records import JobFilter
+from mutirao.model.webhook_attempts import WebhookAttempt
 from mutirao.notifiers.hub_access import HubAccess
 from mutirao.ports import Announcer, Attempt
 from mutirao.sql.connections.engines import POOL_SIZE, Database
@@ -210,6 +212,32 @@ class AnnouncingStore(SqlStore):
         removed = await super().remove_limit(name, now=now)
         self._tell_all([name] if removed else [])
         return removed
+
+    async def resume_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
+        """Let deliveries to an endpoint out."""
+        resumed = await super().resume_endpoint(id, now=now)
+        self._tell_all([id] if resumed else [])
+        return resumed
+
+    async def record_webhooks(
+        self,
+        attempts: Sequence[WebhookAttempt],
+        terms: BreakerTerms,
+        *,
+        now: datetime | None = None,
+    ) -> bool:
+        """Write what came of attempts; breakers that close let deliveries out."""
+        changed = await super().record_webhooks(attempts, terms, now=now)
+        self._tell_all(attempts if changed else ())
+        return changed
+
+    async def probe_webhooks(
+        self, name: BreakerName, *, at_once: bool = False, now: datetime | None = None
+    ) -> bool:
+        """Let one delivery at a time through an open breaker."""
+        probed = await super().probe_webhooks(name, at_once=at_once, now=now)
+        self._tell_all([name] if probed else [])
+        return probed
 
     # Telling
 

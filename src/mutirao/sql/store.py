@@ -45,6 +45,7 @@ from mutirao.sql.statements import (
     results,
     workers,
 )
+from mutirao.sql.webhooks_api import SqlWebhooks
 
 # Seconds that reading all jobs, pruning, or updating the planner's statistics may take.
 LONG_CALL_TIMEOUT = 120.0
@@ -58,7 +59,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SqlStore(SqlRecords):
+class SqlStore(SqlRecords, SqlWebhooks):
     """The jobs in a SQL database.
 
     Parameters:

@@ -12,6 +12,8 @@ except ImportError as missing:
         "Install the extra that brings it: pip install 'mutirao[webhooks]'"
     ) from missing
 
+from mutirao.model.breakers import BreakerTerms
+from mutirao.model.webhook_attempts import WebhookSettings
 from mutirao.webhooks.answer import Answer, DeliveryFailure
 from mutirao.webhooks.courier import Courier
 from mutirao.webhooks.guard import Guard, Target
@@ -23,6 +25,7 @@ from mutirao.webhooks.verifying import Received, verify
 
 __all__ = [
     "Answer",
+    "BreakerTerms",
     "Courier",
     "DeliveryFailure",
     "Guard",
@@ -33,6 +36,7 @@ __all__ = [
     "Target",
     "Timeouts",
     "WebhookRequest",
+    "WebhookSettings",
     "new_key",
     "new_secret",
     "sign",

@@ -15,9 +15,10 @@ from urllib.parse import urljoin
 import httpx2
 
 from mutirao.errors import SignerFailed, UnsafeUrl
+from mutirao.model.webhook_rules import FRAMING, check_headers
 from mutirao.webhooks.answer import Answer, DeliveryFailure, blanked, failure_of, retry_after
 from mutirao.webhooks.guard import Guard
-from mutirao.webhooks.request import FRAMING, WebhookRequest, check_headers
+from mutirao.webhooks.request import WebhookRequest
 from mutirao.webhooks.signing import sign
 from mutirao.webhooks.transport import GuardedTransport, Trail, followed
 

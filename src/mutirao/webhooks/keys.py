@@ -6,7 +6,6 @@ Bytes of a secret are never in a repr, an error or a log.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import os
@@ -17,16 +16,14 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from mutirao.errors import InvalidSecret
-
-SHARED, PRIVATE, PUBLIC = "whsec_", "whsk_", "whpk_"
-SHORTEST, LONGEST = 24, 64  # bytes of a shared secret, by the standard
-HALF = 32  # bytes of an ed25519 seed, and of a public key
-
-_HOW = {
-    SHARED: "make one with mutirao.webhooks.new_secret()",
-    PRIVATE: "make one with mutirao.webhooks.new_key()",
-    PUBLIC: "take it from the sender, or from Secret.parse('whsk_…').public()",
-}
+from mutirao.model.webhook_rules import (
+    HALF,
+    PRIVATE,
+    PUBLIC,
+    SHARED,
+    how_to_get,
+    secret_parts,
+)
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,8 @@ class Secret:
         """
         if until is not None and until.tzinfo is None:
             raise InvalidSecret(f"until={until!r} has no zone; give a datetime with tzinfo")
-        prefix = _prefix(text)
-        return cls(prefix, _material(prefix, _decoded(prefix, text[len(prefix) :])), until)
+        prefix, decoded = secret_parts(text)
+        return cls(prefix, _seed(decoded) if prefix == PRIVATE else decoded, until)
 
     @property
     def version(self) -> str:
@@ -126,46 +123,11 @@ def _written(prefix: str, material: bytes) -> str:
     return prefix + base64.b64encode(material).decode()
 
 
-def _prefix(text: object) -> str:
-    for prefix in (SHARED, PRIVATE, PUBLIC):
-        if isinstance(text, str) and text.startswith(prefix):
-            return prefix
-    raise InvalidSecret(
-        f"a secret of type {type(text).__name__} does not begin with whsec_, whsk_ or whpk_; "
-        f"for HMAC-SHA256 {_HOW[SHARED]}"
-    )
-
-
-def _decoded(prefix: str, text: str) -> bytes:
-    padded = text + "=" * (-len(text) % 4)  # some write it without padding
-    try:
-        return base64.b64decode(padded, validate=True)
-    except (binascii.Error, ValueError):
-        # The error, and what it came from, would show the secret in a traceback with locals.
-        raise InvalidSecret(f"what follows {prefix} is not base64; {_HOW[prefix]}") from None
-
-
-def _material(prefix: str, decoded: bytes) -> bytes:
-    found = len(decoded)
-    if prefix == SHARED and not SHORTEST <= found <= LONGEST:
-        raise InvalidSecret(
-            f"the whsec_ secret has {found} bytes; expected {SHORTEST} to {LONGEST} random ones: "
-            f"{_HOW[SHARED]}"
-        )
-    if prefix == PUBLIC and found != HALF:
-        raise InvalidSecret(f"the whpk_ key has {found} bytes, not {HALF}; {_HOW[PUBLIC]}")
-    return _seed(decoded) if prefix == PRIVATE else decoded
-
-
 def _seed(decoded: bytes) -> bytes:
     """Return the seed: some write it alone, others with the public key behind it."""
-    if len(decoded) not in (HALF, 2 * HALF):
-        raise InvalidSecret(
-            f"the whsk_ key has {len(decoded)} bytes, not {HALF} or {2 * HALF}; {_HOW[PRIVATE]}"
-        )
     seed, public = decoded[:HALF], decoded[HALF:]
     if public and not hmac.compare_digest(public, _public_of(seed)):
         raise InvalidSecret(
-            f"the public half of the whsk_ key is not that of its seed; {_HOW[PRIVATE]}"
+            f"the public half of the whsk_ key is not that of its seed; {how_to_get(PRIVATE)}"
         )
     return seed

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from mutirao.errors import InvalidEndpoint
+from mutirao.model.webhook_rules import METHODS, MOST_REDIRECTS, PUBLIC, check_headers
 from mutirao.webhooks.answer import KEPT
-from mutirao.webhooks.keys import PUBLIC, Secret
+from mutirao.webhooks.keys import Secret
 from mutirao.webhooks.signing import checked_id
 
-METHODS = ("POST", "PUT", "PATCH", "GET", "DELETE")
-MOST_REDIRECTS = 5
-LONGEST_VALUE = 8_192  # characters of a header
-# These say how the request is framed, and to whom it goes.
-FRAMING = {
-    *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer"),
-    *("upgrade", "expect", "accept-encoding", "proxy-authorization", "proxy-connection"),
-}
-OURS = {*FRAMING, "webhook-id", "webhook-timestamp", "webhook-signature"}
 MOST_KEPT = 1024 * 1024  # bytes of an answer
 # From method, URL, headers and body to more headers. Not to block: it is called in the event loop.
 Signer = Callable[
     [str, str, Mapping[str, str], bytes], Mapping[str, str] | Awaitable[Mapping[str, str]]
 ]
-_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
-_VALUE = re.compile(rf"(?:[!-~](?:[ \t!-~]{{0,{LONGEST_VALUE - 2}}}[!-~])?)?")
 
 
 @dataclass(frozen=True)
@@ -104,35 +93,3 @@ class WebhookRequest:
         if any(secret.prefix == PUBLIC for secret in self.secrets):
             raise InvalidEndpoint("a whpk_ key verifies and cannot sign; give the whsk_ key")
         check_headers(self.headers)
-
-
-def check_headers(headers: Mapping[str, str], ours: Collection[str] = OURS) -> None:
-    """Refuse headers that cannot be sent, or that would change how the request is read.
-
-    Parameters:
-        ours: names, in small letters, that only the sender sets.
-
-    Raises:
-        InvalidEndpoint: a name or value that HTTP does not have (line breaks, control
-            characters, beyond ASCII), a name that is there twice, or one that we set.
-    """
-    seen: set[str] = set()
-    for name, value in headers.items():
-        if not _is(_NAME, name):
-            raise InvalidEndpoint(
-                f"the header name {name!r} is none; expected letters, digits and hyphens"
-            )
-        if not _is(_VALUE, value):
-            raise InvalidEndpoint(
-                f"the value of the header {name} has a line break, a control character or what is "
-                f"not ASCII, or is longer than {LONGEST_VALUE:,}; expected visible ASCII and spaces"
-            )
-        if name.lower() in ours:
-            raise InvalidEndpoint(f"the header {name} is set by the sender; leave it out")
-        if name.lower() in seen:
-            raise InvalidEndpoint(f"the header {name} is given twice; give it once")
-        seen.add(name.lower())
-
-
-def _is(form: re.Pattern[str], text: object) -> bool:
-    return isinstance(text, str) and form.fullmatch(text) is not None

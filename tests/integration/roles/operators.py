@@ -19,6 +19,8 @@ from mutirao.model.subscriptions import Replay
 from mutirao.sql.schema import views
 from mutirao.sql.statements import doctor
 from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.endpoints import ERP, OTHER, claimed, endpoint, fail
+from mutirao.testing.conformance.endpoints import delivered as delivered_to
 from mutirao.testing.conformance.fairness import of
 from mutirao.testing.conformance.graphs import DEAD, a, returned, taking, write_graph
 from mutirao.testing.conformance.kit import (
@@ -158,6 +160,32 @@ async def subscribes(mine: SqlStore, others: SqlStore) -> None:
     assert [each.active for each in await mine.subscriptions()] == [False]
     assert await mine.replay(Replay(subscription="mail", since=NOW), 0) == (0, None)
     assert await mine.remove_subscription("mail")
+
+
+@duty("operator", "endpoint", "endpoints", "further_topic", "breaker")
+async def manages_endpoints(mine: SqlStore, others: SqlStore) -> None:
+    """Puts one, changes it, holds what is for it, tries it again, and removes it."""
+    for _ in range(2):
+        await mine.put_endpoint(endpoint(topics=("*", "order.*"), rate=5.0))
+    assert await mine.rotate_secret("erp", OTHER, keep=60)
+    worker = await join(others)
+    await delivered_to(others, worker, 3)
+    await fail(others, worker, await claimed(others, worker, 2))
+    assert await mine.probe_webhooks(ERP, at_once=True)
+    assert await mine.pause_endpoint("erp")
+    assert await mine.resume_endpoint("erp")
+    assert [each.id for each in await mine.endpoints()] == ["erp"]
+    assert await mine.remove_endpoint("erp")
+
+
+@duty("operator", "webhook_attempt")
+async def prunes_webhooks(mine: SqlStore, others: SqlStore) -> None:
+    """With their attempts."""
+    await others.put_endpoint(endpoint())
+    worker = await join(others)
+    await delivered_to(others, worker)
+    await fail(others, worker, await claimed(others, worker))
+    assert await mine.prune(OutcomeKind.DEAD, 0, 100, now=FAR_AHEAD) == 1
 
 
 @duty("operator", "limit", "counter", "slot", "parked")

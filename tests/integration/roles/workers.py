@@ -17,6 +17,15 @@ from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import Unique
 from mutirao.sql.schema import tables
 from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.endpoints import (
+    ERP,
+    TERMS,
+    attempt,
+    claimed,
+    delivered,
+    endpoint,
+    fail,
+)
 from mutirao.testing.conformance.fairness import of
 from mutirao.testing.conformance.graphs import DEAD, a, returned, taking, write_graph
 from mutirao.testing.conformance.kit import (
@@ -66,6 +75,33 @@ async def forgets_messages(mine: SqlStore, others: SqlStore) -> None:
     async with others.engines.asynchronous().begin() as conn:
         await others.aremember("books", "m", conn)
     assert await mine.prune_inbox(-60, 10) == 1
+
+
+@duty("worker", "further_topic", "webhook_attempt")
+async def forgets_webhooks(mine: SqlStore, others: SqlStore) -> None:
+    """Tells an endpoint with several topics, and prunes what came of it."""
+    await others.put_endpoint(endpoint(topics=("invoice.*", "order.*")))
+    worker = await join(mine)
+    await delivered(mine, worker)
+    claims = await claimed(mine, worker)
+    await fail(others, worker, claims)
+    assert await mine.prune(OutcomeKind.DEAD, 0, 100, now=FAR_AHEAD) == len(claims) == 1
+
+
+@duty("webhooks", "endpoint", "webhook_attempt", "breaker", "limit")
+async def delivers_webhooks(mine: SqlStore, others: SqlStore) -> None:
+    """To an endpoint that fails, is tried again, comes back, and is gone."""
+    await others.put_endpoint(endpoint())
+    worker = await join(mine)
+    await delivered(mine, worker, 5)
+    assert len(await mine.endpoints_to_send(["erp"])) == 1
+    await fail(mine, worker, await claimed(mine, worker, 1))
+    await fail(mine, worker, await claimed(mine, worker, 1))
+    assert await mine.probe_webhooks(ERP, at_once=True)
+    [probe] = await claimed(mine, worker)
+    await mine.record_webhooks([attempt(probe)], TERMS)
+    await finish(mine, worker, [probe])
+    await fail(mine, worker, (await claimed(mine, worker))[:1], 410)
 
 
 @duty("worker", "attempt")

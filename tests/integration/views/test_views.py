@@ -32,6 +32,8 @@ VIEWS = [
     "mutirao_publications",
     "mutirao_deliveries",
     "mutirao_subscriptions",
+    "mutirao_endpoints",
+    "mutirao_webhook_attempts",
 ]
 
 

@@ -29,6 +29,7 @@ SUBJECTS = (
     "hours",
     "views",
     "topic_views",
+    "endpoints",
 )
 _FRAGMENT = re.compile(r"^--: (\w+)((?: \w+)*)\n(.*)\Z", re.MULTILINE | re.DOTALL)
 _USE = re.compile(r"\$\{(\w+)(?:: ([^{}]*))?\}")  # without another one in it

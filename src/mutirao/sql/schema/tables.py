@@ -17,6 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
+from mutirao.sql.schema.endpoints import breaker as breaker
 from mutirao.sql.schema.gathered import metadata as metadata
 from mutirao.sql.schema.inbox import inbox as inbox
 from mutirao.sql.schema.instant import Instant

@@ -31,7 +31,16 @@ from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.tables import attempt, live
-from mutirao.sql.statements import fairness, graphs, limits, results, supersede, topics, uniqueness
+from mutirao.sql.statements import (
+    fairness,
+    graphs,
+    limits,
+    results,
+    supersede,
+    topics,
+    uniqueness,
+    webhooks,
+)
 from mutirao.sql.statements.cancelling import cancel_waiting
 from mutirao.sql.statements.records import is_one_of, matching
 
@@ -156,6 +165,7 @@ def forget(conn: Connection, jobs: Sequence[int]) -> None:
     graphs.forget(conn, jobs)
     results.forget(conn, jobs)
     topics.forget(conn, jobs)
+    webhooks.forget(conn, jobs)
 
 
 def matching_live(conn: Connection, which: JobFilter) -> Sequence[int]:

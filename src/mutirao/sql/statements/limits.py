@@ -31,7 +31,7 @@ def put(
     now: datetime | None,
 ) -> None:
     """Create a limit, or change the one of that name."""
-    _lock_claims(conn)
+    keep_claims_out(conn)
     row = conn.execute(select(limit).where(limit.c.name == rule.name)).first()
     moment = dialect.moment(now)
     values: dict[str, Any] = {name: getattr(rule, name) for name in _TERMS}
@@ -53,7 +53,7 @@ def put(
 
 def remove(conn: Connection, dialect: Dialect, name: str, now: datetime | None) -> bool:
     """Remove a limit; return whether it existed."""
-    _lock_claims(conn)
+    keep_claims_out(conn)
     if conn.execute(select(limit.c.name).where(limit.c.name == name)).first() is None:
         return False
     through(conn, dialect.rules.close_limit(name, now))
@@ -113,7 +113,7 @@ def _change(
         through(conn, dialect.rules.wake())
 
 
-def _lock_claims(conn: Connection) -> None:
+def keep_claims_out(conn: Connection) -> None:
     """Wait until no claim is running, and block further ones until this transaction ends."""
     dialect_of(conn.dialect).admin.one_at_a_time(conn, "limits")
 

@@ -8,7 +8,17 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, delete, or_, select, true, union_all, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    delete,
+    exists,
+    or_,
+    select,
+    true,
+    union_all,
+    update,
+)
 
 from mutirao.errors import InvalidSubscription
 from mutirao.model.job import Job, NewJob
@@ -23,6 +33,7 @@ from mutirao.model.subscriptions import (
 from mutirao.model.topics import patterns_of, topic_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema import views
+from mutirao.sql.schema.endpoints import further_topic
 from mutirao.sql.schema.json_text import read_json
 from mutirao.sql.schema.tables import subscription
 
@@ -93,22 +104,28 @@ def _as_values(row: Any) -> dict[str, Any]:
 def matching(conn: Connection, publication: Job, after: str, most: int) -> Sequence[Any]:
     """Return the next active subscriptions to a publication, by id; their filters were not asked.
 
+    One that has several topics is there once for each that matches.
     Each topic or pattern is one range of an index, and so is each with the publication's tenant.
     """
     whose: list[ColumnElement[bool]] = [subscription.c.tenant.is_(None)]
     if publication.tenant is not None:
         whose.append(subscription.c.tenant == publication.tenant)
     group = or_(subscription.c.group.is_(None), subscription.c.group == publication.group)
+    topics = patterns_of(topic_of(publication.task))
+    places = [select(subscription).where(subscription.c.topic == each) for each in topics]
+    if conn.scalar(select(exists().where(further_topic.c.topic.in_(topics)))):
+        several = further_topic.c.subscription == subscription.c.id
+        further = select(subscription).join(further_topic, several)
+        places += [further.where(further_topic.c.topic == each) for each in topics]
     parts = [
         select(
-            select(subscription)
-            .where(subscription.c.topic == each, tenant, subscription.c.id > after)
+            place.where(tenant, subscription.c.id > after)
             .where(group, subscription.c.active == true())
             .order_by(subscription.c.id)
             .limit(most)
             .subquery()
         )
-        for each in patterns_of(topic_of(publication.task))
+        for place in places
         for tenant in whose
     ]
     found = union_all(*parts).subquery()

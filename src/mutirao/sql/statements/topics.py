@@ -67,7 +67,7 @@ class FanOut:
         if after is None:
             after = _reached(conn, publication)
         found = subscriptions.matching(conn, publication, after, self.most)
-        told = _told_of(publication, found)
+        told = _told_of(publication, [*{row.id: row for row in found}.values()])
         if told:
             ids = self.enqueue(_deliveries(publication, told), conn)
             _record(conn, self.dialect, publication, ids)
@@ -192,7 +192,8 @@ def _told(claim: Claim, its: Any, publication: Any) -> str:
         "tenant": claim.tenant,
         "group": claim.group,
     }
-    told = {"event": event, "payload": msgspec.Raw(publication.payload.encode())}
+    own = msgspec.json.decode(claim.args) if claim.args != "{}" else {}
+    told = own | {"event": event, "payload": msgspec.Raw(publication.payload.encode())}
     return msgspec.json.encode(told).decode()
 
 

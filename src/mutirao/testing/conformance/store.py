@@ -6,6 +6,7 @@ from mutirao.testing.conformance.claiming import ClaimingContract
 from mutirao.testing.conformance.commands import CancelContract, RunNowContract
 from mutirao.testing.conformance.concurrency import ConcurrencyContract
 from mutirao.testing.conformance.driver import DriverContract
+from mutirao.testing.conformance.endpoints import EndpointsContract
 from mutirao.testing.conformance.enqueueing import EnqueueingContract
 from mutirao.testing.conformance.fairness import FairnessContract
 from mutirao.testing.conformance.finding import FindContract
@@ -73,5 +74,6 @@ class StoreContract(
     UpkeepContract,
     TopicsContract,
     SubscriptionsContract,
+    EndpointsContract,
 ):
     """Every sentence of `mutirao.ports.Store`, as tests: a backend's first driver passes it."""

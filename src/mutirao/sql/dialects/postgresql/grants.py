@@ -227,6 +227,8 @@ ROLES: Mapping[str, Role] = {
             "mutirao_tick": "SELECT, INSERT, DELETE",
             "mutirao_subscription": "SELECT, INSERT, UPDATE",
             "mutirao_delivery": "SELECT, INSERT, DELETE",
+            "mutirao_further_topic": "SELECT",
+            "mutirao_webhook_attempt": "SELECT (job), DELETE",
             "mutirao_rolled": "SELECT, INSERT, UPDATE",
             **_each(_ALL, "mutirao_hour", "mutirao_error"),
             "mutirao_kept": "SELECT, INSERT, DELETE",
@@ -249,6 +251,21 @@ ROLES: Mapping[str, Role] = {
             "From PostgreSQL 17 on, for statistics, which autovacuum sees to otherwise": (
                 "GRANT MAINTAIN ON mutirao_attempt, mutirao_job, mutirao_live TO {to}"
             )
+        },
+    ),
+    "webhooks": Role(
+        "a worker that delivers webhooks: it reads the secrets of endpoints",
+        "mutirao_worker",
+        {
+            "mutirao_endpoint": "SELECT, UPDATE",
+            "mutirao_webhook_attempt": "INSERT",
+            "mutirao_breaker": _ALL,
+            "mutirao_limit": "DELETE",
+        },
+        beyond=("worker",),
+        why={
+            "mutirao_endpoint": "one that only fails is disabled",
+            "mutirao_limit": "a breaker that closes removes the limit by which it held deliveries",
         },
     ),
     "operator": Role(
@@ -279,6 +296,10 @@ ROLES: Mapping[str, Role] = {
             **_each("SELECT", "mutirao_jobs", "mutirao_queues", "mutirao_workers"),
             **_each("SELECT", "mutirao_schedules", "mutirao_limits", "mutirao_graphs"),
             "mutirao_subscriptions": "SELECT",
+            **_each(_ALL, "mutirao_endpoint", "mutirao_breaker"),
+            "mutirao_endpoints": "SELECT",
+            "mutirao_further_topic": "SELECT, INSERT, DELETE",
+            "mutirao_webhook_attempt": "SELECT (job), DELETE",
             "mutirao_rolled": "SELECT (until), UPDATE (one)",
             "mutirao_kept": "INSERT",
             _SEQUENCE: "USAGE",
@@ -309,6 +330,7 @@ ROLES: Mapping[str, Role] = {
             "SELECT", "mutirao_jobs", "mutirao_attempts", "mutirao_queues", "mutirao_errors",
             "mutirao_throughput", "mutirao_workers", "mutirao_schedules", "mutirao_limits",
             "mutirao_graphs", "mutirao_publications", "mutirao_deliveries", "mutirao_subscriptions",
+            "mutirao_endpoints", "mutirao_webhook_attempts",
         ),
     ),
     "migrator": Role(

@@ -1,0 +1,245 @@
+"""`endpoints`: where webhooks go, and what becomes of their deliveries."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Literal, cast
+
+import click
+
+from mutirao.cli.options import (
+    Command,
+    as_json,
+    ask,
+    duration,
+    ids,
+    json_object,
+    option,
+    past,
+    target,
+)
+from mutirao.cli.output import fields_of, print_fields, print_json, print_table
+from mutirao.cli.target import AppCommand, load_app
+from mutirao.model.endpoints import EndpointRecord
+from mutirao.model.webhook_rules import METHODS
+
+endpoint_id = click.argument("id")
+secret_file = option(
+    "--secret-file",
+    type=click.File(),
+    help="A file with the secret (whsec_… or whsk_…), or - for the standard input: everybody on a"
+    " machine sees command lines.",
+)
+
+
+@click.group()
+def endpoints() -> None:
+    """Put, list, pause and test endpoints of webhooks, and send deliveries again."""
+
+
+@endpoints.command("list", cls=AppCommand)
+@target
+@as_json
+def list_(target: str, as_json: bool) -> None:
+    """List endpoints by id, with what is held for them."""
+    app = load_app(target)
+    found = ask(app, lambda: app.endpoints.alist())
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("id", "host", "topics", "tenant", "group", "signed", "state", "held", "failing since"),
+        [
+            (e.id, e.host, e.topics, e.tenant, e.group, e.signed or "no", _state(e), e.held,
+             e.failing_since)
+            for e in found
+        ],
+        empty="no endpoints",
+    )  # fmt: skip
+
+
+@endpoints.command(cls=AppCommand)
+@target
+@endpoint_id
+@as_json
+def show(target: str, id: str, as_json: bool) -> None:
+    """Show endpoint ID."""
+    app = load_app(target)
+    found = ask(app, lambda: app.endpoints.aget(id))
+    if as_json:
+        print_json(found)
+    else:
+        print_fields((name, getattr(found, name)) for name in EndpointRecord.__slots__)
+
+
+def _put_options(command: Command) -> Command:
+    for decorate in reversed((
+        secret_file,
+        option("--unsigned", is_flag=True, help="Send without a signature."),
+        option("--signer", help="A signer of the application, instead of a secret."),
+        option("--method", type=click.Choice(METHODS), default="POST"),
+        option("--headers-file", type=click.File(), help="A JSON object of headers to send."),
+        option("--body", type=click.Choice(["event", "payload"]), default="event",
+               help="An object of type, timestamp and data, or what was published alone."),
+        option("--connect", type=float, default=5.0, help="Seconds until there is a connection."),
+        option("--first-byte", type=float, default=15.0, help="Seconds of silence."),
+        option("--whole", type=float, default=30.0, help="Seconds of an attempt."),
+        option("--redirects", type=int, default=0, help="How many are followed."),
+        option("--accepts-3xx", is_flag=True, help="Let answers of 3xx be success, too."),
+        option("--rate", type=float, help="Deliveries a second that start."),
+        option("--concurrency", type=int, help="Deliveries at once, less than the usual 10."),
+        option("--tenant", help="Only what is published for this tenant."),
+        option("--group", help="And for this group."),
+        option("--filter", type=json_object, help="Only what has such fields, as JSON."),
+    )):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+@endpoints.command(cls=AppCommand)
+@target
+@endpoint_id
+@click.argument("url")
+@click.argument("topics", nargs=-1, required=True)
+@_put_options
+@as_json
+def put(
+    target: str,
+    id: str,
+    url: str,
+    topics: tuple[str, ...],
+    secret_file: Any,
+    unsigned: bool,
+    headers_file: Any,
+    as_json: bool,
+    **terms: Any,
+) -> None:
+    """Send what is published on TOPICS to URL; replaces endpoint ID if there is one.
+
+    \b
+    mutirao endpoints put shop:app erp https://erp.example/hook "order.*" --secret-file erp.secret
+    """
+    if secret_file is not None or unsigned:
+        terms["secret"] = None if secret_file is None else secret_file.read().strip()
+    if headers_file is not None:
+        terms["headers"] = json_object(headers_file.read())
+    app = load_app(target)
+    ask(app, lambda: app.endpoints.aput(id, url, topics, **terms))
+    _say(id, "put", "is in force", as_json)
+
+
+@endpoints.command(cls=AppCommand)
+@target
+@endpoint_id
+@secret_file
+@option("--keep", type=duration, default="1d", help="How long the previous one signs beside it.")
+@as_json
+def rotate(target: str, id: str, secret_file: Any, keep: timedelta, as_json: bool) -> None:
+    """Give endpoint ID another secret; the previous one signs as well for a while."""
+    if secret_file is None:
+        raise click.UsageError("no secret is given; give --secret-file FILE")
+    app = load_app(target)
+    secret = secret_file.read().strip()
+    ask(app, lambda: app.endpoints.arotate(id, secret, keep))
+    _say(id, "rotated", "has another secret", as_json)
+
+
+@endpoints.command(cls=AppCommand)
+@target
+@endpoint_id
+@as_json
+def pause(target: str, id: str, as_json: bool) -> None:
+    """Hold deliveries to endpoint ID until it is resumed; they are made as before."""
+    app = load_app(target)
+    ask(app, lambda: app.endpoints.apause(id))
+    _say(id, "paused", "is paused", as_json)
+
+
+@endpoints.command(cls=AppCommand)
+@target
+@endpoint_id
+@as_json
+def resume(target: str, id: str, as_json: bool) -> None:
+    """Let out what is held for endpoint ID: paused, disabled, or its breaker open."""
+    app = load_app(target)
+    ask(app, lambda: app.endpoints.aresume(id))
+    _say(id, "resumed", "is resumed", as_json)
+
+
+@endpoints.command(cls=AppCommand)
+@target
+@endpoint_id
+@as_json
+def probe(target: str, id: str, as_json: bool) -> None:
+    """Let one delivery through to endpoint ID now; if it succeeds, the others follow."""
+    app = load_app(target)
+    probed = ask(app, lambda: app.endpoints.aprobe(id))
+    told = "is tried with the next delivery" if probed else "has no open breaker"
+    _say(id, "probed" if probed else "unchanged", told, as_json)
+
+
+@endpoints.command(cls=AppCommand)
+@target
+@endpoint_id
+@as_json
+def remove(target: str, id: str, as_json: bool) -> None:
+    """Remove endpoint ID; what waits for it is cancelled when it is due."""
+    app = load_app(target)
+    ask(app, lambda: app.endpoints.aremove(id))
+    _say(id, "removed", "is removed", as_json)
+
+
+@endpoints.command(cls=AppCommand)
+@target
+@endpoint_id
+@as_json
+def test(target: str, id: str, as_json: bool) -> None:
+    """Send a sample to endpoint ID, by a worker, in one attempt."""
+    app = load_app(target)
+    sample = ask(app, lambda: app.endpoints.atest(id))
+    if as_json:
+        print_json(fields_of(sample))
+    else:
+        click.echo(f"job {sample.id} sends a sample to endpoint {id}")
+
+
+@endpoints.command(cls=AppCommand)
+@target
+@endpoint_id
+@ids
+@option("--after", type=past, help="Made since a moment, or so long ago (2h).")
+@option("--before", type=past, help="Made before a moment, or so long ago (2h).")
+@option("--state", type=click.Choice(["dead", "succeeded"]), default="dead")
+@as_json
+def replay(
+    target: str,
+    id: str,
+    ids: tuple[int, ...],
+    after: datetime | None,
+    before: datetime | None,
+    state: str,
+    as_json: bool,
+) -> None:
+    """Send deliveries to endpoint ID again: these jobs, or all that ended so; same webhook ids."""
+    app = load_app(target)
+    ended = cast(Literal["dead", "succeeded"], state)
+    which: Mapping[str, Any] = {"after": after, "before": before, "state": ended}
+    again = ask(app, lambda: app.endpoints.areplay(id, *ids, **which))
+    if as_json:
+        print_json({"replayed": again})
+    else:
+        click.echo(f"{len(again)} deliveries are sent to endpoint {id} again")
+
+
+def _say(id: str, what: str, told: str, as_json: bool) -> None:
+    if as_json:
+        print_json({what: id})
+    else:
+        click.echo(f"endpoint {id} {told}")
+
+
+def _state(endpoint: EndpointRecord) -> str:
+    if not endpoint.active:
+        return f"disabled: {endpoint.disabled_reason}"
+    if endpoint.paused:
+        return "paused"
+    return "ready" if endpoint.breaker == "closed" else endpoint.breaker

@@ -1,0 +1,62 @@
+"""`webhooks`: a worker that delivers webhooks, and needs no application."""
+
+from typing import Any
+
+import click
+
+from mutirao.app import Mutirao
+from mutirao.cli import logs
+from mutirao.cli.options import option
+from mutirao.cli.webhook_options import webhook_options, webhook_settings
+from mutirao.model.endpoints import WEBHOOK_QUEUE
+from mutirao.workers import EXIT_WHEN_STUCK
+
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+@click.command()
+@option("--database", required=True, envvar="MUTIRAO_DATABASE", help="Where the jobs are.")
+@option("--schema", help="The schema of the tables, if it is not the usual one.")
+@option("-c", "--concurrency", type=click.IntRange(min=1), default=100, help="Deliveries at once.")
+@option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    help="Seconds that running deliveries may take once a signal says to stop.",
+)
+@option("--poll", type=_POSITIVE, default=2.0, help="Longest sleep of an idle worker, in seconds.")
+@webhook_options
+@option("--log-format", type=click.Choice(["text", "json"]), default="text")
+@option(
+    "--log-level",
+    default="info",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+)
+def webhooks(
+    database: str,
+    schema: str | None,
+    concurrency: int,
+    grace: float,
+    poll: float,
+    log_format: logs.Format,
+    log_level: str,
+    **given: Any,
+) -> None:
+    """Deliver webhooks until SIGTERM or SIGINT; a second signal ends at once.
+
+    It needs the database only, and no application: not the signers of one either. What is
+    published is handed out by workers of the application.
+
+    \b
+    mutirao webhooks --database postgresql+psycopg://mutirao@db/shop
+    """
+    logs.configure(log_format, log_level)
+    status = Mutirao(database, schema=schema).run_worker(
+        queues=[WEBHOOK_QUEUE],
+        concurrency=concurrency,
+        grace=grace,
+        poll=poll,
+        webhooks=webhook_settings(given),
+        exit_when_stuck=EXIT_WHEN_STUCK,
+    )
+    raise click.exceptions.Exit(status)

@@ -1,0 +1,315 @@
+"""The endpoints of an application: `app.endpoints`, where webhooks go.
+
+Each operation has an asynchronous face, which does the work, and a synchronous one that calls it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Literal, Protocol, TypedDict, Unpack
+
+from mutirao.client.portal import Portal
+from mutirao.errors import UnknownEndpoint
+from mutirao.model.breakers import BreakerName
+from mutirao.model.endpoints import (
+    TEST_TOPIC,
+    WEBHOOK_QUEUE,
+    WEBHOOK_TASK,
+    Body,
+    Endpoint,
+    EndpointRecord,
+    check_id,
+    subscription_of,
+)
+from mutirao.model.job import NewJob
+from mutirao.model.records import Which
+from mutirao.ports import Store
+from mutirao.tasks.handle import Handle
+from mutirao.tasks.options import Duration, length_of_time, refuse_unknown
+
+PREVIOUS_KEPT_FOR = timedelta(days=1)
+REPLAYED_AT_ONCE = 1_000  # in one transaction
+FIRST = -100  # the priority of a sample
+Jobs = list[int]  # their ids
+
+
+class EndpointTerms(TypedDict, total=False):
+    """The parameters of `app.endpoints.put`, besides the first three; see `Endpoint`.
+
+    Parameters:
+        secret: `whsec_…` or `whsk_…`; None sends unsigned. If left out, an endpoint keeps its own.
+        method, headers, body: what is sent.
+        signer: the name of a signer of the application, instead of a secret.
+        connect, first_byte, whole: timeouts in seconds.
+        redirects: how many are followed.
+        accepts_3xx: whether an answer of 3xx is success, too.
+        rate, concurrency: deliveries a second that start; at once, less than 10.
+        tenant, group, filter: which publications; if left out, all on the topics.
+    """
+
+    secret: str | None
+    method: str
+    headers: Mapping[str, str]
+    body: Body
+    signer: str | None
+    connect: float
+    first_byte: float
+    whole: float
+    redirects: int
+    accepts_3xx: bool
+    rate: float | None
+    concurrency: int | None
+    tenant: str | None
+    group: str | None
+    filter: Mapping[str, Any] | None
+
+
+class EndpointsApp(Protocol):
+    """The application, as endpoints see it."""
+
+    store: Store
+
+    async def asubmit(self, job: NewJob, conn: object | None = None) -> Handle[Any]:
+        """Check a job and write it."""
+        ...
+
+    async def aredrive(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
+        """Enqueue finished jobs again."""
+        ...
+
+
+class Endpoints:
+    """The endpoints of an application's database."""
+
+    def __init__(self, app: EndpointsApp, portal: Portal) -> None:
+        self._app, self._portal = app, portal
+
+    async def aput(
+        self, id: str, url: str, topics: str | Iterable[str], **terms: Unpack[EndpointTerms]
+    ) -> Endpoint:
+        """Create an endpoint, or replace the one of that id; see `put`.
+
+        Raises:
+            InvalidEndpoint, InvalidSecret, InvalidTopic: something cannot be; nothing was written.
+            TypeError: an option is unknown.
+        """
+        refuse_unknown("app.endpoints.put", terms, EndpointTerms)
+        several = (topics,) if isinstance(topics, str) else tuple(topics)
+        endpoint = Endpoint(id=id, url=url, topics=several, **terms)
+        keep = "secret" not in terms and endpoint.signer is None
+        await self._app.store.put_endpoint(endpoint, keep_secret=keep)
+        return endpoint
+
+    async def arotate(self, id: str, secret: str, keep: Duration = PREVIOUS_KEPT_FOR) -> None:
+        """Give an endpoint a new secret; see `rotate`.
+
+        Raises:
+            UnknownEndpoint: there is none of that id.
+            InvalidSecret: the secret cannot be one.
+        """
+        seconds = length_of_time("keep", keep) or 0.0
+        sample = Endpoint(id=id, url="https://host", topics=("*",), secret=secret)  # checks both
+        found = await self._app.store.rotate_secret(sample.id, secret, keep=seconds)
+        _known(id, found)
+
+    async def aget(self, id: str) -> EndpointRecord:
+        """Return an endpoint; raise UnknownEndpoint if there is none of that id."""
+        for each in await self._app.store.endpoints():
+            if each.id == id:
+                return each
+        raise _unknown(id)
+
+    async def alist(self) -> tuple[EndpointRecord, ...]:
+        """List the endpoints by id, without secrets."""
+        return tuple(await self._app.store.endpoints())
+
+    async def apause(self, id: str) -> None:
+        """Hold the deliveries to an endpoint; raise UnknownEndpoint if there is none."""
+        _known(id, await self._app.store.pause_endpoint(check_id(id)))
+
+    async def aresume(self, id: str) -> None:
+        """Let all deliveries to an endpoint out; raise UnknownEndpoint if there is none."""
+        _known(id, await self._app.store.resume_endpoint(check_id(id)))
+
+    async def aprobe(self, id: str) -> bool:
+        """Let one delivery through the open breakers of an endpoint; see `probe`.
+
+        Raises:
+            UnknownEndpoint: there is none of that id.
+        """
+        endpoint = await self.aget(id)
+        names = BreakerName("endpoint", id), BreakerName("host", endpoint.host)
+        store = self._app.store
+        return any([await store.probe_webhooks(each, at_once=True) for each in names])
+
+    async def aremove(self, id: str) -> None:
+        """Remove an endpoint; raise UnknownEndpoint if there is none of that id."""
+        _known(id, await self._app.store.remove_endpoint(check_id(id)))
+
+    async def atest(self, id: str) -> Handle[Any]:
+        """Send a sample to an endpoint; see `test`.
+
+        Raises:
+            UnknownEndpoint: there is none of that id.
+        """
+        endpoint = await self.aget(id)
+        event = {
+            "id": 0, "topic": TEST_TOPIC, "subscription": subscription_of(id), "attempt": 1,
+            "published_at": datetime.now(UTC).isoformat(),
+        }  # fmt: skip
+        told = {"endpoint": id, "host": endpoint.host, "event": event, "payload": {"sample": True}}
+        sample = NewJob(
+            task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args=json.dumps(told), priority=FIRST,
+            max_attempts=1, tenant=endpoint.tenant, group=endpoint.group,
+        )  # fmt: skip
+        return await self._app.asubmit(sample)
+
+    async def areplay(
+        self,
+        id: str,
+        *jobs: int,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        state: Literal["dead", "succeeded"] = "dead",
+    ) -> list[int]:
+        """Send deliveries to an endpoint again; see `replay`.
+
+        Raises:
+            NothingToRedrive: none of the named jobs can be sent again; it says why.
+            InvalidFilter: a value is invalid.
+        """
+        which: Which = {"task": WEBHOOK_TASK, "args": {"endpoint": check_id(id)}}
+        if jobs:
+            return await self._app.aredrive(*jobs, **which)
+        which |= {"state": state, "after": after, "before": before, "limit": REPLAYED_AT_ONCE}
+        again: list[int] = []
+        while some := await self._app.aredrive(**which):
+            again += some
+        return again
+
+    def put(
+        self, id: str, url: str, topics: str | Iterable[str], **terms: Unpack[EndpointTerms]
+    ) -> Endpoint:
+        """Create an endpoint, or replace the one of that id, from synchronous code.
+
+        In force within a second. What is published from now on on one of the topics is sent to it,
+        once. One that was there stays paused or disabled, and keeps its secret if none is given.
+
+        Parameters:
+            id: its name: letters, digits, `_` and `-`.
+            url: where it goes.
+            topics: a topic or a pattern, or several.
+            terms: the fields of `EndpointTerms`. A new endpoint needs `secret` or `signer`.
+
+        Raises:
+            InvalidEndpoint, InvalidSecret, InvalidTopic: something cannot be; nothing was written.
+            TypeError: an option is unknown.
+        """
+        return self._portal.call(partial(self.aput, id, url, topics, **terms))
+
+    def rotate(self, id: str, secret: str, keep: Duration = PREVIOUS_KEPT_FOR) -> None:
+        """Give an endpoint a new secret, from synchronous code; the old one signs as well for long.
+
+        Parameters:
+            id: the endpoint.
+            secret: the new one.
+            keep: seconds (or a `timedelta`) for which the previous one signs beside it.
+
+        Raises:
+            UnknownEndpoint: there is none of that id.
+            InvalidSecret: the secret cannot be one.
+        """
+        self._portal.call(self.arotate, id, secret, keep)
+
+    def get(self, id: str) -> EndpointRecord:
+        """Return an endpoint, from synchronous code; raise UnknownEndpoint if there is none."""
+        return self._portal.call(self.aget, id)
+
+    def list(self) -> tuple[EndpointRecord, ...]:
+        """List the endpoints by id, without secrets, from synchronous code."""
+        return self._portal.call(self.alist)
+
+    def pause(self, id: str) -> None:
+        """Hold the deliveries to an endpoint, from synchronous code; they are made as before.
+
+        Raises:
+            UnknownEndpoint: there is none of that id.
+        """
+        self._portal.call(self.apause, id)
+
+    def resume(self, id: str) -> None:
+        """Let all that is held for an endpoint out, in order, from synchronous code.
+
+        Whether it was paused, its breaker is open, or it was disabled; it is not any more.
+
+        Raises:
+            UnknownEndpoint: there is none of that id.
+        """
+        self._portal.call(self.aresume, id)
+
+    def probe(self, id: str) -> bool:
+        """Let one delivery through the open breakers of an endpoint now, from synchronous code.
+
+        For who knows that the peer is back. If it succeeds, the others follow. Returns whether one
+        is let through: there was an open breaker.
+
+        Raises:
+            UnknownEndpoint: there is none of that id.
+        """
+        return self._portal.call(self.aprobe, id)
+
+    def remove(self, id: str) -> None:
+        """Remove an endpoint, from synchronous code; what waits for it is cancelled when it is due.
+
+        Raises:
+            UnknownEndpoint: there is none of that id.
+        """
+        self._portal.call(self.aremove, id)
+
+    def test(self, id: str) -> Handle[Any]:
+        """Send a sample to an endpoint, by a worker, in one attempt; from synchronous code.
+
+        Returns the job; it is held where others would be.
+
+        Raises:
+            UnknownEndpoint: there is none of that id.
+        """
+        return self._portal.call(self.atest, id)
+
+    def replay(
+        self,
+        id: str,
+        *jobs: int,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        state: Literal["dead", "succeeded"] = "dead",
+    ) -> Jobs:
+        """Send deliveries to an endpoint again, from synchronous code; return the new jobs.
+
+        As new jobs with all their attempts; the webhook's id is the same, so that receivers that
+        had it drop it. Without ids, those that were replayed before are left alone.
+
+        Parameters:
+            id: the endpoint.
+            jobs: the deliveries; without, all in `state` that were made
+            after, before: from and until these moments.
+            state: how they have ended.
+
+        Raises:
+            NothingToRedrive: none of the named jobs can be sent again; it says why.
+            InvalidFilter: a value is invalid.
+        """
+        call = partial(self.areplay, id, *jobs, after=after, before=before, state=state)
+        return self._portal.call(call)
+
+
+def _known(id: str, found: bool) -> None:
+    if not found:
+        raise _unknown(id)
+
+
+def _unknown(id: str) -> UnknownEndpoint:
+    return UnknownEndpoint(
+        f"no endpoint is called {id!r}; `mutirao endpoints list` shows those there are"
+    )

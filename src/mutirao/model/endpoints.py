@@ -1,0 +1,235 @@
+"""Endpoints: where webhooks go. A row each, whose deliveries are jobs of `mutirao.webhook`.
+
+`Endpoint` is what somebody asks for, checked; `EndpointRecord` is what people see of it, without
+secrets.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Literal, NamedTuple
+
+from mutirao.errors import InvalidEndpoint, InvalidSecret
+from mutirao.model.limits import MAX_LIMIT_NAME, MAX_VALUE, Rule
+from mutirao.model.payload_filter import check_filter
+from mutirao.model.topics import check_pattern
+from mutirao.model.webhook_rules import (
+    MOST_REDIRECTS,
+    PUBLIC,
+    check_headers,
+    check_method,
+    host_of,
+    secret_parts,
+)
+
+WEBHOOK_TASK, PROBE_TASK = "mutirao.webhook", "mutirao.webhook_probe"
+WEBHOOK_QUEUE = "webhooks"
+DISABLED_TOPIC = "mutirao.endpoint.disabled"
+TEST_TOPIC = "mutirao.test"  # of what `endpoints test` sends
+# Of one endpoint, in the whole fleet: one that answers slowly leaves slots to the others.
+USUAL_CONCURRENCY = 10
+MAX_TOPICS = 50
+MAX_HEADERS = 32_000  # characters of JSON
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # it is part of the webhook's id, without a full stop
+
+Body = Literal["event", "payload"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """An endpoint, as somebody asks for it. Its repr has neither headers nor secrets.
+
+    Parameters:
+        id: its name, which is the key: 1 to 100 letters, digits, `_` and `-`.
+        url: where it goes: `https://…`, or `http://…` where the workers' guard admits that.
+        topics: topics and patterns; what is published on one of them goes there once.
+        method: POST, PUT, PATCH, GET or DELETE.
+        headers: sent besides ours; as secret as the secret.
+        secret: `whsec_…` or `whsk_…`, which signs; None leaves it unsigned.
+        previous_secret: the one before, which signs as well until `previous_until`.
+        previous_until: an aware datetime.
+        signer: the name of a signer of the application, which signs instead.
+        body: what is sent: "event", an object of `type`, `timestamp` and `data`, as Standard
+            Webhooks advises; "payload", what was published alone.
+        connect, first_byte, whole: timeouts in seconds; see `mutirao.webhooks.Timeouts`.
+        redirects: how many are followed, 0 to 5.
+        accepts_3xx: whether an answer of 3xx is success, as 2xx is.
+        rate: deliveries a second that are started; None: as many as there are.
+        concurrency: deliveries at once, in the whole fleet; less than the 10 that any has.
+        tenant, group: only what is published for them; None: for any, and for none.
+        filter: only publications with such fields.
+
+    Raises:
+        InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: one of these cannot be;
+            the message says which, and has neither a secret nor the value of a header.
+    """
+
+    id: str
+    url: str = field(repr=False)
+    topics: tuple[str, ...]
+    method: str = "POST"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret: str | None = field(default=None, repr=False)
+    previous_secret: str | None = field(default=None, repr=False)
+    previous_until: datetime | None = None
+    signer: str | None = None
+    body: Body = "event"
+    connect: float = 5.0
+    first_byte: float = 15.0
+    whole: float = 30.0
+    redirects: int = 0
+    accepts_3xx: bool = False
+    rate: float | None = None
+    concurrency: int | None = None
+    tenant: str | None = None
+    group: str | None = None
+    filter: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_id(self.id)
+        host_of(self.url)
+        object.__setattr__(self, "method", check_method(self.method))
+        object.__setattr__(self, "topics", _topics(self.id, self.topics))
+        check_headers(self.headers)
+        if self.filter is not None:
+            check_filter(self.filter)
+        if len(json.dumps(dict(self.headers))) > MAX_HEADERS:
+            raise InvalidEndpoint(f"the headers are longer than {MAX_HEADERS:,} characters of JSON")
+        for each in (self.secret, self.previous_secret):
+            _check_secret(each)
+        if (self.previous_secret is None) != (self.previous_until is None):
+            raise InvalidEndpoint(
+                "of previous_secret and previous_until one is given; give both, or neither"
+            )
+        if self.previous_until is not None and self.previous_until.tzinfo is None:
+            raise InvalidEndpoint(
+                f"previous_until is {self.previous_until}; give a datetime with a time zone"
+            )
+        self._check_numbers()
+
+    @property
+    def host(self) -> str:
+        """The host of its URL, without the port: what breakers of hosts go by."""
+        return host_of(self.url)[:MAX_VALUE]
+
+    @property
+    def rules(self) -> dict[str, Rule | None]:
+        """Its own limits by their names, None where it has none: of deliveries at once, of a rate.
+
+        Apart from `USUAL_CONCURRENCY`, which all have.
+        """
+        most, rate = self.concurrency, self.rate
+        names = limit_name("endpoint", self.id), limit_name("endpoint", self.id, "rate")
+        where: dict[str, Any] = {"task": WEBHOOK_TASK, "by": "endpoint", "key": self.id}
+        slots = None if most is None else Rule(name=names[0], most=most, **where)
+        pace = None
+        if rate is not None:
+            burst = max(1, math.ceil(rate))
+            pace = Rule(name=names[1], most=1, per=1 / rate, burst=burst, **where)
+        return {names[0]: slots, names[1]: pace}
+
+    def _check_numbers(self) -> None:
+        for name in ("connect", "first_byte", "whole", "rate"):
+            value = getattr(self, name)
+            if value is None and name == "rate":
+                continue
+            if not (_is_number(value) and 0 < value <= 1e6):
+                raise InvalidEndpoint(f"{name} is {value!r}; give a number above 0, up to 1e6")
+        if not (_is_number(self.redirects) and 0 <= self.redirects <= MOST_REDIRECTS):
+            raise InvalidEndpoint(f"redirects is {self.redirects!r}; give 0 to {MOST_REDIRECTS}")
+        most = self.concurrency
+        if most is not None and not (_is_number(most) and most >= 1 and most == int(most)):
+            raise InvalidEndpoint(f"concurrency is {most!r}; give a whole number of 1 or more")
+        if self.body not in ("event", "payload"):
+            raise InvalidEndpoint(f'body is {self.body!r}; give "event" or "payload"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointRecord:
+    """An endpoint as people see it; the fields are columns of the view `mutirao_endpoints`.
+
+    `held`: deliveries that wait for a limit, a pause or a breaker. `breaker`: `closed`, `open` or
+    `half_open`. `signed`: how: `standard`, a signer's name, or None. The URL is shown by its host.
+    """
+
+    id: str
+    host: str
+    method: str
+    topics: tuple[str, ...]
+    tenant: str | None
+    group: str | None
+    signed: str | None
+    rate: float | None
+    concurrency: int | None
+    active: bool
+    paused: bool
+    disabled_reason: str | None
+    disabled_at: datetime | None
+    breaker: str
+    probe_at: datetime | None
+    failing_since: datetime | None
+    held: int
+    created_at: datetime
+    changed_at: datetime
+
+
+class UnreadableEndpoint(NamedTuple):
+    """An endpoint whose row was changed by hand so that nothing can be sent."""
+
+    id: str
+    reason: str
+
+
+def check_id(id: object) -> str:
+    """Return the id of an endpoint; raise InvalidEndpoint if it cannot be one."""
+    if isinstance(id, str) and _ID.fullmatch(id):
+        return id
+    raise InvalidEndpoint(
+        f"the endpoint's id is {str(id)[:100]!r}; give 1 to 100 letters, digits, _ and -"
+    )
+
+
+def subscription_of(id: str) -> str:
+    """Return the id of the subscription by which deliveries to an endpoint are made."""
+    return f"endpoint:{id}"
+
+
+def limit_name(kind: str, key: str, what: str = "") -> str:
+    """Return what a limit of an endpoint or a host is called."""
+    name = f"webhook {kind} {key} {what}".rstrip()
+    if len(name) <= MAX_LIMIT_NAME:
+        return name
+    return f"webhook {kind} {key[:80]}… {sha256(key.encode()).hexdigest()[:16]} {what}".rstrip()
+
+
+def stop_of(kind: str, key: str, what: str, most: int = 0) -> Rule:
+    """Return the limit that holds the deliveries to an endpoint or a host: for a pause, a breaker.
+
+    `most`: how many are let through at once.
+    """
+    name = limit_name(kind, key, what)
+    return Rule(name=name, task=WEBHOOK_TASK, by=kind, key=key[:MAX_VALUE], most=most)
+
+
+def _topics(id: str, topics: object) -> tuple[str, ...]:
+    given = (topics,) if isinstance(topics, str) else topics
+    if not isinstance(given, list | tuple) or not 1 <= len(given) <= MAX_TOPICS:
+        raise InvalidEndpoint(
+            f"the topics of endpoint {id!r} are {topics!r:.200}; give 1 to {MAX_TOPICS} topics or"
+            ' patterns, such as ["order.*"]'
+        )
+    return tuple(dict.fromkeys(map(check_pattern, given)))
+
+
+def _check_secret(secret: str | None) -> None:
+    if secret is not None and secret_parts(secret)[0] == PUBLIC:
+        raise InvalidSecret("a whpk_ key verifies and cannot sign; give the whsk_ key")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,93 @@
+"""The part of a store for endpoints and webhooks, as a protocol; see `mutirao.model.endpoints`.
+
+The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from mutirao.model.breakers import BreakerName, BreakerTerms
+from mutirao.model.endpoints import Endpoint, EndpointRecord, UnreadableEndpoint
+from mutirao.model.webhook_attempts import WebhookAttempt
+
+
+class WebhooksApi(Protocol):
+    """The endpoints, attempts and breakers of a store; part of `Store`.
+
+    A delivery to an endpoint is a job of `WEBHOOK_TASK` in `WEBHOOK_QUEUE`, made by `fan_out` as
+    for any subscription: one for each publication, however many of its topics match. Its
+    arguments have `endpoint` and `host` besides what each delivery has. What is held waits like
+    jobs behind any limit: `blocked`, and it costs nothing.
+    """
+
+    async def put_endpoint(
+        self, endpoint: Endpoint, *, keep_secret: bool = False, now: datetime | None = None
+    ) -> None:
+        """Create an endpoint, or change the one of that id; it is in force when this returns.
+
+        One that exists stays paused, disabled or held. Its own limits are limits of the store.
+        `keep_secret`: the one that exists keeps its secrets, whatever `endpoint` has.
+
+        Raises:
+            InvalidEndpoint: there is none whose secret could be kept.
+        """
+        ...
+
+    async def rotate_secret(
+        self, id: str, secret: str, *, keep: float, now: datetime | None = None
+    ) -> bool:
+        """Give an endpoint another secret; return whether it exists.
+
+        The one that it had signs as well for `keep` seconds more.
+        """
+        ...
+
+    async def remove_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
+        """Remove an endpoint, its subscription and limits; return whether it existed."""
+        ...
+
+    async def pause_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
+        """Hold deliveries to an endpoint, which are made as before; return whether it exists."""
+        ...
+
+    async def resume_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
+        """Let deliveries to an endpoint out, in order; return whether it exists.
+
+        Whatever held them: a pause, its breaker, or that it was disabled. It is not any more.
+        """
+        ...
+
+    async def endpoints(self) -> list[EndpointRecord]:
+        """List the endpoints by id, without secrets."""
+        ...
+
+    async def endpoints_to_send(self, ids: Collection[str]) -> list[Endpoint | UnreadableEndpoint]:
+        """Return these endpoints with their secrets, for whoever sends."""
+        ...
+
+    async def record_webhooks(
+        self,
+        attempts: Sequence[WebhookAttempt],
+        terms: BreakerTerms,
+        *,
+        now: datetime | None = None,
+    ) -> bool:
+        """Write what came of attempts, and open and close breakers accordingly.
+
+        By `mutirao.model.breakers.judge`. Who opens one also enqueues a job of `PROBE_TASK`, due
+        when it is time. An endpoint that answered 410, or has only failed for too long, is
+        disabled: it gets no more deliveries, those it has are held, and a publication on
+        `DISABLED_TOPIC` says why. Attempts are pruned with their jobs. Returns whether a breaker
+        has opened or closed, or an endpoint was disabled.
+        """
+        ...
+
+    async def probe_webhooks(
+        self, name: BreakerName, *, at_once: bool = False, now: datetime | None = None
+    ) -> bool:
+        """Let one delivery at a time through an open breaker, if its time has come.
+
+        `at_once`: also if it has not. Returns whether it lets one through now.
+        """
+        ...

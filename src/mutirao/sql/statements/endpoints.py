@@ -1,0 +1,225 @@
+"""Endpoints in the tables: put, pause, resume, remove, list, and read them to send; the same
+everywhere.
+
+Synchronous functions of a SQLAlchemy `Connection` in a transaction; their contracts are in
+`mutirao.ports.webhooks_api`. Locks are taken in one order: the one that stops claims, then
+breakers, endpoints, subscriptions.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, delete, insert, select, update
+
+from mutirao.errors import InvalidEndpoint, MutiraoError
+from mutirao.model.endpoints import (
+    WEBHOOK_QUEUE,
+    WEBHOOK_TASK,
+    Endpoint,
+    EndpointRecord,
+    UnreadableEndpoint,
+    stop_of,
+    subscription_of,
+)
+from mutirao.model.limits import LimitOrigin, Rule
+from mutirao.model.subscriptions import SubscriptionKind
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema import views
+from mutirao.sql.schema.endpoints import breaker, endpoint, further_topic
+from mutirao.sql.schema.json_text import read_json
+from mutirao.sql.schema.tables import subscription
+from mutirao.sql.statements import limits
+
+_JSON = ("headers", "topics", "filter")
+_SECRETS = ("secret", "previous_secret", "previous_until")
+_FIELDS = [each.name for each in fields(Endpoint)]
+
+
+def put(
+    conn: Connection, dialect: Dialect, asked: Endpoint, keep_secret: bool, now: datetime | None
+) -> None:
+    """Create an endpoint, or change the one of that id, which stays paused or disabled."""
+    limits.keep_claims_out(conn)
+    moment = dialect.moment(now)
+    row = _to_row(asked) | {"host": asked.host, "changed_at": moment}
+    new = {"active": True, "paused": False, "created_at": moment}
+    mine = endpoint.c.id == asked.id
+    if keep_secret and conn.scalar(select(endpoint.c.id).where(mine)) is None:
+        raise InvalidEndpoint(
+            f"there is no endpoint {asked.id!r} yet whose secret it could keep; give secret=…, made"
+            " by mutirao.webhooks.new_secret(), or a signer, or secret=None to send unsigned"
+        )
+    if keep_secret or not dialect.write_new(conn, endpoint, row | new):
+        kept = _SECRETS if keep_secret else ()
+        changed = {name: value for name, value in row.items() if name not in kept}
+        conn.execute(update(endpoint).where(mine).values(**changed))
+    for name, rule in asked.rules.items():
+        _limit(conn, dialect, name, rule, now)
+    _subscribe(conn, dialect, asked, now)
+
+
+def rotate(
+    conn: Connection, dialect: Dialect, id: str, secret: str, keep: float, now: datetime | None
+) -> bool:
+    """Give an endpoint another secret, beside the one it had; return whether it exists."""
+    mine = endpoint.c.id == id
+    found = conn.execute(select(endpoint.c.secret).where(mine).with_for_update()).first()
+    if found is None:
+        return False
+    until = None if found.secret is None else dialect.moment(now, keep)
+    before = {"previous_secret": found.secret, "previous_until": until}
+    return _change(conn, dialect, id, now, secret=secret, **before)
+
+
+def remove(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
+    """Remove an endpoint; return whether it existed."""
+    limits.keep_claims_out(conn)
+    if conn.scalar(select(endpoint.c.id).where(endpoint.c.id == id)) is None:
+        return False
+    close(conn, dialect, "endpoint", id, now)
+    for rule in (stop_of("endpoint", id, "pause"), *_own(id)):
+        limits.remove(conn, dialect, rule.name, now)
+    _unsubscribe(conn, id)
+    conn.execute(delete(endpoint).where(endpoint.c.id == id))
+    return True
+
+
+def pause(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
+    """Hold what is for an endpoint; return whether it exists."""
+    limits.keep_claims_out(conn)
+    if not _change(conn, dialect, id, now, paused=True):
+        return False
+    hold(conn, dialect, id, now)
+    return True
+
+
+def resume(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
+    """Let out what was held for an endpoint, for whatever reason; return whether it exists."""
+    limits.keep_claims_out(conn)
+    enabled = {"active": True, "paused": False, "disabled_reason": None, "disabled_at": None}
+    if not _change(conn, dialect, id, now, **enabled):
+        return False
+    _set_active(conn, id, True)
+    close(conn, dialect, "endpoint", id, now)
+    limits.remove(conn, dialect, stop_of("endpoint", id, "pause").name, now)
+    return True
+
+
+def disable(
+    conn: Connection, dialect: Dialect, id: str, reason: str, now: datetime | None
+) -> Any | None:
+    """Disable an endpoint: it gets no more deliveries, and what there is waits.
+
+    Returns its row, None if it was disabled before or is gone. The lock that stops claims is held.
+    """
+    found = conn.execute(select(endpoint).where(endpoint.c.id == id).with_for_update()).first()
+    if found is None or not found.active:
+        return None
+    told = {"active": False, "disabled_reason": reason, "disabled_at": dialect.moment(now)}
+    _change(conn, dialect, id, now, **told)
+    _set_active(conn, id, False)
+    hold(conn, dialect, id, now)
+    return found
+
+
+def hold(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> None:
+    """Hold what is for an endpoint, until it is resumed."""
+    rule = stop_of("endpoint", id, "pause")
+    limits.put(conn, dialect, rule, LimitOrigin.PAUSE, None, now)
+
+
+def close(conn: Connection, dialect: Dialect, kind: str, key: str, now: datetime | None) -> None:
+    """Close a breaker, and let out what it held."""
+    mine = (breaker.c.kind == kind, breaker.c.key == key)
+    conn.execute(delete(breaker).where(*mine))
+    limits.remove(conn, dialect, stop_of(kind, key, "breaker").name, now)
+
+
+def listed(conn: Connection) -> list[EndpointRecord]:
+    """List the endpoints by id. A single statement."""
+    view = views.endpoints
+    rows = conn.execute(select(view).order_by(view.c.id))
+    return [
+        EndpointRecord(**row._asdict() | {"topics": tuple(read_json(row.topics))}) for row in rows
+    ]
+
+
+def read(conn: Connection, ids: Collection[str]) -> list[Endpoint | UnreadableEndpoint]:
+    """Return these endpoints with their secrets, for whoever sends. A single statement."""
+    among = dialect_of(conn.dialect).among(endpoint.c.id, list(ids))
+    rows = conn.execute(select(*(endpoint.c[name] for name in _FIELDS)).where(among))
+    return [_from_row(row._asdict()) for row in rows]
+
+
+def _to_row(asked: Endpoint) -> dict[str, Any]:
+    row = {name: getattr(asked, name) for name in _FIELDS}
+    return row | {name: _json(row[name]) for name in _JSON}
+
+
+def _from_row(row: dict[str, Any]) -> Endpoint | UnreadableEndpoint:
+    try:
+        told = {name: row[name] and msgspec.json.decode(row[name]) for name in _JSON}
+        return Endpoint(**row | told)
+    except (MutiraoError, msgspec.MsgspecError) as wrong:  # somebody changed the row by hand
+        return UnreadableEndpoint(row["id"], str(wrong))
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
+def _change(
+    conn: Connection, dialect: Dialect, id: str, now: datetime | None, **values: Any
+) -> bool:
+    change = update(endpoint).where(endpoint.c.id == id)
+    values["changed_at"] = dialect.moment(now)
+    return dialect.update_returning(conn, change.values(**values), endpoint.c.id) is not None
+
+
+def _limit(
+    conn: Connection, dialect: Dialect, name: str, rule: Rule | None, now: datetime | None
+) -> None:
+    if rule is None:
+        limits.remove(conn, dialect, name, now)
+    else:
+        limits.put(conn, dialect, rule, LimitOrigin.COMMAND, None, now)
+
+
+def _own(id: str) -> Iterable[Rule]:
+    """Return limits with the names of all that an endpoint may have of its own."""
+    widest = Endpoint(id=id, url="https://host", topics=("*",), rate=1, concurrency=1)
+    return filter(None, widest.rules.values())
+
+
+def _subscribe(conn: Connection, dialect: Dialect, asked: Endpoint, now: datetime | None) -> None:
+    """Write the subscription by which the fan-out makes jobs for an endpoint."""
+    moment = dialect.moment(now)
+    args = msgspec.json.encode({"endpoint": asked.id, "host": asked.host}).decode()
+    name = subscription_of(asked.id)
+    row: dict[str, Any] = {
+        "topic": asked.topics[0], "tenant": asked.tenant, "group": asked.group,
+        "filter": _json(asked.filter), "kind": str(SubscriptionKind.ENDPOINT),
+        "task": WEBHOOK_TASK, "queue": WEBHOOK_QUEUE, "priority": 0,
+        "options": _json({"args": args}), "changed_at": moment,
+    }  # fmt: skip
+    first = {"id": name, "created_at": moment, "active": True, "origin": "call"}
+    if not dialect.write_new(conn, subscription, first | row):
+        conn.execute(update(subscription).where(subscription.c.id == name).values(**row))
+    conn.execute(delete(further_topic).where(further_topic.c.subscription == name))
+    if more := [{"topic": each, "subscription": name} for each in asked.topics[1:]]:
+        conn.execute(insert(further_topic), more)
+
+
+def _unsubscribe(conn: Connection, id: str) -> None:
+    name = subscription_of(id)
+    conn.execute(delete(further_topic).where(further_topic.c.subscription == name))
+    conn.execute(delete(subscription).where(subscription.c.id == name))
+
+
+def _set_active(conn: Connection, id: str, active: bool) -> None:
+    mine = subscription.c.id == subscription_of(id)
+    conn.execute(update(subscription).where(mine).values(active=active))

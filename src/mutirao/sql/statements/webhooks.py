@@ -1,0 +1,230 @@
+"""What came of webhooks, in the tables: attempts, and the breakers that they open and close.
+
+Synchronous functions of a SQLAlchemy `Connection` in a transaction; their contracts are in
+`mutirao.ports.webhooks_api`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+
+from mutirao.model.breakers import (
+    Breaker,
+    BreakerName,
+    BreakerState,
+    BreakerTerms,
+    BreakerVerdict,
+    Tally,
+    half_open,
+    judge,
+)
+from mutirao.model.endpoints import (
+    DISABLED_TOPIC,
+    PROBE_TASK,
+    WEBHOOK_QUEUE,
+    stop_of,
+)
+from mutirao.model.job import NewJob
+from mutirao.model.limits import LimitOrigin
+from mutirao.model.topics import task_of
+from mutirao.model.webhook_attempts import GONE, WebhookAttempt
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.enqueue.intake import Enqueue
+from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema.endpoints import breaker, webhook_attempt
+from mutirao.sql.statements import endpoints, limits
+
+Tallies = Mapping[BreakerName, Tally]
+_SHOWN = (
+    *("job", "run", "endpoint", "host", "status", "milliseconds", "failure", "detail", "body"),
+    *("truncated", "address"),
+)
+
+
+class Judged(NamedTuple):
+    """What is left to be done, by `act`: tallies whose breakers open or close, endpoints gone."""
+
+    tallies: Tallies
+    gone: frozenset[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.tallies or self.gone)
+
+
+def record(
+    conn: Connection,
+    dialect: Dialect,
+    attempts: Sequence[WebhookAttempt],
+    terms: BreakerTerms,
+    now: datetime | None,
+) -> Judged:
+    """Write attempts, and count what failed. What needs the lock that stops claims is returned."""
+    moment = dialect.moment(now)
+    rows = [
+        {name: getattr(each, name) for name in _SHOWN}
+        | {"request_headers": msgspec.json.encode(each.request_headers).decode()}
+        for each in attempts
+    ]
+    conn.execute(insert(webhook_attempt).values(finished_at=moment), rows)
+    gone = frozenset(each.endpoint for each in attempts if each.status == GONE)
+    tallies = tallied(attempts)
+    failing = {name: each for name, each in tallies.items() if each.failed}
+    verdicts = _judged(conn, dialect, tallies, failing, terms, now)
+    acting = {name: tallies[name] for name, verdict in verdicts.items() if verdict.acts}
+    for name, verdict in verdicts.items():
+        if not verdict.acts:
+            _write(conn, name, verdict.row)
+    return Judged(acting, gone)
+
+
+def act(
+    conn: Connection,
+    dialect: Dialect,
+    enqueue: Enqueue,
+    judged: Judged,
+    terms: BreakerTerms,
+    now: datetime | None,
+) -> None:
+    """Open and close breakers, and disable endpoints; judged anew, under the lock."""
+    limits.keep_claims_out(conn)
+    verdicts = _judged(conn, dialect, judged.tallies, judged.tallies, terms, now)
+    for name, verdict in verdicts.items():
+        _write(conn, name, verdict.row)
+        if verdict.wait is not None:
+            rule = stop_of(*name, "breaker")
+            limits.put(conn, dialect, rule, LimitOrigin.COMMAND, None, now)
+            enqueue([_probe(name, verdict.wait)], conn)
+        elif verdict.closes:
+            limits.remove(conn, dialect, stop_of(*name, "breaker").name, now)
+    reasons = {
+        name.key: f"it has only failed for {timedelta(seconds=terms.disable_after)}"
+        for name, verdict in verdicts.items()
+        if verdict.disable
+    }
+    reasons |= dict.fromkeys(sorted(judged.gone), "it answered 410 Gone")
+    for id, reason in reasons.items():
+        _disable(conn, dialect, enqueue, id, reason, now)
+
+
+def probe(
+    conn: Connection, dialect: Dialect, name: BreakerName, at_once: bool, now: datetime | None
+) -> bool:
+    """Let one delivery through, if it is time (or `at_once`); return whether one is let through."""
+    limits.keep_claims_out(conn)
+    moment = conn.scalar(select(dialect.moment(now)))
+    row = _rows(conn, dialect, [name]).get(name)
+    if row is None or moment is None:
+        return False
+    due = half_open(row, max(moment, row.probe_at or moment) if at_once else moment)
+    if due is None:
+        return False
+    _write(conn, name, due)
+    rule = stop_of(*name, "breaker", most=1)
+    limits.put(conn, dialect, rule, LimitOrigin.COMMAND, None, now)
+    return True
+
+
+def forget(conn: Connection, jobs: Sequence[int]) -> None:
+    """Forget the attempts of pruned jobs."""
+    dialect_of(conn.dialect).delete_rows(conn, webhook_attempt.c.job, jobs)
+
+
+def tallied(attempts: Iterable[WebhookAttempt]) -> dict[BreakerName, Tally]:
+    """Count attempts by endpoint and by host.
+
+    An answer, whatever it says, is a success of the host.
+    """
+    tallies: dict[BreakerName, Tally] = {}
+    for each in attempts:
+        mine = tallies.setdefault(BreakerName("endpoint", each.endpoint), Tally())
+        if each.hold is not None:
+            mine.hold = max(each.hold, mine.hold or 0.0)
+        elif each.ok:
+            mine.succeeded += 1
+        else:
+            mine.failed += 1
+        host = tallies.setdefault(BreakerName("host", each.host), Tally())
+        if each.answered:
+            host.succeeded += each.failure is None
+        else:
+            host.failed += 1
+    return tallies
+
+
+def _judged(
+    conn: Connection,
+    dialect: Dialect,
+    tallies: Tallies,
+    wanted: Tallies,
+    terms: BreakerTerms,
+    now: datetime | None,
+) -> dict[BreakerName, BreakerVerdict]:
+    """Judge the breakers that are there, and those that are wanted, in the order of their names."""
+    rows = _rows(conn, dialect, sorted(tallies)) if tallies else {}
+    asked = {name for name, each in tallies.items() if each.hold is not None}
+    names = sorted({*rows, *wanted} | asked)
+    if not names:
+        return {}
+    moment = conn.scalar(select(dialect.moment(now)))
+    if moment is None:
+        raise AssertionError("a database that does not know the time")
+    return {name: judge(rows.get(name), name, tallies[name], terms, moment) for name in names}
+
+
+def _rows(
+    conn: Connection, dialect: Dialect, names: Sequence[BreakerName]
+) -> dict[BreakerName, Breaker]:
+    """Return breakers, locked."""
+    by_kind: dict[str, list[str]] = {}
+    for name in names:
+        by_kind.setdefault(name.kind, []).append(name.key)
+    wanted = or_(
+        *(
+            and_(breaker.c.kind == kind, dialect.among(breaker.c.key, keys))
+            for kind, keys in by_kind.items()
+        )
+    )
+    ordered = select(breaker).where(wanted).order_by(breaker.c.kind, breaker.c.key)
+    found = [
+        Breaker(**row._asdict() | {"state": BreakerState(row.state)})
+        for row in conn.execute(ordered.with_for_update())
+    ]
+    return {BreakerName(row.kind, row.key): row for row in found}
+
+
+def _write(conn: Connection, name: BreakerName, row: Breaker | None) -> None:
+    mine = (breaker.c.kind == name.kind, breaker.c.key == name.key)
+    if row is None:
+        conn.execute(delete(breaker).where(*mine))
+        return
+    values = {each.name: getattr(row, each.name) for each in breaker.c} | {"state": str(row.state)}
+    if not dialect_of(conn.dialect).write_new(conn, breaker, values):
+        conn.execute(update(breaker).where(*mine).values(**values))
+
+
+def _probe(name: BreakerName, wait: float) -> NewJob:
+    """Return the job that lets one delivery through when it is time."""
+    args = msgspec.json.encode({"kind": name.kind, "key": name.key}).decode()
+    return NewJob(task=PROBE_TASK, args=args, queue=WEBHOOK_QUEUE, delay=wait)
+
+
+def _disable(
+    conn: Connection,
+    dialect: Dialect,
+    enqueue: Enqueue,
+    id: str,
+    reason: str,
+    now: datetime | None,
+) -> None:
+    endpoints.close(conn, dialect, "endpoint", id, now)
+    row: Any = endpoints.disable(conn, dialect, id, reason, now)
+    if row is None:
+        return
+    told = {"endpoint": id, "host": row.host, "reason": reason}
+    args = msgspec.json.encode(told).decode()
+    whose = {"tenant": row.tenant, "group": row.group}
+    told_of = NewJob(task=task_of(DISABLED_TOPIC), args=args, queue=WEBHOOK_QUEUE, **whose)
+    enqueue([told_of], conn)

@@ -1,0 +1,77 @@
+"""The part of the SQL store for endpoints and webhooks: `mutirao.ports.webhooks_api`."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from mutirao.model.breakers import BreakerName, BreakerTerms
+from mutirao.model.endpoints import Endpoint, EndpointRecord, UnreadableEndpoint
+from mutirao.model.webhook_attempts import WebhookAttempt
+from mutirao.sql.connections.runner import Runner
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.enqueue.intake import SqlIntake
+from mutirao.sql.statements import endpoints, webhooks
+
+
+class SqlWebhooks:
+    """The part of `SqlStore` that implements `mutirao.ports.webhooks_api`."""
+
+    _dialect: Dialect
+    _intake: SqlIntake
+    _runner: Runner
+    _insistent: Runner
+    _patient: Runner
+
+    async def put_endpoint(
+        self, endpoint: Endpoint, *, keep_secret: bool = False, now: datetime | None = None
+    ) -> None:
+        """Create an endpoint, or change the one of that id."""
+        await self._insistent.run(endpoints.put, self._dialect, endpoint, keep_secret, now)
+
+    async def rotate_secret(
+        self, id: str, secret: str, *, keep: float, now: datetime | None = None
+    ) -> bool:
+        """Give an endpoint another secret."""
+        told = (self._dialect, id, secret, keep, now)
+        return await self._insistent.run(endpoints.rotate, *told)
+
+    async def remove_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
+        """Remove an endpoint."""
+        return await self._patient.run(endpoints.remove, self._dialect, id, now)
+
+    async def pause_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
+        """Hold deliveries to an endpoint."""
+        return await self._insistent.run(endpoints.pause, self._dialect, id, now)
+
+    async def resume_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
+        """Let deliveries to an endpoint out."""
+        return await self._patient.run(endpoints.resume, self._dialect, id, now)
+
+    async def endpoints(self) -> list[EndpointRecord]:
+        """List the endpoints."""
+        return await self._runner.alone(endpoints.listed)
+
+    async def endpoints_to_send(self, ids: Collection[str]) -> list[Endpoint | UnreadableEndpoint]:
+        """Return endpoints with their secrets."""
+        return await self._runner.alone(endpoints.read, ids)
+
+    async def record_webhooks(
+        self,
+        attempts: Sequence[WebhookAttempt],
+        terms: BreakerTerms,
+        *,
+        now: datetime | None = None,
+    ) -> bool:
+        """Write what came of attempts; in a second transaction, what follows for breakers."""
+        told = (self._dialect, attempts, terms, now)
+        judged = await self._insistent.run(webhooks.record, *told)
+        if judged:
+            enqueue = self._intake.enqueue
+            rest = (self._dialect, enqueue, judged, terms, now)
+            await self._patient.run(webhooks.act, *rest)
+        return bool(judged)
+
+    async def probe_webhooks(
+        self, name: BreakerName, *, at_once: bool = False, now: datetime | None = None
+    ) -> bool:
+        """Let one delivery at a time through an open breaker."""
+        return await self._insistent.run(webhooks.probe, self._dialect, name, at_once, now)

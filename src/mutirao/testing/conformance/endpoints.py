@@ -1,0 +1,254 @@
+"""Endpoints: one delivery for each publication, what holds it, and what comes of attempts."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from mutirao.errors import InvalidEndpoint
+from mutirao.model.breakers import BreakerName, BreakerTerms
+from mutirao.model.endpoints import (
+    DISABLED_TOPIC,
+    PROBE_TASK,
+    WEBHOOK_QUEUE,
+    WEBHOOK_TASK,
+    Endpoint,
+    EndpointRecord,
+)
+from mutirao.model.job import Claim, OutcomeKind
+from mutirao.model.records import JobFilter, JobRecord
+from mutirao.model.topics import task_of
+from mutirao.model.webhook_attempts import WebhookAttempt
+from mutirao.ports import Store
+from mutirao.testing.conformance.kit import at, finish, ids_of, join, take, take_one
+from mutirao.testing.conformance.topics import claim_told, fan_out, publish
+
+SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDazfgh01FGpY="  # noqa: S105 (of no endpoint)
+OTHER = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+TERMS = BreakerTerms(failures=2, first_wait=30.0, longest_wait=1_800.0)
+SOON, LATER = at(10**9), at(2 * 10**9)  # deliveries are due by the database's clock
+ERP, HOST = BreakerName("endpoint", "erp"), BreakerName("host", "example.org")
+
+
+def endpoint(id: str = "erp", **told: Any) -> Endpoint:
+    """Return an endpoint that wants all orders."""
+    usual: dict[str, Any] = {"url": f"https://example.org/{id}", "topics": ("order.*",)}
+    return Endpoint(**{"id": id, "secret": SECRET, **usual, **told})
+
+
+def attempt(claim: Claim, status: int | None = 200, **told: Any) -> WebhookAttempt:
+    """Return what came of an attempt; without a status, nobody answered."""
+    args = claim_told(claim)
+    failure = "silent" if status is None else None
+    usual: dict[str, Any] = {
+        "job": claim.id, "run": claim.run, "endpoint": args["endpoint"], "host": args["host"],
+        "status": status, "milliseconds": 1.5, "failure": failure, "detail": failure, "body": "ok",
+        "truncated": False, "address": "192.0.2.1:443", "request_headers": {"Host": "example.org"},
+        "ok": status is not None and status < 300,
+    }  # fmt: skip
+    return WebhookAttempt(**usual | told)
+
+
+async def delivered(store: Store, worker: int, count: int = 1) -> list[int]:
+    """Publish, and fan out; return the publications."""
+    published = []
+    for _ in range(count):
+        published.append(await publish(store))
+        await fan_out(store, await take_one(store, worker))
+    return published
+
+
+async def claimed(store: Store, worker: int, most: int = 100) -> list[Claim]:
+    """Claim deliveries that are due; asks twice, as the first look may only park."""
+    without = (PROBE_TASK, task_of(DISABLED_TOPIC))
+    which: dict[str, Any] = {"now": SOON, "queues": [WEBHOOK_QUEUE], "without": without}
+    return await take(store, worker, most, **which) or await take(store, worker, most, **which)
+
+
+async def came(store: Store, attempts: Iterable[WebhookAttempt], now: Any = SOON) -> None:
+    """Record attempts."""
+    await store.record_webhooks([*attempts], TERMS, now=now)
+
+
+async def seen(store: Store, id: str = "erp") -> EndpointRecord:
+    """Return an endpoint as it is listed."""
+    [found] = [each for each in await store.endpoints() if each.id == id]
+    return found
+
+
+async def of_task(store: Store, task: str) -> list[JobRecord]:
+    """Return the jobs of a task, newest first."""
+    return await store.jobs(JobFilter(task=task))
+
+
+async def fail(store: Store, worker: int, claims: list[Claim], status: int | None = 500) -> None:
+    """Let attempts fail, and be retried by the policy: not before LATER."""
+    await came(store, [attempt(each, status) for each in claims])
+    await finish(store, worker, claims, OutcomeKind.DEAD, now=SOON)
+
+
+class EndpointsContract:
+    """An endpoint is told once of each publication, and held as long as it only fails."""
+
+    async def test_one_delivery_however_many_topics_match(self, store: Store) -> None:
+        """Its arguments say where it goes, beside what was published; nothing is copied."""
+        await store.put_endpoint(endpoint(topics=("*", "order.*", "order.placed")))
+        await store.put_endpoint(endpoint("acme", tenant="acme"))
+        await store.put_endpoint(endpoint("none", topics=("invoice.*",)))
+        worker = await join(store)
+        [id] = await delivered(store, worker)
+        [claim] = await claimed(store, worker)
+        told = claim_told(claim)
+        assert (claim.task, told["endpoint"], told["host"]) == (WEBHOOK_TASK, "erp", "example.org")
+        assert told["event"]["id"] == id
+        assert told["payload"]["order_id"] == 7
+        assert (await store.job(claim.id)).args == {"endpoint": "erp", "host": "example.org"}
+
+    async def test_what_is_listed(self, store: Store) -> None:
+        """No secret, no header, and of the URL its host."""
+        private = endpoint(url="https://example.org/hide?me", headers={"X-Token": "hide me, too"})
+        await store.put_endpoint(private)
+        found = await seen(store)
+        assert (found.host, found.topics, found.signed) == ("example.org", ("order.*",), "standard")
+        assert (found.active, found.paused, found.breaker, found.held) == (True, False, "closed", 0)
+        assert "hide" not in repr(found)
+        assert SECRET not in repr(found)
+
+    async def test_secrets_are_kept_and_rotated(self, store: Store) -> None:
+        """Who changes the rest need not know it; who rotates keeps the previous one for long."""
+        with pytest.raises(InvalidEndpoint, match="new_secret"):
+            await store.put_endpoint(endpoint(secret=None), keep_secret=True)
+        await store.put_endpoint(endpoint())
+        await store.put_endpoint(endpoint(secret=None, method="PUT"), keep_secret=True)
+        assert await store.rotate_secret("erp", OTHER, keep=60, now=at(0))
+        assert not await store.rotate_secret("nobody", OTHER, keep=60)
+        [found] = await store.endpoints_to_send(["erp", "nobody"])
+        assert isinstance(found, Endpoint)
+        assert (found.method, found.secret, found.previous_secret) == ("PUT", OTHER, SECRET)
+        assert found.previous_until == at(60)
+
+    async def test_a_paused_endpoint_costs_nothing(self, store: Store) -> None:
+        """Deliveries are made and held, and go out in order, whatever was put meanwhile."""
+        await store.put_endpoint(endpoint())
+        worker = await join(store)
+        assert await store.pause_endpoint("erp")
+        await store.put_endpoint(endpoint(concurrency=5))
+        await delivered(store, worker, 3)
+        assert await claimed(store, worker) == []
+        assert ((await seen(store)).paused, (await seen(store)).held) == (True, 3)
+        assert await store.resume_endpoint("erp")
+        held = await claimed(store, worker)
+        assert ids_of(held) == sorted(ids_of(held))
+        assert len(held) == 3
+        assert not await store.pause_endpoint("nobody")
+        assert not await store.resume_endpoint("nobody")
+
+    async def test_a_breaker_opens_and_probes(self, store: Store) -> None:
+        """What fails is held; when it is time one is let through, and with it all."""
+        await store.put_endpoint(endpoint())
+        worker = await join(store)
+        await delivered(store, worker, 6)
+        await fail(store, worker, await claimed(store, worker, 2))
+        assert await claimed(store, worker) == []
+        found = await seen(store)
+        assert (found.breaker, found.held, found.failing_since) == ("open", 4, SOON)
+        assert len(await of_task(store, PROBE_TASK)) == 1
+        assert not await store.probe_webhooks(ERP, now=at(10**9 + 20))
+        assert await store.probe_webhooks(ERP, now=at(10**9 + 40))
+        [probe] = await claimed(store, worker)
+        assert await claimed(store, worker) == []
+        await fail(store, worker, [probe])  # which doubles the wait
+        assert not await store.probe_webhooks(ERP, now=at(10**9 + 50))
+        assert await store.probe_webhooks(ERP, at_once=True, now=at(10**9 + 50))
+        [probe] = await claimed(store, worker)
+        await came(store, [attempt(probe)])
+        await finish(store, worker, [probe], now=SOON)
+        assert len(await claimed(store, worker)) == 2
+        assert ((await seen(store)).breaker, (await seen(store)).failing_since) == ("closed", None)
+
+    async def test_a_host_that_does_not_answer(self, store: Store) -> None:
+        """Its breaker counts for all of its endpoints together."""
+        for id in ("erp", "crm"):
+            await store.put_endpoint(endpoint(id))
+        worker = await join(store)
+        await delivered(store, worker, 2)
+        claims = await claimed(store, worker)
+        assert len(claims) == 4
+        await fail(store, worker, claims, None)
+        assert await store.probe_webhooks(HOST, at_once=True)
+        assert not await store.probe_webhooks(BreakerName("host", "example.com"), at_once=True)
+
+    async def test_who_asks_to_be_left_alone(self, store: Store) -> None:
+        """429 with Retry-After holds the others for as long, and is no failure."""
+        await store.put_endpoint(endpoint())
+        worker = await join(store)
+        await delivered(store, worker, 2)
+        [claim] = await claimed(store, worker, 1)
+        await came(store, [attempt(claim, 429, hold=90.0)])
+        found = await seen(store)
+        assert (found.breaker, found.probe_at, found.failing_since) == (
+            "open", at(10**9 + 90), None,
+        )  # fmt: skip
+        assert await claimed(store, worker) == []
+
+    async def test_gone_is_disabled(self, store: Store) -> None:
+        """410: no more deliveries are made, those there are held, and somebody is told."""
+        await store.put_endpoint(endpoint(tenant="acme"))
+        worker = await join(store)
+        for _ in range(2):
+            await publish(store, tenant="acme")
+            await fan_out(store, await take_one(store, worker))
+        [claim] = await claimed(store, worker, 1)
+        await came(store, [attempt(claim, 410)])
+        found = await seen(store)
+        assert (found.active, found.disabled_reason) == (False, "it answered 410 Gone")
+        assert found.disabled_at == SOON
+        [told] = await of_task(store, task_of(DISABLED_TOPIC))
+        assert (told.args["endpoint"], told.tenant) == ("erp", "acme")
+        await publish(store, tenant="acme")
+        await fan_out(store, await take_one(store, worker))
+        others = await store.jobs(JobFilter(task=WEBHOOK_TASK))
+        assert len(others) == 2
+        assert await claimed(store, worker) == []
+        await store.resume_endpoint("erp")
+        assert (await seen(store)).active
+        assert len(await claimed(store, worker)) == 1
+
+    async def test_only_failures_for_days(self, store: Store) -> None:
+        """It is disabled, once."""
+        await store.put_endpoint(endpoint())
+        worker = await join(store)
+        await delivered(store, worker, 2)
+        first, second = await claimed(store, worker)
+        await came(store, [attempt(first, 500)])
+        await came(store, [attempt(second, None)], now=at(10**9 + TERMS.disable_after))
+        found = await seen(store)
+        assert (found.active, found.breaker) == (False, "closed")
+        assert len(await of_task(store, task_of(DISABLED_TOPIC))) == 1
+
+    async def test_a_removed_endpoint(self, store: Store) -> None:
+        """Nothing of it stays but what waits, which is not held any more."""
+        await store.put_endpoint(endpoint(topics=("*", "order.*"), rate=5.0, concurrency=1))
+        worker = await join(store)
+        await store.pause_endpoint("erp")
+        await delivered(store, worker)
+        assert await claimed(store, worker) == []
+        assert await store.remove_endpoint("erp")
+        assert not await store.remove_endpoint("erp")
+        assert len(await claimed(store, worker)) == 1
+        assert await store.endpoints() == []
+        assert await store.limits() == []
+        await publish(store)
+        await fan_out(store, await take_one(store, worker))
+        assert len(await of_task(store, WEBHOOK_TASK)) == 1
+
+    async def test_attempts_are_pruned_with_their_job(self, store: Store) -> None:
+        """And a row of one says what was written, whatever the answer had."""
+        await store.put_endpoint(endpoint())
+        worker = await join(store)
+        await delivered(store, worker)
+        [claim] = await claimed(store, worker)
+        await came(store, [attempt(claim, body="Zoë 😀 \\x00" * 1_000, detail="'; --")])
+        await finish(store, worker, [claim], now=SOON)
+        assert await store.prune(OutcomeKind.SUCCEEDED, 0.0, 10, now=LATER) >= 1
+        await came(store, [attempt(claim)])  # its place is free again

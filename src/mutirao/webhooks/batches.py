@@ -1,0 +1,81 @@
+"""Endpoints read, and attempts written, for many deliveries at once.
+
+Both gather what deliveries ask for while the database answers others: so none of them holds a
+connection, and their number does not decide how many statements there are.
+"""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+
+from mutirao.model.breakers import BreakerTerms
+from mutirao.model.endpoints import Endpoint, UnreadableEndpoint
+from mutirao.model.webhook_attempts import WebhookAttempt
+from mutirao.ports import Store
+
+KNOWN_FOR = 1.0  # seconds; for as long a change of an endpoint may take to be noticed
+MOST_KNOWN = 10_000  # endpoints that are remembered
+LINGER = 0.002  # seconds that an attempt waits for others
+MOST_AT_ONCE = 100  # attempts in a statement; each has up to 16 kB of an answer
+
+Found = Endpoint | UnreadableEndpoint | None
+
+
+class KnownEndpoints:
+    """The endpoints that a worker sends to, read again every second.
+
+    Parameters:
+        clock: seconds of a clock that does not jump.
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], float] = monotonic) -> None:
+        self._store, self._clock = store, clock
+        self._known: dict[str, tuple[float, Found]] = {}
+        self._wanted: set[str] = set()
+        self._reading: asyncio.Task[dict[str, Found]] | None = None
+
+    async def get(self, id: str) -> Found:
+        """Return an endpoint as it was up to a second ago; None: there is none."""
+        until, found = self._known.get(id, (0.0, None))
+        if until > self._clock():
+            return found
+        self._wanted.add(id)
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read())
+        return (await asyncio.shield(self._reading))[id]
+
+    async def _read(self) -> dict[str, Found]:
+        await asyncio.sleep(0)  # whoever is next in this turn of the loop asks as well
+        wanted, self._wanted, self._reading = self._wanted, set(), None
+        found: dict[str, Found] = dict.fromkeys(wanted)
+        found |= {each.id: each for each in await self._store.endpoints_to_send(wanted)}
+        if len(self._known) > MOST_KNOWN:
+            self._known.clear()
+        until = self._clock() + KNOWN_FOR
+        self._known |= {id: (until, each) for id, each in found.items()}
+        return found
+
+
+class AttemptWriter:
+    """Writes attempts, one batch after the other; who hands one in waits until it is written."""
+
+    def __init__(self, store: Store, terms: BreakerTerms) -> None:
+        self._store, self._terms = store, terms
+        self._lock = asyncio.Lock()
+        self._batch: list[WebhookAttempt] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def write(self, attempt: WebhookAttempt) -> None:
+        """Write an attempt together with others; raises what the store raises."""
+        if self._writing is None or len(self._batch) >= MOST_AT_ONCE:
+            self._batch = []
+            self._writing = asyncio.create_task(self._write(self._batch))
+        self._batch.append(attempt)
+        await asyncio.shield(self._writing)
+
+    async def _write(self, batch: list[WebhookAttempt]) -> None:
+        async with self._lock:
+            await asyncio.sleep(LINGER)
+            if self._batch is batch:
+                self._writing = None  # what comes from now on is for the next one
+            await self._store.record_webhooks(batch, self._terms)

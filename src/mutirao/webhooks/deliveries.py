@@ -1,0 +1,229 @@
+"""Deliveries as jobs: the tasks of a worker that sends webhooks.
+
+An attempt reads its endpoint, makes the call while it holds nothing of the database, writes what
+came of it, and then ends like any other: by returning, or by an error that the policy judges.
+"""
+
+import random
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from math import inf
+
+import httpx2
+import msgspec
+
+from mutirao.errors import InvalidEndpoint, WebhookFailed
+from mutirao.model.breakers import BreakerName
+from mutirao.model.endpoints import (
+    DISABLED_TOPIC,
+    PROBE_TASK,
+    USUAL_CONCURRENCY,
+    WEBHOOK_QUEUE,
+    WEBHOOK_TASK,
+    Endpoint,
+    UnreadableEndpoint,
+    subscription_of,
+)
+from mutirao.model.job import Job
+from mutirao.model.limits import Limit, Rule
+from mutirao.model.moments import EPOCH
+from mutirao.model.retry import Cancel, Dead, Retry
+from mutirao.model.topics import Event, task_of
+from mutirao.model.webhook_attempts import ASKS_TO_WAIT, GONE, WebhookAttempt, WebhookSettings
+from mutirao.ports import Store
+from mutirao.tasks.options import TaskOptions
+from mutirao.tasks.task import Task
+from mutirao.tasks.topics import Topic, TopicApp
+from mutirao.webhooks.answer import Answer
+from mutirao.webhooks.batches import AttemptWriter, KnownEndpoints
+from mutirao.webhooks.courier import Courier
+from mutirao.webhooks.guard import Guard
+from mutirao.webhooks.keys import Secret
+from mutirao.webhooks.request import Signer, Timeouts, WebhookRequest
+
+# Seconds between the attempts, as Standard Webhooks advises; the first one is at once.
+SCHEDULE = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
+SPREAD = 0.1  # of each wait, so that what failed together does not come back together
+MICROSECOND = timedelta(microseconds=1)
+_BODILESS = ("GET", "DELETE")
+
+
+def wait_of(attempt: int, error: BaseException | None) -> float:
+    """Return the seconds until the next attempt: by the schedule, and what the server asked for."""
+    wait = SCHEDULE[min(attempt, len(SCHEDULE)) - 1] * random.uniform(1 - SPREAD, 1 + SPREAD)
+    asked = error.retry_after if isinstance(error, WebhookFailed) else None
+    return max(wait, asked or 0.0)
+
+
+POLICY = Retry.by(wait_of, len(SCHEDULE) + 1)
+
+
+def webhook_id(event: Event) -> str:
+    """Return the id of a delivery's webhook: the same for all attempts, and when it is replayed.
+
+    Of publication and subscription; and of the time, as another database counts from 1, too.
+    """
+    moment = (event.published_at - EPOCH) // MICROSECOND
+    return f"{event.id}_{moment:x}_{event.subscription.removeprefix(subscription_of(''))}"
+
+
+class Deliveries:
+    """The deliveries of one worker: its tasks, and what they share.
+
+    Parameters:
+        store: the worker's own.
+        settings: which URLs are called, and when breakers open.
+        signers: those of the application, by name.
+        now: Unix seconds, for signatures.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: WebhookSettings,
+        signers: Mapping[str, Signer],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._store, self._signers = store, signers
+        guard = Guard(settings.schemes, settings.ports, settings.networks)
+        trusted = _trusting(settings.ca) if settings.ca else None
+        limit = settings.connections
+        self._courier = Courier(guard, ssl_context=trusted, connections=limit, now=now)
+        self._endpoints = KnownEndpoints(store)
+        self._writer = AttemptWriter(store, settings.breakers)
+
+    def tasks(self, app: TopicApp) -> dict[str, Task[..., None]]:
+        """Return the tasks by which a worker delivers, by name."""
+        deliver = TaskOptions(queue=WEBHOOK_QUEUE, retry=POLICY, timeout=inf)
+        probe = TaskOptions(queue=WEBHOOK_QUEUE, timeout=inf)
+        return {
+            WEBHOOK_TASK: Task(app, self.deliver, WEBHOOK_TASK, deliver),
+            PROBE_TASK: Task(app, self.probe, PROBE_TASK, probe),
+            task_of(DISABLED_TOPIC): Topic(app, DISABLED_TOPIC, dict, TaskOptions()),
+        }
+
+    def limits(self) -> list[Rule]:
+        """Return the limit of deliveries at once to each endpoint, which a worker declares."""
+        return [Limit(USUAL_CONCURRENCY, by="endpoint").on(task=WEBHOOK_TASK)]
+
+    async def aclose(self) -> None:
+        """Close all connections to endpoints."""
+        await self._courier.aclose()
+
+    async def deliver(
+        self, job: Job, endpoint: str, host: str, event: Event, payload: msgspec.Raw
+    ) -> None:
+        """Make one attempt to deliver what was published to an endpoint."""
+        found = await self._endpoints.get(endpoint)
+        if found is None:
+            raise Cancel(f"endpoint {endpoint!r} was removed")
+        if isinstance(found, UnreadableEndpoint):
+            raise InvalidEndpoint(f"endpoint {endpoint!r} cannot be used: {found.reason}")
+        id = webhook_id(event) if event.id else f"test_{job.id}_{endpoint}"
+        answer = await self._courier.deliver_once(self._request(found, id, event, payload))
+        redirected = 300 <= (answer.status or 0) < 400 and answer.failure is None
+        ok = answer.ok or (found.accepts_3xx and redirected)
+        await self._writer.write(_attempt(job, found, host, answer, ok))
+        if ok:
+            return
+        if answer.status == GONE:
+            raise Dead(f"{_told(found, answer)}, so that the endpoint is disabled")
+        raise WebhookFailed(_told(found, answer), _asked(answer))
+
+    async def probe(self, kind: str, key: str) -> None:
+        """Let one delivery through a breaker, now that its time has come."""
+        await self._store.probe_webhooks(BreakerName(kind, key))
+
+    def _request(
+        self, endpoint: Endpoint, id: str, event: Event, payload: msgspec.Raw
+    ) -> WebhookRequest:
+        """Return what is sent. The body is the same in all attempts."""
+        body = b"" if endpoint.method in _BODILESS else _body(endpoint, event, payload)
+        own = endpoint.signer is not None
+        return WebhookRequest(
+            endpoint.url,
+            id,
+            body,
+            endpoint.method,
+            endpoint.headers,
+            () if own else _secrets(endpoint),
+            Timeouts(endpoint.connect, endpoint.first_byte, endpoint.whole),
+            endpoint.redirects,
+            self._signer(endpoint) if own else None,
+        )
+
+    def _signer(self, endpoint: Endpoint) -> Signer:
+        signer = self._signers.get(endpoint.signer or "")
+        if signer is None:
+            raise InvalidEndpoint(
+                f"endpoint {endpoint.id!r} is signed by {endpoint.signer!r}, which this worker has"
+                f" not; there are: {', '.join(sorted(self._signers)) or 'none'}. Run a worker of"
+                " the application that has @app.signer"
+            )
+        return signer
+
+
+def _body(endpoint: Endpoint, event: Event, payload: msgspec.Raw) -> bytes:
+    if endpoint.body == "payload":
+        return bytes(payload)
+    told = {"type": event.topic, "timestamp": event.published_at, "data": payload}
+    return msgspec.json.encode(told)
+
+
+def _secrets(endpoint: Endpoint) -> list[Secret]:
+    secrets = [Secret.parse(endpoint.secret)] if endpoint.secret else []
+    if endpoint.previous_secret is not None:
+        secrets.append(Secret.parse(endpoint.previous_secret, until=endpoint.previous_until))
+    return secrets
+
+
+def _attempt(job: Job, endpoint: Endpoint, host: str, answer: Answer, ok: bool) -> WebhookAttempt:
+    return WebhookAttempt(
+        job=job.id,
+        run=job.run,
+        endpoint=endpoint.id,
+        host=host,
+        status=answer.status,
+        milliseconds=answer.milliseconds,
+        failure=None if answer.failure is None else str(answer.failure),
+        detail=_detail(endpoint, answer),
+        body=_storable(answer.body.decode(errors="replace")),
+        truncated=answer.truncated,
+        address=answer.address,
+        request_headers=answer.request_headers,
+        ok=ok,
+        hold=_asked(answer),
+    )
+
+
+def _asked(answer: Answer) -> float | None:
+    """Return for how many seconds the server asks to be left alone; None: it does not."""
+    return answer.retry_after if answer.status in ASKS_TO_WAIT else None
+
+
+def _told(endpoint: Endpoint, answer: Answer) -> str:
+    came = f"was answered {answer.status}"
+    if answer.failure is not None:
+        came = f"failed ({answer.failure}): {_detail(endpoint, answer)}"
+    where = f"{endpoint.method} to {endpoint.host} (endpoint {endpoint.id})"
+    return f"{where} {came}, after {answer.milliseconds:.0f} ms"
+
+
+def _detail(endpoint: Endpoint, answer: Answer) -> str | None:
+    """Return the error's words without what may be secret in the URL."""
+    if answer.detail is None:
+        return None
+    return _storable(answer.detail.replace(endpoint.url, f"{endpoint.host}/…"))
+
+
+def _storable(text: str) -> str:
+    """Return text that every database can store: without NUL and lone surrogates."""
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def _trusting(ca: str) -> ssl.SSLContext:
+    context = httpx2.create_ssl_context(trust_env=False)
+    context.load_verify_locations(ca)
+    return context

@@ -1,0 +1,235 @@
+"""Deliveries to real servers: signed, tried again, held while the peer is down, and kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+from standardwebhooks import Webhook
+
+from mutirao import Mutirao, Retry
+from mutirao.model.job import JobState
+from mutirao.webhooks import BreakerTerms, WebhookSettings, deliveries, new_secret
+from tests.support.waiting import until
+from tests.support.webhooks import OK, Peer, Server, answering, serving, silent
+
+NO = b"HTTP/1.1 500 No\r\nContent-Length: 5\r\n\r\nnever"
+GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"
+BUSY = b"HTTP/1.1 429 Busy\r\nRetry-After: 3600\r\nContent-Length: 0\r\n\r\n"
+TERMS = BreakerTerms(failures=3, first_wait=3_600.0)
+SETTINGS = WebhookSettings(
+    schemes=["http"], ports=range(1024, 65_536), networks=["127.0.0.0/8"], breakers=TERMS
+)
+SECRET = new_secret()
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the second attempt follow at once, and the third one never."""
+    monkeypatch.setattr(deliveries, "SCHEDULE", (0.01, 10**6))
+
+
+@asynccontextmanager
+async def shop(url: str) -> AsyncIterator[Mutirao]:
+    """Open an application with a topic."""
+    app = Mutirao(url)
+    app.topic("order.placed")
+    try:
+        yield app
+    finally:
+        await app.aclose()
+
+
+async def publish(app: Mutirao, count: int = 1) -> None:
+    """Publish orders, numbered from 1."""
+    topic: Any = app.tasks["topic:order.placed"]
+    await topic.apublish_many([{"order_id": n} for n in range(1, count + 1)])
+
+
+async def put(app: Mutirao, id: str, server: Server, **terms: Any) -> None:
+    """Put an endpoint that wants orders."""
+    url = server.url("/hook?secret")
+    await app.endpoints.aput(id, url, ["order.*", "order.placed"], **{"secret": SECRET, **terms})
+
+
+def parsed(request: bytes) -> tuple[dict[str, str], bytes]:
+    """Return headers, in small letters, and body of a request."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    lines = [line.decode().partition(": ") for line in head.split(b"\r\n")[1:]]
+    return {name.lower(): value for name, _, value in lines}, body
+
+
+def ended(app: Mutirao, state: str, count: int) -> Callable[[], Awaitable[bool]]:
+    """Return whether so many deliveries are in a state."""
+
+    async def have() -> bool:
+        found = await app.ajobs(task="mutirao.webhook", state=state, limit=None)
+        return len(found) >= count
+
+    return have
+
+
+def opened(app: Mutirao, id: str) -> Callable[[], Awaitable[bool]]:
+    """Return whether the breaker of an endpoint is open."""
+
+    async def is_open() -> bool:
+        return (await app.endpoints.aget(id)).breaker == "open"
+
+    return is_open
+
+
+def rows(url: str, sql: str) -> list[Any]:
+    """Return what a query finds."""
+    engine = create_engine(url)
+    with engine.connect() as conn:
+        found = [tuple(row) for row in conn.execute(text(sql))]
+    engine.dispose()
+    return found
+
+
+async def test_a_delivery(migrated_url: str) -> None:
+    """One request for two patterns that match; the next attempt has the same id and bytes.
+
+    A receiver's library verifies both; a worker without an application has sent them.
+    """
+    async with shop(migrated_url) as app, serving(answering(NO, OK)) as server:
+        await put(app, "erp", server, headers={"X-Token": "hide me"})
+        async with app.worker(poll=0.05):
+            await publish(app)
+            await until(ended(app, "ready", 1))
+        async with shop(migrated_url) as bare:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(bare, "_tasks", {})
+                async with bare.worker(queues=["webhooks"], webhooks=SETTINGS, poll=0.05):
+                    await until(ended(app, "succeeded", 1))
+    first, second = map(parsed, server.requests)
+    assert first[1] == second[1]
+    assert first[0]["webhook-id"] == second[0]["webhook-id"]
+    for headers, body in (first, second):
+        told = Webhook(SECRET).verify(body, headers)
+        assert (told["type"], told["data"]) == ("order.placed", {"order_id": 1})
+    shown = await asyncio.to_thread(
+        rows, migrated_url, "SELECT * FROM mutirao_webhook_attempts ORDER BY run"
+    )
+    kept = await asyncio.to_thread(
+        rows,
+        migrated_url,
+        "SELECT status, failure, body, endpoint, address, publication"
+        " FROM mutirao_webhook_attempts ORDER BY run",
+    )
+    place = f"127.0.0.1:{server.port}"
+    assert [row[:5] for row in kept] == [
+        (500, None, "never", "erp", place), (200, None, "ok", "erp", place),
+    ]  # fmt: skip
+    assert kept[0][5] == kept[1][5] is not None
+    assert "hide me" not in repr(shown)
+    assert "secret" not in repr(shown)
+    assert '"***"' in repr(shown)
+
+
+async def test_beside_a_peer_that_is_down(migrated_url: str) -> None:
+    """What is for it is held after three attempts; it comes back, and gets all in order."""
+    back = asyncio.Event()
+
+    async def down(peer: Peer) -> None:
+        await (answering() if back.is_set() else silent)(peer)
+
+    async with (
+        shop(migrated_url) as app,
+        serving(down, address="127.0.0.2") as hole,
+        serving(answering()) as healthy,
+    ):
+        await put(app, "hole", hole, first_byte=0.2, concurrency=1)
+        await put(app, "healthy", healthy)
+        await publish(app, 12)
+        async with app.worker(webhooks=SETTINGS, poll=0.05, log_jobs="failures"):
+            await until(ended(app, "succeeded", 12))
+            await until(opened(app, "hole"))
+            await until(ended(app, "blocked", 12 - TERMS.failures))
+            assert len(healthy.requests) == 12
+            asked = len(hole.requests)
+            assert asked <= TERMS.failures + 1
+            back.set()
+            assert await app.endpoints.aprobe("hole")
+            await until(ended(app, "succeeded", 24))
+        fresh = [
+            job
+            for job in await app.ajobs(task="mutirao.webhook", args={"endpoint": "hole"})
+            if job.attempt == 1
+        ]
+    fresh.sort(key=lambda job: (job.run_at, job.id))
+    sent = [int(parsed(each)[0]["webhook-id"].partition("_")[0]) for each in hole.requests[asked:]]
+    order = [job.metadata["publication"] for job in fresh]
+    assert [id for id in sent if id in order] == order
+
+
+@pytest.mark.parametrize("answer", [BUSY, GONE], ids=["busy", "gone"])
+async def test_answers_that_say_more(migrated_sqlite_url: str, answer: bytes) -> None:
+    """429 holds the others without a failure; 410 disables, and a subscriber is told."""
+    told: list[Any] = []
+    async with shop(migrated_sqlite_url) as app, serving(answering(answer)) as server:
+
+        @app.subscriber("owner", topic="mutirao.endpoint.disabled")
+        async def owner(event: dict[str, Any]) -> None:
+            told.append(event["endpoint"])
+
+        await put(app, "erp", server, concurrency=1)
+        await publish(app, 3)
+        async with app.worker(webhooks=SETTINGS, poll=0.05):
+            await until(opened(app, "erp") if answer is BUSY else lambda: told == ["erp"])
+            await until(ended(app, "blocked", 2))
+        assert (await app.endpoints.aget("erp")).active is (answer is BUSY)
+        assert len(server.requests) == 1
+        [job] = [each for each in await app.ajobs(task="mutirao.webhook") if each.attempt]
+        assert job.state is (JobState.SCHEDULED if answer is BUSY else JobState.DEAD)
+
+
+async def test_dead_ones_are_replayed(
+    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As new jobs with the same webhook id, which the application's own signer has signed."""
+    monkeypatch.setattr(deliveries, "POLICY", Retry.never())
+    async with shop(migrated_sqlite_url) as app, serving(answering(NO, NO, OK)) as server:
+
+        @app.signer("old")
+        def sign(
+            method: str, url: str, headers: Mapping[str, str], body: bytes
+        ) -> Mapping[str, str]:
+            return {"X-Signed": f"{method} {len(body)}"}
+
+        await put(app, "erp", server, secret=None, signer="old", concurrency=1)
+        await publish(app, 2)
+        async with app.worker(webhooks=SETTINGS, poll=0.05):
+            await until(ended(app, "dead", 2))
+            again = await app.endpoints.areplay("erp")
+            await until(ended(app, "succeeded", 2))
+            assert await app.endpoints.areplay("erp") == []
+            sample = await app.endpoints.atest("erp")
+            await until(ended(app, "succeeded", 3))
+    assert len(again) == 2
+    sent = [parsed(each)[0] for each in server.requests]
+    assert sent[0]["webhook-id"] == sent[2]["webhook-id"]
+    assert sent[1]["webhook-id"] == sent[3]["webhook-id"]
+    assert sent[4]["webhook-id"] == f"test_{sample.id}_erp"
+    assert [each["x-signed"] for each in sent] == [
+        f"POST {each['content-length']}" for each in sent
+    ]
+
+
+async def test_a_signer_that_the_worker_has_not(migrated_sqlite_url: str) -> None:
+    """Nothing is sent, and the attempt says what to do."""
+    async with shop(migrated_sqlite_url) as app, serving(answering()) as server:
+        await put(app, "erp", server, secret=None, signer="old")
+        await publish(app)
+        async with app.worker(webhooks=SETTINGS, poll=0.05):
+
+            async def tried() -> bool:
+                found = await app.ajobs(task="mutirao.webhook")
+                return any("@app.signer" in (job.error or "") for job in found)
+
+            await until(tried)
+        assert server.requests == []
