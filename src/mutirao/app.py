@@ -11,6 +11,7 @@ from sqlalchemy import URL, Engine
 
 from mutirao.client.endpoints import Endpoints
 from mutirao.client.graphs import Graphs
+from mutirao.client.hosts import Hosts
 from mutirao.client.inbox import Inboxes
 from mutirao.client.jobs import JobAdmin
 from mutirao.client.limits import Limits
@@ -130,6 +131,7 @@ class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
         self.limits = Limits(self, lambda: tuple(self._tasks.values()), self._portal)
         self.limit = self.limits.declare
         self.endpoints = Endpoints(self, self._portal)
+        self.hosts = Hosts(self, self._portal)
         self.pause, self.apause = self.limits.pause, self.limits.apause
         self.resume, self.aresume = self.limits.resume, self.limits.aresume
 

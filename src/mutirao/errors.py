@@ -275,3 +275,7 @@ class InvalidActivity(MutiraoError, ValueError):
 
 class UnverifiedActivity(MutiraoError, ValueError):
     """A received request whose signature, digest, date or key cannot be relied on: answer 401."""
+
+
+class UnknownHost(MutiraoError, LookupError):
+    """Nothing is known of a host that activities go to."""

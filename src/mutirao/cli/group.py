@@ -35,6 +35,7 @@ _COMMANDS = {
     "endpoints": ("endpoints", "endpoints"),
     "enqueue": ("enqueue", "enqueue"),
     "graphs": ("graphs", "graphs"),
+    "hosts": ("hosts", "hosts"),
     "hub": ("hub", "hub"),
     "limits": ("limits", "limits"),
     "list": ("jobs", "list_"),

@@ -12,12 +12,18 @@ except ImportError as missing:
         "Install the extra that brings it: pip install 'mutirao[federation]'"
     ) from missing
 
+from mutirao.federation.federation import Federation, Gone
 from mutirao.federation.keys import PublicKey, SigningKey
+from mutirao.federation.outbox import ActorInbox, Outbox
 from mutirao.federation.remote_keys import RemoteKeys
 from mutirao.federation.signing import sign_cavage, sign_rfc9421
 from mutirao.federation.verifying import Verified, verify
 
 __all__ = [
+    "ActorInbox",
+    "Federation",
+    "Gone",
+    "Outbox",
     "PublicKey",
     "RemoteKeys",
     "SigningKey",

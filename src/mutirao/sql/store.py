@@ -34,6 +34,7 @@ from mutirao.sql.connections.transaction import CompletingTransaction
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.drivers.steps import Asking
 from mutirao.sql.enqueue.intake import SqlIntake, is_one, own_errors
+from mutirao.sql.federation_api import SqlFederation
 from mutirao.sql.records_api import SqlRecords
 from mutirao.sql.schema import version
 from mutirao.sql.settling import Settling
@@ -59,7 +60,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SqlStore(SqlRecords, SqlWebhooks):
+class SqlStore(SqlRecords, SqlWebhooks, SqlFederation):
     """The jobs in a SQL database.
 
     Parameters:

@@ -22,6 +22,7 @@ from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.endpoints import ERP, OTHER, claimed, endpoint, fail
 from mutirao.testing.conformance.endpoints import delivered as delivered_to
 from mutirao.testing.conformance.fairness import of
+from mutirao.testing.conformance.federation import HOST, SAID, fail_host
 from mutirao.testing.conformance.graphs import DEAD, a, returned, taking, write_graph
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
@@ -223,6 +224,16 @@ async def mends_limits(mine: SqlStore, others: SqlStore) -> None:
 
 def _forget_a_run(conn: Connection, id: int) -> None:
     conn.execute(text("DELETE FROM mutirao_live WHERE id = :id"), {"id": id})
+
+
+@duty("operator", "host", "said", "limit", "job", "job_id_seq")
+async def sees_to_hosts(mine: SqlStore, others: SqlStore) -> None:
+    """Lists them, lets them fail, and forgets them."""
+    await fail_host(mine)
+    assert [each.failures for each in await mine.hosts()] == [1]
+    await others.note_said("a", HOST, SAID)
+    assert await mine.forget_host(HOST)
+    assert await others.said("a") is None
 
 
 @duty("operator", "limit")

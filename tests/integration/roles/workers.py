@@ -9,6 +9,7 @@ from sqlalchemy import select, text
 
 from mutirao.model import schedule_rules
 from mutirao.model.graph import chain, group, step
+from mutirao.model.hosts import answers
 from mutirao.model.job import OutcomeKind
 from mutirao.model.limits import Limit, LimitOrigin
 from mutirao.model.records import JobFilter, Progress
@@ -27,6 +28,7 @@ from mutirao.testing.conformance.endpoints import (
     fail,
 )
 from mutirao.testing.conformance.fairness import of
+from mutirao.testing.conformance.federation import HOST, SAID, fail_host
 from mutirao.testing.conformance.graphs import DEAD, a, returned, taking, write_graph
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
@@ -221,6 +223,21 @@ async def delivers(mine: SqlStore, others: SqlStore) -> None:
     for _ in range(2):
         await mine.prune(OutcomeKind.SUCCEEDED, 0, 100, now=FAR_AHEAD)
     assert await others.jobs(JobFilter()) == []
+
+
+@duty("federation", "host", "said", "limit")
+async def federates(mine: SqlStore, others: SqlStore) -> None:
+    """It finds hosts down and up again, and notes what they were told."""
+    await fail_host(mine)
+    known = await mine.host(HOST)
+    assert known
+    seen = known.changed_at
+    up = await mine.change_host(HOST, lambda was, now: answers(was, seen), queue="q", now=at(9))
+    assert up.failures == 0
+    for _ in range(2):
+        await mine.note_said("a", HOST, SAID)
+    await mine.unsay("a")
+    assert await mine.said("a") is None
 
 
 @duty("worker", "key")

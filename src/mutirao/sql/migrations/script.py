@@ -26,6 +26,7 @@ SUBJECTS = (
     "schedules",
     "topics",
     "inbox",
+    "federation",
     "hours",
     "views",
     "topic_views",

@@ -18,6 +18,8 @@ from sqlalchemy import (
 )
 
 from mutirao.sql.schema.endpoints import breaker as breaker
+from mutirao.sql.schema.federation import host as host
+from mutirao.sql.schema.federation import said as said
 from mutirao.sql.schema.gathered import metadata as metadata
 from mutirao.sql.schema.inbox import inbox as inbox
 from mutirao.sql.schema.instant import Instant

@@ -9,6 +9,7 @@ from mutirao.testing.conformance.driver import DriverContract
 from mutirao.testing.conformance.endpoints import EndpointsContract
 from mutirao.testing.conformance.enqueueing import EnqueueingContract
 from mutirao.testing.conformance.fairness import FairnessContract
+from mutirao.testing.conformance.federation import FederationContract
 from mutirao.testing.conformance.finding import FindContract
 from mutirao.testing.conformance.graphs import GraphsContract
 from mutirao.testing.conformance.housekeeping import LeaseContract, UpkeepContract
@@ -75,5 +76,6 @@ class StoreContract(
     TopicsContract,
     SubscriptionsContract,
     EndpointsContract,
+    FederationContract,
 ):
     """Every sentence of `mutirao.ports.Store`, as tests: a backend's first driver passes it."""

@@ -268,6 +268,17 @@ ROLES: Mapping[str, Role] = {
             "mutirao_limit": "a breaker that closes removes the limit by which it held deliveries",
         },
     ),
+    "federation": Role(
+        "a worker that delivers activities: it finds hosts down and up again",
+        "mutirao_worker",
+        {
+            "mutirao_host": "SELECT, INSERT, UPDATE",
+            "mutirao_said": _ALL,
+            "mutirao_limit": "DELETE",
+        },
+        beyond=("worker", "supersede"),
+        why={"mutirao_limit": "a host that is up again loses the limit by which it was held"},
+    ),
     "operator": Role(
         "the command line and dashboards: look, cancel, retry, change, redrive, prune, limit,"
         " pause, change schedules and subscriptions, `doctor`",
@@ -290,7 +301,8 @@ ROLES: Mapping[str, Role] = {
             **_each(_ALL, "mutirao_limit", "mutirao_counter"),
             "mutirao_slot": "SELECT, INSERT, DELETE",
             "mutirao_parked": "SELECT, DELETE, UPDATE (priority, run_at)",
-            **_each(_ALL, "mutirao_schedule", "mutirao_subscription"),
+            **_each(_ALL, "mutirao_schedule", "mutirao_subscription", "mutirao_host"),
+            "mutirao_said": "SELECT (host), DELETE",
             "mutirao_tick": "SELECT, INSERT, DELETE",
             "mutirao_delivery": "SELECT, INSERT, DELETE",
             **_each("SELECT", "mutirao_jobs", "mutirao_queues", "mutirao_workers"),

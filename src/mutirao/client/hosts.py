@@ -1,0 +1,154 @@
+"""The hosts that activities go to: `app.hosts`, for operators.
+
+Each operation has an asynchronous face, which does the work, and a synchronous one that calls it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from mutirao.client.portal import Portal
+from mutirao.errors import UnknownHost
+from mutirao.model.hosts import (
+    BY,
+    DELIVER,
+    Amend,
+    Host,
+    HostRecord,
+    checked_concurrency,
+    is_heard_from,
+)
+from mutirao.model.job import JobState
+from mutirao.model.records import JobFilter
+from mutirao.ports import Store
+
+QUEUE = "federation"  # of the probes that an order may ask for
+_LIVE = (JobState.SCHEDULED, JobState.READY, JobState.RUNNING, JobState.BLOCKED)
+
+
+class HostsApp(Protocol):
+    """The application, as hosts see it."""
+
+    store: Store
+
+
+class Hosts:
+    """The hosts that activities go to, as an application's database knows them."""
+
+    def __init__(self, app: HostsApp, portal: Portal) -> None:
+        self._app, self._portal = app, portal
+
+    async def alist(self) -> tuple[HostRecord, ...]:
+        """List the hosts that have failed or have deliveries, by name.
+
+        Of those that are `redrivable`, old deliveries may be sent again.
+        """
+        return tuple(await self._app.store.hosts())
+
+    async def aflush(self, name: str) -> Host:
+        """Try a host now: let a delivery through, and the others after it if that arrives.
+
+        A host that is held is not any more.
+
+        Raises:
+            UnknownHost: nothing is known of it, so nothing is waited for.
+        """
+        await self._known(name)
+        return await self._change(name, lambda was, now: replace(is_heard_from(was), held=False))
+
+    async def ahold(self, name: str) -> Host:
+        """Send nothing to a host until it is flushed."""
+        return await self._change(name, lambda was, now: replace(was, held=True))
+
+    async def alimit(self, name: str, concurrency: int | None) -> Host:
+        """Change how many requests a host gets at once; None: as many as others.
+
+        It cannot be more than the federation's `concurrency`.
+
+        Raises:
+            InvalidLimit: it is not 1 to 1,000.
+        """
+        most = checked_concurrency(concurrency)
+        return await self._change(name, lambda was, now: replace(was, concurrency=most))
+
+    async def aredrive(self, name: str, *, limit: int | None = None) -> list[int]:
+        """Send the dead deliveries to a host again, oldest first; return the ids of the new jobs.
+
+        What is about an object of which the host has heard something newer is cancelled, not sent.
+
+        Parameters:
+            limit: how many; None: all.
+        """
+        dead = await self._app.store.jobs(_deliveries(name, JobState.DEAD, limit=None))
+        oldest = sorted(job.id for job in dead)[:limit]
+        if not oldest:
+            return []
+        return await self._app.store.redrive(
+            JobFilter(ids=tuple(oldest), state=JobState.DEAD, limit=None)
+        )
+
+    async def aforget(self, name: str) -> int:
+        """Cancel what waits for a host, and delete what is known of it; return how many jobs.
+
+        Raises:
+            UnknownHost: nothing is known of it, and nothing waits for it.
+        """
+        which = JobFilter(task=DELIVER, states=_LIVE, args={BY: name}, limit=None)
+        cancelled = await self._app.store.cancel(which)
+        if not await self._app.store.forget_host(name) and not cancelled:
+            raise _unknown(name)
+        return len(cancelled)
+
+    def list(self) -> tuple[HostRecord, ...]:
+        """List the hosts that have failed or have deliveries, from synchronous code."""
+        return self._portal.call(self.alist)
+
+    def flush(self, name: str) -> Host:
+        """Try a host now, from synchronous code; one that is held is not any more.
+
+        Raises:
+            UnknownHost: nothing is known of it, so nothing is waited for.
+        """
+        return self._portal.call(partial(self.aflush, name))
+
+    def hold(self, name: str) -> Host:
+        """Send nothing to a host until it is flushed, from synchronous code."""
+        return self._portal.call(partial(self.ahold, name))
+
+    def limit(self, name: str, concurrency: int | None) -> Host:
+        """Change how many requests a host gets at once, from synchronous code.
+
+        Raises:
+            InvalidLimit: it is not 1 to 1,000.
+        """
+        return self._portal.call(partial(self.alimit, name, concurrency))
+
+    def redrive(self, name: str, *, limit: int | None = None) -> Sequence[int]:
+        """Send the dead deliveries to a host again, from synchronous code; return the new ids."""
+        return self._portal.call(partial(self.aredrive, name, limit=limit))
+
+    def forget(self, name: str) -> int:
+        """Cancel what waits for a host, and delete what is known of it; return how many jobs.
+
+        Raises:
+            UnknownHost: nothing is known of it, and nothing waits for it.
+        """
+        return self._portal.call(partial(self.aforget, name))
+
+    async def _known(self, name: str) -> None:
+        if await self._app.store.host(name) is None:
+            raise _unknown(name)
+
+    async def _change(self, name: str, amend: Amend) -> Host:
+        return await self._app.store.change_host(name, amend, queue=QUEUE)
+
+
+def _deliveries(host: str, state: JobState, limit: int | None) -> JobFilter:
+    return JobFilter(task=DELIVER, state=state, args={BY: host}, limit=limit)
+
+
+def _unknown(name: str) -> UnknownHost:
+    return UnknownHost(
+        f"nothing is known of the host {name!r}; `mutirao hosts list` shows those there are"
+    )

@@ -1,0 +1,46 @@
+"""A courier for each event loop, for as long as something is being sent from it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from mutirao.webhooks import Courier, Guard
+
+
+@dataclass
+class _Used:
+    courier: Courier
+    users: int = 0
+
+
+class Couriers:
+    """Gives couriers, whose connections are kept while there is work, and closed with the last.
+
+    A worker may run in the program's loop, in one of a thread, and be stopped at any time: so no
+    connection outlives the deliveries.
+    """
+
+    def __init__(self, guard: Guard | None, ssl_context: ssl.SSLContext | None) -> None:
+        self._guard, self._ssl_context = guard, ssl_context
+        self._used: WeakKeyDictionary[asyncio.AbstractEventLoop, _Used] = WeakKeyDictionary()
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[Courier]:
+        """Yield the courier of the running event loop."""
+        loop = asyncio.get_running_loop()
+        used = self._used.setdefault(
+            loop, _Used(Courier(self._guard, ssl_context=self._ssl_context))
+        )
+        used.users += 1
+        try:
+            yield used.courier
+        finally:
+            used.users -= 1
+            if not used.users:
+                del self._used[loop]
+                await used.courier.aclose()

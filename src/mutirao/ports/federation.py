@@ -1,0 +1,52 @@
+"""The part of a store about federation, as a protocol: hosts, and what they were told last."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from mutirao.model.activities import Said
+from mutirao.model.hosts import Amend, Host, HostRecord
+
+
+class FederationApi(Protocol):
+    """Hosts that activities go to, and the last activities that arrived; part of `Store`."""
+
+    async def host(self, name: str) -> Host | None:
+        """Return what is known of a host; None if nothing is."""
+        ...
+
+    async def hosts(self) -> Sequence[HostRecord]:
+        """List the hosts of which something is known, or with deliveries, by name."""
+        ...
+
+    async def change_host(
+        self, name: str, amend: Amend, *, queue: str, now: datetime | None = None
+    ) -> Host:
+        """Change what is known of a host by a function of that and the time; return it.
+
+        In one transaction with the limit of its deliveries (`limit_of`), and with the job, in
+        `queue`, that lets the next one through (`probe_of`). Nothing is locked or written where the
+        function returns what it was given. It may be called twice.
+        """
+        ...
+
+    async def forget_host(self, name: str) -> bool:
+        """Delete what is known of a host, its limit, and what it was told; return whether it was.
+
+        What is waited for runs.
+        """
+        ...
+
+    async def said(self, about: str) -> Said | None:
+        """Return the last activity about something that has arrived, if it is known."""
+        ...
+
+    async def note_said(
+        self, about: str, host: str, said: Said, *, now: datetime | None = None
+    ) -> None:
+        """Record which activity about something has arrived last, at a host."""
+        ...
+
+    async def unsay(self, about: str) -> None:
+        """Forget which activity about something has arrived last: another one is on its way."""
+        ...
