@@ -171,7 +171,7 @@ class Workers:
         return Home(shown, partial(self._tenants.open, budget=budget))
 
     def _make_worker(self, settings: WorkerSettings) -> Serving:
-        carried = served_alone(self.transports, settings)
+        carried = served_alone(self.transports, settings, self._tasks)
         if carried and self._databases is not None:
             raise ConfigurationError(
                 f"this application lists its databases, and queues {', '.join(sorted(carried))} are"

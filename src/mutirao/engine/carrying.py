@@ -198,16 +198,30 @@ class Carrying:
 
 
 def served_alone(
-    transports: Mapping[str, Transport], settings: WorkerSettings
+    transports: Mapping[str, Transport],
+    settings: WorkerSettings,
+    tasks: Mapping[str, Task[..., Any]],
 ) -> dict[str, Transport]:
-    """Return the transports of the queues that a worker serves by broker alone."""
+    """Return the transports of the queues that a worker serves by broker alone.
+
+    A broker hands out whatever comes: a worker of some tasks serves a queue if all of its tasks are
+    among them.
+    """
     queues, excluded = settings.queues, settings.exclude_queues or ()
+
+    def has_its_tasks(queue: str) -> bool:
+        if settings.tasks is None:
+            return True
+        its = {name for name, task in tasks.items() if task.options.queue == queue}
+        return bool(its) and its <= {*settings.tasks}
+
     return {
         queue: transport
         for queue, transport in transports.items()
         if transport.mode == "alone"
         and (queues is None or queue in queues)
         and queue not in excluded
+        and has_its_tasks(queue)
     }
 
 

@@ -30,7 +30,6 @@ from mutirao.tasks import parcels
 UNKNOWN_DELAY, MAX_TIMES_UNKNOWN = 5.0, 120  # seconds; ten minutes for workers that have the task
 POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0  # seconds between suspects; the longest
 RESIZE_EVERY = 1.0  # seconds
-LONGEST_WAIT = 30.0  # seconds between two tries to consume
 _RUNS = count(1)  # tells deliveries of the same message apart, in this process
 
 
@@ -57,7 +56,7 @@ class Receiver:
         self._tasks, self._pulse = tasks, pulse
         self._returns = Returns(settings.linger, self._follow, self._settled)
         self.dispatcher = Dispatcher(settings, executor, self._returns, slots, begin)
-        self._backoff = Backoff(LONGEST_WAIT)
+        self._backoff = Backoff(settings.longest_wait)
         self._said: set[str] = set()
         self._prefetch, self._resized_at = 0, 0.0
         self._stopping = asyncio.Event()
@@ -89,7 +88,7 @@ class Receiver:
         self._returns.cancel()
 
     async def _consume(self) -> None:
-        self._prefetch = self._fitting()
+        self._prefetch, self._resized_at = self._settings.concurrency, monotonic()
         consuming = self._transport.consumer(self.queue, self._prefetch, self._lost)
         async with consuming as consumer:
             self._back()
@@ -158,15 +157,18 @@ class Receiver:
     async def _resize(self, consumer: Consumer) -> None:
         """Have the broker hand out what the slots need: more of short jobs, fewer of long ones."""
         fitting, now = self._fitting(), monotonic()
-        far = fitting > self._prefetch or 4 * fitting <= self._prefetch
+        far = fitting > self._prefetch or 2 * fitting <= self._prefetch
         if far and now >= self._resized_at + RESIZE_EVERY:
             self._resized_at, self._prefetch = now, fitting
             await consumer.resize(fitting)
 
     def _fitting(self) -> int:
-        """Return the prefetch: a power of two, so that it does not change with every job."""
-        most = max(1, self.dispatcher.most())
-        return most if most <= self._settings.concurrency else 1 << most.bit_length()
+        """Return the prefetch: a power of two, so that it does not change with every job.
+
+        At least one for each slot: whoever has few of them may get more.
+        """
+        most, least = self.dispatcher.most(), self._settings.concurrency
+        return least if most <= least else max(least, 1 << most.bit_length())
 
     def _claims(self, consumer: Consumer, came: Sequence[Delivery]) -> list[Claim]:
         """Return what this worker runs of what came; settle the rest."""
@@ -233,7 +235,8 @@ class Receiver:
 
     async def _follow(self, job: NewJob) -> None:
         """Publish the job that follows a death, until it is confirmed."""
-        message, backoff = parcels.message_of(job, parcels.new_id(), 0.0), Backoff(LONGEST_WAIT)
+        message = parcels.message_of(job, parcels.new_id(), 0.0)
+        backoff = Backoff(self._settings.longest_wait)
         while (error := (await self._transport.publish([message]))[0]) is not None:
             wait = backoff.next()
             log.error("the on_dead job of a dead one waits: %s; again in %.1f s", error, wait)

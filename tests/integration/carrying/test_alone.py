@@ -274,6 +274,27 @@ async def test_no_database_is_needed(broker: MemoryTransport) -> None:
         await ran.wait()
 
 
+async def test_doctor(app: Mutirao, broker: MemoryTransport) -> None:
+    """It names what is missing at a broker, and a broker that is away."""
+    assert not [each for each in await app.aexamine() if each.about == "transports"]
+    app.transports = {**app.transports, "video": broker}
+    (missing,) = [each for each in await app.aexamine() if each.about == "transports"]
+    assert "'video' is missing" in missing.found
+    assert missing.advice == "mutirao transports declare"
+    broker.available = False
+    (away,) = [each for each in await app.aexamine() if each.about == "transports"]
+    assert "away" in away.found
+
+
+async def test_a_worker_of_some_tasks(app: Mutirao) -> None:
+    """It leaves a queue to others that has a task it does not serve."""
+    app.task(queue="mail", name="one")(lambda: None)
+    app.task(queue="mail", name="two")(lambda: None)
+    for tasks, serves in ((["one"], False), (["one", "two"], True)):
+        async with app.worker(tasks=tasks) as worker:
+            assert ("queue mail" in worker.health().ages) is serves
+
+
 async def test_captured(app: Mutirao, broker: MemoryTransport) -> None:
     """In a test of an application nothing is sent, and jobs run like others."""
     ran: list[int] = []

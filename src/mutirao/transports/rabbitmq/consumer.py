@@ -46,7 +46,11 @@ class RabbitConsumer:
         self._out: dict[int, Delivery] = {}  # those that were, or are to be, received
         self._come: deque[Delivery] = deque()
         self._something = asyncio.Event()
-        self._tag: str | None = None
+        # The broker counts the prefetch for each consumer: one has what is always held, another
+        # what more is held at times, so that a change concerns the second only.
+        self._base = self._extra = 0
+        self._base_tag: str | None = None
+        self._extra_tag: str | None = None
         self._broken: TransportError | None = None
         self._stopped = self._left = False
         self._hops: set[asyncio.Task[None]] = set()
@@ -55,7 +59,7 @@ class RabbitConsumer:
         """Begin to consume."""
         self._channel.closing.add_done_callback(self._closed)
         self._channel.on_consumer_cancel_callbacks.add(self._cancelled)
-        await self._consume(prefetch)
+        self._base, self._base_tag = prefetch, await self._consume(prefetch)
 
     def leave(self) -> None:
         """Hold nothing any more: the channel is closed next."""
@@ -103,20 +107,28 @@ class RabbitConsumer:
         return results
 
     async def resize(self, prefetch: int) -> None:
-        """Consume again with another prefetch; what is held does not count for it."""
+        """Change the prefetch; see `Consumer.resize`."""
         if self._stopped or self._broken is not None:
             return
-        await self._cancel()
-        await self._consume(prefetch)
+        extra = max(0, prefetch - self._base)
+        if extra != self._extra:
+            tag, self._extra_tag = self._extra_tag, None
+            await self._cancel(tag)
+            self._extra = extra
+            self._extra_tag = await self._consume(extra) if extra else None
+        if prefetch < self._base:
+            await self._cancel(self._base_tag)
+            self._base, self._base_tag = prefetch, await self._consume(prefetch)
 
     async def stop(self) -> None:
         """Have no more handed out; see `Consumer.stop`."""
         if not self._stopped:
             self._stopped = True
-            await self._cancel()
+            await self._cancel(self._base_tag)
+            await self._cancel(self._extra_tag)
             self._something.set()
 
-    async def _consume(self, prefetch: int) -> None:
+    async def _consume(self, prefetch: int) -> str | None:
         try:
             await self._channel.basic_qos(prefetch_count=prefetch, timeout=CALL_LIMIT)
             answer = await self._channel.basic_consume(
@@ -125,11 +137,10 @@ class RabbitConsumer:
         except FAILURES as error:
             raise_if_cancelled(error)
             raise self._links.translated(error) from error
-        self._tag = answer.consumer_tag
+        return answer.consumer_tag
 
-    async def _cancel(self) -> None:
-        tag, self._tag = self._tag, None
-        if tag is None:
+    async def _cancel(self, tag: str | None) -> None:
+        if tag is None or self._broken is not None:
             return
         try:
             await self._channel.basic_cancel(tag, timeout=CALL_LIMIT)

@@ -1,0 +1,93 @@
+"""Workers and brokers that are killed, on RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from mutirao import Mutirao
+from mutirao.errors import TransportUnavailable
+from mutirao.transports.rabbitmq import RabbitMQ
+from tests.support.rabbitmq import RabbitServer, emptied
+from tests.support.waiting import until
+
+
+@pytest.fixture
+async def broker(rabbit: RabbitServer) -> AsyncIterator[RabbitMQ]:
+    """A queue with nothing in it."""
+    broker = RabbitMQ(rabbit.url(), prefix="killed")
+    async with emptied(broker, rabbit, "mail"):
+        yield broker
+
+
+async def test_the_broker_is_killed() -> None:
+    """Nothing that it confirmed is lost; workers come back by themselves."""
+    with RabbitServer() as own:
+        await _killed(own)
+
+
+async def _killed(rabbit: RabbitServer) -> None:
+    broker = RabbitMQ(rabbit.url())
+    await broker.declare(["mail"])
+    app = Mutirao(transports={"mail": broker})
+    ran, gate = list[int](), asyncio.Event()
+
+    @app.task(queue="mail")
+    async def work(n: int) -> None:
+        await gate.wait()
+        ran.append(n)
+
+    async with app.worker(queues=["mail"], concurrency=2) as worker:
+        await app.aenqueue_many(work.job(n) for n in range(20))
+        await asyncio.to_thread(rabbit.stop)
+        with pytest.raises(TransportUnavailable):
+            await work.aenqueue(99)
+        await asyncio.to_thread(rabbit.start)
+        gate.set()
+        await work.aenqueue(20)
+        await until(lambda: {*ran} == {*range(21)})
+        assert worker.health().alive
+    assert await broker.dead("mail", 10) == []
+    await app.aclose()
+
+
+async def test_a_worker_is_killed(broker: RabbitMQ, rabbit: RabbitServer, tmp_path: Path) -> None:
+    """Another one has its jobs at once, and knows that a worker was lost with them."""
+    (tmp_path / "shop.py").write_text(
+        "import asyncio, pathlib\n"
+        "from mutirao import Mutirao\n"
+        "from mutirao.transports.rabbitmq import RabbitMQ\n"
+        f"broker = RabbitMQ({rabbit.url()!r}, prefix='killed')\n"
+        "app = Mutirao('sqlite:///none.db', transports={'mail': broker})\n"
+        "@app.task(queue='mail')\n"
+        "async def work(job_number: int) -> None:\n"
+        "    print('started', flush=True)\n"
+        "    await asyncio.sleep(3600)\n"
+    )
+    app = Mutirao(transports={"mail": broker})
+    ran = asyncio.Event()
+
+    @app.task(queue="mail")
+    async def work(job_number: int) -> None:
+        ran.set()
+
+    await work.aenqueue(1)
+    command = [sys.executable, "-m", "mutirao", "worker", "shop:app", "-q", "mail"]
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=tmp_path, stdout=PIPE, env={**os.environ, "PYTHONPATH": str(tmp_path)}
+    )
+    try:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"started\n"
+    finally:
+        process.kill()
+        await process.communicate()
+    async with app.worker(queues=["mail"]):
+        await until(ran.is_set)
+    await app.aclose()
