@@ -490,8 +490,10 @@ def test_a_table_in_another_engine(server: MysqlServer) -> None:
     engine.dispose()
 
 
-def test_sessions_that_are_not_strict(server: MysqlServer, database: str) -> None:
-    """Ours are, whatever the server's mode; of others' the doctor warns."""
+def test_sessions_that_are_not_strict(
+    server: MysqlServer, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ours are, whatever the server's mode; of others' the doctor and `migrate` warn."""
     engine = create_engine(server.url(database))
 
     @event.listens_for(engine, "before_cursor_execute", retval=True)
@@ -504,6 +506,9 @@ def test_sessions_that_are_not_strict(server: MysqlServer, database: str) -> Non
         [warning] = [each for each in ADMIN.health_checks(connection) if each.advice]
         assert (warning.level, warning.about) == (Level.WARNING, "sql_mode")
         assert "STRICT_TRANS_TABLES" in str(warning.advice)
+        connection.commit()
+        with ADMIN.migrating(connection):
+            assert caplog.messages == [f"{warning.found}; {warning.advice}"]
     engine.dispose()
 
 

@@ -1,5 +1,6 @@
 """The administration of MySQL and MariaDB, by people and migrations."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -10,9 +11,11 @@ from mutirao.errors import ConfigurationError, StoreBusy
 from mutirao.model.findings import Finding
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.mysql import server
-from mutirao.sql.dialects.mysql.health_checks import health_checks
+from mutirao.sql.dialects.mysql.health_checks import health_checks, lax_sessions
 from mutirao.sql.dialects.mysql.moments import NOW
 from mutirao.sql.schema.instant import from_micros
+
+log = logging.getLogger("mutirao")
 
 _MIGRATION_LOCK_TIMEOUT = 600  # seconds that one migration waits for another one
 _TAKE = text("SELECT GET_LOCK(concat('mutirao ', database()), :seconds)")
@@ -30,6 +33,8 @@ class MysqlAdmin(Admin):
         A migration that was cut off is done again from its beginning, which does no harm.
         """
         _require_server(connection)
+        for loose in lax_sessions(connection):
+            log.warning("%s; %s", loose.found, loose.advice)
         if connection.scalar(_TAKE, {"seconds": _MIGRATION_LOCK_TIMEOUT}) != 1:
             raise StoreBusy(
                 f"another migration has not ended within {_MIGRATION_LOCK_TIMEOUT} s; try again"

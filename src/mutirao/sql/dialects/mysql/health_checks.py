@@ -31,7 +31,7 @@ _MODE = "SELECT @@GLOBAL.sql_mode"
 def health_checks(connection: Connection) -> Iterator[Finding]:
     """Examine the server, indexes, what is not purged, and what was tried again."""
     yield from _server(connection)
-    yield from _mode(connection)
+    yield from lax_sessions(connection)
     yield from _indexes(connection)
     yield from _history(connection)
     retries = connection.exec_driver_sql(_RETRIES).scalar_one()
@@ -48,7 +48,8 @@ def _server(connection: Connection) -> Iterator[Finding]:
         yield Finding(Level.OK, "server", f"{server.described(connection)} {has}")
 
 
-def _mode(connection: Connection) -> Iterator[Finding]:
+def lax_sessions(connection: Connection) -> Iterator[Finding]:
+    """Find out whether what others insert is cut off."""
     mode = str(connection.exec_driver_sql(_MODE).scalar_one())
     if "STRICT_" not in mode and "TRADITIONAL" not in mode:
         yield Finding(
