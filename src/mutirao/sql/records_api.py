@@ -68,7 +68,7 @@ class SqlRecords:
 
     async def declare_supersede(self, tasks: Mapping[str, Unique]) -> None:
         """Record which tasks have a supersede rule."""
-        await self._runner.run(supersede.declare, tasks)
+        await self._insistent.run(supersede.declare, tasks)
 
     async def judge(self, rules: Mapping[str, Unique], *, now: datetime | None = None) -> int:
         """Ask rules about jobs that SQL enqueued."""
@@ -234,4 +234,4 @@ class SqlRecords:
 
     async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:
         """Write the progress of attempts."""
-        await self._runner.run(results.report, self._dialect, list(told), now)
+        await self._insistent.run(results.report, self._dialect, list(told), now)

@@ -309,8 +309,11 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation):
 
     async def declare_fairness(self, tasks: Mapping[str, str | None]) -> None:
         """Record by which argument the jobs of each task are claimed fairly."""
-        run = self._runner.run if any(tasks.values()) else self._runner.alone
-        await run(fairness.declare, self._dialect, tasks)
+        if any(tasks.values()):
+            await self._insistent.run(fairness.declare, self._dialect, tasks)
+        else:
+            alone = self._runner.alone
+            await self._insistent.insist(lambda: alone(fairness.declare, self._dialect, tasks))
 
     # Handlers, people and dashboards
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from sqlalchemy import Connection, and_, delete, false, not_, or_, select
+from sqlalchemy import Connection, delete, select
 
 from mutirao.model.job import NewJob
 from mutirao.sql.dialects.base import Dialect
@@ -13,17 +13,18 @@ from mutirao.sql.schema.tables import fairness, fairness_served, worker
 def declare(conn: Connection, dialect: Dialect, tasks: Mapping[str, str | None]) -> None:
     """Record by which argument the jobs of tasks are claimed fairly; None: by none.
 
-    A single statement if none of them is fair. Also deletes the fairness state of workers that no
-    longer exist.
+    A single statement if none of them is fair, or was. Also deletes the fairness state of workers
+    that no longer exist.
     """
-    rules = [{"task": task, "by": by} for task, by in sorted(tasks.items()) if by is not None]
-    as_it_is = [
-        and_(fairness.c.task == rule["task"], fairness.c.by == rule["by"]) for rule in rules
-    ]
-    others = not_(or_(false(), *as_it_is))
-    conn.execute(delete(fairness).where(fairness.c.task.in_(list(tasks)), others))
+    rules = {task: by for task, by in sorted(tasks.items()) if by is not None}
+    # Nothing is written that is as it should be: who enqueues may keep it locked.
+    known = {row.task: row.by for row in conn.execute(select(fairness)) if row.task in tasks}
+    if outdated := [task for task, by in known.items() if rules.get(task) != by]:
+        conn.execute(delete(fairness).where(fairness.c.task.in_(outdated)))
+    if missing := [task for task, by in rules.items() if known.get(task) != by]:
+        rows = [{"task": task, "by": rules[task]} for task in missing]
+        conn.execute(dialect.insert_unless_exists(fairness).values(rows))
     if rules:
-        conn.execute(dialect.insert_unless_exists(fairness).values(rules))
         gone = fairness_served.c.worker.not_in(select(worker.c.id))
         conn.execute(delete(fairness_served).where(fairness_served.c.worker > 0, gone))
 
