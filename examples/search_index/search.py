@@ -25,8 +25,6 @@ QUIET, LONGEST_WAIT = 0.3, 1.0  # seconds; in earnest a few more
 WORK = 0.2  # seconds that indexing takes
 PACE = 0.01  # seconds between two edits
 BUSY = 1  # the document that is hardly ever quiet
-# On MySQL and MariaDB a transaction finds who has a key in this level only. SQLite has no such one.
-LEVEL = {} if DATABASE.startswith("sqlite") else {"isolation_level": "READ COMMITTED"}
 
 app = Mutirao(DATABASE)
 
@@ -81,7 +79,7 @@ def save(session: Session, id: int) -> None:
 
 def edit(documents: int, edits: int) -> None:
     """Edit one document again and again, and others now and then."""
-    engine = create_engine(DATABASE, **LEVEL)
+    engine = create_engine(DATABASE)
     for _ in range(edits):
         chosen = BUSY if random.random() < 0.5 else random.randint(1, documents)
         with Session(engine) as session, session.begin():

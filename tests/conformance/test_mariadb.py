@@ -15,11 +15,10 @@ from sqlalchemy import create_engine, event, inspect, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from mutirao.errors import ConfigurationError, UnsupportedConnection
+from mutirao.errors import ConfigurationError
 from mutirao.model.findings import Level
 from mutirao.model.job import JobState, OutcomeKind
 from mutirao.model.records import JobFilter
-from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import Unique
 from mutirao.ports import Store
 from mutirao.sql import migrations
@@ -180,27 +179,6 @@ class TestMariadb(StoreContract):
                 rows: list[Any] = [*cursor.fetchall()]
                 assert rows == [{"jobs": 2 if commits else 0}]
             assert (theirs.cursorclass, theirs.get_autocommit()) == (DictCursor, commits)
-
-    @pytest.mark.parametrize("rule", [None, Supersede.activities()])
-    async def test_a_key_needs_transactions_that_see_it(
-        self, store: SqlStore, server: MysqlServer, database: str, rule: Supersede | None
-    ) -> None:
-        """In REPEATABLE READ a caller would not see who has the key, and so is refused."""
-        job = due(key="k", unique=Unique(supersede=rule), args='{"type": "Update"}')
-        with server.connect(database, autocommit=False) as theirs, theirs.cursor() as cursor:
-            cursor.execute("SELECT count(*) FROM mutirao_live")
-            [held] = await put(store, job)
-            refused = pytest.raises(UnsupportedConnection, match=r"SET SESSION .* READ COMMITTED")
-            with refused as told:
-                store.enqueue([due(), job], theirs)
-            assert "are in REPEATABLE READ" in str(told.value)
-            theirs.commit()
-            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            [id] = store.enqueue([job], theirs)
-            assert (id == held) == (rule is None)
-            cursor.execute("SELECT id FROM mutirao_live")
-            assert cursor.fetchall() == ((id,),)
-            theirs.rollback()
 
     @pytest.mark.parametrize("level", ["REPEATABLE READ", "READ COMMITTED"])
     async def test_an_open_transaction_keeps_no_fair_job_waiting(

@@ -25,12 +25,7 @@ _COUNTS = """
 SELECT xact_commit + xact_rollback, deadlocks FROM pg_stat_database WHERE datname = %s
 """
 
-# Callers whose jobs have keys are in READ COMMITTED.
-_MYSQL = {
-    "innodb-print-all-deadlocks": "ON",
-    "innodb-flush-log-at-trx-commit": "0",
-    "transaction-isolation": "READ-COMMITTED",
-}
+_MYSQL = {"innodb-print-all-deadlocks": "ON", "innodb-flush-log-at-trx-commit": "0"}
 
 
 class PostgresStage:

@@ -32,16 +32,9 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
-READS = "READ COMMITTED"
-
-
-@pytest.fixture(autouse=True)
-async def reads_what_is_committed(holder: Holder) -> None:
-    """MySQL's usual level does not, and is refused: `test_mariadb.py` shows that."""
-    if holder.backend == "mysql":
-        await holder.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {READS}")
-
-
+LEVELS = {
+    "postgresql": "READ COMMITTED", "mysql": "REPEATABLE READ", "sqlite": "SERIALIZABLE",
+}  # fmt: skip
 CASES = (("keep", "rollback"), ("rerun", "commit"), ("rerun", "rollback"))
 CLAIM = text("UPDATE mutirao_live SET worker = 1, claimed_at = now(), run = 1 WHERE id = :id")
 FINISH = text("SELECT mutirao_finish(ARRAY[:id], '{1}', NULL, '{0}', '{0}', NULL, NULL, NULL)")
@@ -61,7 +54,7 @@ def live(observer: Observer) -> list[int]:
 
 def enqueue_elsewhere(url: str, backend: str, job: NewJob) -> Placed:
     """Enqueue in a transaction of another program."""
-    engine = create_engine(url, isolation_level="SERIALIZABLE" if backend == "sqlite" else READS)
+    engine = create_engine(url, isolation_level=LEVELS[backend])
     with engine.begin() as connection:
         [id] = SqlIntake(dialect_named(backend).intake).enqueue([job], connection)
     engine.dispose()

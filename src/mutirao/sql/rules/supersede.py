@@ -4,7 +4,7 @@ What SQL enqueued waits in `mutirao_unjudged` until somebody who has the rule as
 the next one who enqueues with that key in Python.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -14,8 +14,6 @@ from mutirao.model.job import NewJob, OutcomeKind
 from mutirao.model.supersede import (
     SUPERSEDED,
     Decision,
-    Done,
-    Older,
     Supersede,
     cancelled_because,
     decide,
@@ -23,49 +21,18 @@ from mutirao.model.supersede import (
     repeated_because,
 )
 from mutirao.model.uniqueness import PARKED, KeyName, Placed, Unique
-from mutirao.sql.drivers.steps import Asking, Execute, each
+from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.rules.keys import IS_NAMED, NAME, Last, Live, hold, last
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.instant import from_micros, to_micros
 
 Write = Callable[[NewJob], Asking[int]]  # writes a job, and returns its id
 
-NAME = ("scope", "task", "queue", "key")
-IS_NAMED = "k.scope = ? AND k.task = ? AND k.queue = ? AND k.key = ?"
-# The last live job of a key: the last one of all, or the one that it waited for.
-_LAST = f"""
-SELECT l.id, j.task, j.args, l.worker IS NULL AND l.attempt = 0,
-    CASE WHEN j.run_at < l.run_at THEN j.run_at ELSE l.run_at END, t.after
-FROM mutirao_supersede_last k
-LEFT JOIN mutirao_supersede_wait w ON w.job = k.last
-JOIN mutirao_live l ON l.id IN (k.last, w.after)
-JOIN mutirao_job j ON j.id = l.id
-LEFT JOIN mutirao_supersede_wait t ON t.job = l.id
-WHERE {IS_NAMED}
-ORDER BY l.id = k.last DESC LIMIT 1
-"""
-_AT_STAKE = f"""
-SELECT k.last, w.after
-FROM mutirao_supersede_last k LEFT JOIN mutirao_supersede_wait w ON w.job = k.last
-WHERE {IS_NAMED}
-"""
-# The last job of a key that has succeeded, if nobody has tried any after it.
-DONE = f"""
-SELECT d.id, d.task, {{}}
-FROM mutirao_supersede_last k
-LEFT JOIN mutirao_attempt a
-    ON a.job = k.last AND a.outcome IN ('succeeded', 'dead', 'cancelled')
-JOIN mutirao_job d ON d.id = CASE
-    WHEN a.outcome = 'succeeded' THEN k.last
-    WHEN a.outcome IS NULL OR a.outcome = 'cancelled' AND a.attempt = 0 THEN k.done
-END
-WHERE {IS_NAMED}
-"""
-TELL = """
+_TELL = """
 INSERT INTO mutirao_attempt
     (job, run, attempt, outcome, started_at, finished_at, error_type, error)
-SELECT id, run % 2147483647 + 1, attempt, ?, ?, ?, ?, ? FROM mutirao_live
+SELECT id, run % 2147483647 + 1, attempt, ?, ?, ?, ?, ? FROM mutirao_live {}
 WHERE worker IS NULL AND """
-_DONE = DONE.format("d.args")
 UNJUDGED = f"""
 SELECT k.job, {{}}, j.run_at, l.id
 FROM mutirao_unjudged k
@@ -76,12 +43,12 @@ ORDER BY k.job
 """
 _UNJUDGED = UNJUDGED.format("j.args")
 _JUDGED = "DELETE FROM mutirao_unjudged WHERE job = ?"
-_MOVE = "UPDATE mutirao_live SET run_at = ? WHERE id = ?"
+_MOVE = "UPDATE mutirao_live {} SET run_at = ? WHERE id = ?"
 _UNPARK = """
 UPDATE mutirao_live SET run_at = (SELECT j.run_at FROM mutirao_job j WHERE j.id = mutirao_live.id)
 WHERE id = (SELECT job FROM mutirao_unjudged WHERE job = ?)
 """
-_REWRITE = "UPDATE mutirao_job SET args = ?, run_at = ?, fingerprint = NULL WHERE id = ?"
+_REWRITE = "UPDATE mutirao_job {} SET args = ?, run_at = ?, fingerprint = NULL WHERE id = ?"
 
 
 def place_last(
@@ -105,18 +72,40 @@ def judge(words: Words, name: KeyName, task: str, rule: Supersede, now: datetime
 
     One about which the rule cannot say anything is cancelled.
     """
-    for id, args, run_at, live in (yield Execute(_UNJUDGED, (*name, task))):
-        yield Execute(_JUDGED, (id,), answers=False)
-        if live is None:  # it was cancelled meanwhile
-            continue
+    for id, args, run_at in (yield from _to_judge(words, name, task)):
         job = NewJob(task=task, args=args, run_at=from_micros(run_at))
+        stands = partial(_stands, words, id, args)
         try:
-            placed = yield from _place(words, job, name, rule, now, partial(_stands, id, args))
+            placed = yield from _place(words, job, name, rule, now, stands)
         except InvalidJob as unfit:
             yield from cancel(words, (id,), SUPERSEDED, str(unfit), now)
         else:
             if placed != id:
                 yield from cancel(words, (id,), SUPERSEDED, repeated_because(placed), now)
+
+
+def _to_judge(words: Words, name: KeyName, task: str) -> Asking[list[tuple[int, str, int]]]:
+    """Return what SQL enqueued, in order: ids, arguments and times; nobody else judges it.
+
+    But for what was cancelled meanwhile.
+    """
+    rows = yield Execute(_UNJUDGED, (*name, task))
+    if not rows:
+        return []
+    if words.locks:
+        return (yield from _to_judge_now(words, [id for id, *_ in rows]))
+    yield from words.drop("mutirao_unjudged", [id for id, *_ in rows])
+    return [(id, args, run_at) for id, args, run_at, live in rows if live is not None]
+
+
+def _to_judge_now(words: Words, jobs: list[int]) -> Asking[list[tuple[int, str, int]]]:
+    which, values = words.among("job", jobs)
+    sql = f"SELECT job FROM mutirao_unjudged {words.by_key} WHERE {which} ORDER BY job{words.hold}"
+    still = [job for (job,) in (yield Execute(sql, values))]
+    live = yield from hold(words, {*still})
+    if still:
+        yield from words.drop("mutirao_unjudged", still)
+    return [(job, live[job].args, live[job].asked) for job in still if job in live]
 
 
 def _write(words: Words, write: Write, job: NewJob) -> Asking[int]:
@@ -128,81 +117,74 @@ def _write(words: Words, write: Write, job: NewJob) -> Asking[int]:
     return id
 
 
-def _stands(id: int, asked: str, job: NewJob) -> Asking[int]:
+def _stands(words: Words, id: int, asked: str, job: NewJob) -> Asking[int]:
     """Let a job that is there already be due; with other arguments, if it was merged."""
     due = to_micros(job.run_at or PARKED)
     if job.args != asked:
-        yield Execute(_REWRITE, (job.args, due, id), answers=False)
-    yield Execute(_MOVE, (due, id), answers=False)
+        yield Execute(_REWRITE.format(words.by_key), (job.args, due, id), answers=False)
+    yield Execute(_MOVE.format(words.by_key), (due, id), answers=False)
     return id
 
 
 def _place(
     words: Words, job: NewJob, name: KeyName, rule: Supersede, now: datetime, write: Write
 ) -> Asking[Placed]:
-    if words.locks:
-        [row] = yield Execute(_AT_STAKE, name)
-        yield from words.hold_jobs([id for id in row if id])
-    found = yield Execute(_LAST, name)
-    older = Older(*found[0][:4]) if found else None
-    done = yield from last_done(rule, name, _DONE)
+    newest, done = yield from last(words, name, rule)
+    older = newest and newest.older
     decision = decide(rule, job.task, job.args, older, done)
     if decision.how == "repeated" and done is not None:
         return Placed(done.id, decision.how)
-    id = yield from write(_merged(job, decision.args, found[0][4]) if decision.args else job)
+    merged = decision.args and newest and _merged(job, decision.args, newest.live)
+    id = yield from write(merged or job)
     sql = words.upsert("mutirao_supersede_last", (*NAME, "last", "done"), NAME, ("last", "done"))
     yield Execute(sql, (*name, id, decision.done), answers=False)
-    if older is not None:
-        yield from _take_place(words, id, older.id, found[0][5], decision, now)
+    if newest is not None:
+        yield from _take_place(words, id, newest, decision, now)
     return Placed(id, decision.how)
 
 
-def last_done(rule: Supersede, name: KeyName, sql: str) -> Asking[Done | None]:
-    """Return the last successful job of a key, if the rule drops what is repeated."""
-    if not rule.drop_repeated:
-        return None
-    found = yield Execute(sql, name)
-    return Done(*found[0]) if found else None
-
-
 def cancel(
-    words: Words, jobs: tuple[int, ...], kind: str, error: str, now: datetime
+    words: Words, jobs: Collection[int], kind: str, error: str, now: datetime
 ) -> Asking[None]:
-    """End those of these jobs that wait."""
+    """End these jobs, which wait, and whose rows are held."""
     moment = to_micros(now)
     which, values = words.among("id", jobs)
     told = (str(OutcomeKind.CANCELLED), moment, moment, kind, error)
-    yield Execute(TELL + which, (*told, *values), answers=False)
+    yield Execute(_TELL.format(words.by_key) + which, (*told, *values), answers=False)
     yield words.drop_live(jobs, waiting=True)
-    which, values = words.among("id", jobs)
-    left = {id for (id,) in (yield Execute(f"SELECT id FROM mutirao_live WHERE {which}", values))}
-    if ended := [(id,) for id in jobs if id not in left]:
-        yield each("DELETE FROM mutirao_parked WHERE job = ?", ended)
+    # Where an old transaction does not show that a limit has parked one since, its row is left
+    # behind for those who call the next one of that limit: they pass it over, and delete it.
+    which, values = words.among("job", jobs)
+    parked = yield Execute(f"SELECT job FROM mutirao_parked WHERE {which}", values)
+    if parked:
+        yield from words.drop("mutirao_parked", [job for (job,) in parked])
 
 
-def park(id: int) -> Execute:
+def park(words: Words, id: int) -> Execute:
     """Return the statement that lets a job wait for another one's end."""
-    return Execute(_MOVE, (to_micros(PARKED), id), answers=False)
+    return Execute(_MOVE.format(words.by_key), (to_micros(PARKED), id), answers=False)
 
 
-def _merged(job: NewJob, args: str, run_at: int) -> NewJob:
+def _merged(job: NewJob, args: str, older: Live) -> NewJob:
     """Return a job at an older one's time, which is not equal to what was asked."""
-    return replace(job, args=args, run_at=from_micros(run_at), delay=None, fingerprint=None)
+    run_at = from_micros(min(older.asked, older.run_at))
+    return replace(job, args=args, run_at=run_at, delay=None, fingerprint=None)
 
 
 def _take_place(
-    words: Words, id: int, older: int, before: int | None, decision: Decision, now: datetime
+    words: Words, id: int, newest: Last, decision: Decision, now: datetime
 ) -> Asking[None]:
     """Cancel what is redundant; let the new job wait for the nearest one ahead, if there is."""
-    how = decision.how
-    ahead = older if how == "follows" else before
+    how, older = decision.how, newest.live.id
+    ahead = older if how == "follows" else newest.before
     if how != "follows":
         yield from cancel(words, (older,), SUPERSEDED, cancelled_because(how, id), now)
-        yield Execute("DELETE FROM mutirao_supersede_wait WHERE job = ?", (older,), answers=False)
+        if ahead is not None:
+            yield from words.drop("mutirao_supersede_wait", (older,))
     if how == "superseded":
         yield from cancel(words, (id,), SUPERSEDED, dropped_because(older), now)
     if ahead is not None:
-        yield park(id)
+        yield park(words, id)
         yield Execute(
             words.insert("mutirao_supersede_wait", ("job", "after")), (id, ahead), answers=False
         )

@@ -17,32 +17,13 @@ from mutirao.model.uniqueness import (
     duplicate,
     judge,
 )
-from mutirao.sql.drivers.steps import Asking, Execute, Row
-from mutirao.sql.rules.supersede import (
-    IS_NAMED,
-    NAME,
-    Write,
-    cancel,
-    hold_key,
-    park,
-    place_last,
-)
+from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.rules import keys
+from mutirao.sql.rules.keys import NAME, Holding
+from mutirao.sql.rules.supersede import Write, cancel, hold_key, park, place_last
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
 
-_HOLDER = f"""
-SELECT k.job, k.since, p.run_at, l.id, l.worker, l.run_at, j.run_at, p.id, p.worker,
-    k.unique_for, (
-        SELECT a.finished_at FROM mutirao_attempt a
-        WHERE a.job = k.job AND a.outcome IN ('succeeded', 'dead')
-    ), j.version
-FROM mutirao_key k
-LEFT JOIN mutirao_live l ON l.id = k.job
-LEFT JOIN mutirao_job j ON j.id = k.job
-LEFT JOIN mutirao_live p ON p.id = k.after
-WHERE k.job <> 0 AND {IS_NAMED}
-"""
-_AT_STAKE = f"SELECT k.job, k.after FROM mutirao_key k WHERE {IS_NAMED}"
 _COLUMNS = (*NAME, "job", "after", "since", "unique_for")
 
 
@@ -58,26 +39,19 @@ def place(words: Words, job: NewJob, now: datetime, write: Write) -> Asking[int]
     if unique.supersede is not None:
         return (yield from place_last(words, job, unique, unique.supersede, now, write))
     name = unique.name(job.task, job.queue, job.key or "")
-    if words.locks:
-        [row] = yield Execute(_AT_STAKE, name)
-        yield from words.hold_jobs([id for id in row if id])
-    found = yield Execute(_HOLDER, name)
-    holder = _holder(words, found[0]) if found else None
+    found = yield from keys.holding(words, name)
+    holder = _holder(words, found) if found else None
     due = job.run_at or now + timedelta(seconds=job.delay or 0)
     verdict = judge(unique, due, holder, now)
-    if holder is not None:
+    if holder is not None and found is not None:
         if verdict.how is None:
             raise duplicate(job.task, job.key, holder.job)
         if verdict.how == "found":
             return Placed(holder.job, verdict.how)
         if verdict.how == "outdated":
-            return Placed(found[0][0], verdict.how)
+            return Placed(found.job, verdict.how)
     id = yield from write(replace(job, run_at=verdict.due, delay=None))
-    after = None
-    if holder is not None and holder.live:
-        before = found[0][7]
-        ahead = (holder.job,) if before is None else (holder.job, before)
-        after = yield from _follow(words, id, ahead, now)
+    after = (yield from _follow(words, id, found, now)) if found is not None else None
     yield from _take(words, name, id, after, verdict, unique)
     return Placed(id, verdict.how or "inserted")
 
@@ -86,7 +60,6 @@ def hold_keys(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
     """Lock the keys of jobs in order. One that is new has no job yet: 0."""
     if not words.locks:
         return
-    yield from words.require_current()
     plain, superseding = set[KeyName](), set[KeyName]()
     for job in jobs:
         if job.unique is not None:
@@ -98,41 +71,39 @@ def hold_keys(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
         yield from hold_key(words, name)
 
 
-def _holder(words: Words, row: Row) -> Holder:
-    job, since, before_run_at, live, worker, run_at, asked, before, before_worker, *rest = row
-    if live is None and before is not None:  # somebody cancelled what waited for that
-        job, live, worker, run_at, before = before, before, before_worker, before_run_at, None
-    parked = run_at == to_micros(PARKED)
-    due = asked if parked else run_at
-    unique_for, finished, version = rest
+def _holder(words: Words, found: Holding) -> Holder:
+    live, ahead = found.live, found.ahead
+    if live is None:  # somebody cancelled what waited for that
+        live, ahead = ahead, None
     until = None
-    if unique_for is not None and finished is not None:
+    if found.unique_for is not None and found.finished_at is not None:
         until = (
             PARKED
-            if unique_for == words.forever
-            else from_micros(int(finished + unique_for * MICROS_PER_SECOND))
+            if found.unique_for == words.forever
+            else from_micros(int(found.finished_at + found.unique_for * MICROS_PER_SECOND))
         )
     return Holder(
-        job=job,
-        since=from_micros(since),
+        job=found.job if live is None else live.id,
+        since=from_micros(found.since),
         live=live is not None,
-        runs=worker is not None,
-        behind=before is not None and before_worker is not None,
-        due=None if due is None else from_micros(due),
+        runs=live is not None and live.worker is not None,
+        behind=ahead is not None and ahead.worker is not None,
+        due=None if live is None else from_micros(live.due),
         until=until,
-        version=version,
+        version=found.version,
     )
 
 
-def _follow(words: Words, id: int, ahead: tuple[int, ...], now: datetime) -> Asking[int | None]:
-    """Cancel what waits of the jobs `ahead`; park the new one behind what runs, and return that."""
-    yield from cancel(words, ahead, REPLACED, f"replaced by job {id}", now)
-    which, values = words.among("id", ahead)
-    sql = f"SELECT max(id) FROM mutirao_live WHERE {which}"
-    ((running,),) = yield Execute(sql, values)
+def _follow(words: Words, id: int, found: Holding, now: datetime) -> Asking[int | None]:
+    """Cancel what waits of what holds the key; park the new job behind what runs, and return it."""
+    ahead = [each for each in (found.ahead, found.live) if each is not None]
+    waiting = [each.id for each in ahead if each.worker is None]
+    if waiting:
+        yield from cancel(words, waiting, REPLACED, f"replaced by job {id}", now)
+    running = max((each.id for each in ahead if each.worker is not None), default=None)
     if running is not None:
-        yield park(id)
-    return None if running is None else int(running)
+        yield park(words, id)
+    return running
 
 
 def _take(

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
 from mutirao.model.uniqueness import FOREVER
-from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Row
+from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Row, each
 
 NO_LIMIT = 2_147_483_647  # as a LIMIT
 
@@ -31,6 +31,7 @@ class Words(ABC):
     `by_lane`: stands after `mutirao_live` where due jobs are locked, if the planner has to be told
     to read them in their order, and no others.
     `forever`: stands for infinity, where a column of numbers has none.
+    `placed`: the condition that a row `j` of `mutirao_job` has, or had, its row of `mutirao_live`.
     `parks_unjudged`: whatever is inserted under a supersede rule is parked until the rule is asked,
     as the database does not know what has asked it.
     """
@@ -43,6 +44,7 @@ class Words(ABC):
     quote: ClassVar[str] = '"'
     by_lane: ClassVar[str] = ""
     forever: ClassVar[float] = FOREVER
+    placed: ClassVar[str] = "true"
     parks_unjudged: ClassVar[bool] = False
     transaction: ClassVar[Bracket]
 
@@ -107,10 +109,6 @@ class Words(ABC):
         """Do what has to be done before a savepoint in a transaction that others began."""
         yield from ()
 
-    def require_current(self) -> Asking[None]:
-        """Refuse a transaction whose statements do not see what was committed before them."""
-        yield from ()
-
     def keep_limits(self) -> Asking[None]:
         """Wait until nobody changes limits, and let nobody until the transaction ends."""
         yield from ()
@@ -136,6 +134,22 @@ class Words(ABC):
         if waiting:
             which += " AND worker IS NULL"
         return Execute(f"DELETE FROM mutirao_live WHERE {which}", values, answers=False)
+
+    def drop(self, table: str, jobs: Collection[int]) -> Asking[None]:
+        """Delete what a table whose primary key is `job` has of these jobs: rows that are there.
+
+        Where others may be kept waiting by the gaps that are locked for those that are not there,
+        say `fill` before.
+        """
+        yield each(f"DELETE FROM {table} WHERE job = ?", [(job,) for job in jobs])
+
+    def fill(self, table: str, jobs: Collection[int]) -> Asking[None]:
+        """Lock what a table whose primary key is `job` has of these jobs.
+
+        Puts a row of zeros where it has none, as nobody can lock that without locking a gap. Where
+        no rows are locked, it does nothing.
+        """
+        yield from ()
 
     def hold_jobs(
         self, jobs: Collection[int], *, free: bool = False, now: bool = False

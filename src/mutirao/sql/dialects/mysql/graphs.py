@@ -28,6 +28,8 @@ GRAPH_STATEMENTS = GraphStatements(
     steps=_insert("mutirao_step", id="id", job="id", **{name: name for name in _STEP}),
     gates=_insert("mutirao_gate", id="id", unfinished="left"),
     edges=_insert("mutirao_edge", step="step", gate="gate"),
-    park=f"UPDATE mutirao_live SET run_at = {to_micros(PARKED)}"  # noqa: S608 (a constant)
-    " WHERE id IN (SELECT id FROM json_table(?, '$[*]' COLUMNS (id bigint PATH '$')) given)",
+    # From each id to its row: a caller's transaction keeps all that is read on the way locked.
+    park="UPDATE json_table(?, '$[*]' COLUMNS (id bigint PATH '$')) given"  # noqa: S608 (a constant)
+    " STRAIGHT_JOIN mutirao_live l FORCE INDEX (PRIMARY) ON l.id = given.id"
+    f" SET l.run_at = {to_micros(PARKED)}",
 )

@@ -1,7 +1,7 @@
 """The SQL of MariaDB and MySQL for the rules. Rows are locked before they are read.
 
-Transactions are in READ COMMITTED, so each statement sees what was committed before it. A caller's
-has to be, too, where the rules read what others wrote.
+Our transactions are in READ COMMITTED, so each statement sees what was committed before it. A
+caller's need not be: there, `rules/keys.py` says how to see it.
 """
 
 import json
@@ -9,18 +9,15 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import chain
 
-from mutirao.errors import UnsupportedConnection
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.mysql import packets
 from mutirao.sql.dialects.mysql.moments import NOW, in_utc
-from mutirao.sql.drivers.steps import Asking, Autocommits, Bracket, Execute, Row
+from mutirao.sql.drivers.steps import Asking, Autocommits, Bracket, Execute, Row, each
 from mutirao.sql.rules.words import Condition, Words
 from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
 
 LATE_AFTER = 45 * MICROS_PER_SECOND  # of an attempt that may come late; that of `hours` is longer
 
-# MariaDB had the first name only before 11.1, MySQL has the second only.
-_LEVEL = "SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')"
 # What stands in /*M! … */ is read by MariaDB only. Where an INSERT returns nothing, its numbers
 # follow each other: InnoDB reserves those of a statement whose rows are counted beforehand at once.
 _RETURNING = " /*M! RETURNING id */"
@@ -67,8 +64,11 @@ _ANY_RULE = "SELECT 1 FROM mutirao_supersede_task LIMIT 1"
 
 _DROP = """
 DELETE l FROM json_table(?, '$[*]' COLUMNS (id bigint PATH '$')) ended
-STRAIGHT_JOIN mutirao_live l FORCE INDEX (PRIMARY) ON l.id = ended.id
+STRAIGHT_JOIN {} l FORCE INDEX (PRIMARY) ON l.{} = ended.id
 """
+_DROP_LIVE = _DROP.format("mutirao_live", "id")
+# What the rows have to hold that take the place of none.
+_ZEROS = {"mutirao_supersede_wait": ("after",)}
 
 
 class MysqlWords(Words):
@@ -82,6 +82,7 @@ class MysqlWords(Words):
     quote = "`"
     by_lane = "FORCE INDEX (mutirao_live_waiting)"  # a sort would lock all that it sorts
     forever = 1e300  # there is no infinity
+    placed = "j.unplaced IS NULL"
     transaction = Bracket("START TRANSACTION", "COMMIT", ("ROLLBACK",))
 
     def moment(self, now: datetime | None) -> Asking[int]:
@@ -176,19 +177,20 @@ class MysqlWords(Words):
 
     def drop_live(self, jobs: Collection[int], *, waiting: bool = False) -> Execute:
         """Go from each id to its row: a DELETE reads a small table whole, and waits for others."""
-        sql = _DROP + (" WHERE l.worker IS NULL" if waiting else "")
+        sql = _DROP_LIVE + (" WHERE l.worker IS NULL" if waiting else "")
         return Execute(sql, (json.dumps([*map(int, jobs)]),), answers=False)
 
-    def require_current(self) -> Asking[None]:
-        """Refuse a session that is not in READ COMMITTED: there, reads show an old snapshot."""
-        level = (yield Execute(_LEVEL))[0][1]
-        if level != "READ-COMMITTED":
-            raise UnsupportedConnection(
-                f"conn= was given a connection whose transactions are in {level.replace('-', ' ')},"
-                " where they do not see who has a key now. Jobs with a unique key need READ"
-                " COMMITTED: say SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED before the"
-                " transaction begins (isolation_level of SQLAlchemy's engine), or leave conn= out."
-            )
+    def drop(self, table: str, jobs: Collection[int]) -> Asking[None]:
+        """Go from each job to its row, as `drop_live` does."""
+        sql = _DROP.format(table, "job")
+        yield Execute(sql, (json.dumps([*map(int, jobs)]),), answers=False)
+
+    def fill(self, table: str, jobs: Collection[int]) -> Asking[None]:
+        """Insert: that locks a row that is there, and leaves no gap locked where none is."""
+        zeros = _ZEROS[table]
+        sql = self.upsert(table, ("job", *zeros), ("job",))
+        zero = (0,) * len(zeros)
+        yield each(sql, [(job, *zero) for job in sorted(map(int, jobs))])
 
     def keep_limits(self) -> Asking[None]:
         """Share the lock that whoever changes limits has alone."""

@@ -8,7 +8,8 @@ from mutirao.errors import InvalidJob
 from mutirao.model.supersede import Decision, Older, Supersede, decide, repeated_because
 from mutirao.model.uniqueness import KeyName
 from mutirao.sql.drivers.steps import Asking, Execute
-from mutirao.sql.rules.supersede import DONE, UNJUDGED, last_done
+from mutirao.sql.rules.keys import DONE, last_done
+from mutirao.sql.rules.supersede import UNJUDGED
 
 _LAST = "SELECT * FROM mutirao_lock_supersede_last(%s::text, %s::text, %s::text, %s::text)"
 _DONE = DONE.format("d.args::text").replace("?", "%s")
