@@ -76,7 +76,8 @@ class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
         timeout: the maximum seconds (or a `timedelta`) of an attempt, for tasks without their own;
             None: no limit.
         transports: the brokers of queues, by queue: `{"mail": RabbitMQ("amqp://…")}`. The jobs of
-            such a queue are messages, and are not in the database.
+            such a queue are messages, and are not in the database; with a transport whose mode is
+            "carried" they are, and workers learn from the broker which are due.
         store: a store to use instead of the one at `url`; for tests.
         notifier: wakes the workers, in place of the database, unless a hub does; for tests.
 

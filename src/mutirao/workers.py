@@ -232,7 +232,8 @@ class Workers:
             tasks = {**sending.tasks(cast(TopicApp, self)), **tasks}
             limits = partial(_both, limits, sending.limits)
         about = tasks, self._around_attempt, settings, version("mutirao")
-        worker = Worker(store, notifier, *about, schedules, limits, shared, home)
+        last = shared, home, self._carried(settings)
+        worker = Worker(store, notifier, *about, schedules, limits, *last)
         worker.at_close += [sending.aclose] if sending else []
         return worker
 
@@ -241,6 +242,19 @@ class Workers:
         from mutirao.webhooks.deliveries import Deliveries
 
         return Deliveries(store, settings, self._signers)
+
+    def _carried(self, settings: WorkerSettings) -> dict[str, Transport]:
+        """Return the brokers of the carried queues that a worker serves, by queue."""
+        found = {name: each for name, each in self.transports.items() if each.mode == "carried"}
+        if found and self._databases is not None:
+            raise ConfigurationError(
+                f"queues {', '.join(found)} are carried by brokers, and this application lists its"
+                " databases: a doorbell does not say in which of them its job is. Serve one"
+                " database, or leave these queues to SQL"
+            )
+        wanted, unwanted = settings.queues, settings.exclude_queues or ()
+        served = {name for name in found if wanted is None or name in wanted} - {*unwanted}
+        return {name: each for name, each in found.items() if name in served}
 
     def _check(self, settings: WorkerSettings) -> None:
         """Raise if no worker can run what the code declares, whatever the database."""

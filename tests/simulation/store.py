@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 from mutirao.model.job import FINAL_OUTCOMES, Beat, OutcomeKind
 from mutirao.model.limits import LimitRecord, Rule
 from mutirao.model.schedule import Agenda, ScheduleRecord
+from mutirao.sql.applying import applied
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Body
 from mutirao.sql.drivers.failures import translate_errors
 from mutirao.sql.drivers.sqlite3 import Sqlite3Driver
 from mutirao.sql.drivers.steps import Asking, Execute, command, drive
 from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
-from mutirao.sql.store import _through
 from mutirao.testing import MemoryStore
 from mutirao.testing.memory import InCallersThread
 from tests.simulation.world import BEGINNING
@@ -184,7 +184,7 @@ class _OneThread(InCallersThread):
         self.driver = Sqlite3Driver(own)
 
     def run_sync(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        if body is _through:
+        if body is applied:
             rule, *rest = args
             return cast(R, self._drive(self._begun(cast(Any, rule)(*rest, **kwargs))))
         with translate_errors(), self._together.begin():

@@ -117,6 +117,12 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     help="How long the figures of an hour are kept, and errors after they last occurred.",
 )
 @option(
+    "--doorbell-grace",
+    type=_POSITIVE,
+    default=30.0,
+    help="Seconds without an answer after which a broker is taken to have lost a doorbell.",
+)
+@option(
     "--keep-inbox",
     type=_text(kept),
     default="100d",

@@ -43,10 +43,6 @@ def checked_transports(transports: Mapping[str, Transport] | None) -> dict[str, 
                 f"transports have {queue!r}: {transport!r}; give a queue's name and a transport,"
                 ' as in {"mail": RabbitMQ("amqp://…")}'
             )
-        if transport.mode != "alone":
-            raise ConfigurationError(
-                f"queue {queue!r} is {transport.mode}, which no worker does yet; give alone"
-            )
     return dict(transports)
 
 

@@ -14,6 +14,8 @@ from mutirao.engine.trouble import Trouble
 from mutirao.ports import Store
 
 FIRST_SEARCH_AFTER = 60.0  # seconds before the first roll-up and the first search for leftovers
+# Seconds after which a doorbell is taken back although nobody here carries its queue, and how many.
+UNANSWERED_FOR, MAX_RECALLED = 86_400.0, 10_000
 MAX_IDS_PER_LOG_LINE = 50  # history has all of them
 
 Portion = Callable[[datetime | None], Awaitable[bool]]  # does a part; returns whether there is more
@@ -108,6 +110,8 @@ class Housekeeping:
         mended = await self._store.mend(now=now)
         for what, number in mended.items():
             log.warning("mended %s %s", number, what)
+        if back := await self._store.recall(None, UNANSWERED_FOR, MAX_RECALLED, now=now):
+            log.warning("took back %s doorbells that nobody answered for a day", len(back))
         return False
 
     async def refresh_statistics(self, now: datetime | None = None) -> bool:

@@ -6,11 +6,12 @@ up, and a busy worker avoids that.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from math import inf
 from time import monotonic
+from typing import Protocol
 
 from mutirao.engine import outcomes
 from mutirao.engine.attention import BUSY_POLL_INTERVAL, Attention
@@ -23,7 +24,8 @@ from mutirao.engine.logs import log
 from mutirao.engine.pulse import MAX_REST, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
-from mutirao.model.fairness import lanes_of
+from mutirao.model.doorbell import Doorbell
+from mutirao.model.fairness import lanes_of, queue_of
 from mutirao.model.job import Claim, Lane, Wake
 from mutirao.model.limits import Claimed
 from mutirao.model.outcome import Outcome, Settlement
@@ -41,6 +43,33 @@ MAX_HEADS_DELAY = 0.5  # seconds: if they may be read only later than that, it c
 STOP_LISTENING_AFTER = 0.5  # seconds without room, after which notifications are not needed
 
 
+class Relaying(Protocol):
+    """What a relay is told; see `mutirao.engine.relay`."""
+
+    def wake(self) -> None:
+        """Look for due jobs now."""
+
+    def expect(self, due_at: float) -> None:
+        """Look when a job is due, in monotonic seconds."""
+
+
+class _NoRelay:
+    def wake(self) -> None:
+        """Do nothing."""
+
+    def expect(self, due_at: float) -> None:
+        """Do nothing."""
+
+
+NO_RELAY: Relaying = _NoRelay()
+
+
+def _ahead(outcome: Outcome) -> float:
+    if outcome.at is None:
+        return outcome.after or 0.0
+    return (outcome.at - datetime.now(UTC)).total_seconds()
+
+
 class Producer:
     """The claiming loop and the listening loop of one worker."""
 
@@ -53,16 +82,20 @@ class Producer:
         worker: Callable[[], int],
         dispatcher: Dispatcher,
         pulse: Pulse,
+        elsewhere: Collection[str] = (),
     ) -> None:
+        """Set the parts; `elsewhere`: the queues whose jobs are claimed by their doorbells."""
         self._store, self._settings = store, settings
+        self._elsewhere, self._relay = frozenset(elsewhere), NO_RELAY
         self._hearing = Hearing(notifier, settings)
         self._worker, self._dispatcher = worker, dispatcher
         self._pulse = pulse
         queues = settings.queues
         self._lanes = LaneBook(
             None if queues is None else frozenset(lanes_of(queues)),
-            but=frozenset(lanes_of(settings.exclude_queues or ())),
+            but=frozenset(lanes_of({*(settings.exclude_queues or ()), *elsewhere})),
         )
+        self._has_lanes = queues is None or not self._elsewhere.issuperset(queues)
         # Without a choice, all that the application has, tasks that it will have later among them.
         self._served: Collection[str] = tasks if settings.tasks is None else {*settings.tasks}
         self._left_to_others = {name for name in tasks if name not in self._served}
@@ -124,6 +157,8 @@ class Producer:
         turn = wake.turn(self._worker()) if self._listening else 0
         if turn is None:
             return
+        if wake.queue is None or queue_of(wake.queue) in self._elsewhere:
+            self._relay.wake()
         if turn > 0:
             ahead = max(0.0, ahead) + SECOND_WORKER_DELAY * DELAY_GROWTH ** (turn - 1)
             if self._may_refresh_at < monotonic() + ahead + MAX_HEADS_DELAY:
@@ -144,7 +179,9 @@ class Producer:
 
     def expect(self, claim: Claim, outcome: Outcome) -> None:
         """Record that a job of this worker waits for its next attempt, at the time in `outcome`."""
-        if outcome.at is None:
+        if claim.queue in self._elsewhere:
+            self._relay.expect(monotonic() + _ahead(outcome))
+        elif outcome.at is None:
             due_at = monotonic() + (outcome.after or 0.0)
             self._lanes.expect(claim.lane, claim.priority, due_at)
             self._woken.set()
@@ -185,6 +222,9 @@ class Producer:
         await asyncio.sleep(0)
 
     async def _claim(self, wanted: int) -> list[Claim]:
+        if not self._has_lanes:
+            self._refresh_at = inf
+            return []
         fresh = monotonic() >= self._refresh_at
         if fresh:
             await self._read_heads()
@@ -203,19 +243,41 @@ class Producer:
         return claims
 
     async def _take(self, lanes: list[Lane], wanted: int) -> list[Claim]:
-        worker, started = self._worker(), monotonic()
+        started = monotonic()
         self._lanes.asking()
         self._dispatcher.expect()
-        with self._holdings.unsure_unless_answered():
-            claims = await self._store.claim(
-                worker, lanes, wanted, without=tuple(self._left_to_others)
-            )
-            if worker != self._worker():  # that worker id is gone by now: they would be rescued
-                await self._store.release([(claim.id, claim.run) for claim in claims])
-                return []
+        without = tuple(self._left_to_others)
+        claims = await self._known(
+            lambda worker: self._store.claim(worker, lanes, wanted, without=without)
+        )
         if monotonic() - started > self._settings.poll:  # it was delayed, and jobs may have arrived
             self._refresh_at = 0.0
         return claims
+
+    async def _known(self, claim: Callable[[int], Awaitable[list[Claim]]]) -> list[Claim]:
+        """Claim for this worker; return what it holds then."""
+        worker = self._worker()
+        with self._holdings.unsure_unless_answered():
+            claims = await claim(worker)
+            if worker != self._worker():  # that worker id is gone by now: they would be rescued
+                await self._store.release([(claim.id, claim.run) for claim in claims])
+                return []
+        return claims
+
+    async def answer(self, doorbells: Sequence[Doorbell]) -> Sequence[Claim]:
+        """Claim the jobs of doorbells, and have them started; return the claims."""
+        async with self._between_claims:
+            claims = await self._known(lambda worker: self._store.answer(worker, doorbells))
+            if claims:
+                self._dispatcher.feed(await self._release_unfit(claims))
+        if isinstance(claims, Claimed):
+            for wake in claims.woken:
+                self.wake(wake)
+        return claims
+
+    def leave_to(self, relay: "Relaying") -> None:
+        """Tell a relay what concerns the queues whose jobs are claimed by their doorbells."""
+        self._relay = relay
 
     async def _read_heads(self) -> None:
         started = monotonic()

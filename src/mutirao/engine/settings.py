@@ -45,6 +45,7 @@ class WorkerTerms(TypedDict, total=False):
     prune_batch: int
     keep_hours: timedelta | None
     keep_inbox: timedelta | None
+    doorbell_grace: float
     exit_when_stuck: float | None
     log_jobs: JobLogMode
     retry: str | None
@@ -79,6 +80,8 @@ class WorkerSettings:
             last occurred; None keeps them forever.
         keep_inbox: how long messages of the inbox are remembered, as `timedelta`; None: forever.
             Longer than a message may come again: by retries, a replay, a dead letter sent back.
+        doorbell_grace: how long a doorbell may stay without an answer before a broker is taken to
+            have lost it, and it is rung again.
         exit_when_stuck: how long handlers that do not end may hold all slots before the worker ends
             itself with WorkerStuck; None: forever.
         log_jobs: which attempts have a line in the log: "all"; "auto", successes only as long as
@@ -110,6 +113,7 @@ class WorkerSettings:
     prune_batch: int = 1_000
     keep_hours: timedelta | None = timedelta(days=90)
     keep_inbox: timedelta | None = timedelta(days=100)
+    doorbell_grace: float = 30.0
     exit_when_stuck: float | None = None
     log_jobs: JobLogMode = "auto"
     retry: str | None = None
@@ -183,6 +187,7 @@ class WorkerSettings:
         _at_least("prefetch", self.prefetch, 0)
         _at_least("linger", self.linger, 0)
         _above_zero("poll", self.poll)
+        _above_zero("doorbell_grace", self.doorbell_grace)
         if self.exit_when_stuck is not None:
             _above_zero("exit_when_stuck", self.exit_when_stuck)
         _above_zero("heartbeat", self.heartbeat)

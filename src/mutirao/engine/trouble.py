@@ -11,7 +11,7 @@ from time import monotonic
 
 from mutirao.engine.backoff import Backoff
 from mutirao.engine.logs import log
-from mutirao.errors import SchemaError, StoreGone, StoreUnavailable
+from mutirao.errors import SchemaError, StoreGone, StoreUnavailable, TransportError
 
 
 class Trouble:
@@ -57,7 +57,7 @@ class Trouble:
             raise error
         level = DEBUG if self._once and self._backoff.failing else WARNING
         wait = self._backoff.next()
-        if isinstance(error, StoreUnavailable):
+        if isinstance(error, StoreUnavailable | TransportError):  # a broker's: people mend it
             self._since = None
             log.say(level, "%s: %s; again in %.1f s", self._what, error, wait)
             return wait

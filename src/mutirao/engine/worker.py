@@ -6,10 +6,12 @@ period, interrupt the rest, write every outcome, retire. Each step needs only th
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any
 
 from mutirao.engine import outcomes
+from mutirao.engine.carried import Carried
 from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import Executor
@@ -30,19 +32,20 @@ from mutirao.engine.shared import Shared
 from mutirao.engine.superseding import Superseding
 from mutirao.engine.task_checks import check_tasks
 from mutirao.engine.watch import Watch
+from mutirao.engine.within import OPTIONAL_WRITES_LIMIT, within
 from mutirao.errors import WorkerStuck
 from mutirao.model.home import NOWHERE, Home
 from mutirao.model.job import Beat, Gives, Job, Transaction, Wake
 from mutirao.model.limits import Rule
 from mutirao.model.schedule import Schedule
-from mutirao.ports import Notifier, Store
+from mutirao.ports import Notifier, Store, Transport
 from mutirao.tasks.middleware import AttemptMiddleware
 from mutirao.tasks.task import Task
 
 CANCEL_AGAIN_AFTER = 0.5  # seconds
 # Seconds that a step of stopping may take, however short the grace period is: to write outcomes,
-# to release jobs and retire, to write what is not essential.
-LAST_WRITES_LIMIT, RETIRE_LIMIT, OPTIONAL_WRITES_LIMIT = 5.0, 3.0, 1.0
+# to release jobs and retire.
+LAST_WRITES_LIMIT, RETIRE_LIMIT = 5.0, 3.0
 # Seconds within which a cancelled coroutine must end after a second signal.
 HURRIED_CANCEL_TIMEOUT = 1.0
 DUTY_TURN_LIMIT = 300.0  # seconds that a turn of a duty may take, which may read all jobs
@@ -64,11 +67,13 @@ class Worker:
         limits: Callable[[], Sequence[Rule]] = tuple,
         shared: Shared | None = None,
         home: Home = NOWHERE,
+        carried: Mapping[str, Transport] | None = None,
     ) -> None:
         """Set the parts: `declared` returns the schedules in the code, or raises if one is wrong.
 
         `limits` does the same for the limits. `shared` is what it has together with the workers of
         other databases in this process; None: it is the only one. `home` is its database.
+        `carried`: the brokers of carried queues, by queue.
         """
         self.settings = settings
         self.failure: BaseException | None = None
@@ -88,8 +93,10 @@ class Worker:
         self._dispatcher = Dispatcher(
             settings, executor, self._completer, self._shared.slots, self._begin
         )
-        part = lambda: self._id, self._dispatcher, self._pulse("producer")
+        part = lambda: self._id, self._dispatcher, self._pulse("producer"), carried or ()
         self._producer = Producer(store, notifier, settings, tasks, *part)
+        parts = settings, tasks, lambda: self._id, self._dispatcher, self._producer
+        self._carried = Carried(store, carried or {}, *parts)
         self._watch = Watch(
             self._shared.slots, lambda: list(self._pulses.values()), settings.exit_when_stuck
         )
@@ -98,7 +105,7 @@ class Worker:
         self._heartbeat: Heartbeat | None = None
         self._loops: dict[str, asyncio.Task[None]] = {}
         self._stopping: asyncio.Task[None] | None = None
-        self._hurried = asyncio.Event()
+        self._hurried, self._within = asyncio.Event(), partial(within, store)
 
     @property
     def id(self) -> int:
@@ -166,6 +173,8 @@ class Worker:
             self._spawn(duty.name, keep(self._store, duty, lambda: self._id, pulse, longest))
         watch_every = min(settings.heartbeat, WATCH_EVERY)
         self._spawn("watch", self._watch.run(self._pulse("watch"), watch_every))
+        for name, run in self._carried.loops().items():
+            self._spawn(name, run(self._pulse(name, DUTY_TURN_LIMIT)))
         log.info("worker %s (%s) started", self._id, self._identity.name)
 
     async def first_claim(self) -> None:
@@ -184,6 +193,7 @@ class Worker:
     def stop_claiming(self) -> None:
         """Stop claiming and starting jobs; `stop` does the rest."""
         self._producer.stop()
+        self._carried.stop()
         self._dispatcher.close()
 
     def end_grace(self) -> None:
@@ -212,6 +222,8 @@ class Worker:
         """Stop claiming, and release what was claimed and has not started."""
         if not await self._ends("producer", RETIRE_LIMIT):
             self._store.cut()
+        for name in self._carried.loops():
+            await self._ends(name, RETIRE_LIMIT)
         if unstarted := self._dispatcher.drop_unstarted():
             # If it fails, retiring or the rescue releases them.
             await self._within(RETIRE_LIMIT, "give back jobs", self._store.release(unstarted))
@@ -267,23 +279,8 @@ class Worker:
         await self._store.retire(self._id)
 
     async def _close(self) -> None:
-        for close in (*self.at_close, self._store.close):
+        for close in (*self.at_close, self._carried.close, self._store.close):
             await self._within(RETIRE_LIMIT, "close connections", close())
-
-    async def _within(self, seconds: float, what: str, step: Coroutine[Any, Any, object]) -> bool:
-        """Run a step of stopping without delaying the others; return whether it succeeded."""
-        task = asyncio.create_task(step)
-        if not (await asyncio.wait((task,), timeout=seconds))[0]:
-            self._store.cut()
-            await asyncio.wait((task,), timeout=OPTIONAL_WRITES_LIMIT)
-        if not task.done():
-            task.cancel()
-            log.warning("could not %s within %g s", what, seconds)
-            return False
-        if task.cancelled() or (error := task.exception()) is not None:
-            log.warning("could not %s: %s", what, "cancelled" if task.cancelled() else error)
-            return False
-        return True
 
     async def _ends(self, name: str, seconds: float) -> bool:
         """Wait for a loop to end, up to a limit; return whether it ended."""

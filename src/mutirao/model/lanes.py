@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 FAIR_LANE_PREFIX = "\x1f"  # prefix of the names of fair lanes; no queue's name begins with it
+# Prefix of the names of lanes whose jobs a broker carries at the moment, before that of fair lanes.
+RUNG_LANE_PREFIX = "\x1d"
 
 
 class Lane(NamedTuple):

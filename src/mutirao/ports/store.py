@@ -22,13 +22,14 @@ from mutirao.model.job import (
 )
 from mutirao.model.outcome import Settlement
 from mutirao.model.records import JobFilter, JobRecord, QueueCount, WorkerRecord
+from mutirao.ports.carried import CarriedApi
 from mutirao.ports.federation import FederationApi
 from mutirao.ports.intake import Intake
 from mutirao.ports.records_api import RecordsApi
 from mutirao.ports.webhooks_api import WebhooksApi
 
 
-class Store(Intake, RecordsApi, WebhooksApi, FederationApi, Protocol):
+class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, Protocol):
     """The system of record."""
 
     async def check(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
+from mutirao.model.doorbell import is_rung
 from mutirao.model.graph_plan import Plan
 from mutirao.model.job import (
     Beat,
@@ -27,12 +28,13 @@ from mutirao.model.outcome import Settlement
 from mutirao.model.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.ports import Attempt, Notifier
 from mutirao.sql.apart import Apart
+from mutirao.sql.applying import applied
+from mutirao.sql.carried_api import SqlCarried
 from mutirao.sql.connections.direct import DirectTransaction, is_awaited
 from mutirao.sql.connections.engines import POOL_SIZE, Database, Engines
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.connections.transaction import CompletingTransaction
 from mutirao.sql.drivers.kinds import through
-from mutirao.sql.drivers.steps import Asking
 from mutirao.sql.enqueue.intake import SqlIntake, is_one, own_errors
 from mutirao.sql.federation_api import SqlFederation
 from mutirao.sql.records_api import SqlRecords
@@ -60,7 +62,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SqlStore(SqlRecords, SqlWebhooks, SqlFederation):
+class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried):
     """The jobs in a SQL database.
 
     Parameters:
@@ -202,7 +204,8 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation):
         self, queues: Collection[str] | None, *, now: datetime | None = None
     ) -> list[LaneHead]:
         """Return the heads of all lanes."""
-        return await self._runner.alone(self._rules.lanes(queues, now))
+        heads = await self._runner.alone(self._rules.lanes(queues, now))
+        return [head for head in heads if not is_rung(head.lane.queue)]
 
     async def claim(
         self,
@@ -253,7 +256,7 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation):
         self, jobs: Sequence[tuple[int, int]], *, now: datetime | None = None
     ) -> set[int]:
         """Record that runs were lost."""
-        return await self._insistent.run(_through, self._rules.lose, jobs, now) if jobs else set()
+        return await self._insistent.run(applied, self._rules.lose, jobs, now) if jobs else set()
 
     async def unlocked(self, jobs: Collection[int]) -> set[int]:
         """Return the live jobs among these that no other transaction has locked."""
@@ -278,7 +281,7 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation):
         if self._rules.in_transaction:
             if not await self._runner.alone(self._rules.is_anyone_gone(now)):
                 return []
-            return await self._patient.run(_through, self._rules.rescue, orphans, now)
+            return await self._patient.run(applied, self._rules.rescue, orphans, now)
         runner = self._patient if orphans else self._insistent
         return await runner.insist(lambda: runner.alone(self._rules.rescue(orphans, now)))
 
@@ -364,31 +367,6 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation):
     async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
         """Count waiting jobs of unknown tasks."""
         return await self._runner.alone(records.unserved_tasks, known)
-
-    # Settling
-
-    async def _apply(self, rule: Callable[P, Asking[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Apply a rule, in a transaction if the rules need one."""
-        if self._rules.in_transaction:
-            return await self._insistent.run(_through, rule, *args, **kwargs)
-        return await self._insistent.insist(lambda: self._runner.alone(rule(*args, **kwargs)))
-
-    async def _patiently(
-        self, rule: Callable[P, Asking[R]], *args: P.args, **kwargs: P.kwargs
-    ) -> R:
-        """Apply a rule that may take long. A single statement is in no transaction of ours.
-
-        Whoever prunes would wait for a machine that is paused within one.
-        """
-        if self._rules.in_transaction:
-            return await self._patient.run(_through, rule, *args, **kwargs)
-        return await self._patient.alone(rule(*args, **kwargs))
-
-
-def _through(
-    conn: Connection, rule: Callable[P, Asking[R]], /, *args: P.args, **kwargs: P.kwargs
-) -> R:
-    return through(conn, rule(*args, **kwargs))
 
 
 def _run_and_wake(conn: Connection, dialect: Any, body: Callable[..., Any], *args: Any) -> Any:

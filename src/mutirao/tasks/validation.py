@@ -20,7 +20,7 @@ from mutirao.model.job import (
     MIN_PRIORITY,
     NewJob,
 )
-from mutirao.model.lanes import FAIR_LANE_PREFIX
+from mutirao.model.lanes import FAIR_LANE_PREFIX, RUNG_LANE_PREFIX
 from mutirao.model.retry import FIRST_YEAR, LAST_YEAR, MAX_WAIT
 from mutirao.model.uniqueness import FOREVER, OnConflict, Unique
 from mutirao.tasks.conversion import UNFIT, to_json
@@ -147,7 +147,7 @@ def check_payload(what: str, payload: str, longest: int) -> None:
 def check_queue(queue: str) -> None:
     """Raise InvalidJob unless `queue` can be a queue's name."""
     check_text("queue name", queue, MAX_QUEUE_NAME)
-    if queue.startswith(FAIR_LANE_PREFIX):
+    if queue.startswith((FAIR_LANE_PREFIX, RUNG_LANE_PREFIX)):
         raise InvalidJob(f"the queue name is {queue!r}; begin it with a character that shows")
 
 

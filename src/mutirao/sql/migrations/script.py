@@ -22,6 +22,7 @@ SUBJECTS = (
     "uniqueness",
     "limits",
     "fairness",
+    "carried",
     "graphs",
     "schedules",
     "topics",

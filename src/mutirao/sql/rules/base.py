@@ -6,6 +6,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import ClassVar, TypeVar
 
+from mutirao.model.doorbell import Doorbell
 from mutirao.model.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind
 from mutirao.model.outcome import Outcome, Settlement
 from mutirao.model.states import Fault
@@ -28,7 +29,7 @@ class Rules(ABC):
 
     @abstractmethod
     def lanes(self, queues: Collection[str] | None, now: datetime | None) -> Asking[list[LaneHead]]:
-        """Read the heads of all lanes. Reads only; needs no transaction."""
+        """Read the heads of all lanes, rung ones included. Reads only; needs no transaction."""
 
     @abstractmethod
     def claim(
@@ -40,6 +41,18 @@ class Rules(ABC):
         now: datetime | None,
     ) -> Asking[list[Claim]]:
         """Take due jobs."""
+
+    @abstractmethod
+    def ring(
+        self, lanes: Sequence[Lane], limit: int, now: datetime | None
+    ) -> Asking[list[Doorbell]]:
+        """Ring the doorbells of due jobs."""
+
+    @abstractmethod
+    def answer(
+        self, worker: int, rung: Sequence[tuple[int, int]], now: datetime | None
+    ) -> Asking[list[Claim]]:
+        """Take the jobs of doorbells, each of them once, that wait with that run."""
 
     @abstractmethod
     def finish(

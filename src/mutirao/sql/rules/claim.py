@@ -83,7 +83,7 @@ def claim(
     """Take due jobs."""
     moment = yield from words.moment(now)
     yield from words.keep_limits()
-    yield from _require(worker)
+    yield from require(worker)
     if words.locks and (yield from limits.exist()):
         return (yield from _claim_within(words, worker, lanes, limit, without, moment))
     ids = list[int]()
@@ -97,8 +97,8 @@ def claim(
         yield from fairness.note(words, lane.queue, due)
     if not ids:
         return []
-    yield from _take(words, worker, ids, moment)
-    return fairness.in_order((yield from _taken(words, ids)), lanes, ids)
+    yield from take(words, worker, ids, moment)
+    return fairness.in_order((yield from taken(words, ids)), lanes, ids)
 
 
 def _claim_within(
@@ -130,7 +130,7 @@ def _claim_within(
         for lane in served:
             while len(ids) < limit and parked < MAX_PARKED_PER_CLAIM and not again:
                 wanted = limit - len(ids)
-                due = yield from _some(words, lane, max(look, wanted), without, moment)
+                due = yield from some(words, lane, max(look, wanted), without, moment)
                 if not due:
                     break
                 room = yield from limits.let_in(words, rules, due, wanted, moment, held)
@@ -138,12 +138,12 @@ def _claim_within(
                     again = True
                     break
                 fit, unfit, more = room
-                yield from _take(words, worker, fit, moment)
+                yield from take(words, worker, fit, moment)
                 yield from fairness.note(words, lane.queue, fit)
                 ids, parked, called = ids + fit, parked + unfit, called or more
                 look = LOOK_AHEAD_JOBS if unfit else 0
         called = called and len(ids) < limit and parked < MAX_PARKED_PER_CLAIM
-    claims = fairness.in_order(Claimed((yield from _taken(words, ids))), lanes, ids)
+    claims = fairness.in_order(Claimed((yield from taken(words, ids))), lanes, ids)
     if len(ids) >= limit or parked >= MAX_PARKED_PER_CLAIM:
         claims.woken = tuple(Wake(lane.queue, lane.priority, BEFORE_ALL_JOBS) for lane in served)
     return _more(claims) if again else claims
@@ -154,7 +154,7 @@ def _more(claims: Claimed) -> Claimed:
     return claims
 
 
-def _some(
+def some(
     words: Words, lane: Lane, limit: int, without: Collection[str], moment: int
 ) -> Asking[list[int]]:
     """Return the first due jobs of a lane, locked."""
@@ -202,18 +202,18 @@ def _due_by_id(
     return ids[:limit]
 
 
-def _require(worker: int) -> Asking[None]:
+def require(worker: int) -> Asking[None]:
     """Raise WorkerGone if the worker was considered gone: nobody would rescue its jobs."""
     if not (yield Execute("SELECT 1 FROM mutirao_worker WHERE id = ?", (worker,))):
         raise WorkerGone(f"worker {worker} is not registered (any more)")
 
 
-def _take(words: Words, worker: int, ids: Sequence[int], moment: int) -> Asking[None]:
+def take(words: Words, worker: int, ids: Sequence[int], moment: int) -> Asking[None]:
     which, values = words.among("id", ids)
     yield Execute(_TAKE.format(words.by_key) + which, (worker, moment, *values), answers=False)
 
 
-def _taken(words: Words, ids: Sequence[int]) -> Asking[list[Claim]]:
+def taken(words: Words, ids: Sequence[int]) -> Asking[list[Claim]]:
     which, values = words.among("l.id", ids)
     rows = yield Execute(_TAKEN + which, values)
     return [_to_claim(row) for row in rows]

@@ -3,12 +3,13 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+from mutirao.model.doorbell import Doorbell
 from mutirao.model.job import Claim, Lane, LaneHead
 from mutirao.model.outcome import Settlement
 from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import KeyName
 from mutirao.sql.drivers.steps import Asking
-from mutirao.sql.rules import claim, hours, limits, rescue, settle, supersede
+from mutirao.sql.rules import carried, claim, hours, limits, rescue, settle, supersede
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.instant import from_micros
@@ -40,6 +41,18 @@ class LockAskWrite(Rules):
     ) -> Asking[list[Claim]]:
         """Take due jobs."""
         return claim.claim(self.words, worker, lanes, limit, without, now)
+
+    def ring(
+        self, lanes: Sequence[Lane], limit: int, now: datetime | None
+    ) -> Asking[list[Doorbell]]:
+        """Ring the doorbells of due jobs."""
+        return carried.ring(self.words, lanes, limit, now)
+
+    def answer(
+        self, worker: int, rung: Sequence[tuple[int, int]], now: datetime | None
+    ) -> Asking[list[Claim]]:
+        """Take the jobs of doorbells."""
+        return carried.answer(self.words, worker, rung, now)
 
     def finish(
         self,

@@ -18,7 +18,7 @@ from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.schema.tables import job, live, parked
-from mutirao.sql.statements import graphs, limits
+from mutirao.sql.statements import carried, graphs, limits
 from mutirao.sql.statements.job_admin import locked, matching_live
 
 
@@ -62,13 +62,12 @@ def _change_asked(
 
 
 def _change_lanes(conn: Connection, dialect: Dialect, jobs: Sequence[int], new: Change) -> None:
-    values = _given(priority=new.priority)
+    values = _given(priority=new.priority, queue=carried.own_lane())
     if new.queue is not None:
         values["queue"] = case(
             (live.c.fairness != "", fair_lane(new.queue)), else_=literal(new.queue)
         )
-    if values:
-        conn.execute(dialect.update_live().where(dialect.among(live.c.id, jobs)).values(**values))
+    conn.execute(dialect.update_live().where(dialect.among(live.c.id, jobs)).values(**values))
 
 
 def _judge_anew(

@@ -12,11 +12,12 @@ They need pytest and pytest-asyncio, which the package itself does not require.
 
 import pytest
 
-for _suite in ("claiming", "commands", "concurrency", "enqueueing", "fairness", "federation",
-               "graphs", "housekeeping", "inbox", "kit", "lanes", "limited_graphs", "limits",
-               "liveness", "losing", "notifier", "pruning", "rates", "records", "redriving",
-               "repeated", "results", "schedules", "settling", "staleness", "supersede", "ticks",
-               "transactions", "transport", "uniqueness", "versions"):  # fmt: skip
+for _suite in ("carried", "claiming", "commands", "concurrency", "enqueueing", "fairness",
+               "federation", "graphs", "housekeeping", "inbox", "kit", "lanes", "limited_graphs",
+               "limits", "liveness", "losing", "notifier", "pruning", "rates", "records",
+               "redriving", "repeated", "results", "schedules", "settling", "staleness",
+               "supersede", "ticks", "transactions", "transport", "uniqueness",
+               "versions"):  # fmt: skip
     pytest.register_assert_rewrite(f"{__name__}.{_suite}")
 
 from mutirao.testing.conformance.driver import DriverContract  # noqa: E402

@@ -1,5 +1,6 @@
 """Everything a store must do, in one class; `driver` has the part of it that a driver decides."""
 
+from mutirao.testing.conformance.carried import CarriedContract
 from mutirao.testing.conformance.changing import ChangeContract
 from mutirao.testing.conformance.changing_limits import ChangingLimitsContract
 from mutirao.testing.conformance.claiming import ClaimingContract
@@ -77,5 +78,6 @@ class StoreContract(
     SubscriptionsContract,
     EndpointsContract,
     FederationContract,
+    CarriedContract,
 ):
     """Every sentence of `mutirao.ports.Store`, as tests: a backend's first driver passes it."""

@@ -39,7 +39,8 @@ class RabbitMQ:
 
     Parameters:
         url: `amqp://user:password@host:port/vhost`, or `amqps://` for TLS.
-        mode: "alone": the message is the job.
+        mode: "alone": the message is the job. "carried": the job is in the database, and the
+            message is a doorbell; see docs/outbox.md.
         prefix: of the names of all that is made at the broker.
         delivery_limit: how many consumers may vanish with a message before the broker itself gives
             it up; a worker does so after five.

@@ -7,6 +7,7 @@ worker that was idle, a third of the time from the commit of a job to its handle
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
+from mutirao.model.doorbell import Doorbell
 from mutirao.model.fairness import is_fair, lanes_of, queue_of
 from mutirao.model.job import Claim, FairClaim, Lane, LaneHead
 from mutirao.model.outcome import SUCCEEDED, Settlement
@@ -54,6 +55,24 @@ class PostgresqlRules(Rules):
             claimed[:] = map(_to_fair, claimed)
             return claimed
         return in_lane_order(claimed, lanes)
+
+    def ring(
+        self, lanes: Sequence[Lane], limit: int, now: datetime | None
+    ) -> Asking[list[Doorbell]]:
+        """Ring the doorbells of due jobs."""
+        if not lanes or limit < 1:
+            return []
+        columns = map(list, zip(*lanes, strict=True))
+        rows = yield Execute(statements.RING, (*columns, limit, now))
+        return [Doorbell._make(row) for row in rows]
+
+    def answer(
+        self, worker: int, rung: Sequence[tuple[int, int]], now: datetime | None
+    ) -> Asking[list[Claim]]:
+        """Take the jobs of doorbells."""
+        ids, runs = array(id for id, _ in rung), array(run for _, run in rung)
+        rows = yield Execute(statements.ANSWER, (worker, ids, runs, now))
+        return [Claim._make(row) for row in rows]
 
     def finish(
         self,

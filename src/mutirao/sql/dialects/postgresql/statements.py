@@ -18,6 +18,15 @@ SELECT * FROM {}(
 CLAIM = _CLAIM.format("mutirao_claim")
 CLAIM_BY_FAIRNESS = _CLAIM.format("mutirao_claim_by_fairness")
 
+RING = """
+SELECT * FROM mutirao_ring(
+    %s::text[], %s::smallint[], %s::timestamptz[], %s::bigint[], %s, %s::timestamptz
+)
+"""
+ANSWER = """
+SELECT * FROM mutirao_answer(%s, %s::text::bigint[], %s::text::integer[], %s::timestamptz)
+"""
+
 _ENDED = """
     %s::text::bigint[], %s::text::integer[], %s::text[], %s::text::bigint[], %s::text::bigint[],
     %s::text[], %s::text[]

@@ -17,9 +17,10 @@ CREATE TABLE IF NOT EXISTS mutirao_job (
             /*M! '\\1' */ /*!80000 '$1' */
         ), args)
     ) = 1),
-    -- The names of lanes in which jobs take turns begin with the character 31.
+    -- The names of lanes in which jobs take turns begin with the character 31, those of jobs whose
+    -- doorbell was rung with 29.
     queue varchar(100) NOT NULL DEFAULT 'default' CHECK (
-        char_length(queue) >= 1 AND ascii(queue) <> 31
+        char_length(queue) >= 1 AND ascii(queue) NOT IN (29, 31)
     ),
     priority smallint NOT NULL DEFAULT 0,
     -- Programs read it in whatever time zone, and many hold the years 1 to 9999 only.
@@ -52,7 +53,7 @@ CREATE TABLE IF NOT EXISTS mutirao_job (
 -- What is pending. The only table that changes; a finished job leaves it.
 CREATE TABLE IF NOT EXISTS mutirao_live (
     id bigint PRIMARY KEY,
-    queue varchar(101) NOT NULL,
+    queue varchar(102) NOT NULL,
     priority smallint NOT NULL,
     run_at bigint NOT NULL,
     attempt int NOT NULL DEFAULT 0,

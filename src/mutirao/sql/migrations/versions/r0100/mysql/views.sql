@@ -4,6 +4,10 @@
 --: paused_queues
 SELECT m.queue FROM mutirao_limit m WHERE m.queue IS NOT NULL AND m.most = 0 AND m.`by` IS NULL
 --;
+-- The queue of a lane.
+--: queue_of
+trim(LEADING char(31 USING utf8mb4) FROM trim(LEADING char(29 USING utf8mb4) FROM queue))
+--;
 -- What a job's row says of it in every state.
 --: rest_of_job id
     j.args, j.`key`, j.tags, j.metadata, j.traceparent, j.redrive_of, j.on_dead_of,
@@ -85,7 +89,7 @@ FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
 -- Live jobs are counted, unless they were too many and have been counted lately.
 CREATE OR REPLACE VIEW mutirao_queues AS
 SELECT
-    trim(LEADING char(31 USING utf8mb4) FROM queue) AS queue, state, CAST(sum(jobs) AS signed) AS jobs,
+    ${queue_of} AS queue, state, CAST(sum(jobs) AS signed) AS jobs,
     (${now} - min(since)) / 1e6 AS oldest_age,
     ${epoch} + INTERVAL coalesce(min(counted_at), ${now}) MICROSECOND AS counted_at
 FROM (
@@ -97,7 +101,7 @@ FROM (
       AND NOT EXISTS (SELECT 1 FROM mutirao_backlog WHERE counted_at > ${now} - 180000000)
     GROUP BY queue
     UNION ALL
-    SELECT queue, if(trim(LEADING char(31 USING utf8mb4) FROM queue) IN (${paused_queues}), 'blocked', 'ready'), count(*), min(run_at), NULL
+    SELECT queue, if(${queue_of} IN (${paused_queues}), 'blocked', 'ready'), count(*), min(run_at), NULL
     FROM mutirao_live WHERE worker IS NULL AND run_at <= ${now}
       AND NOT EXISTS (SELECT 1 FROM mutirao_backlog WHERE counted_at > ${now} - 180000000)
     GROUP BY queue

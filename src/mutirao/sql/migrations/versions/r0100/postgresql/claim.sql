@@ -31,11 +31,11 @@
     END IF;
 --;
 -- The jobs that were found become the worker's; `queue` may be the job's, or that of its lane.
---: take_found last_columns queue rows order
+--: take_found sets last_columns queue rows order
     RETURN QUERY
     WITH taken AS (
         UPDATE mutirao_live SET worker = _worker, run = run % 2147483647 + 1,
-            attempt = least(attempt, 2147483646) + 1, claimed_at = moment
+            attempt = least(attempt, 2147483646) + 1, claimed_at = moment${sets}
         WHERE id = ANY(found)
         RETURNING id, run, attempt, greatest(run_at, '0001-06-01 00:00Z') AS run_at, cancel, lost,
                   ${last_columns}
@@ -188,7 +188,7 @@ BEGIN
     IF paused IS NOT NULL THEN
         SELECT a.taken, a.again INTO found, again FROM mutirao_admit(found, _most, moment) a;
     END IF;
-    ${take_found: cut_off; j.queue; taken; }
+    ${take_found: ; cut_off; j.queue; taken; }
     ${say_again}
 END
 $$

@@ -74,7 +74,7 @@ BEGIN
         SELECT a.taken, a.again INTO found, again FROM mutirao_admit(chosen, _most, moment) a;
     END IF;
     ranks := mutirao_fairness_ranks(chosen, found);
-    ${take_found: cut_off, queue; t.queue; (SELECT *, row_number() OVER (ORDER BY taken.id) AS number FROM taken); ORDER BY ranks[t.number]}
+    ${take_found: ; cut_off, queue; t.queue; (SELECT *, row_number() OVER (ORDER BY taken.id) AS number FROM taken); ORDER BY ranks[t.number]}
     ${say_again}
 END
 $$

@@ -53,7 +53,7 @@ JOIN (
             WHEN run_at > (SELECT statement_timestamp()) THEN 'scheduled' ELSE 'ready'
         END AS state, '{blocked,succeeded,dead,cancelled}'::text[] AS others,
         worker IS NOT NULL OR run_at <> ${parked} AND NOT (
-            ltrim(queue, E'\x1f') = ANY(ARRAY(
+            ltrim(queue, E'\x1d\x1f') = ANY(ARRAY(
                 SELECT m.queue FROM mutirao_limit m WHERE m.most = 0 AND m.by IS NULL AND m.queue <> ''
             )) AND run_at <= (SELECT statement_timestamp())
         ) AS counts, attempt, run_at, claimed_at AS started_at, NULL::timestamptz AS finished_at, worker,
@@ -69,7 +69,7 @@ JOIN (
     SELECT -- in queues that are paused
         id, 'blocked', '{}', worker IS NULL AND run_at <= (SELECT statement_timestamp()) AND EXISTS (
             SELECT FROM mutirao_limit m WHERE m.most = 0 AND m.by IS NULL AND m.queue <> ''
-        ) AND ltrim(queue, E'\x1f') = ANY(ARRAY(
+        ) AND ltrim(queue, E'\x1d\x1f') = ANY(ARRAY(
             SELECT m.queue FROM mutirao_limit m WHERE m.most = 0 AND m.by IS NULL AND m.queue <> ''
         )), attempt, run_at, claimed_at, NULL, worker, run, NULL, NULL
     FROM mutirao_live
@@ -108,7 +108,7 @@ FROM mutirao_attempt a JOIN mutirao_job j ON j.id = a.job
 -- Live jobs are counted, unless they were too many and have been counted lately.
 CREATE VIEW mutirao_queues AS
 SELECT
-    ltrim(queue, E'\x1f') AS queue, state, sum(jobs)::bigint AS jobs,
+    ltrim(queue, E'\x1d\x1f') AS queue, state, sum(jobs)::bigint AS jobs,
     extract(epoch FROM statement_timestamp() - min(since))::float8 AS oldest_age,
     coalesce(min(counted_at), statement_timestamp()) AS counted_at
 FROM (
@@ -130,7 +130,7 @@ FROM (
             SELECT FROM mutirao_backlog WHERE counted_at > statement_timestamp() - interval '3 minutes'
         )
         LIMIT (SELECT 1000000000000)
-    ) due GROUP BY queue HAVING ltrim(queue, E'\x1f') <> ALL(ARRAY(
+    ) due GROUP BY queue HAVING ltrim(queue, E'\x1d\x1f') <> ALL(ARRAY(
         SELECT m.queue FROM mutirao_limit m WHERE m.most = 0 AND m.by IS NULL AND m.queue <> ''
     ))
     UNION ALL
@@ -143,7 +143,7 @@ FROM (
             SELECT FROM mutirao_backlog WHERE counted_at > statement_timestamp() - interval '3 minutes'
         )
         LIMIT (SELECT 1000000000000)
-    ) due GROUP BY queue HAVING ltrim(queue, E'\x1f') = ANY(ARRAY(
+    ) due GROUP BY queue HAVING ltrim(queue, E'\x1d\x1f') = ANY(ARRAY(
         SELECT m.queue FROM mutirao_limit m WHERE m.most = 0 AND m.by IS NULL AND m.queue <> ''
     ))
     UNION ALL

@@ -8,9 +8,10 @@ CREATE TABLE mutirao_job (
     -- SQLite would keep a value of any type.
     task text NOT NULL CHECK (typeof(task) = 'text' AND length(task) BETWEEN 1 AND 200),
     args text NOT NULL DEFAULT '{}' CHECK (json_valid(args) AND json_type(args) = 'object'),
-    -- The names of lanes in which jobs take turns begin with the character 31.
+    -- The names of lanes in which jobs take turns begin with the character 31, those of jobs whose
+    -- doorbell was rung with 29.
     queue text NOT NULL DEFAULT 'default' CHECK (
-        typeof(queue) = 'text' AND length(queue) BETWEEN 1 AND 100 AND unicode(queue) <> 31
+        typeof(queue) = 'text' AND length(queue) BETWEEN 1 AND 100 AND unicode(queue) NOT IN (29, 31)
     ),
     priority integer NOT NULL DEFAULT 0 CHECK (priority BETWEEN -32768 AND 32767),
     -- Programs read it in whatever time zone, and many hold the years 1 to 9999 only.

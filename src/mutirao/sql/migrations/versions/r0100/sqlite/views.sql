@@ -69,11 +69,11 @@ WHERE l.worker IS NOT NULL
 UNION ALL
 SELECT ${live_job: ready; l.run_at; NULL; NULL}
 FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
-WHERE l.worker IS NULL AND +l.run_at <= ${now} AND ltrim(l.queue, char(31)) NOT IN (${paused_queues})
+WHERE l.worker IS NULL AND +l.run_at <= ${now} AND ltrim(l.queue, char(29, 31)) NOT IN (${paused_queues})
 UNION ALL
 SELECT ${live_job: blocked; l.run_at; NULL; NULL}
 FROM (SELECT 1 WHERE EXISTS (${paused_queues})) CROSS JOIN mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
-WHERE l.worker IS NULL AND l.run_at <= ${now} AND ltrim(l.queue, char(31)) IN (${paused_queues})
+WHERE l.worker IS NULL AND l.run_at <= ${now} AND ltrim(l.queue, char(29, 31)) IN (${paused_queues})
 UNION ALL
 SELECT ${live_job: scheduled; l.run_at; NULL; NULL}
 FROM mutirao_live l CROSS JOIN mutirao_job j ON j.id = l.id
@@ -117,7 +117,7 @@ FROM mutirao_attempt a CROSS JOIN mutirao_job j ON j.id = a.job
 -- Live jobs are counted, unless they were too many and have been counted lately.
 CREATE VIEW mutirao_queues AS
 SELECT
-    ltrim(queue, char(31)) AS queue, state, sum(jobs) AS jobs, (${now} - min(since)) / 1e6 AS oldest_age,
+    ltrim(queue, char(29, 31)) AS queue, state, sum(jobs) AS jobs, (${now} - min(since)) / 1e6 AS oldest_age,
     ${moment: coalesce(min(counted_at), ${now})} AS counted_at
 FROM (
     SELECT queue, state, jobs, since, counted_at
@@ -132,13 +132,13 @@ FROM (
     FROM ${if_not_counted}
     CROSS JOIN mutirao_live
     WHERE worker IS NULL AND run_at <= ${now}
-    GROUP BY queue HAVING ltrim(queue, char(31)) NOT IN (${paused_queues})
+    GROUP BY queue HAVING ltrim(queue, char(29, 31)) NOT IN (${paused_queues})
     UNION ALL
     SELECT queue, CAST('blocked' AS text), count(*), min(run_at), NULL
     FROM ${if_not_counted}
     CROSS JOIN mutirao_live
     WHERE worker IS NULL AND run_at <= ${now} AND EXISTS (${paused_queues})
-    GROUP BY queue HAVING ltrim(queue, char(31)) IN (${paused_queues})
+    GROUP BY queue HAVING ltrim(queue, char(29, 31)) IN (${paused_queues})
     UNION ALL
     SELECT queue, CAST('scheduled' AS text), jobs, (SELECT enqueued_at FROM mutirao_job WHERE id = first), NULL
     FROM (

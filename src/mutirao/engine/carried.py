@@ -1,0 +1,60 @@
+"""The carried queues of one worker: their doorbells, and the relay, which belong together."""
+
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any
+
+from mutirao.engine.dispatcher import Dispatcher
+from mutirao.engine.doorbells import Doorbells
+from mutirao.engine.producer import Producer
+from mutirao.engine.pulse import Pulse
+from mutirao.engine.relay import Relay
+from mutirao.engine.settings import WorkerSettings
+from mutirao.ports import Store, Transport
+
+
+class Carried:
+    """What a worker does for the queues that brokers carry.
+
+    Parameters:
+        transports: those of the carried queues that it serves, by queue.
+        tasks: the names of those that the application has.
+        worker: returns its id.
+        producer: leaves these queues to this; what it is told of them, the relay is told.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        transports: Mapping[str, Transport],
+        settings: WorkerSettings,
+        tasks: Collection[str],
+        worker: Callable[[], int],
+        dispatcher: Dispatcher,
+        producer: Producer,
+    ) -> None:
+        self._transports = transports
+        served = tasks if settings.tasks is None else settings.tasks
+        self._doorbells = {
+            queue: Doorbells(queue, transport, settings, served, dispatcher, producer.answer)
+            for queue, transport in transports.items()
+        }
+        self._relay = Relay(store, transports, self._doorbells, settings, worker)
+        producer.leave_to(self._relay)
+
+    def loops(self) -> Mapping[str, Callable[[Pulse], Coroutine[Any, Any, None]]]:
+        """Return its loops by name."""
+        if not self._transports:
+            return {}
+        heard = {f"doorbells of {queue}": each.run for queue, each in self._doorbells.items()}
+        return heard | {"relay": self._relay.run}
+
+    def stop(self) -> None:
+        """Let the loops end: what was received is answered, what was rung is published."""
+        for each in self._doorbells.values():
+            each.stop()
+        self._relay.stop()
+
+    async def close(self) -> None:
+        """Close the connections to the brokers."""
+        for each in {id(each): each for each in self._transports.values()}.values():
+            await each.aclose()

@@ -1,0 +1,204 @@
+"""The relay: hands due jobs of carried queues to their brokers, and takes back what gets no answer.
+
+Any number of workers may relay at once: each doorbell is rung by one of them. One, which holds the
+duty, looks for due jobs also when nobody wakes it; others do when they are woken. A doorbell is
+rung first, and published then: if its relay is killed in between, or the broker loses it, nobody
+answers, and after a grace period it is taken back with the next run.
+"""
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from heapq import heappop, heappush
+from math import inf
+from time import monotonic
+from typing import Protocol
+
+from mutirao.engine.logs import log
+from mutirao.engine.pulse import MAX_REST, Pulse
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.trouble import Trouble
+from mutirao.errors import TransportError
+from mutirao.model.doorbell import Doorbell
+from mutirao.ports import Store, Transport
+
+DUTY, DUTY_TTL = "relay", 15.0  # its name, and the seconds for which it is held
+BATCH = 500  # doorbells rung in one transaction, and published together
+MAX_EXPECTED = 1_000  # due times that are remembered; looking finds the rest
+MAX_RECALLED = 5_000  # doorbells taken back at a time
+# Seconds without a doorbell, with room for one, after which a broker is taken to have none.
+QUIET_AFTER = 5.0
+
+
+class Ear(Protocol):
+    """What a worker hears of one queue's doorbells."""
+
+    @property
+    def quiet_for(self) -> float:
+        """The seconds for which none has come although there was room; 0: one has just come."""
+        ...
+
+    @property
+    def reached(self) -> datetime | None:
+        """When the last doorbell was rung that was answered; None: none was."""
+        ...
+
+
+class Relay:
+    """The relaying of one worker.
+
+    Parameters:
+        transports: those of the carried queues, by queue.
+        ears: what this worker hears of each of them. Without any, nothing is taken back: a broker
+            that is slow would look like one that has lost what it had.
+        worker: returns the worker's id.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        transports: Mapping[str, Transport],
+        ears: Mapping[str, Ear],
+        settings: WorkerSettings,
+        worker: Callable[[], int],
+    ) -> None:
+        self._store, self._transports, self._ears = store, dict(transports), ears
+        self._settings, self._worker = settings, worker
+        self._woken = asyncio.Event()
+        self._asked = True  # to look once, although others hold the duty
+        self._holds = False
+        self._ask_at = self._look_at = self._recall_at = 0.0  # monotonic
+        self._expected: list[float] = []  # a heap of monotonic times
+        self._stopping = False
+
+    def wake(self) -> None:
+        """Look for due jobs now."""
+        self._asked = True
+        self._woken.set()
+
+    def expect(self, due_at: float) -> None:
+        """Look when a job is due that this worker knows of, in monotonic seconds."""
+        if len(self._expected) < MAX_EXPECTED:
+            heappush(self._expected, due_at)
+            self._woken.set()
+
+    def stop(self) -> None:
+        """Make `run` end after what is being published."""
+        self._stopping = True
+        self._woken.set()
+
+    async def run(self, pulse: Pulse) -> None:
+        """Relay until stopped; wait while the database or a broker is away."""
+        longest = self._settings.longest_wait
+        trouble = Trouble("cannot relay", "relaying again", longest, who="database or broker")
+        while not self._stopping:
+            pulse.turn()
+            self._woken.clear()
+            try:
+                await self._turn(pulse)
+                trouble.over()
+                await self._sleep(self._next() - monotonic())
+            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
+                self._asked = True
+                await pulse.rest(trouble.met(error))
+
+    async def _turn(self, pulse: Pulse) -> None:
+        now = monotonic()
+        while self._expected and self._expected[0] <= now:
+            heappop(self._expected)
+            self._asked = True
+        if now >= self._ask_at:
+            await self._ask(now)
+        if self._holds and now >= self._recall_at:
+            await self._recall(now)
+        if self._asked or (self._holds and now >= self._look_at):
+            self._asked = False
+            await self._look(pulse)
+
+    def _next(self) -> float:
+        """Return when to turn again, unless woken before."""
+        soonest = min([self._ask_at, *self._expected[:1]])
+        if self._holds:
+            soonest = min(soonest, self._look_at, self._recall_at)
+        return 0.0 if self._asked else soonest
+
+    async def _ask(self, now: float) -> None:
+        """Ask for the duty; who has it asks often, who has not waits until it may have ended."""
+        held = await self._store.lease(DUTY, self._worker(), ttl=DUTY_TTL, every=0.0)
+        self._ask_at = now + (DUTY_TTL / 3 if held else DUTY_TTL * random.uniform(1.0, 2.0))
+        if held and not self._holds:
+            self._look_at = self._recall_at = 0.0
+        self._holds = held
+
+    async def _look(self, pulse: Pulse) -> None:
+        """Ring and publish what is due, a batch being published while the next one is rung."""
+        heads = await self._store.lanes(self._transports)
+        now = monotonic()
+        ahead = min((now + head.due_in for head in heads if head.due_in > 0), default=inf)
+        self._look_at = min(now + self._settings.poll, ahead)
+        lanes, publishing = [head.lane for head in heads if head.due_in <= 0], _nothing()
+        while lanes and not self._stopping:
+            pulse.turn()
+            try:
+                doorbells = await self._store.ring(lanes, BATCH)
+            finally:
+                await publishing
+            publishing = asyncio.ensure_future(self._publish(doorbells))
+            if len(doorbells) < BATCH:
+                break
+        await publishing
+
+    async def _publish(self, doorbells: Sequence[Doorbell]) -> None:
+        """Publish doorbells; take back those that a broker does not take, and raise why."""
+        by_transport: dict[int, list[Doorbell]] = defaultdict(list)
+        for doorbell in doorbells:
+            by_transport[id(self._transports[doorbell.queue])].append(doorbell)
+        told = await asyncio.gather(*map(self._publish_to, by_transport.values()))
+        failed = [pair for some in told for pair in some]
+        if failed:
+            await self._store.unring([doorbell for doorbell, _ in failed])
+            raise failed[0][1]
+
+    async def _publish_to(
+        self, doorbells: Sequence[Doorbell]
+    ) -> list[tuple[Doorbell, TransportError]]:
+        transport = self._transports[doorbells[0].queue]
+        told = await transport.publish([doorbell.message() for doorbell in doorbells])
+        pairs = zip(doorbells, told, strict=True)
+        return [(doorbell, error) for doorbell, error in pairs if error is not None]
+
+    async def _recall(self, now: float) -> None:
+        """Take back doorbells that nobody answers any more, by what this worker hears."""
+        grace = self._settings.doorbell_grace
+        self._recall_at = now + min(grace / 4, QUIET_AFTER)
+        for queue, ear in self._ears.items():
+            quiet = ear.quiet_for >= min(grace, QUIET_AFTER)
+            if not quiet and ear.reached is None:
+                continue
+            reached = None if quiet else ear.reached
+            back = await self._store.recall([queue], grace, MAX_RECALLED, reached=reached)
+            if back:
+                log.warning(
+                    "nobody answered the doorbells of %s jobs of queue %s within %g s: ringing"
+                    " again",
+                    *(len(back), queue, grace),
+                )
+                self._asked = True
+                if len(back) == MAX_RECALLED:
+                    self._recall_at = now
+
+    async def _sleep(self, seconds: float) -> None:
+        if self._stopping or seconds <= 0:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, MAX_REST)):
+                await self._woken.wait()
+
+
+def _nothing() -> "asyncio.Future[None]":
+    done = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done

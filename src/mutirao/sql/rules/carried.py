@@ -1,0 +1,95 @@
+"""Doorbells: jobs that a broker carries; see `mutirao.model.doorbell`."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from mutirao.model.doorbell import Doorbell, rung_lane, unrung_lane
+from mutirao.model.fairness import once, queue_of
+from mutirao.model.job import Claim, Lane
+from mutirao.model.limits import Claimed, CounterName
+from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.rules import claim, fairness, limits
+from mutirao.sql.rules.words import Words
+
+_RING = "UPDATE mutirao_live {} SET queue = ?, run_at = ? WHERE "
+_RUNG = """
+SELECT l.id, l.run, j.queue, j.priority, j.task, j.`group`
+FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
+WHERE """
+_WAITING = """
+SELECT id, run, queue FROM mutirao_live {} WHERE worker IS NULL AND run_at <= ? AND """
+_BACK = "UPDATE mutirao_live {} SET queue = ? WHERE "
+
+
+def ring(
+    words: Words, lanes: Sequence[Lane], limit: int, now: datetime | None
+) -> Asking[list[Doorbell]]:
+    """Ring the doorbells of due jobs."""
+    moment = yield from words.moment(now)
+    stopped, ids = (yield from _stopped()), list[int]()
+    for lane in once(lanes):
+        if queue_of(lane.queue) in stopped or len(ids) >= limit:
+            continue
+        due = yield from claim.some(words, lane, limit - len(ids), (), moment)
+        yield from fairness.note(words, lane.queue, due)
+        if due:
+            which, values = words.among("id", due)
+            sql = _RING.format(words.by_key) + which
+            yield Execute(sql, (rung_lane(lane.queue), moment, *values), answers=False)
+        ids += due
+    if not ids:
+        return []
+    which, values = words.among("l.id", ids)
+    rows = yield Execute(_RUNG + which, values)
+    found = {row[0]: Doorbell._make(row) for row in rows}
+    return [found[id] for id in ids if id in found]
+
+
+def answer(
+    words: Words, worker: int, rung: Sequence[tuple[int, int]], now: datetime | None
+) -> Asking[list[Claim]]:
+    """Take the jobs of doorbells that still wait with that run."""
+    moment = yield from words.moment(now)
+    yield from words.keep_limits()
+    yield from claim.require(worker)
+    rules = yield from limits.rules()
+    if rules and (yield from limits.pace(words, moment)) and words.locks:
+        # Counters are locked, and live rows come first: this transaction is over.
+        again = Claimed()
+        again.again = True
+        return again
+    ids = yield from _waiting(words, rung, moment)
+    if rules and ids:
+        stopped = yield from _stopped()
+        allowed = [id for id, lane in ids.items() if queue_of(lane) not in stopped]
+        held: set[CounterName] | None = set() if words.locks else None
+        room = yield from limits.let_in(words, rules, allowed, len(allowed), moment, held)
+        fit = [] if room is None else room[0]
+    else:
+        fit = list(ids)
+    if not fit:
+        return []
+    yield from claim.take(words, worker, fit, moment)
+    return (yield from claim.taken(words, fit))
+
+
+def _waiting(words: Words, rung: Sequence[tuple[int, int]], moment: int) -> Asking[dict[int, str]]:
+    """Return the lanes of the jobs that wait, locked; they are in these lanes again."""
+    jobs = {id for id, _ in rung}
+    free = yield from words.hold_jobs(jobs, free=True)
+    if not free:
+        return {}
+    which, values = words.among("id", free)
+    rows = yield Execute(_WAITING.format(words.by_key) + which, (moment, *values))
+    named = set(rung)
+    found = {id: (lane, unrung_lane(lane)) for id, run, lane in rows if (id, run) in named}
+    for lane in sorted({lane for lane in found.values() if lane[0] != lane[1]}):
+        back = [id for id, each in found.items() if each == lane]
+        which, values = words.among("id", back)
+        yield Execute(_BACK.format(words.by_key) + which, (lane[1], *values), answers=False)
+    return {id: lane for id, (_, lane) in found.items()}
+
+
+def _stopped() -> Asking[Collection[str | None]]:
+    """Return the queues that are paused."""
+    return {rule.queue for rule in (yield from limits.rules()) if rule.stops_a_queue}

@@ -1,0 +1,218 @@
+"""Whatever dies between a commit and an acknowledgement: each job has its effect once.
+
+The crash points of an outbox, one by one, over a broker in memory. Effects are written in
+`job.transaction()`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url, text
+
+from mutirao import Job, Mutirao
+from mutirao.errors import TransportError
+from mutirao.model.doorbell import Doorbell
+from mutirao.model.job import JobState
+from mutirao.model.message import Message
+from mutirao.testing.conformance.kit import newcomer
+from mutirao.transports.memory import MemoryTransport
+from tests.support.waiting import until
+
+QUEUE = "mail"
+QUICK: dict[str, Any] = {"poll": 0.05, "heartbeat": 0.4, "expiry": 9.0, "doorbell_grace": 0.3}
+
+
+class Broker(MemoryTransport):
+    """A broker in memory that keeps what passed."""
+
+    def __init__(self) -> None:
+        super().__init__("carried")
+        self.passed: list[Message] = []
+
+    async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
+        """Publish, and keep what passed."""
+        told = await super().publish(messages)
+        if self.available:
+            self.passed += messages
+        return told
+
+    def waiting(self) -> int:
+        """Return how many messages wait for a consumer."""
+        return len(self._queues[QUEUE].ready)
+
+    def purge(self) -> None:
+        """Lose everything."""
+        with self._lock:
+            self._queues[QUEUE].ready.clear()
+
+
+class Shop:
+    """An application with a carried queue, and its effects."""
+
+    def __init__(self, url: str) -> None:
+        self.broker = Broker()
+        self.app = Mutirao(url, transports={QUEUE: self.broker})
+
+        @self.app.task(queue=QUEUE)
+        async def bill(job: Job, order: int) -> None:
+            async with job.transaction() as session:
+                await session.execute(text("INSERT INTO effect VALUES (:n)"), {"n": order})
+
+        self.bill = bill
+
+    async def open(self) -> None:
+        """Make the broker's queue and the table of effects."""
+        await self.broker.declare([QUEUE])
+        async with self.app.store.engines.asynchronous().begin() as conn:  # type: ignore[attr-defined]
+            await conn.execute(text("CREATE TABLE effect (n integer)"))
+
+    async def effects(self) -> list[int]:
+        """Return what was done, in order."""
+        async with self.app.store.engines.asynchronous().connect() as conn:  # type: ignore[attr-defined]
+            return sorted((await conn.execute(text("SELECT n FROM effect"))).scalars())
+
+    async def rung(self) -> list[Doorbell]:
+        """Ring what is due, as a relay does."""
+        lanes = [head.lane for head in await self.app.store.lanes([QUEUE])]
+        return await self.app.store.ring(lanes, 100)
+
+    async def all_done(self, *orders: int) -> None:
+        """Wait until these effects are there, once each, and nothing is left at the broker."""
+
+        async def over() -> bool:
+            counts = await self.app.acounts()
+            return {count.state for count in counts} == {JobState.SUCCEEDED}
+
+        await until(over)
+        await until(lambda: not self.broker.waiting())
+        assert await self.effects() == sorted(orders)
+
+
+@pytest.fixture
+async def shop(migrated_sqlite_url: str) -> AsyncIterator[Shop]:
+    """One whose broker and database are empty."""
+    shop = Shop(migrated_sqlite_url)
+    await shop.open()
+    yield shop
+    await shop.app.aclose()
+
+
+async def test_before_the_relay(shop: Shop) -> None:
+    """Committed and not yet rung: it is carried later. Rolled back: it never was."""
+    async with shop.app.store.engines.asynchronous().connect() as conn:  # type: ignore[attr-defined]
+        await shop.bill.using(conn=conn).aenqueue(order=1)
+        await conn.rollback()
+        await shop.bill.using(conn=conn).aenqueue(order=2)
+        await conn.commit()
+    async with shop.app.worker(queues=[QUEUE], **QUICK):
+        await shop.all_done(2)
+    assert [message.task for message in shop.broker.passed] == [shop.bill.name]
+
+
+async def test_a_relay_dies_before_it_publishes(shop: Shop) -> None:
+    """What it had rung is rung again after the grace, with the next run."""
+    await shop.bill.aenqueue(order=1)
+    [bell] = await shop.rung()
+    async with shop.app.worker(queues=[QUEUE], **QUICK):
+        await shop.all_done(1)
+    assert shop.broker.passed[0].run == bell.run + 1
+
+
+async def test_published_without_a_confirmation(shop: Shop) -> None:
+    """It is taken back and published twice, as the same message: the second one is stale."""
+    await shop.bill.aenqueue(order=1)
+    for _ in range(2):
+        bells = await shop.rung()
+        await shop.broker.publish([bell.message() for bell in bells])
+        assert await shop.app.store.unring(bells) == {bells[0].id}
+    assert len({message.id for message in shop.broker.passed}) == 1
+    async with shop.app.worker(queues=[QUEUE], **QUICK):
+        await shop.all_done(1)
+
+
+async def test_the_broker_is_away(shop: Shop) -> None:
+    """What it does not take waits in its lane, and is carried when it is back."""
+    shop.broker.available = False
+    await shop.bill.aenqueue(order=1)
+    async with shop.app.worker(queues=[QUEUE], **QUICK):
+        shop.broker.available = True
+        await shop.all_done(1)
+
+
+async def test_before_the_acknowledgement(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection breaks when the job is claimed: its doorbell comes again, and is stale."""
+    broken: list[Sequence[object]] = []
+    settle = MemoryTransport.settle
+
+    def breaking(self: MemoryTransport, consumer: Any, settling: Any) -> TransportError | None:
+        if not broken:
+            broken.append([settling])
+            self.lose_consumers()
+        return settle(self, consumer, settling)
+
+    monkeypatch.setattr(MemoryTransport, "settle", breaking)
+    await shop.bill.aenqueue(order=1)
+    async with shop.app.worker(queues=[QUEUE], **QUICK):
+        await shop.all_done(1)
+    assert broken
+
+
+async def test_inside_the_transaction(shop: Shop) -> None:
+    """A worker vanishes that had answered: its job is rescued, and carried to another one."""
+    await shop.bill.aenqueue(order=1)
+    bells = await shop.rung()
+    await shop.broker.publish([bell.message() for bell in bells])
+    gone = await shop.app.store.register(newcomer(), expiry=0.1)
+    [claim] = await shop.app.store.answer(gone, bells)
+    async with shop.app.worker(queues=[QUEUE], **QUICK):
+        await shop.all_done(1)
+    assert [message.run for message in shop.broker.passed] == [0, claim.run + 1]
+
+
+async def test_the_broker_loses_everything(shop: Shop) -> None:
+    """Within the grace all is rung again; what survived somewhere is stale."""
+    await shop.app.aenqueue_many([shop.bill.job(order=n) for n in range(20)])
+    bells = await shop.rung()
+    old = [bell.message() for bell in bells]
+    await shop.broker.publish(old)
+    shop.broker.purge()
+    async with shop.app.worker(queues=[QUEUE], **QUICK):
+        await until(lambda: len(shop.broker.passed) >= 40)
+        await shop.broker.publish(old)
+        await shop.all_done(*range(20))
+    assert {message.run for message in shop.broker.passed[20:40]} == {1}
+
+
+async def test_the_database_is_restored(shop: Shop) -> None:
+    """What it knew then happens again, in it: doorbells of later say nothing but where to look."""
+    await shop.bill.aenqueue(order=1)
+    [bell] = await shop.rung()
+    await shop.app.aclose()
+    file = make_url(shop.app.url).database
+    assert file
+    shutil.copy(file, f"{file}.backup")
+    await shop.broker.publish([bell.message()])
+    await shop.bill.aenqueue(order=2)
+    async with shop.app.worker(queues=[QUEUE], **QUICK):
+        await shop.all_done(1, 2)
+    await shop.app.aclose()
+    shutil.copy(f"{file}.backup", file)
+    later = shop.broker.passed[-1]
+    await shop.broker.publish([later])
+    await shop.bill.aenqueue(order=3)  # has the id that order 2 had
+    async with shop.app.worker(queues=[QUEUE], **QUICK):
+        await shop.all_done(1, 3)
+
+
+async def test_what_is_no_doorbell(shop: Shop) -> None:
+    """Others' messages are dead, and keep nobody from the next."""
+    shop.broker.publish_raw(QUEUE, b"hello")
+    await shop.broker.publish([Message(id="x", task=shop.bill.name, queue=QUEUE)])
+    await shop.bill.aenqueue(order=1)
+    async with shop.app.worker(queues=[QUEUE], **QUICK):
+        await shop.all_done(1)
+    assert len(await shop.broker.dead(QUEUE, 9)) == 2
