@@ -30,6 +30,7 @@ from benchmarks.plot import check, plot_backlog, plot_pinned
 from benchmarks.schedules import DUE, WORKERS, schedules
 from benchmarks.sustained import sustained
 from benchmarks.transactions import transactions
+from benchmarks.webhooks import webhooks
 from mutirao.cli.group import Refusing
 from mutirao.cli.options import as_json, names, option
 from mutirao.cli.output import print_json, print_table
@@ -271,6 +272,12 @@ def _memory(**given: Any) -> None:
 def _transactions(**given: Any) -> None:
     """Drain jobs that insert a row in job.transaction(); have the driver commit the same."""
     _run(transactions, **given)
+
+
+@_work("webhooks", option("--jobs", type=_AT_LEAST_1, default=10_000, help="How many, each time."))
+def _webhooks(**given: Any) -> None:
+    """Deliver webhooks, beside a bare loop of the same client, and beside a silent peer."""
+    _run(webhooks, **given)
 
 
 @_work("command", _jobs)

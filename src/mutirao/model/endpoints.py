@@ -31,7 +31,7 @@ WEBHOOK_QUEUE = "webhooks"
 DISABLED_TOPIC = "mutirao.endpoint.disabled"
 TEST_TOPIC = "mutirao.test"  # of what `endpoints test` sends
 # Of one endpoint, in the whole fleet: one that answers slowly leaves slots to the others.
-USUAL_CONCURRENCY = 10
+USUAL_CONCURRENCY = 20
 MAX_TOPICS = 50
 MAX_HEADERS = 32_000  # characters of JSON
 
@@ -60,7 +60,7 @@ class Endpoint:
         redirects: how many are followed, 0 to 5.
         accepts_3xx: whether an answer of 3xx is success, as 2xx is.
         rate: deliveries a second that are started; None: as many as there are.
-        concurrency: deliveries at once, in the whole fleet; less than the 10 that any has.
+        concurrency: deliveries at once, in the whole fleet; less than the 20 that any has.
         tenant, group: only what is published for them; None: for any, and for none.
         filter: only publications with such fields.
 

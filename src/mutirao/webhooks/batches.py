@@ -15,7 +15,7 @@ from mutirao.ports import Store
 
 KNOWN_FOR = 1.0  # seconds; for as long a change of an endpoint may take to be noticed
 MOST_KNOWN = 10_000  # endpoints that are remembered
-LINGER = 0.002  # seconds that an attempt waits for others
+LINGER = 0.005  # seconds that an attempt waits for others
 MOST_AT_ONCE = 100  # attempts in a statement; each has up to 16 kB of an answer
 
 Found = Endpoint | UnreadableEndpoint | None

@@ -7,6 +7,7 @@ of the certificate, and a second answer of the DNS comes too late. Proxies are n
 from __future__ import annotations
 
 import asyncio
+import select
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
@@ -199,6 +200,7 @@ class _Stream(httpcore2.AsyncNetworkStream):
 
     def __init__(self, inner: httpcore2.AsyncNetworkStream, note: _Noting) -> None:
         self._inner, self._note = inner, note
+        self._socket: Any = None
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         found = await self._inner.read(max_bytes, timeout)
@@ -223,7 +225,23 @@ class _Stream(httpcore2.AsyncNetworkStream):
         return _Stream(secured, self._note)
 
     def get_extra_info(self, info: str) -> Any:
+        if info == "is_readable":
+            return self._readable()
         return self._inner.get_extra_info(info)
+
+    def _readable(self) -> bool:
+        """Tell whether the peer has said something unasked, or hung up.
+
+        A pool asks so of every idle connection before each request. By AnyIO, which gathers all
+        that it knows of a socket for that, it took a fifth of a delivery's time.
+        """
+        if self._socket is None:
+            self._socket = self._inner.get_extra_info("socket")
+        if self._socket is None or self._socket.fileno() < 0:
+            return True
+        asked = select.poll()
+        asked.register(self._socket.fileno(), select.POLLIN)
+        return bool(asked.poll(0))
 
 
 @contextmanager

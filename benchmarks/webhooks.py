@@ -1,0 +1,159 @@
+"""`webhooks`: deliveries beside a bare loop of the client, and beside a peer that is silent."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import chain
+from time import perf_counter
+
+import httpx2
+from sqlalchemy import Connection, func, select
+
+from benchmarks.figures import Figures
+from benchmarks.ground import Ground, ground
+from benchmarks.load import PREFIX
+from benchmarks.receiver import ANSWERING, SILENT, receiver
+from mutirao import Mutirao
+from mutirao.model.endpoints import TEST_TOPIC, USUAL_CONCURRENCY, WEBHOOK_QUEUE, WEBHOOK_TASK
+from mutirao.model.job import NewJob
+from mutirao.sql.schema import tables
+from mutirao.sql.schema.endpoints import breaker, webhook_attempt
+from mutirao.webhooks import WebhookSettings, new_secret
+
+AT_ONCE = USUAL_CONCURRENCY  # to one endpoint
+SLOTS = 100
+LOOK_EVERY = 0.05  # seconds
+GIVE_UP_AFTER = 600.0  # seconds
+_HEALTHY, _SILENT = "bench-healthy", "bench-silent"
+_PAYLOAD = {"order_id": 7, "total": 19.9, "note": "x" * 60}
+_SETTINGS = WebhookSettings(
+    schemes=["http"], ports=range(1024, 65_536), networks=[f"{ANSWERING}/32", f"{SILENT}/32"]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhooks:
+    """Requests a second: of a bare loop, of deliveries, and of these beside a silent peer's.
+
+    `asked` is how many requests the silent peer got.
+    """
+
+    jobs: int
+    bare: float
+    delivered: float
+    beside: float
+    asked: int
+
+    def figures(self) -> Figures:
+        """Return the rates, and what they are of each other."""
+        return {
+            "bare client, requests/s": self.bare,
+            "deliveries/s": self.delivered,
+            "deliveries, of the bare client": self.delivered / self.bare,
+            "beside a silent peer, deliveries/s": self.beside,
+            "beside a silent peer, of those alone": self.beside / self.delivered,
+            "attempts at the silent peer": self.asked,
+        }
+
+
+async def webhooks(url: str, *, jobs: int = 10_000) -> Webhooks:
+    """Send so many webhooks to a local server that keeps connections, by twenty at once each time.
+
+    First by a bare loop of the client, then as signed deliveries by a worker, from its start until
+    all have succeeded, then while as many wait for a server that never answers.
+
+    Parameters:
+        url: a database that a benchmark may use, see `Ground.prepare`.
+        jobs: how many, each time.
+
+    Raises:
+        MutiraoError: the database is not ours to use.
+    """
+    with receiver() as (healthy, silent):
+        async with ground(url) as place:
+            bare = await _bare(healthy, jobs)
+            async with _endpoints(place, healthy, silent):
+                delivered = jobs / await _delivered(place, jobs, _to(_HEALTHY, ANSWERING, jobs))
+                await _empty(place)
+                both = zip(_to(_SILENT, SILENT, jobs), _to(_HEALTHY, ANSWERING, jobs), strict=True)
+                beside = jobs / await _delivered(place, jobs, chain.from_iterable(both))
+                asked = await place.ask(lambda conn: _attempts(conn, _SILENT))
+    return Webhooks(jobs=jobs, bare=bare, delivered=delivered, beside=beside, asked=asked)
+
+
+async def _bare(url: str, jobs: int) -> float:
+    """Return requests a second of coroutines that post one after the other."""
+    body, left = json.dumps(_PAYLOAD).encode(), iter(range(jobs))
+
+    async def post(client: httpx2.AsyncClient) -> None:
+        for _ in left:
+            answer = await client.post(url, content=body)
+            answer.raise_for_status()
+
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        started = perf_counter()
+        await asyncio.gather(*(post(client) for _ in range(AT_ONCE)))
+        return jobs / (perf_counter() - started)
+
+
+@asynccontextmanager
+async def _endpoints(place: Ground, healthy: str, silent: str) -> AsyncIterator[None]:
+    """Put both endpoints, and remove them with all that was for them."""
+    app = Mutirao(place.url)
+    secret = new_secret()
+    try:
+        await app.endpoints.aput(_HEALTHY, healthy, f"{PREFIX}topic", secret=secret)
+        await app.endpoints.aput(_SILENT, silent, f"{PREFIX}topic", secret=secret)
+        yield
+    finally:
+        await _empty(place)
+        for id in (_HEALTHY, _SILENT):
+            await app.endpoints.aremove(id)
+        await app.aclose()
+
+
+def _to(endpoint: str, host: str, jobs: int) -> Iterator[NewJob]:
+    """Yield deliveries such as the fan-out makes, each with its payload."""
+    event = {"id": 0, "topic": TEST_TOPIC, "subscription": f"endpoint:{endpoint}", "attempt": 1,
+             "published_at": "2026-01-01T00:00:00Z"}  # fmt: skip
+    told = {"endpoint": endpoint, "host": host, "event": event, "payload": _PAYLOAD}
+    one = NewJob(task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args=json.dumps(told))
+    yield from (one for _ in range(jobs))
+
+
+async def _delivered(place: Ground, jobs: int, deliveries: Iterator[NewJob]) -> float:
+    """Return the seconds from a worker's start until so many were delivered to the healthy one."""
+    await place.store.aenqueue(list(deliveries))
+    await place.store.refresh_statistics()
+    app = Mutirao(place.url)
+    settings = {"queues": [WEBHOOK_QUEUE], "concurrency": SLOTS, "log_jobs": "failures"}
+    started = perf_counter()
+    async with app.worker(webhooks=_SETTINGS, grace=0.0, **settings):  # type: ignore[arg-type]
+        while await place.ask(lambda conn: _attempts(conn, _HEALTHY)) < jobs:
+            if perf_counter() - started > GIVE_UP_AFTER:
+                raise TimeoutError(f"not all were delivered after {GIVE_UP_AFTER:g} s")
+            await asyncio.sleep(LOOK_EVERY)
+        took = perf_counter() - started
+    await app.aclose()
+    return took
+
+
+def _attempts(conn: Connection, endpoint: str) -> int:
+    mine = webhook_attempt.c.endpoint == endpoint
+    counted = select(func.count()).select_from(webhook_attempt).where(mine)
+    return conn.execute(counted).scalar_one()
+
+
+async def _empty(place: Ground) -> None:
+    """Remove what was delivered and what waits, and what is held by breakers."""
+    for id in (_HEALTHY, _SILENT):
+        await place.store.resume_endpoint(id)
+    await place.change(_remove_all)
+    await place.prepare()
+
+
+def _remove_all(conn: Connection) -> None:
+    for table in (webhook_attempt, breaker, tables.live, tables.attempt, tables.job):
+        conn.execute(table.delete())
