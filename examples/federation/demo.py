@@ -4,7 +4,7 @@
 
 One server writes notes, another keeps backlinks to them. While the second is down, notes are
 written, changed, deleted, added to a collection and removed. The writer's process works its own
-outbox, and restarts on the way. Exit status 0: the promise held.
+outbox, by a worker that is replaced on the way. Exit status 0: the promise held.
 """
 
 import sys
@@ -58,7 +58,7 @@ def show(writer: Writer, reader: Reader, place: Path) -> Iterator[str]:
     writer.note("Remove", "3", "", inbox, target="favourites")
     writer.federation.stop()
     writer.federation.start(concurrency=4)
-    print("Many activities later its process stops and starts again. Nothing is lost with it.")
+    print("Many activities later its worker stops, and another one starts. Nothing is lost.")
 
     reader.up()
     writer.app.hosts.flush(HOST)

@@ -154,7 +154,7 @@ async def test_a_host_that_is_down_and_comes_back(migrated_url: str) -> None:
             activity("Update", 4, "d"),
             activity("Update", 4, "e"),
         )
-        await in_state(app, "cancelled", 4)
+        await in_state(app, "cancelled", 5)
         await in_state(app, "blocked", 4)
         [host] = await app.hosts.alist()
         assert (host.name, host.state, host.failures) == ("127.0.0.1", HostState.FAILING, 1)
