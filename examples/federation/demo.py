@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+sys.path.append(str(Path(__file__).parent / "programs"))
 from servers import Reader, Writer
 
 LONG = 120.0  # seconds; only a broken promise waits for it
