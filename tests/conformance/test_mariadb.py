@@ -11,7 +11,7 @@ from typing import Any, cast
 import pymysql
 import pytest
 from pymysql.cursors import Cursor, DictCursor
-from sqlalchemy import create_engine, event, inspect, text
+from sqlalchemy import Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -254,6 +254,37 @@ class TestMariadb(StoreContract):
             for name in ("trigger", "routine", "event"):
                 found = f"SELECT 1 FROM information_schema.{name}s WHERE {name}_schema = %s"  # noqa: S608
                 assert cursor.execute(found, (database,)) == 0
+
+    async def test_a_job_that_comes_while_leftovers_are_looked_for(
+        self, store: Store, connection: pymysql.Connection[Cursor]
+    ) -> None:
+        """Its live row is seen, and its job not yet: the statement began before its commit."""
+        _, second = await put(store, due(), due())
+
+        @event.listens_for(Engine, "before_cursor_execute", retval=True)
+        def _stop_at_each_row(
+            conn: object, cursor: object, sql: str, values: Any, context: object, many: bool
+        ) -> tuple[str, Any]:
+            if "FOR UPDATE" in sql and re.search(r"mutirao_live\s+WHERE NOT \(EXISTS", sql):
+                gate = " OR get_lock(concat('gate ', mutirao_live.id), 30) = 9"
+                sql = re.sub(r"(?=\s+LIMIT)", gate, sql)
+            return sql, values
+
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT get_lock(concat('gate ', %s), 0)", (second,))
+                mending = asyncio.create_task(store.mend())
+                waiting = "SELECT 1 FROM information_schema.processlist WHERE state = 'User lock'"
+                async with deadline():
+                    while not cursor.execute(waiting):  # noqa: ASYNC110 (the server tells nobody)
+                        await asyncio.sleep(0)
+                late = store.enqueue([due()], connection)
+                cursor.execute("SELECT release_lock(concat('gate ', %s))", (second,))
+                assert await mending == {}
+        finally:
+            event.remove(Engine, "before_cursor_execute", _stop_at_each_row)
+        claims = await take(store, await join(store), 9)
+        assert {claim.id for claim in claims} >= {*late}
 
     async def test_what_is_pruned_is_counted_no_more(self, store: Store) -> None:
         """Nor what is pruned before it was added up, or came late."""

@@ -80,13 +80,23 @@ def mend(conn: Connection, dialect: Dialect, now: datetime | None) -> dict[str, 
         held = (
             each.found().limit(MAX_ROWS_PER_REPAIR).with_for_update(skip_locked=True, of=each.table)
         )
-        if ids := list(conn.scalars(held)):
+        if ids := _still(conn, each, list(conn.scalars(held))):
             each.mend(conn, ids)
             mended[each.what] = len(ids)
     if mended:
         through(conn, dialect.rules.mend_limits(now))
         through(conn, dialect.rules.wake())
     return mended
+
+
+def _still(conn: Connection, kind: Leftover, ids: list[int]) -> list[int]:
+    """Return those of some rows, which are locked, that are leftovers now, too.
+
+    A statement of MySQL that locks sees rows as they are, and in its subqueries what was committed
+    when it began: with many live jobs it takes a while, and a job that was enqueued meanwhile would
+    seem to be one that is no more.
+    """
+    return list(conn.scalars(kind.found().where(_among(conn, kind.id, ids)))) if ids else []
 
 
 def _is_live(id: ColumnElement[Any]) -> ColumnElement[bool]:
