@@ -22,7 +22,8 @@ _ROW = "('nothing', %s, 'default', 0, %s, %s, 10" + ", NULL" * 8 + ")"
 _LIVE = """INSERT INTO mutirao_live (id, queue, priority, run_at)
 SELECT id, queue, priority, run_at FROM mutirao_job WHERE id IN %s"""
 _DUE = f"""SELECT id FROM mutirao_live FORCE INDEX (mutirao_live_waiting)
-WHERE worker IS NULL AND queue = 'default' AND priority = 0 AND run_at >= %s AND run_at <= {_NOW}
+WHERE worker IS NULL AND queue = 'default' AND priority = 0 AND run_at >= %s
+AND (run_at > %s OR id >= %s) AND run_at <= {_NOW}
 ORDER BY run_at, id LIMIT {BATCH} FOR UPDATE SKIP LOCKED"""  # noqa: S608 (constants)
 _TAKE = f"""UPDATE mutirao_live SET worker = %s, run = run + 1, attempt = attempt + 1,
 claimed_at = {_NOW} WHERE id IN %s"""  # noqa: S608
@@ -50,17 +51,17 @@ class RawMysql(OnOurTables):
             return time.perf_counter() - started
 
     def work(self, url: str, count: Callable[[], None], *, sync: bool) -> None:
-        at = 0
+        since = (0, 0)  # the run_at and id that were reached
         with connected(url) as conn, conn.cursor() as cursor:
             cursor.execute("SELECT connection_id()")
             [(worker,)] = cursor.fetchall()
             while True:
-                claims = _claim(cursor, worker, at)
+                claims = _claim(cursor, worker, *since)
                 conn.commit()
                 for _ in claims:
                     count()
                 if claims:
-                    at = max(claim[3] for claim in claims)
+                    since = max((claim[3], claim[0]) for claim in claims)
                     _settle(cursor, worker, claims)
                     conn.commit()
                 else:
@@ -85,8 +86,8 @@ def _insert(cursor: Any, jobs: int, data: str) -> None:
     cursor.execute(_LIVE, ([id for (id,) in cursor.fetchall()],))
 
 
-def _claim(cursor: Any, worker: int, at: int) -> Sequence[Any]:
-    cursor.execute(_DUE, (at,))
+def _claim(cursor: Any, worker: int, at: int, id: int) -> Sequence[Any]:
+    cursor.execute(_DUE, (at, at, id))
     ids = [id for (id,) in cursor.fetchall()]
     if not ids:
         return ()

@@ -1,6 +1,6 @@
 """`python -m tests.acceptance.hammer.lanes`: how often InnoDB breaks a deadlock under usual load.
 
-Two workers do 100,000 jobs in fifty lanes on MariaDB, half of them within limits or with keys,
+Two workers do 100,000 jobs in fifty lanes on MariaDB, half of them within limits, some with keys,
 while callers enqueue more. Unlike the hammer it gives no orders, and keys are many. Exit status 0
 if deadlocks are as rare as promised, and none reached a caller or a handler.
 """
@@ -25,7 +25,7 @@ from mutirao.sql.schema.tables import attempt, worker
 from tests.acceptance.hammer import audit
 from tests.acceptance.hammer.crew import Crew, crew
 from tests.acceptance.hammer.deadlocks import told
-from tests.acceptance.hammer.lanes_app import any_job
+from tests.acceptance.hammer.lanes_app import any_job, first_jobs
 from tests.acceptance.hammer.plan import Plan
 from tests.acceptance.hammer.stage import CALLER, WORKER, Stage, staged
 from tests.acceptance.hammer.tally import Tally
@@ -117,7 +117,7 @@ def _wait_for(workers: int, reader: Reader, patience: float) -> None:
 
 def _fill(stage: Stage, load: Load) -> None:
     app, dice = Mutirao(stage.url(CALLER)), Random(load.seed)
-    app.enqueue_many(any_job(dice) for _ in range(load.jobs))
+    app.enqueue_many(first_jobs(dice, load.jobs))
     app.close()
 
 
