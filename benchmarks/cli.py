@@ -346,6 +346,23 @@ def _hub(database: str, as_json: bool, **options: Any) -> None:
         print_table(["figure", "run 1"], rows, empty="")
 
 
+@bench.command("rabbitmq")
+@option("--broker", required=True, metavar="URL", help="amqp://user:password@host:port/vhost")
+@option("--jobs", type=_AT_LEAST_1, default=20_000, help="How many at once; a tenth one by one.")
+@_concurrency
+@as_json
+def _rabbitmq(broker: str, as_json: bool, **options: Any) -> None:
+    """Publish to RabbitMQ and drain a queue by broker alone, and by a bare aio-pika."""
+    from benchmarks.rabbitmq import rabbitmq  # it needs aio-pika, which no other work does
+
+    found = asyncio.run(rabbitmq(broker, **options))
+    if as_json:
+        print_json({"work": "rabbitmq", "options": options, "runs": [found]})
+    else:
+        rows = [(name, _shown(value)) for name, value in found.figures().items()]
+        print_table(["figure", "run 1"], rows, empty="")
+
+
 def _run_and_plot(
     work: Work, draw: Callable[[Path, Any], None], path: Path | None, **given: Any
 ) -> None:

@@ -1,0 +1,142 @@
+"""`rabbitmq`: a queue by broker alone, beside the same messages by a bare aio-pika.
+
+Both publish with confirms and `mandatory` to a quorum queue, so many under way at once, and
+acknowledge each message. What they make at the broker begins with `mutirao-bench`, and is emptied.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import aio_pika
+
+from benchmarks.figures import Figures
+from mutirao import Mutirao
+from mutirao.transports.rabbitmq import RabbitMQ
+
+NAME = "mutirao-bench"
+WINDOW = 2_000  # messages under way at once
+PREFETCH = 1_000
+ONE_BY_ONE = 10  # of so many messages one is published alone
+BODY = b'{"n":12345}'
+PATIENCE = 600.0  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Messages a second: published one by one, published many at once, and drained."""
+
+    one_by_one: float
+    many: float
+    drained: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RabbitResult:
+    """The rates of a worker and `enqueue`, and those of a bare aio-pika."""
+
+    own: Rates
+    bare: Rates
+
+    def figures(self) -> Figures:
+        """Return them, with what they are of a bare client."""
+        own, bare = self.own, self.bare
+        return {
+            "enqueued one by one/s": own.one_by_one,
+            "of a bare client's": own.one_by_one / bare.one_by_one,
+            "enqueued many at once/s": own.many,
+            "of a bare client's, many": own.many / bare.many,
+            "drained/s": own.drained,
+            "of a bare client's, drained": own.drained / bare.drained,
+        }
+
+
+async def rabbitmq(broker: str, *, jobs: int, concurrency: int) -> RabbitResult:
+    """Publish and drain so many messages each way."""
+    bare = await _bare(broker, jobs)
+    return RabbitResult(own=await _own(broker, jobs, concurrency), bare=bare)
+
+
+async def _own(broker: str, jobs: int, concurrency: int) -> Rates:
+    transport = RabbitMQ(broker, prefix=NAME)
+    app = Mutirao(transports={"jobs": transport})
+    all_ran, ran = asyncio.Event(), 0
+
+    @app.task(queue="jobs")
+    async def noop(n: int) -> None:
+        nonlocal ran
+        ran += 1
+        if ran == jobs + alone:
+            all_ran.set()
+
+    alone = max(1, jobs // ONE_BY_ONE)
+    await transport.declare(["jobs"])
+    try:
+        one_by_one = await _rate(alone, lambda: _each(alone, lambda n: noop.aenqueue(n)))
+        calls = [noop.job(n) for n in range(jobs)]
+        many = await _rate(jobs, lambda: app.aenqueue_many(calls))
+        settings: Any = {"queues": ["jobs"], "concurrency": concurrency, "log_jobs": "failures"}
+        started = perf_counter()
+        async with app.worker(**settings), asyncio.timeout(PATIENCE):
+            await all_ran.wait()
+            drained = (jobs + alone) / (perf_counter() - started)
+    finally:
+        await app.aclose()
+    return Rates(one_by_one=one_by_one, many=many, drained=drained)
+
+
+async def _bare(broker: str, jobs: int) -> Rates:
+    alone = max(1, jobs // ONE_BY_ONE)
+    async with await aio_pika.connect(broker) as connection:
+        channel = await connection.channel()
+        await channel.set_qos(prefetch_count=PREFETCH)
+        arguments: Any = {"x-queue-type": "quorum", "x-delivery-limit": 20}
+        queue = await channel.declare_queue(f"{NAME}-bare", durable=True, arguments=arguments)
+        await queue.purge()
+
+        async def publish(n: int) -> None:
+            message = aio_pika.Message(
+                BODY, message_id=f"{n:032x}", type="noop", content_type="application/json",
+                delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+            )  # fmt: skip
+            await channel.default_exchange.publish(message, queue.name)
+
+        async def publish_many() -> None:
+            for first in range(0, jobs, WINDOW):
+                some = range(first, min(jobs, first + WINDOW))
+                await asyncio.gather(*map(publish, some))
+
+        one_by_one = await _rate(alone, lambda: _each(alone, publish))
+        many = await _rate(jobs, publish_many)
+        drained = await _drained(queue, jobs + alone)
+    return Rates(one_by_one=one_by_one, many=many, drained=drained)
+
+
+async def _drained(queue: Any, number: int) -> float:
+    all_came, came = asyncio.Event(), 0
+
+    async def take(message: Any) -> None:
+        nonlocal came
+        await message.ack()
+        came += 1
+        if came == number:
+            all_came.set()
+
+    started = perf_counter()
+    await queue.consume(take)
+    async with asyncio.timeout(PATIENCE):
+        await all_came.wait()
+    return number / (perf_counter() - started)
+
+
+async def _each(number: int, publish: Callable[[int], Awaitable[object]]) -> None:
+    for n in range(number):
+        await publish(n)
+
+
+async def _rate(number: int, work: Callable[[], Awaitable[object]]) -> float:
+    started = perf_counter()
+    await work()
+    return number / (perf_counter() - started)
