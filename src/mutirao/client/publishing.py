@@ -11,7 +11,7 @@ from mutirao.ports import Transport
 from mutirao.tasks.parcels import message_of, new_id
 from mutirao.tasks.task import Task
 
-CARRIED = "leave the queue to the database"
+CARRIED = 'give its transport mode="carried", or leave the queue to the database'
 
 
 class NoResults:
