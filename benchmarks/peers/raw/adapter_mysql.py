@@ -20,16 +20,17 @@ _JOB = """INSERT INTO mutirao_job (task, args, queue, priority, run_at, enqueued
 timeout, `key`, tags, metadata, traceparent, redrive_of, on_dead_of, unplaced) VALUES """
 _ROW = "('nothing', %s, 'default', 0, %s, %s, 10" + ", NULL" * 8 + ")"
 _LIVE = """INSERT INTO mutirao_live (id, queue, priority, run_at)
-SELECT id, queue, priority, run_at FROM mutirao_job WHERE id IN %s"""
+SELECT id, queue, priority, run_at FROM mutirao_job FORCE INDEX (PRIMARY) WHERE id IN %s"""
 _DUE = f"""SELECT id FROM mutirao_live FORCE INDEX (mutirao_live_waiting)
 WHERE worker IS NULL AND queue = 'default' AND priority = 0 AND run_at >= %s
 AND (run_at > %s OR id >= %s) AND run_at <= {_NOW}
 ORDER BY run_at, id LIMIT {BATCH} FOR UPDATE SKIP LOCKED"""  # noqa: S608 (constants)
-_TAKE = f"""UPDATE mutirao_live SET worker = %s, run = run + 1, attempt = attempt + 1,
-claimed_at = {_NOW} WHERE id IN %s"""  # noqa: S608
+_TAKE = f"""UPDATE mutirao_live FORCE INDEX (PRIMARY)
+SET worker = %s, run = run + 1, attempt = attempt + 1, claimed_at = {_NOW} WHERE id IN %s"""  # noqa: S608
 _JOBS = """SELECT l.id, l.run, l.attempt, l.run_at, l.claimed_at, j.task, j.args, j.max_attempts,
 j.timeout FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id WHERE l.id IN %s"""
-_HELD = "SELECT id, run FROM mutirao_live WHERE id IN %s ORDER BY id FOR UPDATE"
+_HELD = """SELECT id, run FROM mutirao_live FORCE INDEX (PRIMARY)
+WHERE id IN %s ORDER BY id FOR UPDATE"""
 _TELL = """INSERT INTO mutirao_attempt (job, run, attempt, worker, outcome, started_at, finished_at)
 VALUES (%s, %s, %s, %s, 'succeeded', %s, %s)"""
 _DROP = "DELETE l FROM mutirao_live l FORCE INDEX (PRIMARY) WHERE l.id IN %s"
