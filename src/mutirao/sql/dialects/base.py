@@ -47,6 +47,7 @@ class Dialect(ABC):
     shown: ClassVar[TypeEngine[datetime]]  # how views show them
     constants: ClassVar[Mapping[str, str]]  # moments that SQL files name, such as `${parked}`
     has_roles: ClassVar[bool] = False  # that may be granted something
+    delivers: ClassVar[bool] = False  # whether it has its own way to make deliveries
     tells_ends: ClassVar[bool]  # whether those who wait for an end have to ask to be told of it
 
     @property
@@ -129,6 +130,10 @@ class Dialect(ABC):
     ) -> None:
         """Delete the rows whose `column`, the first one of `index`, is one of `ids`."""
         conn.execute(delete(column.table).where(self.among(column, ids)))
+
+    def deliver(self, conn: Connection, publication: int, subscriptions: Sequence[str]) -> None:
+        """Make the deliveries of a publication for these, where `delivers`."""
+        raise NotImplementedError
 
     def place_inserted(self, conn: Connection) -> None:
         """Make live what other programs have inserted, unless something in the database does.

@@ -66,16 +66,23 @@ class FanOut:
         _hold(conn, publication)
         if after is None:
             after = _reached(conn, publication)
-        found = subscriptions.matching(conn, publication, after, self.most)
+        whole = not self.dialect.delivers
+        found = subscriptions.matching(conn, publication, after, self.most, whole=whole)
         told = _told_of(publication, [*{row.id: row for row in found}.values()])
         if told:
-            ids = self.enqueue(_deliveries(publication, told), conn)
-            _record(conn, self.dialect, publication, ids)
+            self._deliver(conn, publication, told)
         if len(found) == self.most:
             return str(found[-1].id)
         if not self.finish(conn, done):
             raise _stale(publication)
         return None
+
+    def _deliver(self, conn: Connection, publication: Job, told: Sequence[Any]) -> None:
+        if self.dialect.delivers:
+            self.dialect.deliver(conn, publication.id, [row.id for row in told])
+        else:
+            ids = self.enqueue(_deliveries(publication, told), conn)
+            _record(conn, self.dialect, publication, ids)
 
 
 def _hold(conn: Connection, publication: Job) -> None:

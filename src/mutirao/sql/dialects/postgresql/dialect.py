@@ -55,7 +55,7 @@ class PostgreSQL(Dialect):
     rules = RULES
     has_roles = True
     constants = CONSTANTS
-    tells_ends = True
+    tells_ends = delivers = True
 
     @property
     def admin(self) -> Admin:
@@ -106,6 +106,11 @@ class PostgreSQL(Dialect):
     def to_cancel_by(self, worker: int) -> ColumnElement[bool]:
         """Return the condition that a worker is to cancel the job: few are, in an index of them."""
         return _among(func.mutirao_cancelled(worker))
+
+    def deliver(self, conn: Connection, publication: int, subscriptions: Sequence[str]) -> None:
+        """Call the function for it: one statement, of which the server makes the rows."""
+        told = literal([*subscriptions], ARRAY(Text))
+        conn.execute(select(func.mutirao_deliver(publication, told)))
 
     def has_to_cancel(self, worker: int) -> ColumnElement[bool]:
         """Return whether there is such a job, as an expression."""
