@@ -27,6 +27,7 @@ from benchmarks.machine import Machine, machine
 from benchmarks.memory import memory
 from benchmarks.pinned import pinned
 from benchmarks.plot import check, plot_backlog, plot_pinned
+from benchmarks.publish import TOLD, publish
 from benchmarks.schedules import DUE, WORKERS, schedules
 from benchmarks.sustained import sustained
 from benchmarks.transactions import transactions
@@ -216,6 +217,13 @@ def _backlog(plot: Path | None, **given: Any) -> None:
 def _fanout(**given: Any) -> None:
     """Drain jobs that enqueue jobs in the commit that completes them."""
     _run(fanout, **given)
+
+
+@_work("publish", option("--jobs", type=_AT_LEAST_1, default=500, help="Published, and enqueued."))
+@option("--told", type=numbers, default=_listed(TOLD), help="Subscriptions; each is measured.")
+def _publish(**given: Any) -> None:
+    """Publish beside enqueueing; fan out beside one INSERT … SELECT of the same rows."""
+    _run(publish, **given)
 
 
 @_work(

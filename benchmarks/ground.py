@@ -19,6 +19,7 @@ from benchmarks.gauges import instruments
 from benchmarks.load import PREFIX, Load
 from mutirao.errors import ConfigurationError, MutiraoError, SchemaMissing
 from mutirao.model.job import NewJob, OutcomeKind
+from mutirao.model.topics import task_of
 from mutirao.sql import migrations
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.schema import tables
@@ -53,7 +54,15 @@ class Ground:
         moment = self.store.engines.dialect.moment(None)
         await self._runner.alone(_refuse_others, moment)
         counts = (tables.counter, tables.slot, tables.parked, tables.fairness_served)
-        ours = (tables.job, tables.live, tables.attempt, tables.duty, *counts)
+        ours = (
+            tables.delivery,
+            tables.subscription,
+            tables.job,
+            tables.live,
+            tables.attempt,
+            tables.duty,
+            *counts,
+        )
         await self._runner.run(self.instruments.empty, ours)
         for limit in await self.store.limits():
             if limit.task is not None and limit.task.startswith(PREFIX):
@@ -124,6 +133,7 @@ def _refuse_others(conn: Connection, now: ColumnElement[datetime]) -> None:
     others = conn.execute(
         select(tables.job.c.id, tables.job.c.task)
         .where(~tables.job.c.task.startswith(PREFIX, autoescape=True))
+        .where(~tables.job.c.task.startswith(task_of(PREFIX), autoescape=True))
         .limit(1)
     ).first()
     if others is not None:

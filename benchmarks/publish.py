@@ -1,0 +1,211 @@
+"""`publish`: what publishing costs, and how fast a publication becomes deliveries."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, text
+
+from benchmarks.figures import Figures
+from benchmarks.ground import Ground, ground
+from benchmarks.load import PREFIX, Load, filling
+from mutirao.engine.identity import identity
+from mutirao.engine.settings import WorkerSettings
+from mutirao.errors import MutiraoError
+from mutirao.model.job import Claim, Job, Wake
+from mutirao.model.moments import EPOCH
+from mutirao.sql.schema import tables
+from mutirao.tasks.topics import Topic
+
+TOLD = (1_000, 100_000)
+WAITING = 10_000  # subscriptions, while it is measured what publishing costs
+_AT_ONCE, _BLOCK = 10_000, 50
+_COPIED = ("job", "live", "delivery")  # in the order in which they are written again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """Seconds of a fan-out, and of the INSERT … SELECT of the rows that it wrote."""
+
+    subscriptions: int
+    fan_out: float
+    insert: float
+
+    @property
+    def ratio(self) -> float:
+        """How fast the fan-out is, as a share of the INSERT."""
+        return self.insert / self.fan_out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The medians of all rounds; milliseconds of one call, each a transaction of its own."""
+
+    enqueue: float
+    publish: float
+    publish_to_many: float
+    told: tuple[Told, ...]
+
+    def figures(self) -> Figures:
+        """Return them by name."""
+        found: Figures = {
+            "enqueue, ms": self.enqueue,
+            "publish, ms": self.publish,
+            f"publish beside {WAITING:,} subscriptions, ms": self.publish_to_many,
+        }
+        for each in self.told:
+            name = f"{each.subscriptions:,} subscriptions"
+            found |= {
+                f"{name}: deliveries/s": each.subscriptions / each.fan_out,
+                f"{name}: INSERT … SELECT, rows/s": each.subscriptions / each.insert,
+                f"{name}: ratio": each.ratio,
+            }
+        return found
+
+
+async def publish(
+    url: str, *, jobs: int = 500, told: Sequence[int] = TOLD, rounds: int = 3
+) -> Published:
+    """Publish beside enqueueing, and fan out beside one INSERT … SELECT of the same rows.
+
+    Parameters:
+        url: a database that a benchmark may use, see `Ground.prepare`.
+        jobs: how often is published, and enqueued, each time, in turns.
+        told: numbers of subscriptions; each is measured.
+        rounds: how often each fan-out is measured.
+
+    Raises:
+        MutiraoError: the database is not ours to use, or some deliveries were not made.
+    """
+    load = Load(url)
+    topic = load.app.topic(f"{PREFIX}published")
+    async with ground(url) as place:
+        plain, nobody = await _calls(load, topic, jobs)
+        await _subscribe(place, topic, WAITING)
+        again, many = await _calls(load, topic, jobs)
+        found = [await _told(place, topic, count, rounds) for count in told]
+        await place.prepare()
+    await load.app.aclose()
+    return Published(
+        enqueue=median((plain, again)), publish=nobody, publish_to_many=many, told=tuple(found)
+    )
+
+
+async def _calls(load: Load, topic: Topic[Any], jobs: int) -> tuple[float, float]:
+    """Return milliseconds of an enqueue and of a publish, done in turns."""
+    payload, times = filling(60), max(jobs // _BLOCK, 1)
+    enqueueing = publishing = 0.0
+    for _ in range(times):
+        started = perf_counter()
+        for _ in range(_BLOCK):
+            await load.coroutine.aenqueue(payload=payload)
+        between = perf_counter()
+        for _ in range(_BLOCK):
+            await topic.apublish({"payload": payload})
+        enqueueing, publishing = (
+            enqueueing + between - started,
+            publishing + perf_counter() - between,
+        )
+    calls = times * _BLOCK / 1e3
+    return enqueueing / calls, publishing / calls
+
+
+async def _subscribe(place: Ground, topic: Topic[Any], count: int) -> None:
+    """Make so many subscriptions, and no others."""
+
+    def write(conn: Connection) -> None:
+        conn.execute(delete(tables.subscription))
+        for first in range(0, count, _AT_ONCE):
+            numbers = range(first, min(first + _AT_ONCE, count))
+            conn.execute(insert(tables.subscription), [_row(topic, n) for n in numbers])
+
+    await place.change(write)
+    await place.store.refresh_statistics()
+
+
+def _row(topic: Topic[Any], number: int) -> dict[str, Any]:
+    return {
+        "id": f"{PREFIX}{number:07}", "topic": topic.topic, "kind": "handler", "active": True,
+        "task": f"{PREFIX}told", "queue": "default", "priority": 0, "options": "{}",
+        "origin": "call", "created_at": EPOCH, "changed_at": EPOCH,
+    }  # fmt: skip
+
+
+async def _told(place: Ground, topic: Topic[Any], count: int, rounds: int) -> Told:
+    times = []
+    for _ in range(rounds):
+        await place.prepare()
+        await _subscribe(place, topic, count)
+        await topic.apublish({"payload": filling(60)})
+        took = await _fan_out(place)
+        made = await place.ask(lambda conn: len(conn.execute(select(tables.delivery.c.job)).all()))
+        if made != count:
+            raise MutiraoError(f"{count} deliveries should have been made, but there are {made}")
+        await place.change(_copy)
+        await place.prepare()
+        started = perf_counter()
+        await place.change(_write_copies)
+        times.append((took, perf_counter() - started))
+        await place.change(_drop_copies)
+    fan_outs, inserts = zip(*times, strict=True)
+    return Told(subscriptions=count, fan_out=median(fan_outs), insert=median(inserts))
+
+
+class _Attempt:
+    """An attempt that nobody waits for."""
+
+    settled = False
+
+    def started_ago(self) -> float:
+        """Return what every attempt may say."""
+        return 0.0
+
+    def mark_settled(self, woken: Iterable[Wake] = ()) -> None:
+        """Note it."""
+        self.settled = True
+
+
+async def _fan_out(place: Ground) -> float:
+    """Claim the publication and make its deliveries; return the seconds of the latter."""
+    store = place.store
+    worker = await store.register(identity(WorkerSettings(), version=""), expiry=3_600)
+    [claim] = await store.claim(worker, [head.lane for head in await store.lanes(None)], 1)
+    attempt, after = _Attempt(), None
+    started = perf_counter()
+    while not attempt.settled:
+        after = await store.fan_out(_job(claim), attempt, after)
+    took = perf_counter() - started
+    await store.retire(worker)
+    return took
+
+
+def _job(claim: Claim) -> Job:
+    def begin(*_: object) -> Any:
+        raise AssertionError("nothing runs")
+
+    return Job(claim, 1, None, begin)
+
+
+def _copy(conn: Connection) -> None:
+    _drop_copies(conn)
+    made = "IN (SELECT job FROM mutirao_delivery)"
+    for name in _COPIED:
+        of = "" if name == "delivery" else f"WHERE id {made}"
+        rows = f"SELECT * FROM mutirao_{name} {of}"  # noqa: S608 (our own constants)
+        conn.execute(text(f"CREATE TABLE mutirao_bench_{name} AS {rows}"))
+
+
+def _write_copies(conn: Connection) -> None:
+    """Write the same rows again; where a trigger makes jobs live, these are not written twice."""
+    for name in _COPIED:
+        if name == "live" and conn.execute(select(tables.live.c.id).limit(1)).first():
+            continue
+        copies = f"SELECT * FROM mutirao_bench_{name}"  # noqa: S608 (our own constants)
+        conn.execute(text(f"INSERT INTO mutirao_{name} {copies}"))
+
+
+def _drop_copies(conn: Connection) -> None:
+    for name in _COPIED:
+        conn.execute(text(f"DROP TABLE IF EXISTS mutirao_bench_{name}"))
