@@ -8,7 +8,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Text, cast, exists, func, insert, literal, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Text,
+    cast,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+)
 
 from mutirao.errors import InvalidArguments, InvalidSubscription, UnknownSubscription
 from mutirao.model.job import NewJob
@@ -23,6 +34,7 @@ from mutirao.model.topics import (
 )
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
+from mutirao.sql.schema.endpoints import further_topic
 from mutirao.sql.schema.tables import attempt, delivery, job, live, subscription
 from mutirao.sql.statements import subscriptions
 
@@ -46,7 +58,7 @@ class Replaying:
         whom = self._whom(conn)
         found = conn.execute(
             select(job.c.id, job.c.task, job.c.traceparent, job.c.tenant, job.c.group)
-            .where(job.c.id > after, *self._which(whom))
+            .where(job.c.id > after, *self._which(whom, self._topics(conn, whom)))
             .order_by(job.c.id)
             .limit(self.most)
         ).all()
@@ -65,20 +77,24 @@ class Replaying:
                 f"there is no subscription {self.asked.subscription!r}; `mutirao subscriptions"
                 " list` shows those there are"
             )
-        topic = self.asked.topic
-        if topic is not None and not is_told_of(row.topic, topic):
-            raise InvalidSubscription(
-                f"subscription {row.id!r} is told of {row.topic}, and not of {topic}; leave the"
-                " topic out, or name one of which it is told"
-            )
         return row
 
-    def _which(self, whom: Any) -> Iterator[ColumnElement[bool]]:
-        topic = self.asked.topic or whom.topic
-        if topic.endswith(ANY):
-            yield job.c.task.startswith(TOPIC_TASK + topic.removesuffix(ANY), autoescape=True)
-        else:
-            yield job.c.task == task_of(topic)
+    def _topics(self, conn: Connection, whom: Any) -> list[str]:
+        """Return the topics and patterns of which publications are to be told."""
+        further = select(further_topic.c.topic).where(further_topic.c.subscription == whom.id)
+        its = [whom.topic, *conn.scalars(further.order_by(further_topic.c.topic))]
+        topic = self.asked.topic
+        if topic is None:
+            return its
+        if not any(is_told_of(each, topic) for each in its):
+            raise InvalidSubscription(
+                f"subscription {whom.id!r} is told of {', '.join(its)}, and not of {topic}; leave"
+                " the topic out, or name one of which it is told"
+            )
+        return [topic]
+
+    def _which(self, whom: Any, topics: Sequence[str]) -> Iterator[ColumnElement[bool]]:
+        yield or_(*map(_is_on, topics))
         yield job.c.enqueued_at >= self.asked.since
         if self.asked.until is not None:
             yield job.c.enqueued_at < self.asked.until
@@ -138,6 +154,13 @@ class Replaying:
         rows = select(job.c.id, which, literal(whom), last.scalar_subquery())
         made = rows.where(self.dialect.among(job.c.id, ids))
         conn.execute(insert(delivery).from_select(list(delivery.c.keys()), made))
+
+
+def _is_on(topic: str) -> ColumnElement[bool]:
+    """Return the condition that a job is a publication on a topic, or on one of a pattern."""
+    if topic.endswith(ANY):
+        return job.c.task.startswith(TOPIC_TASK + topic.removesuffix(ANY), autoescape=True)
+    return job.c.task == task_of(topic)
 
 
 def _read(row: Any) -> Any:
