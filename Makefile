@@ -105,6 +105,6 @@ headers:
 %/.dev: pyproject.toml | %/bin/python headers
 	$*/$(INSTALL) --upgrade 'pip>=25.1'
 	$(if $(findstring oldest,$*),$*/bin/python scripts/lowest_versions.py) > $*/constraints.txt
-	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,rabbitmq,reload,webhooks,federation]' --group dev -c $*/constraints.txt
+	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,rabbitmq,reload,webhooks,federation,sqs]' --group dev -c $*/constraints.txt
 	@touch $*/.core $*/.postgresql
 	@($*/bin/python -VV && $*/bin/python -m pip freeze) > $@

@@ -346,9 +346,24 @@ def _databases(**given: Any) -> None:
 @as_json
 def _hub(database: str, as_json: bool, **options: Any) -> None:
     """Measure a wake-up hub: what it carries, how soon jobs begin, statements of idle workers."""
-    found = asyncio.run(hub(database, **options))
+    _show("hub", asyncio.run(hub(database, **options)), as_json, options)
+
+
+@bench.command("sqs")
+@option("--endpoint", metavar="URL", help="A server to use instead of moto's.")
+@option("--jobs", type=_AT_LEAST_1, default=2_000, help="Messages of a round.")
+@option("--rounds", type=_AT_LEAST_1, default=5, help="Of each way, in turn.")
+@as_json
+def _sqs(as_json: bool, **options: Any) -> None:
+    """Send, receive and delete by the transport for SQS, and by a bare loop of boto3."""
+    from benchmarks.sqs import sqs  # others need no boto3
+
+    _show("sqs", asyncio.run(sqs(**options)), as_json, options)
+
+
+def _show(work: str, found: Result, as_json: bool, options: dict[str, Any]) -> None:
     if as_json:
-        print_json({"work": "hub", "options": options, "runs": [found]})
+        print_json({"work": work, "options": options, "runs": [found]})
     else:
         rows = [(name, _shown(value)) for name, value in found.figures().items()]
         print_table(["figure", "run 1"], rows, empty="")

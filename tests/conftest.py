@@ -59,6 +59,15 @@ def rabbit() -> Iterator[RabbitServer]:
 
 
 @pytest.fixture(scope="session")
+def moto_url() -> Iterator[str]:
+    """The URL of the session's server with the interface of SQS. Tests name queues of their own."""
+    from tests.support.sqs import moto_server
+
+    with moto_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
 def migrated_template(postgres: PostgresServer) -> str:
     """The name of a database with Mutirão's tables, to create others from. Do not connect to it.
 

@@ -77,8 +77,10 @@ class TransportContract:
 
     `transport`: one of its kind, with QUEUE and OTHER declared and empty. `unreachable`: one of its
     kind whose broker is away. `publish_foreign`: publishes a body to a queue, as a program would
-    that does not know Mutirão.
+    that does not know Mutirão: `foreign`, where a broker cannot carry any bytes at all.
     """
+
+    foreign = b"\xff not for us"
 
     async def test_everything_arrives(self, transport: Transport) -> None:
         """As it was published."""
@@ -228,16 +230,16 @@ class TransportContract:
         self, transport: Transport, publish_foreign: PublishForeign
     ) -> None:
         """It is delivered with its problem, can be buried, and goes back as it came."""
-        await publish_foreign(QUEUE, b"\xff not for us")
+        await publish_foreign(QUEUE, self.foreign)
         async with consuming(transport) as consumer:
             for _ in range(2):
                 (delivery,) = await receive(consumer)
                 assert delivery.message is None
                 assert delivery.problem
-                assert delivery.raw == b"\xff not for us"
+                assert delivery.raw == self.foreign
                 await settle(consumer, Bury(delivery, CAUSE))
                 (dead,) = await transport.dead(QUEUE, 10)
-                assert (dead.task, dead.raw, dead.cause) == (None, b"\xff not for us", CAUSE)
+                assert (dead.task, dead.raw, dead.cause) == (None, self.foreign, CAUSE)
                 assert dead.id
                 assert await transport.return_dead(QUEUE, [dead.id]) == 1
             (delivery,) = await receive(consumer)

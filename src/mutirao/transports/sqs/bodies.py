@@ -1,0 +1,105 @@
+"""Bodies: messages as text that SQS accepts, and back.
+
+SQS carries only characters that XML has. JSON has a way to write those that XML lacks, so nothing
+that is JSON is ever refused for its characters.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mutirao.errors import TransportRefused
+from mutirao.model.message import Header, Message
+
+LARGEST = 1 << 20  # bytes of a message, and of a batch of them
+_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+NOT_OURS = "it is no message of Mutirão; whoever published it must say how to read it"
+
+
+class _Envelope(msgspec.Struct, omit_defaults=True):
+    id: str
+    task: str
+    mutirao: int = msgspec.field(default=1)
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+    queue: str = "default"
+    attempt: int = 1
+    run: int = 0
+    lost: int = 0
+    key: str | None = None
+    headers: Mapping[str, Header] = {}
+
+    def __post_init__(self) -> None:
+        if self.mutirao != 1:
+            raise ValueError(f"form {self.mutirao} of messages, where 1 is known")
+
+
+_decoder = msgspec.json.Decoder(_Envelope)
+
+
+def body_of(message: Message) -> str:
+    """Return a message as a body.
+
+    Raises:
+        TransportRefused: its arguments are no JSON, or have characters that no XML has.
+    """
+    try:
+        args = message.args.encode()
+        msgspec.json.decode(args, type=dict[str, msgspec.Raw])
+        envelope = _Envelope(
+            message.id, message.task, 1, msgspec.Raw(args), message.queue, message.attempt,
+            message.run, message.lost, message.ordering_key, dict(message.headers),
+        )  # fmt: skip
+        text = msgspec.json.encode(envelope).decode()
+    except (UnicodeEncodeError, msgspec.MsgspecError) as unfit:
+        raise TransportRefused(
+            f"message {message.id} cannot be written: {unfit}; its arguments must be a JSON object"
+            " of characters that exist"
+        ) from None
+    return escaped(text)
+
+
+def as_first_attempt(body: str) -> str:
+    """Return a body that asks for the first attempt again; one that is not ours as it is."""
+    try:
+        read = _decoder.decode(body)
+    except (msgspec.MsgspecError, ValueError):
+        return body
+    read.attempt, read.lost = 1, 0
+    return escaped(msgspec.json.encode(read).decode())
+
+
+def escaped(text: str) -> str:
+    """Return JSON with the characters that XML lacks in the form that JSON has for them."""
+    return _NOT_IN_XML.sub(_escape, text)
+
+
+def message_in(body: str, receives: int) -> tuple[Message | None, bytes, str | None]:
+    """Return the message in a body, what is to be shown of it, and why it cannot be read.
+
+    `receives`: how often SQS has handed it out. Each hand-out is an attempt: nothing can be changed
+    in a message that comes again. Nor does SQS know who of them was lost; one may have been, so
+    that a message which ends its workers is dead once it has no attempts left.
+    """
+    try:
+        read = _decoder.decode(body)
+    except (msgspec.MsgspecError, ValueError) as unfit:
+        return None, body.encode(), f"{NOT_OURS} ({unfit})"
+    args = bytes(read.args)
+    before = max(0, receives - 1)
+    message = Message(
+        id=read.id, task=read.task, args=args.decode(), queue=read.queue,
+        attempt=read.attempt + before, run=read.run, lost=read.lost + min(1, before),
+        ordering_key=read.key, headers=read.headers,
+    )  # fmt: skip
+    return message, args, None
+
+
+def number(attributes: Mapping[str, Any], name: str) -> int:
+    """Return an attribute that SQS gives as text; 0 without it."""
+    return int(attributes.get(name, 0))
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"

@@ -1,0 +1,99 @@
+"""The dead of a queue: messages in a queue of their own, with their cause as an attribute."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mutirao.model.message import Cause, DeadMessage
+from mutirao.transports.sqs.bodies import as_first_attempt, escaped, message_in, number
+from mutirao.transports.sqs.calls import MOST, Entry, SqsCalls, SqsQueue
+
+CAUSE = "MutiraoCause"  # the attribute with the cause, as JSON
+LONGEST_TEXT = 4_000  # characters of an error that travel with a dead message
+LOOK = 60  # seconds for which those that are looked at are hidden from others
+
+
+class _Cause(msgspec.Struct, omit_defaults=True):
+    error_type: str = "MaxReceiveCount"
+    error: str = (
+        "SQS moved it here itself: it was handed out as often as the queue's redrive policy lets it"
+    )
+    attempts: int = 0
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+
+
+class Found(NamedTuple):
+    """A message among the dead, as SQS has handed it out."""
+
+    handle: str
+    body: str
+    dead: DeadMessage
+    sent_at: int  # milliseconds since 1970
+
+
+def cause_as_text(cause: Cause) -> str:
+    """Return a cause as the text of an attribute, in letters that XML has."""
+    told = _Cause(
+        cause.error_type, cause.error[:LONGEST_TEXT], cause.attempts, cause.first_at, cause.last_at
+    )
+    return escaped(msgspec.json.encode(told).decode())
+
+
+def walk(calls: SqsCalls, queue: SqsQueue, name: str, see: Callable[[Found], bool]) -> None:
+    """Show each dead message once, as far as `see` returns True; then they are visible again.
+
+    What was deleted meanwhile stays deleted. `name`: Mutirão's, of the queue they came from.
+    """
+    seen: set[str] = set()
+    held: list[str] = []
+    try:
+        while found := calls.receive(queue, MOST, 0, LOOK):
+            held += [each["ReceiptHandle"] for each in found]
+            new = [each for each in found if each["MessageId"] not in seen]
+            seen.update(each["MessageId"] for each in new)
+            for each in new:
+                if not see(_found(each, name)):
+                    return
+            if not new:
+                return
+    finally:
+        calls.change(queue, [(handle, 0) for handle in held])
+
+
+def wanted(found: Found, ids: Sequence[str] | None) -> bool:
+    """Return whether one is meant; None means all."""
+    return ids is None or found.dead.id in ids
+
+
+def back(found: Found, group: str | None, deduplication: str | None) -> Entry:
+    """Return what is sent to the queue that a dead message came from."""
+    return Entry(as_first_attempt(found.body), 0, group, deduplication)
+
+
+def _found(raw: dict[str, Any], name: str) -> Found:
+    body = raw["Body"]
+    message, shown, _ = message_in(body, 1)
+    attribute = raw.get("MessageAttributes", {}).get(CAUSE, {}).get("StringValue")
+    told = _read(attribute)
+    receives = number(raw.get("Attributes", {}), "ApproximateReceiveCount")
+    cause = Cause(
+        error_type=told.error_type, error=told.error, attempts=told.attempts or receives - 1,
+        first_at=told.first_at, last_at=told.last_at,
+    )  # fmt: skip
+    id = raw["MessageId"] if message is None else message.id
+    task = None if message is None else message.task
+    dead = DeadMessage(id=id, task=task, queue=name, raw=shown, cause=cause)
+    sent_at = number(raw.get("Attributes", {}), "SentTimestamp")
+    return Found(raw["ReceiptHandle"], body, dead, sent_at)
+
+
+def _read(attribute: str | None) -> _Cause:
+    if attribute is None:
+        return _Cause()
+    try:
+        return msgspec.json.decode(attribute, type=_Cause)
+    except msgspec.MsgspecError:
+        return _Cause("Unknown", attribute)

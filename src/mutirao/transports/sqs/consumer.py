@@ -1,0 +1,268 @@
+"""The deliveries of one queue to one worker."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from mutirao.errors import DeliveryLost, TransportError, TransportMismatch
+from mutirao.model.message import Ack, Again, Bury, Delivery, Settling
+from mutirao.ports.transport import OnLost
+from mutirao.transports.sqs.bodies import message_in, number
+from mutirao.transports.sqs.calls import SqsQueue
+from mutirao.transports.sqs.deletes import Deletes
+from mutirao.transports.sqs.groups import Groups
+from mutirao.transports.sqs.leases import Lease, LeaseHeartbeat
+from mutirao.transports.sqs.logs import note
+from mutirao.transports.sqs.polling import Polling
+from mutirao.transports.sqs.settling import LastWords
+
+Call = Callable[..., Any]  # calls a plain function in a thread, and awaits it
+Result = TransportError | None
+
+
+class ReceivingTerms(NamedTuple):
+    """How a transport receives: seconds of a long poll, of visibility, and whether order counts."""
+
+    wait: int
+    visibility: int
+    fifo: bool
+
+
+class SqsConsumer:
+    """Receives in a thread, and settles in others; all else happens in one event loop."""
+
+    def __init__(
+        self,
+        queue: SqsQueue,
+        prefetch: int,
+        on_lost: OnLost,
+        heartbeat: LeaseHeartbeat,
+        settler: LastWords,
+        call: Call,
+        terms: ReceivingTerms,
+    ) -> None:
+        self._queue, self._prefetch, self._on_lost = queue, prefetch, on_lost
+        self._heartbeat, self._settler, self._call, self._terms = heartbeat, settler, call, terms
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._held: dict[Lease, Delivery] = {}
+        self._newest: dict[str, Lease] = {}  # of each id at SQS
+        self._come: deque[Lease] = deque()
+        self._groups = Groups()
+        self._out: set[Lease] = set()  # what was handed over, and is not settled
+        self._deletes = Deletes(self._delete, lambda: len(self._out))
+        self._something = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._broken: TransportMismatch | None = None
+        self._polling = Polling(
+            settler.calls, queue, terms.wait, terms.visibility, self._take,
+            lambda error: self._tell(self._break, error), lambda: self._tell(self._end),
+        )  # fmt: skip
+
+    def start(self) -> None:
+        """Begin to receive."""
+        self._polling.start(self._prefetch)
+
+    async def receive(self, most: int) -> list[Delivery]:
+        """Wait for deliveries; see `Consumer.receive`."""
+        while not self._come:
+            if self._broken is not None:
+                raise self._broken
+            if self._ended.is_set():
+                return []
+            self._something.clear()
+            await self._something.wait()
+        return [self._hand_out() for _ in range(min(most, len(self._come)))]
+
+    async def settle(self, settlings: Sequence[Settling]) -> list[Result]:
+        """Settle deliveries; see `Consumer.settle`."""
+        # Not cancelled in the middle: what SQS was told must be known here.
+        return await asyncio.shield(asyncio.ensure_future(self._settle(settlings)))
+
+    async def resize(self, prefetch: int) -> None:
+        """Change the prefetch; see `Consumer.resize`."""
+        more, self._prefetch = prefetch - self._prefetch, prefetch
+        self._polling.add_room(more)
+
+    async def stop(self) -> None:
+        """Receive no more; returns when SQS has answered the last request, a long poll at most."""
+        self._polling.stop()
+        await self._ended.wait()
+
+    async def leave(self) -> None:
+        """Delete what is done, and give back the rest.
+
+        Not before the last request is answered: that would receive what is given back.
+        """
+        self._polling.stop()
+        await self._deletes.flush()
+        await self._ended.wait()
+        with self._lock:
+            leases = list(self._held)
+            self._held.clear()
+            self._newest.clear()
+        self._come.clear()
+        if leases:
+            await self._call(self._settler.release, leases)
+
+    def _hand_out(self) -> Delivery:
+        lease = self._come.popleft()
+        self._out.add(lease)
+        note.started(lease.name, self._queue.name)
+        return self._held[lease]
+
+    def _take(self, found: list[dict[str, Any]]) -> None:
+        """Hold what was received, in the receiving thread."""
+        new = [lease for raw in found if (lease := self._hold(raw)) is not None]
+        if len(new) < len(found):
+            self._polling.add_room(len(found) - len(new))
+        if new and not self._tell(self._arrive, new):
+            self._settler.release(new)  # the event loop is closed: nobody wants them
+
+    def _hold(self, raw: dict[str, Any]) -> Lease | None:
+        """Return a lease of what was received; None if it is held already: SQS repeats itself.
+
+        One that is being settled is not held: it may have been given back a moment ago.
+        """
+        id, handle, attributes = raw["MessageId"], raw["ReceiptHandle"], raw.get("Attributes", {})
+        with self._lock:
+            known = self._newest.get(id)
+            if known is not None and not known.settling:
+                self._heartbeat.renewed(known, handle)
+                return None
+            receives = number(attributes, "ApproximateReceiveCount")
+            message, shown, problem = message_in(raw["Body"], receives)
+            name = id if message is None else message.id
+            lease = self._heartbeat.begin(self._queue, id, name, handle, self._lose_soon)
+            lease.body = raw["Body"]
+            if self._terms.fifo:
+                lease.group = attributes.get("MessageGroupId")
+            self._newest[id] = lease
+            self._held[lease] = Delivery(message, shown, problem, lease)
+        note.got(name, self._queue.name, receives)
+        return lease
+
+    def _arrive(self, leases: list[Lease]) -> None:
+        self._come.extend(self._groups.arrive(leases))
+        self._something.set()
+
+    def _lose_soon(self, lease: Lease) -> None:
+        self._tell(self._lose, lease)
+
+    def _lose(self, lease: Lease) -> None:
+        """Give up what is not ours any more, and what waits behind it in its group."""
+        delivery = self._held.get(lease)
+        if delivery is not None and self._forget(lease):
+            if behind := self._groups.stop(lease):
+                self._settle_soon(behind)
+            if lease in self._come:
+                self._come.remove(lease)
+            else:
+                self._on_lost([delivery])
+
+    def _settle_soon(self, behind: list[Lease]) -> None:
+        for each in behind:
+            self._forget(each)
+        task = self._loop.create_task(self._call(self._settler.release, behind))
+        self._settler.background.add(task)
+        task.add_done_callback(self._settler.background.discard)
+
+    async def _settle(self, settlings: Sequence[Settling]) -> list[Result]:
+        results: dict[int, Result] = {}
+        acks: list[tuple[int, Lease]] = []
+        others: list[tuple[int, Again | Bury, Lease]] = []
+        for n, each in enumerate(settlings):
+            lease = self._mine(each.delivery)
+            if lease is None:
+                results[n] = _not_mine(each.delivery)
+            elif isinstance(each, Ack):
+                acks.append((n, lease))
+            else:
+                others.append((n, each, lease))
+        other = asyncio.gather(*(self._settle_other(each, lease) for _, each, lease in others))
+        deleted = await self._deletes.all([lease for _, lease in acks])
+        told = await other
+        results.update(zip((n for n, _ in acks), deleted, strict=True))
+        results.update(zip((n for n, _, _ in others), told, strict=True))
+        return [results[n] for n in range(len(settlings))]
+
+    async def _settle_other(self, settling: Again | Bury, lease: Lease) -> Result:
+        if isinstance(settling, Bury):
+            why = await self._call(self._settler.bury, lease, settling.cause)
+            if why is None:
+                self._finish(lease)
+            return self._unless_lost(lease, why)
+        behind = self._groups.stop(lease)
+        for each in behind:
+            self._forget(each)
+        why = await self._call(self._settler.again, lease, settling.after, behind)
+        self._forget(lease)
+        return self._unless_lost(lease, why)
+
+    async def _delete(self, leases: Sequence[Lease]) -> list[Result]:
+        found: list[Result] = await self._call(self._settler.delete, leases)
+        for lease, why in zip(leases, found, strict=True):
+            if why is None:
+                self._finish(lease)
+            else:
+                self._unless_lost(lease, why)
+        return found
+
+    def _finish(self, lease: Lease) -> None:
+        """Forget one that is done with, and let the next of its group have its turn."""
+        following = self._groups.over(lease)
+        self._forget(lease)
+        if following is not None:
+            self._come.append(following)
+            self._something.set()
+
+    def _unless_lost(self, lease: Lease, why: Result) -> Result:
+        lost = why is not None and lease.lost is not None and self._forget(lease)
+        if lost and (behind := self._groups.stop(lease)):
+            self._settle_soon(behind)
+        return why
+
+    def _forget(self, lease: Lease) -> bool:
+        """Hold one no more; return whether it was held."""
+        self._out.discard(lease)
+        with self._lock:
+            held = self._held.pop(lease, None) is not None
+            if self._newest.get(lease.id) is lease:
+                del self._newest[lease.id]
+        if held:
+            self._polling.add_room(1)
+        return held
+
+    def _mine(self, delivery: Delivery) -> Lease | None:
+        lease = delivery.tag
+        if not isinstance(lease, Lease) or lease.settling:
+            return None
+        with self._lock:
+            if lease not in self._held:
+                return None
+            lease.settling = True
+        return lease
+
+    def _break(self, error: TransportMismatch) -> None:
+        self._broken = error
+        self._something.set()
+
+    def _end(self) -> None:
+        self._ended.set()
+        self._something.set()
+
+    def _tell(self, what: Callable[..., object], *values: object) -> bool:
+        """Call something in the consumer's event loop; return whether it runs."""
+        try:
+            self._loop.call_soon_threadsafe(what, *values)
+        except RuntimeError:  # it is closed
+            return False
+        return True
+
+
+def _not_mine(delivery: Delivery) -> DeliveryLost:
+    lease = delivery.tag
+    why = lease.lost if isinstance(lease, Lease) and lease.lost else "it was settled before"
+    return DeliveryLost(f"the delivery is not this consumer's any more: {why}")

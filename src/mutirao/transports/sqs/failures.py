@@ -1,0 +1,108 @@
+"""What the errors of SQS and of boto3 mean."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+from mutirao.errors import (
+    DeliveryLost,
+    TransportError,
+    TransportMismatch,
+    TransportRefused,
+    TransportUnavailable,
+)
+
+# Everything that boto3 raises. Errors of urllib3 and of sockets come as BotoCoreError.
+Raised = (ClientError, BotoCoreError)
+
+
+class Meaning(Enum):
+    """What an error says."""
+
+    AWAY = "it passes"
+    MISSING = "the queue is not there"
+    DENIED = "it is forbidden"
+    UNKNOWN_CALLER = "the credentials are not valid (any more)"
+    LOST = "the message is not this consumer's any more"
+    CAPPED = "a message may not be kept for longer than 12 hours"
+    SPLIT = "the batch is too large"
+    REFUSED = "the message will never pass"
+
+
+_CODES = {
+    **dict.fromkeys(("NonExistentQueue", "QueueDoesNotExist", "InvalidAddress"), Meaning.MISSING),
+    **dict.fromkeys(
+        ("AccessDenied", "AccessDeniedException", "KmsAccessDenied", "KmsDisabled"),
+        Meaning.DENIED,
+    ),
+    **dict.fromkeys(
+        ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "InvalidClientTokenId",
+         "InvalidAccessKeyId", "UnrecognizedClientException", "SignatureDoesNotMatch",
+         "AuthFailure", "IncompleteSignature", "MissingAuthenticationToken"),
+        Meaning.UNKNOWN_CALLER,
+    ),
+    **dict.fromkeys(("ReceiptHandleIsInvalid", "MessageNotInflight"), Meaning.LOST),
+    "BatchRequestTooLong": Meaning.SPLIT,
+    **dict.fromkeys(
+        ("InvalidMessageContents", "UnsupportedOperation", "InvalidAttributeValue"), Meaning.REFUSED
+    ),
+}  # fmt: skip
+
+
+def meaning_of(error: Exception) -> Meaning:
+    """Return what an error that boto3 raised says."""
+    if isinstance(error, NoCredentialsError):
+        return Meaning.UNKNOWN_CALLER
+    if not isinstance(error, ClientError):
+        return Meaning.AWAY
+    told = error.response.get("Error", {})
+    return meaning_of_code(told.get("Code", ""), told.get("Message", ""))
+
+
+def meaning_of_entry(failed: Mapping[str, Any]) -> Meaning:
+    """Return what an entry of `Failed` says of its message."""
+    meaning = meaning_of_code(failed.get("Code", ""), failed.get("Message", ""))
+    if meaning is Meaning.AWAY and failed.get("SenderFault"):
+        return Meaning.REFUSED
+    return meaning
+
+
+def meaning_of_code(code: str, text: str) -> Meaning:
+    """Return what a code of SQS says; the oldest ones have a prefix of several words."""
+    last = code.rpartition(".")[2]
+    if last == "InvalidParameterValue":  # one code for several things
+        if "beyond the limit" in text:
+            return Meaning.CAPPED
+        lost = "receipt handle" in text.lower() or "not available for visibility" in text
+        return Meaning.LOST if lost else Meaning.REFUSED
+    return _CODES.get(last, Meaning.AWAY)
+
+
+def told(meaning: Meaning, what: str, said: object) -> TransportError:
+    """Return the error of ours for what SQS said; `what` begins its sentence."""
+    match meaning:
+        case Meaning.MISSING:
+            return TransportMismatch(
+                f"{what}: there is no such queue; make it with `mutirao transports declare`: {said}"
+            )
+        case Meaning.DENIED:
+            return TransportMismatch(
+                f"{what}: it is forbidden to these credentials; allow it in the queue's or the"
+                f" role's policy: {said}"
+            )
+        case Meaning.UNKNOWN_CALLER:
+            return TransportUnavailable(
+                f"{what}: the credentials are missing, expired or wrong; renew them: {said}"
+            )
+        case Meaning.LOST | Meaning.CAPPED:
+            return DeliveryLost(f"{what}: {meaning.value}: {said}")
+        case Meaning.REFUSED:
+            return TransportRefused(f"{what}: it is refused: {said}")
+    return TransportUnavailable(f"{what}: SQS cannot be used now: {said}")
+
+
+def explain(error: Exception, what: str) -> TransportError:
+    """Return the error of ours for one that boto3 raised."""
+    return told(meaning_of(error), what, error)

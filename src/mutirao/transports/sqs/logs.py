@@ -1,0 +1,79 @@
+"""The lines of the log about messages, each with the message's id."""
+
+import logging
+
+log = logging.getLogger("mutirao.sqs")
+
+
+class note:  # noqa: N801 (read as words: note.lost(…))
+    """What is told of a message. `id`: its own; what SQS calls it where it cannot be read."""
+
+    @staticmethod
+    def got(id: str, queue: str, receives: int) -> None:
+        """Tell that it was received."""
+        log.debug("got message %s of %s (hand-out %s)", id, queue, receives, extra=_of(id, queue))
+
+    @staticmethod
+    def started(id: str, queue: str) -> None:
+        """Tell that it was handed over, to be worked on."""
+        log.debug("message %s of %s started", id, queue, extra=_of(id, queue))
+
+    @staticmethod
+    def still(id: str, queue: str, seconds: float) -> None:
+        """Tell that it is still worked on."""
+        log.info(
+            "message %s of %s is still worked on, for %.0f s",
+            *(id, queue, seconds),
+            extra=_of(id, queue),
+        )
+
+    @staticmethod
+    def done(id: str, queue: str) -> None:
+        """Tell that it is done with, and deleted."""
+        log.debug("message %s of %s done", id, queue, extra=_of(id, queue))
+
+    @staticmethod
+    def failed(id: str, queue: str, after: float) -> None:
+        """Tell that it comes again."""
+        log.info(
+            "message %s of %s failed; it comes again in %.0f s",
+            *(id, queue, after),
+            extra=_of(id, queue),
+        )
+
+    @staticmethod
+    def dead(id: str, queue: str, why: str) -> None:
+        """Tell that it was put to the dead."""
+        log.warning("message %s of %s is dead: %s", id, queue, why, extra=_of(id, queue))
+
+    @staticmethod
+    def lost(id: str, queue: str, why: str) -> None:
+        """Tell that it is not ours any more."""
+        log.warning(
+            "message %s of %s is lost to this worker: %s; it comes again",
+            *(id, queue, why),
+            extra=_of(id, queue),
+        )
+
+    @staticmethod
+    def not_extended(id: str, queue: str, why: str, left: float) -> None:
+        """Tell that an extension failed, and is tried again."""
+        log.warning(
+            "message %s of %s was not extended: %s; it is tried again, for %.1f s",
+            *(id, queue, why, left),
+            extra=_of(id, queue),
+        )
+
+    @staticmethod
+    def paused(queue: str, why: object, seconds: float) -> None:
+        """Tell that a queue is not received from for a while."""
+        log.warning("%s is paused for %.1f s: %s", queue, seconds, why, extra={"queue": queue})
+
+    @staticmethod
+    def goes_on(queue: str) -> None:
+        """Tell that it is received from again."""
+        log.info("%s goes on", queue, extra={"queue": queue})
+
+
+def _of(id: str, queue: str) -> dict[str, str]:
+    return {"message_id": id, "queue": queue}

@@ -1,0 +1,137 @@
+"""The last requests about a message, as plain functions that threads call.
+
+Each first has the heartbeat stop for it, so that no extension overtakes what is asked here.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from math import inf
+from random import random
+from typing import Any
+
+from mutirao.errors import TransportError
+from mutirao.model.message import Cause
+from mutirao.transports.sqs.burying import CAUSE, cause_as_text
+from mutirao.transports.sqs.calls import LONGEST_VISIBILITY, Entry, EntryFailure, SqsCalls, SqsQueue
+from mutirao.transports.sqs.failures import Meaning
+from mutirao.transports.sqs.leases import Lease, LeaseHeartbeat, Timing
+from mutirao.transports.sqs.logs import note
+
+PATIENCE = 10.0  # seconds for which what passes is tried again
+FIRST_PAUSE = 0.05  # seconds
+PASSES = (Meaning.AWAY, Meaning.UNKNOWN_CALLER)
+
+
+class LastWords:
+    """How messages of one transport are settled.
+
+    Parameters:
+        dead_queue: returns the queue for the dead of a queue.
+    """
+
+    def __init__(
+        self,
+        calls: SqsCalls,
+        heartbeat: LeaseHeartbeat,
+        dead_queue: Callable[[SqsQueue], SqsQueue],
+        timing: Timing,
+        *,
+        fifo: bool = False,
+    ) -> None:
+        self.calls, self._heartbeat, self._dead_queue, self._fifo = (
+            calls, heartbeat, dead_queue, fifo,
+        )  # fmt: skip
+        self._pause, self._clock = timing.pause, timing.clock
+        self.background: set[asyncio.Task[Any]] = set()
+
+    def delete(self, leases: Sequence[Lease]) -> list[TransportError | None]:
+        """Delete what is done with; return for each why it is not deleted, or None.
+
+        The heartbeat goes on meanwhile: what is tried again must stay ours.
+        """
+        found = self._trying(
+            leases, lambda some: self.calls.delete(leases[0].queue, [each.handle for each in some])
+        )
+        self._heartbeat.drop(leases)
+        told: list[TransportError | None] = []
+        for lease, failure in zip(leases, found, strict=True):
+            if failure is None:
+                note.done(lease.name, lease.queue.name)
+            else:
+                lease.lost = failure.said
+                note.lost(lease.name, lease.queue.name, f"not deleted: {failure.said}")
+            told.append(failure and failure.error(f"message {lease.name}"))
+        return told
+
+    def again(
+        self, lease: Lease, after: float, behind: Sequence[Lease] = ()
+    ) -> TransportError | None:
+        """Have one come again, at once or later, and at once what waits behind it in its group.
+
+        SQS lets nothing wait past 12 hours from when it was received.
+        """
+        self._heartbeat.drop([lease, *behind])
+        seconds = max(0.0, min(after, LONGEST_VISIBILITY - self._heartbeat.age(lease) - 1))
+        waits = {lease: seconds}
+        # Those behind go first: once the first one is visible, others get it with what is there.
+        found = self._trying(
+            [*behind, lease],
+            lambda some: self.calls.change(
+                lease.queue, [(each.handle, waits.get(each, 0.0)) for each in some]
+            ),
+        )
+        failure = found[-1]
+        if failure is None:
+            note.failed(lease.name, lease.queue.name, seconds)
+            return None
+        lease.lost = failure.said
+        note.lost(lease.name, lease.queue.name, f"not given back: {failure.said}")
+        return failure.error(f"message {lease.name}")
+
+    def release(self, leases: Sequence[Lease]) -> None:
+        """Give back what is not worked on; what fails comes again when its time is over."""
+        self._heartbeat.drop(leases)
+        for lease in leases:
+            lease.settling, lease.lost = True, "it was given back"
+        self.calls.change(leases[0].queue, [(each.handle, 0.0) for each in reversed(leases)])
+
+    def bury(self, lease: Lease, cause: Cause) -> TransportError | None:
+        """Send a message to the dead with its cause, and delete it once that is confirmed."""
+        try:
+            dead = self._dead_queue(lease.queue)
+        except TransportError as error:
+            lease.settling = False
+            return error
+        entry = Entry(lease.body, attributes={CAUSE: cause_as_text(cause)})
+        if self._fifo:
+            entry = entry._replace(group=lease.group or lease.id, deduplication=f"dead-{lease.id}")
+        [failure] = self._trying([lease], lambda _: self.calls.send(dead, [entry]))
+        if failure is not None:
+            lease.settling = False
+            return failure.error(f"message {lease.name}, which is to be kept among the dead")
+        note.dead(lease.name, lease.queue.name, cause.error_type)
+        return self.delete([lease])[0]
+
+    def _trying(
+        self, leases: Sequence[Lease], ask: Callable[[Sequence[Lease]], list[EntryFailure | None]]
+    ) -> list[EntryFailure | None]:
+        """Ask again for what failed by something that passes, as long as there is time."""
+        end, wait = self._clock() + PATIENCE, FIRST_PAUSE
+        results: dict[Lease, EntryFailure | None] = {}
+        left = list(leases)
+        while left:
+            results.update(zip(left, ask(left), strict=True))
+            left = [each for each in left if _passes(results[each]) and self._in_time(each)]
+            if self._clock() + wait > end:
+                break
+            if left:
+                self._pause(wait * (0.5 + random() / 2))
+                wait *= 2
+        return [results[each] for each in leases]
+
+    def _in_time(self, lease: Lease) -> bool:
+        return min(lease.deadline, lease.ends_at, inf) > self._clock()
+
+
+def _passes(failure: EntryFailure | None) -> bool:
+    return failure is not None and failure.meaning in PASSES

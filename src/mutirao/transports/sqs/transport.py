@@ -1,0 +1,395 @@
+"""Amazon SQS as it carries the messages of some queues."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from math import ceil
+from typing import Any, TypeVar
+
+import msgspec
+from boto3.session import Session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+
+from mutirao.errors import (
+    ConfigurationError,
+    TransportError,
+    TransportMismatch,
+    TransportRefused,
+)
+from mutirao.model.message import DeadMessage, Difference, Message, Mode
+from mutirao.ports.transport import OnLost
+from mutirao.transports.sqs.bodies import LARGEST, body_of
+from mutirao.transports.sqs.burying import Found, back, walk, wanted
+from mutirao.transports.sqs.calls import (
+    LONGEST_DELAY,
+    LONGEST_VISIBILITY,
+    Entry,
+    SqsCalls,
+    SqsQueue,
+)
+from mutirao.transports.sqs.consumer import ReceivingTerms, SqsConsumer
+from mutirao.transports.sqs.leases import USUAL_TIMING, LeaseHeartbeat, Timing
+from mutirao.transports.sqs.names import group_name, queue_name
+from mutirao.transports.sqs.settling import LastWords
+
+T = TypeVar("T")
+SENDERS = 8  # requests under way at once, besides those that receive
+LEAST_RECEIVES, MAX_RECEIVES = (
+    5,
+    100,
+)  # hand-outs after which SQS puts a message to the dead by itself
+TENANT = "tenant"  # the header with whose job it is
+LONGEST_WAIT = 20  # seconds of a long poll
+CALL_TIMEOUT = 10  # seconds
+
+
+class SQS:
+    """Queues at Amazon SQS.
+
+    Parameters:
+        name: what a queue is called at SQS, with "{queue}" for Mutirão's name of it. One without
+            that is for one queue only.
+        mode: "alone" if the message is the job; "carried" if it is a doorbell for one in a store.
+        fifo: keep the order within each `ordering_key`; the names end in ".fifo" then.
+        visibility: seconds after which a message of a killed worker is visible to others; whole
+            ones, from 2.
+        wait: seconds of a long poll, and so the longest that stopping waits for an answer.
+        max_runtime: seconds after which a message is held no longer, whatever its handler does;
+            None: a little below the 12 hours that SQS allows.
+        max_receives: hand-outs after which SQS itself puts a message to the dead; from 5.
+        tenant_groups: tell SQS whose message it is, by which it is fair to tenants.
+        region, endpoint_url: as boto3 has them; None: as its configuration says.
+        session: a session of boto3 with other credentials than its usual ones.
+        clients: makes the two clients, for short calls and for long polls; for tests.
+        timing: the clock, what waits, and whether there is a heartbeat; for tests.
+    """
+
+    rewrites = False
+
+    def __init__(
+        self,
+        name: str = "{queue}",
+        *,
+        mode: Mode = "alone",
+        fifo: bool = False,
+        visibility: int = 30,
+        wait: int = LONGEST_WAIT,
+        max_runtime: float | None = None,
+        max_receives: int = MAX_RECEIVES,
+        tenant_groups: bool = True,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        session: Any = None,
+        clients: Callable[[], tuple[Any, Any]] | None = None,
+        timing: Timing = USUAL_TIMING,
+    ) -> None:
+        _check("visibility", visibility, 2, LONGEST_VISIBILITY)
+        _check("wait", wait, 1, LONGEST_WAIT)
+        _check("max_receives", max_receives, LEAST_RECEIVES, 1_000)
+        self.mode, self._pattern, self._fifo = mode, name, fifo
+        self._terms = ReceivingTerms(wait, visibility, fifo)
+        self._max_runtime, self._max_receives = max_runtime, max_receives
+        self._tenant_groups, self._endpoint = tenant_groups, endpoint_url
+        self._clients = clients or partial(_clients, session, region, endpoint_url, wait)
+        self._timing = timing
+        self._lock = threading.Lock()
+        self._parts: _Parts | None = None
+        self._consumers = 0
+        self._only: str | None = None
+
+    @property
+    def longest_delay(self) -> float:
+        """The maximum seconds of a message's delay; where order is kept, none may have one."""
+        return 0.0 if self._fifo else float(LONGEST_DELAY)
+
+    @property
+    def name(self) -> str:
+        """The broker's name for people."""
+        where = "" if self._endpoint is None else f" at {self._endpoint}"
+        return f"SQS ({self._pattern}){where}"
+
+    async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
+        """Publish messages; see `Transport.publish`."""
+        results: list[TransportError | None] = [None] * len(messages)
+        by_queue: dict[str, list[tuple[int, Message]]] = {}
+        for n, each in enumerate(messages):
+            by_queue.setdefault(each.queue, []).append((n, each))
+        sent = await asyncio.gather(
+            *(self._call(self._send, queue, [each for _, each in some])
+              for queue, some in by_queue.items())
+        )  # fmt: skip
+        for some, found in zip(by_queue.values(), sent, strict=True):
+            for (n, _), result in zip(some, found, strict=True):
+                results[n] = result
+        return results
+
+    @asynccontextmanager
+    async def consumer(
+        self, queue: str, prefetch: int, on_lost: OnLost
+    ) -> AsyncIterator[SqsConsumer]:
+        """Consume a queue until the block is left; see `Transport.consumer`."""
+        there = await self._call(self._queue, queue)
+        parts = self._open()
+        consumer = SqsConsumer(
+            there, prefetch, on_lost, parts.heartbeat, parts.settler, self._call, self._terms
+        )
+        self._consumers += 1
+        consumer.start()
+        try:
+            yield consumer
+        finally:
+            try:
+                await asyncio.shield(asyncio.ensure_future(consumer.leave()))
+            finally:
+                self._consumers -= 1
+
+    async def declare(self, queues: Sequence[str]) -> list[str]:
+        """Make queues; see `Transport.declare`."""
+        made: list[str] = []
+        for each in queues:
+            made += await self._call(self._declare, each)
+        return made
+
+    async def compare(self, queues: Sequence[str]) -> list[Difference]:
+        """Return what is missing or otherwise; see `Transport.compare`."""
+        found: list[Difference] = []
+        for each in queues:
+            found += await self._call(self._compare, each)
+        return found
+
+    async def dead(self, queue: str, most: int) -> list[DeadMessage]:
+        """Return dead messages; see `Transport.dead`."""
+        found: list[Found] = []
+
+        def see(each: Found) -> bool:
+            found.append(each)
+            return len(found) < most
+
+        await self._call(self._walk, queue, see)
+        return [each.dead for each in sorted(found, key=lambda each: each.sent_at)]
+
+    async def return_dead(self, queue: str, ids: Sequence[str] | None) -> int:
+        """Send dead messages back; see `Transport.return_dead`."""
+        return await self._call(self._take_dead, queue, ids, True)
+
+    async def drop_dead(self, queue: str, ids: Sequence[str] | None) -> int:
+        """Delete dead messages; see `Transport.drop_dead`."""
+        return await self._call(self._take_dead, queue, ids, False)
+
+    async def aclose(self) -> None:
+        """Close the connections, unless something is consumed elsewhere in the process."""
+        with self._lock:
+            if self._consumers or self._parts is None:
+                return
+            parts, self._parts = self._parts, None
+        await asyncio.to_thread(parts.close)
+
+    def _send(self, name: str, messages: Sequence[Message]) -> list[TransportError | None]:
+        """Send what may pass; return for each why it is not sent, or None."""
+        try:
+            queue = self._queue(name)
+        except TransportError as error:
+            return [error] * len(messages)
+        results: list[TransportError | None] = []
+        entries: list[tuple[int, Entry]] = []
+        for n, each in enumerate(messages):
+            try:
+                entries.append((n, self._entry(each, queue)))
+                results.append(None)
+            except TransportRefused as refused:
+                results.append(refused)
+        sent = self._open().calls.send(queue, [entry for _, entry in entries])
+        for (n, _), failure in zip(entries, sent, strict=True):
+            if failure is not None:
+                results[n] = failure.error(f"message {messages[n].id}")
+        return results
+
+    def _entry(self, message: Message, queue: SqsQueue) -> Entry:
+        if message.delay > self.longest_delay:
+            raise TransportRefused(
+                f"message {message.id} is to wait {message.delay:g} s; SQS holds one for at most"
+                f" {self.longest_delay:g} s here: enqueue it into the store, from which it is"
+                " carried when it is due"
+            )
+        entry = Entry(body_of(message), ceil(message.delay), *self._group(message))
+        if (size := entry.size()) > queue.largest:
+            raise TransportRefused(
+                f"message {message.id} has {size:,} bytes; this queue takes {queue.largest:,}: keep"
+                " what is large in the store or in S3, and pass its key"
+            )
+        return entry
+
+    def _group(self, message: Message) -> tuple[str | None, str | None]:
+        """Return the group and the deduplication id of a message, as far as it has them."""
+        tenant = message.headers.get(TENANT) if self._tenant_groups else None
+        if self._fifo:
+            group = message.ordering_key or (message.id if tenant is None else str(tenant))
+            return group_name(group), group_name(f"{message.id}:{message.run}:{message.attempt}")
+        return (None if tenant is None else group_name(str(tenant))), None
+
+    def _queue(self, name: str, *, dead: bool = False) -> SqsQueue:
+        """Return a queue as it is at SQS; asked once."""
+        parts = self._open()
+        known = parts.queues.get((name, dead))
+        if known is None:
+            there = self._named(name, dead=dead)
+            url = _of_queue(name, lambda: parts.calls.url(there))
+            attributes = parts.calls.attributes(url)
+            known = SqsQueue(url, name, int(attributes.get("MaximumMessageSize", LARGEST)))
+            parts.queues[name, dead] = known
+        return known
+
+    def _named(self, name: str, *, dead: bool = False) -> str:
+        self._only = self._only or name
+        if "{queue}" not in self._pattern and self._only != name:
+            raise ConfigurationError(
+                f"SQS({self._pattern!r}) serves {self._only!r}, and is asked for {name!r} too; put"
+                ' "{queue}" where the queue\'s name shall stand, or give each queue one of its own'
+            )
+        return queue_name(self._pattern, name, dead=dead, fifo=self._fifo)
+
+    def _declare(self, name: str) -> list[str]:
+        calls = self._open().calls
+        kept = {"FifoQueue": "true"} if self._fifo else {}
+        dead, there = self._named(name, dead=True), self._named(name)
+        kept_dead = {**kept, "MessageRetentionPeriod": "1209600"}
+        dead_url = _unless_missing(lambda: calls.url(dead)) or calls.create(dead, kept_dead)
+        url = _unless_missing(lambda: calls.url(there))
+        if url is None:
+            target = calls.attributes(dead_url)["QueueArn"]
+            policy = {"deadLetterTargetArn": target, "maxReceiveCount": self._max_receives}
+            calls.create(there, {
+                **kept, "RedrivePolicy": msgspec.json.encode(policy).decode(),
+                "VisibilityTimeout": str(self._terms.visibility),
+            })  # fmt: skip
+        return [dead, there]
+
+    def _compare(self, name: str) -> list[Difference]:
+        calls = self._open().calls
+        found = []
+        for dead in (False, True):
+            there = self._named(name, dead=dead)
+            what = f"queue {name!r} ({there} at SQS)"
+            url = _unless_missing(partial(calls.url, there))
+            if url is None:
+                found.append(Difference(what, "a queue", None))
+            elif not dead:
+                found += self._redrives(what, calls.attributes(url))
+        return found
+
+    def _redrives(self, what: str, attributes: Mapping[str, Any]) -> list[Difference]:
+        """Return what is otherwise in who puts messages to the dead."""
+        policy = msgspec.json.decode(attributes.get("RedrivePolicy", "{}"))
+        most = int(policy.get("maxReceiveCount", 0))
+        if most >= LEAST_RECEIVES:
+            return []
+        found = f"one after {most}" if policy else "none"
+        return [Difference(what, f"a redrive policy after {self._max_receives} hand-outs", found)]
+
+    def _walk(self, name: str, see: Callable[[Found], bool]) -> None:
+        walk(self._open().calls, self._queue(name, dead=True), name, see)
+
+    def _take_dead(self, name: str, ids: Sequence[str] | None, sends_back: bool) -> int:
+        calls, dead = self._open().calls, self._queue(name, dead=True)
+        taken = 0
+
+        def see(each: Found) -> bool:
+            nonlocal taken
+            if wanted(each, ids):
+                if sends_back:
+                    self._send_back(name, each)
+                _raise_first(calls.delete(dead, [each.handle]), each)
+                taken += 1
+            return True
+
+        self._walk(name, see)
+        return taken
+
+    def _send_back(self, name: str, each: Found) -> None:
+        group = (group_name(each.dead.id), group_name(each.handle)) if self._fifo else (None, None)
+        _raise_first(self._open().calls.send(self._queue(name), [back(each, *group)]), each)
+
+    def _open(self) -> "_Parts":
+        with self._lock:
+            if self._parts is None:
+                self._parts = _Parts(self)
+            return self._parts
+
+    async def _call(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a plain function in one of the transport's threads."""
+        pool = self._open().pool
+        return await asyncio.get_running_loop().run_in_executor(pool, partial(function, *args))
+
+    def _make_parts(self) -> tuple[SqsCalls, LeaseHeartbeat, LastWords]:
+        calls = SqsCalls(*self._clients())
+        heartbeat = LeaseHeartbeat(calls, self._terms.visibility, self._max_runtime, self._timing)
+        dead = partial(self._queue, dead=True)
+        settler = LastWords(
+            calls, heartbeat, lambda queue: dead(queue.name), self._timing, fifo=self._fifo
+        )
+        return calls, heartbeat, settler
+
+
+class _Parts:
+    """What a transport has while it is open."""
+
+    def __init__(self, transport: SQS) -> None:
+        self.calls, self.heartbeat, self.settler = transport._make_parts()
+        self.pool = ThreadPoolExecutor(SENDERS, thread_name_prefix="mutirao-sqs-call")
+        self.queues: dict[tuple[str, bool], SqsQueue] = {}
+
+    def close(self) -> None:
+        """End the threads, and close the connections."""
+        self.heartbeat.stop()
+        self.pool.shutdown()
+        self.calls.close()
+
+
+def _clients(
+    session: Any, region: str | None, endpoint_url: str | None, wait: int
+) -> tuple[Any, Any]:
+    made = session or Session()
+    usual = {"connect_timeout": 5, "tcp_keepalive": True, "max_pool_connections": 64}
+    short = Config(
+        **usual, read_timeout=CALL_TIMEOUT, retries={"mode": "standard", "total_max_attempts": 3}
+    )
+    long = Config(**usual, read_timeout=wait + CALL_TIMEOUT, retries={"total_max_attempts": 1})
+    where = {"region_name": region, "endpoint_url": endpoint_url}
+    try:
+        return (
+            made.client("sqs", config=short, **where),
+            made.client("sqs", config=long, **where),
+        )
+    except (BotoCoreError, ValueError) as wrong:
+        raise ConfigurationError(f"boto3 makes no client for SQS: {wrong}") from wrong
+
+
+def _check(what: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigurationError(f"{what} is {value!r}; give a whole number, {least} to {most}")
+
+
+def _of_queue(name: str, ask: Callable[[], T]) -> T:
+    try:
+        return ask()
+    except TransportMismatch as missing:
+        raise TransportMismatch(f"queue {name!r} of Mutirão: {missing}") from missing
+
+
+def _unless_missing(ask: Callable[[], str]) -> str | None:
+    try:
+        return ask()
+    except TransportMismatch as missing:
+        if "no such queue" in str(missing):
+            return None
+        raise
+
+
+def _raise_first(failures: Sequence[Any], each: Found) -> None:
+    for failure in failures:
+        if failure is not None:
+            raise failure.error(f"message {each.dead.id}")
