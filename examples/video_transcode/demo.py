@@ -24,7 +24,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "programs"
 VIDEOS, HANGS, KILLED = 20, 3, 4
 FAILED_LIMIT, KILLED_LIMIT = 2.0, 10.0  # seconds; a message is visible < 1 s, its worker polls then
 UNDELETED = 1.0  # seconds that a deletion may take

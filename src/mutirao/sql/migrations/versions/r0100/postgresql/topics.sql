@@ -46,17 +46,17 @@ DECLARE
 BEGIN
     WITH told AS MATERIALIZED (
         SELECT
-            mutirao_next_id() AS job, s.id, s.task, s.queue, s.priority, s.max_attempts, s.timeout, s.tags,
+            mutirao_next_id() AS job, s.id, s.task, s.args, s.queue, s.priority, s.max_attempts, s.timeout, s.tags,
             statement_timestamp() + s.delay * interval '1 second' AS due, s.by,
             p.traceparent, p.tenant, p."group"
         FROM (
             SELECT
                 m.id, m.task, m.queue, m.priority, o.max_attempts, o.timeout, o.tags,
-                coalesce(o.delay, 0) AS delay, coalesce(o.fair_by, f.by) AS by
+                coalesce(o.args, '{}')::json AS args, coalesce(o.delay, 0) AS delay, coalesce(o.fair_by, f.by) AS by
             FROM mutirao_subscription m
             CROSS JOIN LATERAL json_to_record(m.options::json) AS o (
                 delay double precision, max_attempts integer, timeout double precision, tags json,
-                fair_by text
+                fair_by text, args text
             )
             LEFT JOIN mutirao_fairness f ON f.task = m.task
             WHERE m.id = ANY(_subscriptions)
@@ -69,7 +69,7 @@ BEGIN
             "group"
         )
         SELECT
-            job, task, '{}', queue, priority, due, max_attempts, timeout, tags,
+            job, task, args, queue, priority, due, max_attempts, timeout, tags,
             ('{"publication":' || _publication || ',"subscription":' || to_json(id) || '}')::json,
             traceparent, tenant, "group"
         FROM told
@@ -77,7 +77,7 @@ BEGIN
         INSERT INTO mutirao_live (id, queue, priority, run_at, fairness)
         SELECT
             job, CASE WHEN by IS NULL THEN queue ELSE E'\x1f' || queue END, priority, due,
-            CASE WHEN by IS NULL THEN '' ELSE '=' || mutirao_value_of('{}', by, tenant, "group") END
+            CASE WHEN by IS NULL THEN '' ELSE '=' || mutirao_value_of(args, by, tenant, "group") END
         FROM told
         RETURNING id, queue, priority, run_at
     ), deliveries AS (
