@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pymysql
 import pytest
@@ -26,6 +26,8 @@ from mutirao.sql.dialects.mysql import health_checks
 from mutirao.sql.dialects.mysql.admin import ADMIN
 from mutirao.sql.dialects.mysql.server import faults
 from mutirao.sql.dialects.mysql.words import WORDS
+from mutirao.sql.drivers.kinds import through
+from mutirao.sql.drivers.steps import Asking
 from mutirao.sql.rules import claim as claiming
 from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.instant import to_micros
@@ -50,9 +52,24 @@ from mutirao.testing.conformance.kit import (
 from mutirao.testing.conformance.transactions import Watched
 from tests.support.mariadb import MysqlServer, empty
 
+R = TypeVar("R")
+
 # Each suite that there is. What MariaDB does not have yet is said here, and nowhere left out.
 HAS = {DriverContract, StoreContract}
 NOT_YET = {NotifierContract: "nothing wakes a worker: it polls"}
+
+
+def after_one(steps: Asking[R], act: Callable[[], None]) -> Asking[R]:
+    """Do something between the first and the second of some steps."""
+    answer = yield next(steps)
+    act()
+    while True:
+        try:
+            request = steps.send(answer)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        answer = yield request
 
 
 @pytest.fixture(scope="session")
@@ -114,6 +131,23 @@ class TestMariadb(StoreContract):
             other.rollback()
         assert ids_of(claims) == ids[3:]
         assert ids_of(await store.claim(worker, [lane()], 9, now=NOW)) == ids[:3]
+
+    @pytest.mark.parametrize("moved", ["queue = 'elsewhere'", "run_at = run_at + 1000000"])
+    async def test_a_job_that_is_moved_before_it_is_locked(
+        self, store: Store, server: MysqlServer, database: str, moved: str
+    ) -> None:
+        """Looking locks nothing: under its lock a job is asked once more where it is, and when."""
+        first, second = await put(store, due(), due())
+        with server.connect(database, autocommit=True) as other, server.connect(database) as ours:
+
+            def move() -> None:
+                with other.cursor() as cursor:
+                    cursor.execute(f"UPDATE mutirao_live SET {moved} WHERE id = %s", (first,))  # noqa: S608
+
+            look = claiming.some(WORDS, lane(), 9, (), to_micros(NOW))
+            with ours.cursor() as cursor:
+                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            assert through(ours, after_one(look, move)) == [second]
 
     async def test_a_locked_job_keeps_no_settlement_waiting(
         self, store: Store, server: MysqlServer, database: str

@@ -196,8 +196,9 @@ def _due_by_id(
         rows = yield Execute(sql, (lane.queue, lane.priority, *place, moment, *values, limit))
         if not rows:
             break
-        free = yield from words.hold_jobs([row[0] for row in rows], free=True)
-        ids += [row[0] for row in rows if row[0] in free]
+        found = [row[0] for row in rows]
+        free = yield from words.hold_jobs(found, free=True, due=(lane.queue, moment))
+        ids += [id for id in found if id in free]
         at = (rows[-1][1], rows[-1][0] + 1)
     return ids[:limit]
 

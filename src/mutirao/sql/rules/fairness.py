@@ -41,7 +41,7 @@ def due(
                 taken.append(id)
                 behind.append(line)
         lines = behind
-    free = yield from words.hold_jobs(taken, free=True)
+    free = yield from words.hold_jobs(taken, free=True, due=(lane, moment))
     return [id for id in taken if id in free]
 
 

@@ -152,17 +152,25 @@ class Words(ABC):
         yield from ()
 
     def hold_jobs(
-        self, jobs: Collection[int], *, free: bool = False, now: bool = False
+        self,
+        jobs: Collection[int],
+        *,
+        free: bool = False,
+        now: bool = False,
+        due: tuple[str, int] | None = None,
     ) -> Asking[set[int]]:
         """Lock the live rows of these jobs in order; return which there are.
 
         `free`: but those that somebody else has, and those that run. `now`: or fail, where
-        somebody else has one, and nobody may wait who has another.
+        somebody else has one, and nobody may wait who has another. `due`: but those that are not
+        in this lane and due at this moment; since they were found, others may have moved them.
         """
         if not self.locks or not jobs:
             return set(jobs)
         which, values = self.among("id", jobs)
         waiting = " AND worker IS NULL" if free else ""
+        if due is not None:
+            waiting, values = f"{waiting} AND queue = ? AND run_at <= ?", (*values, *due)
         rows = yield Execute(
             f"SELECT id FROM mutirao_live {self.by_key} WHERE {which}{waiting} ORDER BY id"
             f"{self.hold_free if free else (now and self.hold_now) or self.hold}",
