@@ -10,6 +10,7 @@ from mutirao.sql.dialects.postgresql.moments import CONSTANTS
 INDEXES = (
     "mutirao_job_pkey",
     "mutirao_job_redrive_of",
+    "mutirao_job_publication",
     "mutirao_live_pkey",
     "mutirao_live_lanes",
     "mutirao_live_fairness",

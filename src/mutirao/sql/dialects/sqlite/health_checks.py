@@ -9,6 +9,7 @@ from mutirao.model.findings import Finding, Level
 
 INDEXES = {
     "mutirao_job_redrive_of",
+    "mutirao_job_publication",
     "mutirao_live_waiting",
     "mutirao_live_running",
     "mutirao_attempt_outcome",

@@ -96,3 +96,6 @@ BEGIN
     END IF;
 END
 $$
+--;
+-- Publications among all jobs: views ask in these words.
+CREATE INDEX mutirao_job_publication ON mutirao_job (id) WHERE task LIKE 'topic:%'

@@ -35,3 +35,6 @@ CREATE TABLE mutirao_delivery (
 )
 --;
 CREATE UNIQUE INDEX mutirao_delivery_once ON mutirao_delivery (publication, subscription, nth)
+--;
+-- Publications among all jobs: views ask in these words.
+CREATE INDEX mutirao_job_publication ON mutirao_job (id) WHERE task GLOB 'topic:*'
