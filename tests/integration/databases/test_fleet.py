@@ -103,6 +103,7 @@ async def test_one_is_not_migrated(
 ) -> None:
     """That is said once; others are served, and so is this one when it has been migrated."""
     [good], bad = files(1), f"sqlite:///{tmp_path / 'bare.db'}"
+    (tmp_path / "bare.db").touch()  # that there is no file is said in other words
     company = Company(bad, good)
     async with company.worker(heartbeat=0.02):
         for n in range(1, 4):  # while it is tried again

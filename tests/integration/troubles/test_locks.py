@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 from sqlalchemy import make_url
@@ -34,6 +34,19 @@ def locked(postgres: PostgresServer, database: str, statement: str) -> Iterator[
     with postgres.connect(database) as other, other.transaction(force_rollback=True):
         other.execute(statement)
         yield
+
+
+@asynccontextmanager
+async def locked_meanwhile(
+    postgres: PostgresServer, database: str, statement: str
+) -> AsyncIterator[None]:
+    """Hold what a statement locks, once a worker of this event loop has let go of it."""
+    lock = locked(postgres, database, statement)
+    await asyncio.to_thread(lock.__enter__)
+    try:
+        yield
+    finally:
+        lock.__exit__(None, None, None)
 
 
 async def test_one_row(
@@ -83,7 +96,7 @@ async def test_a_table(
         async with working(app, heartbeat=0.2, expiry=1, poll=0.2):
             await first.aenqueue()
             await all_finished(tables, 1)
-            with locked(postgres, shared_database, "LOCK TABLE mutirao_live"):
+            async with locked_meanwhile(postgres, shared_database, "LOCK TABLE mutirao_live"):
                 enqueueing = asyncio.create_task(later.aenqueue())
                 await asyncio.to_thread(_wait_for_waiting, postgres, shared_database, 2)
             await enqueueing
