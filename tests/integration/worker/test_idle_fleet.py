@@ -77,14 +77,11 @@ async def frozen(app: Mutirao, number: int, **serving: Any) -> None:
 @pytest.fixture
 def only_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine that is slow enough, a second look would come before the first one."""
-    monkeypatch.setattr(producer, "SECOND_WORKER_DELAY", 1.0)
+    monkeypatch.setattr(producer, "SECOND_WORKER_DELAY", 30.0)
 
 
 async def require_few_claims(app: Mutirao, claimers: list[int]) -> None:
-    """Few for a job, however many workers are idle; and each of them gets its share.
-
-    One as a rule. On a busy machine an SQLite file shows several commits at once, and others look.
-    """
+    """At most two for a job, however many workers are idle; and each of them gets its share."""
 
     @app.task
     async def send() -> None:
@@ -95,7 +92,7 @@ async def require_few_claims(app: Mutirao, claimers: list[int]) -> None:
         claimers.clear()
         for _ in range(jobs):
             await soon(ended(app, send.enqueue().id))
-    assert len(claimers) <= 3 * jobs
+    assert len(claimers) <= 2 * jobs
     assert len(set(claimers)) == MANY
 
 
