@@ -17,7 +17,7 @@ from mutirao.cli.options import (
     past,
     target,
 )
-from mutirao.cli.output import fields_of, print_fields, print_json, print_table
+from mutirao.cli.output import fields_of, print_done, print_fields, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.endpoints import EndpointRecord
 from mutirao.model.webhook_rules import METHODS
@@ -124,7 +124,7 @@ def put(
         terms["headers"] = json_object(headers_file.read())
     app = load_app(target)
     ask(app, lambda: app.endpoints.aput(id, url, topics, **terms))
-    _say(id, "put", "is in force", as_json)
+    print_done({"put": id}, f"endpoint {id} is in force", as_json)
 
 
 @endpoints.command(cls=AppCommand)
@@ -140,7 +140,7 @@ def rotate(target: str, id: str, secret_file: Any, keep: timedelta, as_json: boo
     app = load_app(target)
     secret = secret_file.read().strip()
     ask(app, lambda: app.endpoints.arotate(id, secret, keep))
-    _say(id, "rotated", "has another secret", as_json)
+    print_done({"rotated": id}, f"endpoint {id} has another secret", as_json)
 
 
 @endpoints.command(cls=AppCommand)
@@ -151,7 +151,7 @@ def pause(target: str, id: str, as_json: bool) -> None:
     """Hold deliveries to endpoint ID until it is resumed; they are made as before."""
     app = load_app(target)
     ask(app, lambda: app.endpoints.apause(id))
-    _say(id, "paused", "is paused", as_json)
+    print_done({"paused": id}, f"endpoint {id} is paused", as_json)
 
 
 @endpoints.command(cls=AppCommand)
@@ -162,7 +162,7 @@ def resume(target: str, id: str, as_json: bool) -> None:
     """Let out what is held for endpoint ID: paused, disabled, or its breaker open."""
     app = load_app(target)
     ask(app, lambda: app.endpoints.aresume(id))
-    _say(id, "resumed", "is resumed", as_json)
+    print_done({"resumed": id}, f"endpoint {id} is resumed", as_json)
 
 
 @endpoints.command(cls=AppCommand)
@@ -174,7 +174,7 @@ def probe(target: str, id: str, as_json: bool) -> None:
     app = load_app(target)
     probed = ask(app, lambda: app.endpoints.aprobe(id))
     told = "is tried with the next delivery" if probed else "has no open breaker"
-    _say(id, "probed" if probed else "unchanged", told, as_json)
+    print_done({"probed" if probed else "unchanged": id}, f"endpoint {id} {told}", as_json)
 
 
 @endpoints.command(cls=AppCommand)
@@ -185,7 +185,7 @@ def remove(target: str, id: str, as_json: bool) -> None:
     """Remove endpoint ID; what waits for it is cancelled when it is due."""
     app = load_app(target)
     ask(app, lambda: app.endpoints.aremove(id))
-    _say(id, "removed", "is removed", as_json)
+    print_done({"removed": id}, f"endpoint {id} is removed", as_json)
 
 
 @endpoints.command(cls=AppCommand)
@@ -196,10 +196,7 @@ def test(target: str, id: str, as_json: bool) -> None:
     """Send a sample to endpoint ID, by a worker, in one attempt."""
     app = load_app(target)
     sample = ask(app, lambda: app.endpoints.atest(id))
-    if as_json:
-        print_json(fields_of(sample))
-    else:
-        click.echo(f"job {sample.id} sends a sample to endpoint {id}")
+    print_done(fields_of(sample), f"job {sample.id} sends a sample to endpoint {id}", as_json)
 
 
 @endpoints.command(cls=AppCommand)
@@ -224,17 +221,8 @@ def replay(
     ended = cast(Literal["dead", "succeeded"], state)
     which: Mapping[str, Any] = {"after": after, "before": before, "state": ended}
     again = ask(app, lambda: app.endpoints.areplay(id, *ids, **which))
-    if as_json:
-        print_json({"replayed": again})
-    else:
-        click.echo(f"{len(again)} deliveries are sent to endpoint {id} again")
-
-
-def _say(id: str, what: str, told: str, as_json: bool) -> None:
-    if as_json:
-        print_json({what: id})
-    else:
-        click.echo(f"endpoint {id} {told}")
+    line = f"{len(again)} deliveries are sent to endpoint {id} again"
+    print_done({"replayed": again}, line, as_json)
 
 
 def _state(endpoint: EndpointRecord) -> str:

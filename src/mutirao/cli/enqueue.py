@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from mutirao.cli.options import as_json, ask, json_object, target
-from mutirao.cli.output import fields_of, print_json
+from mutirao.cli.output import fields_of, print_done
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.terms import options_of
 from mutirao.model.uniqueness import How
@@ -45,8 +45,5 @@ def enqueue(
     app = load_app(target)
     call = app.task_named(task).using(**options)
     handle = ask(app, lambda: call.aenqueue(**args))
-    if as_json:
-        print_json(fields_of(handle))
-    else:
-        said = _SAID[handle.how].format(f"job {handle.id} ({handle.task})")
-        click.echo(f"{said} in queue {handle.queue}")
+    said = _SAID[handle.how].format(f"job {handle.id} ({handle.task})")
+    print_done(fields_of(handle), f"{said} in queue {handle.queue}", as_json)

@@ -3,7 +3,7 @@
 import click
 
 from mutirao.cli.options import as_json, ask, option, target
-from mutirao.cli.output import print_fields, print_json, print_table
+from mutirao.cli.output import print_done, print_fields, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.records import GraphRecord, GraphState
 
@@ -68,10 +68,8 @@ def cancel(target: str, id: int, as_json: bool) -> None:
     """Cancel the unfinished jobs of graph ID; running ones learn of it with the next heartbeat."""
     app = load_app(target)
     ids = ask(app, lambda: app.acancel_graph(id))
-    if as_json:
-        print_json({"ids": ids})
-    else:
-        click.echo(f"cancelled: {', '.join(map(str, ids))}" if ids else "nothing was left of it")
+    line = f"cancelled: {', '.join(map(str, ids))}" if ids else "nothing was left of it"
+    print_done({"ids": ids}, line, as_json)
 
 
 def _several(ids: tuple[int, ...], most: int = 5) -> str:

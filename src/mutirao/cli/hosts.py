@@ -1,11 +1,9 @@
 """`hosts`: list, try, hold and forget the hosts that activities go to."""
 
-from datetime import UTC, datetime
-
 import click
 
 from mutirao.cli.options import as_json, ask, option, target
-from mutirao.cli.output import print_json, print_table
+from mutirao.cli.output import minute, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 
 
@@ -30,8 +28,8 @@ def list_(target: str, redrivable: bool, as_json: bool) -> None:
     print_table(
         ("host", "state", "failures", "since", "probe", "signature", "waiting", "dead", "error"),
         [
-            (h.name, "held" if h.held else h.state, h.failures, _short(h.failing_since),
-             _short(h.next_probe), h.signature, h.waiting, h.dead, (h.error or "")[:80])
+            (h.name, "held" if h.held else h.state, h.failures, minute(h.failing_since, ""),
+             minute(h.next_probe, ""), h.signature, h.waiting, h.dead, (h.error or "")[:80])
             for h in found
         ],
         empty="no hosts",
@@ -46,7 +44,7 @@ def flush(target: str, host: str, as_json: bool) -> None:
     """Try HOST now; if a delivery arrives, the others follow. It is not held any more."""
     app = load_app(target)
     ask(app, lambda: app.hosts.aflush(host))
-    _say("flushed", host, f"host {host} is tried", as_json)
+    print_done({"flushed": host}, f"host {host} is tried", as_json)
 
 
 @hosts.command(cls=AppCommand)
@@ -57,7 +55,7 @@ def hold(target: str, host: str, as_json: bool) -> None:
     """Send nothing to HOST until it is flushed."""
     app = load_app(target)
     ask(app, lambda: app.hosts.ahold(host))
-    _say("held", host, f"host {host} is held", as_json)
+    print_done({"held": host}, f"host {host} is held", as_json)
 
 
 @hosts.command(cls=AppCommand)
@@ -70,7 +68,7 @@ def limit(target: str, host: str, concurrency: int | None, as_json: bool) -> Non
     app = load_app(target)
     ask(app, lambda: app.hosts.alimit(host, concurrency))
     most = "as many requests as others" if concurrency is None else f"{concurrency} requests"
-    _say("limited", host, f"host {host} gets {most} at once", as_json)
+    print_done({"limited": host}, f"host {host} gets {most} at once", as_json)
 
 
 @hosts.command(cls=AppCommand)
@@ -82,10 +80,7 @@ def redrive(target: str, host: str, limit: int | None, as_json: bool) -> None:
     """Send the dead deliveries to HOST again."""
     app = load_app(target)
     ids = ask(app, lambda: app.hosts.aredrive(host, limit=limit))
-    if as_json:
-        print_json({"redriven": ids})
-        return
-    click.echo(f"{len(ids)} deliveries to {host} are sent again")
+    print_done({"redriven": ids}, f"{len(ids)} deliveries to {host} are sent again", as_json)
 
 
 @hosts.command(cls=AppCommand)
@@ -96,15 +91,5 @@ def forget(target: str, host: str, as_json: bool) -> None:
     """Cancel what waits for HOST, and delete what is known of it."""
     app = load_app(target)
     count = ask(app, lambda: app.hosts.aforget(host))
-    _say("forgotten", host, f"host {host} is forgotten; {count} deliveries are cancelled", as_json)
-
-
-def _say(what: str, host: str, line: str, as_json: bool) -> None:
-    if as_json:
-        print_json({what: host})
-    else:
-        click.echo(line)
-
-
-def _short(moment: datetime | None) -> str:
-    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%MZ}"
+    line = f"host {host} is forgotten; {count} deliveries are cancelled"
+    print_done({"forgotten": host}, line, as_json)

@@ -8,7 +8,7 @@ import click
 
 from mutirao.app import Mutirao
 from mutirao.cli import logs
-from mutirao.cli.options import option
+from mutirao.cli.options import log_options, option
 from mutirao.cli.target import APP_VARIABLE, load_app
 from mutirao.errors import StoreUnavailable
 from mutirao.hub.looking import EVERY, LOOK_LIMIT, LookedAt
@@ -33,12 +33,7 @@ from mutirao.hub.service import HubSettings, run
     default=EVERY,
     help="Seconds between two looks at each database.",
 )
-@option("--log-format", type=click.Choice(["text", "json"]), default="text")
-@option(
-    "--log-level",
-    default="info",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-)
+@log_options
 def hub(
     targets: tuple[str, ...],
     databases: tuple[str, ...],

@@ -1,12 +1,12 @@
 """`limits`, `pause`, `resume`: list and change how many jobs run at once."""
 
-from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from datetime import timedelta
+from typing import TypeVar
 
 import click
 
 from mutirao.cli.options import Command, as_json, ask, duration, option, target
-from mutirao.cli.output import print_json, print_table
+from mutirao.cli.output import origin_of, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.limits import Limit, LimitRecord
 
@@ -42,7 +42,8 @@ def list_(target: str, as_json: bool) -> None:
         ("name", "of", "by", "key", "most", "running", "tokens", "blocked", "origin"),
         [
             (m.name, f"queue {m.queue}" if m.task is None else f"task {m.task}", m.by, m.key,
-             _most(m), m.running, None if m.tokens is None else int(m.tokens), m.parked, _origin(m))
+             _most(m), m.running, None if m.tokens is None else int(m.tokens), m.parked,
+             origin_of(m))
             for m in found
         ],
         empty="no limits",
@@ -77,7 +78,7 @@ def put(
     app = load_app(target)
     limit = Limit(most, per=per, burst=burst, by=by, name=name)
     made = ask(app, lambda: app.limits.aput(limit, queue=queue, task=task))
-    _say({"put": made}, f"limit {made} is in force", as_json)
+    print_done({"put": made}, f"limit {made} is in force", as_json)
 
 
 @limits.command(cls=AppCommand)
@@ -88,7 +89,7 @@ def remove(target: str, name: str, as_json: bool) -> None:
     """Remove limit NAME. If it is in the code, the next worker that starts restores it."""
     app = load_app(target)
     ask(app, lambda: app.limits.aremove(name))
-    _say({"removed": name}, f"limit {name} is removed", as_json)
+    print_done({"removed": name}, f"limit {name} is removed", as_json)
 
 
 @click.command(cls=AppCommand)
@@ -105,7 +106,7 @@ def pause(target: str, as_json: bool, **which: str | None) -> None:
     """
     app = load_app(target)
     ask(app, lambda: app.apause(**which))
-    _say({"paused": _named(which)}, f"{_told(which)} is paused", as_json)
+    print_done({"paused": _named(which)}, f"{_told(which)} is paused", as_json)
 
 
 @click.command(cls=AppCommand)
@@ -117,14 +118,7 @@ def resume(target: str, as_json: bool, **which: str | None) -> None:
     """Resume what was paused with the same options."""
     app = load_app(target)
     ask(app, lambda: app.aresume(**which))
-    _say({"resumed": _named(which)}, f"{_told(which)} is resumed", as_json)
-
-
-def _say(facts: dict[str, Any], line: str, as_json: bool) -> None:
-    if as_json:
-        print_json(facts)
-    else:
-        click.echo(line)
+    print_done({"resumed": _named(which)}, f"{_told(which)} is resumed", as_json)
 
 
 def _named(which: dict[str, str | None]) -> dict[str, str]:
@@ -142,13 +136,3 @@ def _most(limit: LimitRecord) -> str:
     if limit.per is None:
         return str(limit.most)
     return f"{limit.most} per {limit.per:g} s, burst {limit.burst}"
-
-
-def _origin(limit: LimitRecord) -> str:
-    if limit.in_code is not False:
-        return str(limit.origin)
-    return f"not in the code since {_short(limit.declared_at)} ({limit.declared_by})"
-
-
-def _short(moment: datetime | None) -> str:
-    return "?" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%MZ}"

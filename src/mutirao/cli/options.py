@@ -15,6 +15,7 @@ from mutirao.model.job import JobState
 from mutirao.model.lengths import is_length, length
 
 FOREVER = "forever"
+POSITIVE = click.FloatRange(min=0, min_open=True)
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -24,6 +25,17 @@ ids = click.argument("ids", metavar="[ID]...", type=click.IntRange(min=1), nargs
 as_json = option(
     "--json", "as_json", is_flag=True, envvar="MUTIRAO_JSON", help="Print one JSON document."
 )
+
+
+def log_options(command: Command) -> Command:
+    """Add the options of what a command that runs for long logs."""
+    for decorate in reversed((
+        option("--log-format", type=click.Choice(["text", "json"]), default="text"),
+        option("--log-level", default="info",
+               type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False)),
+    )):  # fmt: skip
+        command = decorate(command)
+    return command
 
 
 def duration(text: str) -> timedelta:

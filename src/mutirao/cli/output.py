@@ -1,7 +1,7 @@
 """The output of results: rich tables on a terminal, plain columns elsewhere, or JSON."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,9 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mutirao.model.limits import LimitRecord
 from mutirao.model.message import MessageId
+from mutirao.model.schedule import ScheduleRecord
 from mutirao.tasks.handle import Handle
 
+Declared = LimitRecord | ScheduleRecord
 _STYLES = {
     **dict.fromkeys(("ok", "succeeded", "alive"), "green"),
     **dict.fromkeys(("warning", "retried", "lost", "cancelled", "stopped"), "yellow"),
@@ -26,6 +29,14 @@ _STYLES = {
 def print_json(value: Any) -> None:
     """Print one JSON document; records become objects, moments ISO 8601 text."""
     click.echo(_as_json(value, indent=2))
+
+
+def print_done(facts: Mapping[str, Any], line: str, as_json: bool) -> None:
+    """Print what a command has done: a line, or its facts as one JSON document."""
+    if as_json:
+        print_json(facts)
+    else:
+        click.echo(line)
 
 
 def fields_of(handle: Handle[Any]) -> dict[str, Any]:
@@ -72,6 +83,18 @@ def one_line(value: Any) -> str:
             return ", ".join(one_line(each) for each in value)
         case _:
             return _printable(str(value))
+
+
+def minute(moment: datetime | None, unknown: str = "?") -> str:
+    """Return a moment to the minute."""
+    return unknown if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%MZ}"
+
+
+def origin_of(record: Declared) -> str:
+    """Return where something comes from that code may declare, and since when it does not."""
+    if record.in_code is not False:
+        return str(record.origin)
+    return f"not in the code since {minute(record.declared_at)} ({record.declared_by})"
 
 
 def first_line(text: str | None, longest: int = 60) -> str:

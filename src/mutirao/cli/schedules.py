@@ -1,6 +1,6 @@
 """`schedules`: list and change schedules."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import Any, TypeVar
 
 import click
@@ -15,7 +15,7 @@ from mutirao.cli.options import (
     option,
     target,
 )
-from mutirao.cli.output import fields_of, print_json, print_table
+from mutirao.cli.output import fields_of, origin_of, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.schedule import CatchUp, Overlap, ScheduleRecord, ScheduleState, Terms
 
@@ -79,7 +79,7 @@ def list_(target: str, as_json: bool) -> None:
         ("name", "task", "when", "status", "next", "last", "job", "state", "seconds", "origin"),
         [
             (s.name, s.task, _when(s), _status(s), s.next_at, s.last_tick, s.last_job, s.last_state,
-             s.last_duration, _origin(s))
+             s.last_duration, origin_of(s))
             for s in found
         ],
         empty="no schedules",
@@ -166,10 +166,7 @@ def remove(target: str, name: str, as_json: bool) -> None:
     """Remove schedule NAME; its jobs stay. If it is in the code, the next worker restores it."""
     app = load_app(target)
     ask(app, lambda: app.schedules.aremove(name))
-    if as_json:
-        print_json({"removed": name})
-    else:
-        click.echo(f"schedule {name} is removed")
+    print_done({"removed": name}, f"schedule {name} is removed", as_json)
 
 
 @schedules.command(cls=AppCommand)
@@ -180,10 +177,8 @@ def run(target: str, name: str, as_json: bool) -> None:
     """Make a job of schedule NAME now, in addition to its ticks, paused or not."""
     app = load_app(target)
     handle = ask(app, lambda: app.schedules.arun_now(name))
-    if as_json:
-        print_json(fields_of(handle))
-    else:
-        click.echo(f"enqueued job {handle.id} ({handle.task}) in queue {handle.queue}")
+    line = f"enqueued job {handle.id} ({handle.task}) in queue {handle.queue}"
+    print_done(fields_of(handle), line, as_json)
 
 
 def _tell(state: ScheduleState, as_json: bool) -> None:
@@ -209,13 +204,3 @@ def _when(schedule: ScheduleRecord) -> str:
     if schedule.every is not None:
         return f"every {timedelta(seconds=schedule.every)}"
     return f"{schedule.cron} {schedule.timezone}"
-
-
-def _origin(schedule: ScheduleRecord) -> str:
-    if schedule.in_code is not False:
-        return str(schedule.origin)
-    return f"not in the code since {_short(schedule.declared_at)} ({schedule.declared_by})"
-
-
-def _short(moment: datetime | None) -> str:
-    return "?" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%MZ}"

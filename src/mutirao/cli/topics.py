@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mutirao.cli.options import as_json, ask, duration, json_object, option, past, target
-from mutirao.cli.output import fields_of, print_json, print_table
+from mutirao.cli.output import fields_of, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.terms import options_of
 from mutirao.model.subscriptions import SubscriptionRecord
@@ -32,10 +32,8 @@ def publish(target: str, topic: str, event: dict[str, Any], as_json: bool, **opt
     app = load_app(target)
     call = app.topic_named(topic).using(**options)
     handle = ask(app, lambda: call.aenqueue(event))
-    if as_json:
-        print_json(fields_of(handle))
-    else:
-        click.echo(f"published on {topic}: job {handle.id} in queue {handle.queue}")
+    line = f"published on {topic}: job {handle.id} in queue {handle.queue}"
+    print_done(fields_of(handle), line, as_json)
 
 
 @click.command(cls=AppCommand)
@@ -63,10 +61,8 @@ def replay(
     app = load_app(target)
     again = partial(app.areplay, subscription, topic, since=since, until=until, missing=missing)
     made = ask(app, again)
-    if as_json:
-        print_json({"deliveries": made})
-    else:
-        click.echo(f"{made} {'delivery' if made == 1 else 'deliveries'} for {subscription}")
+    line = f"{made} {'delivery' if made == 1 else 'deliveries'} for {subscription}"
+    print_done({"deliveries": made}, line, as_json)
 
 
 @click.group()
@@ -136,7 +132,7 @@ def put(
     handler = found.using(**options) if isinstance(found, Subscriber) else subscriber
     terms: Any = {"tenant": tenant, "group": group, "filter": filter}
     ask(app, lambda: app.subscriptions.aput(id, handler, topic, from_=from_, **terms))
-    _say("put", id, f"is told of {topic}", as_json)
+    print_done({"put": id}, f"subscription {id} is told of {topic}", as_json)
 
 
 @subscriptions.command(cls=AppCommand)
@@ -147,7 +143,7 @@ def pause(target: str, id: str, as_json: bool) -> None:
     """Pause subscription ID: it is told of nothing until it is resumed. Deploys leave it paused."""
     app = load_app(target)
     ask(app, lambda: app.subscriptions.apause(id))
-    _say("paused", id, "is paused", as_json)
+    print_done({"paused": id}, f"subscription {id} is paused", as_json)
 
 
 @subscriptions.command(cls=AppCommand)
@@ -158,7 +154,7 @@ def resume(target: str, id: str, as_json: bool) -> None:
     """Resume subscription ID; what was published during the pause is not made up for."""
     app = load_app(target)
     ask(app, lambda: app.subscriptions.aresume(id))
-    _say("resumed", id, "is resumed", as_json)
+    print_done({"resumed": id}, f"subscription {id} is resumed", as_json)
 
 
 @subscriptions.command(cls=AppCommand)
@@ -169,14 +165,7 @@ def remove(target: str, id: str, as_json: bool) -> None:
     """Remove subscription ID; its deliveries stay. If it is in the code, a worker restores it."""
     app = load_app(target)
     ask(app, lambda: app.subscriptions.aremove(id))
-    _say("removed", id, "is removed", as_json)
-
-
-def _say(done: str, id: str, what: str, as_json: bool) -> None:
-    if as_json:
-        print_json({done: id})
-    else:
-        click.echo(f"subscription {id} {what}")
+    print_done({"removed": id}, f"subscription {id} is removed", as_json)
 
 
 def _seconds(lag: float | None) -> str | None:

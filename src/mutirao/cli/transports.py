@@ -8,7 +8,7 @@ import click
 
 from mutirao.app import Mutirao
 from mutirao.cli.options import as_json, option, target
-from mutirao.cli.output import print_json, print_table
+from mutirao.cli.output import print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.client import transports as brokers
 from mutirao.errors import ConfigurationError, UnknownJob
@@ -120,7 +120,7 @@ def return_(
     number = _ask(
         app, lambda: brokers.each_dead(app.transports, queue, chosen, lambda t: t.return_dead)
     )
-    _say("returned", number, as_json)
+    print_done({"returned": number}, f"{number} dead messages returned", as_json)
 
 
 @dead.command(cls=AppCommand)
@@ -136,7 +136,7 @@ def drop(target: str, ids: tuple[str, ...], all_: bool, queue: str | None, as_js
     number = _ask(
         app, lambda: brokers.each_dead(app.transports, queue, chosen, lambda t: t.drop_dead)
     )
-    _say("dropped", number, as_json)
+    print_done({"dropped": number}, f"{number} dead messages dropped", as_json)
 
 
 def _ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:
@@ -179,10 +179,3 @@ def _told(dead: DeadMessage) -> dict[str, object]:
         "error": cause.error,
         "body": dead.raw.decode(errors="backslashreplace"),
     }
-
-
-def _say(what: str, number: int, as_json: bool) -> None:
-    if as_json:
-        print_json({what: number})
-    else:
-        click.echo(f"{number} dead messages {what}")

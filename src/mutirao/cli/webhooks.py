@@ -6,12 +6,10 @@ import click
 
 from mutirao.app import Mutirao
 from mutirao.cli import logs
-from mutirao.cli.options import option
+from mutirao.cli.options import POSITIVE, log_options, option
 from mutirao.cli.webhook_options import webhook_options, webhook_settings
 from mutirao.model.endpoints import WEBHOOK_QUEUE
 from mutirao.workers import EXIT_WHEN_STUCK
-
-_POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
 @click.command()
@@ -24,14 +22,9 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     default=30.0,
     help="Seconds that running deliveries may take once a signal says to stop.",
 )
-@option("--poll", type=_POSITIVE, default=2.0, help="Longest sleep of an idle worker, in seconds.")
+@option("--poll", type=POSITIVE, default=2.0, help="Longest sleep of an idle worker, in seconds.")
 @webhook_options
-@option("--log-format", type=click.Choice(["text", "json"]), default="text")
-@option(
-    "--log-level",
-    default="info",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-)
+@log_options
 def webhooks(
     database: str,
     schema: str | None,

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from mutirao.app import Mutirao
 from mutirao.cli import logs
-from mutirao.cli.options import kept, names, option, target
+from mutirao.cli.options import POSITIVE, kept, log_options, names, option, target
 from mutirao.cli.reloading import watch_here
 from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import AppCommand, load_app
@@ -36,9 +36,6 @@ def _text(read: Callable[[str], object]) -> Callable[[str], str]:
         return text
 
     return checked
-
-
-_POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
 @click.command(cls=AppCommand)
@@ -74,11 +71,11 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     default=30.0,
     help="Seconds that running jobs may take once a signal says to stop.",
 )
-@option("--poll", type=_POSITIVE, default=2.0, help="Longest sleep of an idle worker, in seconds.")
-@option("--heartbeat", type=_POSITIVE, default=5.0, help="Seconds between heartbeats.")
+@option("--poll", type=POSITIVE, default=2.0, help="Longest sleep of an idle worker, in seconds.")
+@option("--heartbeat", type=POSITIVE, default=5.0, help="Seconds between heartbeats.")
 @option(
     "--expiry",
-    type=_POSITIVE,
+    type=POSITIVE,
     default=15.0,
     help="Seconds after its last heartbeat until a worker's jobs run elsewhere.",
 )
@@ -104,7 +101,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @option("--max-attempts", type=click.IntRange(min=1), help="Executions of such jobs in all.")
 @option(
     "--timeout",
-    type=_POSITIVE,
+    type=POSITIVE,
     help="Seconds that an attempt may take, for tasks without a timeout of their own.",
 )
 @option("--keep-succeeded", type=_text(kept), default="7d", help=_KEEP_HELP.format("succeeded"))
@@ -118,7 +115,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 )
 @option(
     "--doorbell-grace",
-    type=_POSITIVE,
+    type=POSITIVE,
     default=30.0,
     help="Seconds without an answer after which a broker is taken to have lost a doorbell.",
 )
@@ -141,12 +138,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     default=False,
     help="Start again when a Python file below the current directory changes; for development.",
 )
-@option("--log-format", type=click.Choice(["text", "json"]), default="text")
-@option(
-    "--log-level",
-    default="info",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-)
+@log_options
 def worker(
     target: str,
     databases: tuple[str, ...],
