@@ -19,7 +19,7 @@ from mutirao.client.portal import Portal
 from mutirao.client.publishing import alone, check_task, checked_transports
 from mutirao.client.schedules import Schedules
 from mutirao.client.subscriptions import Subscriptions
-from mutirao.client.transports import close_transports, examine_transports
+from mutirao.client.transports import examine_transports
 from mutirao.client.waking import Waking
 from mutirao.engine.endings import Endings
 from mutirao.errors import ConfigurationError
@@ -28,6 +28,7 @@ from mutirao.model.job import MAX_PAYLOAD
 from mutirao.model.retry import RetryPolicy
 from mutirao.notifiers.hub_access import HubAccess
 from mutirao.ports import Notifier, Store, Transport
+from mutirao.ports.brokers import close_transports
 from mutirao.sql.announcing import AnnouncingStore
 from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.engines import Database, Engines

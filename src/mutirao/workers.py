@@ -252,9 +252,7 @@ class Workers:
                 " databases: a doorbell does not say in which of them its job is. Serve one"
                 " database, or leave these queues to SQL"
             )
-        wanted, unwanted = settings.queues, settings.exclude_queues or ()
-        served = {name for name in found if wanted is None or name in wanted} - {*unwanted}
-        return {name: each for name, each in found.items() if name in served}
+        return {name: each for name, each in found.items() if settings.serves(name)}
 
     def _check(self, settings: WorkerSettings) -> None:
         """Raise if no worker can run what the code declares, whatever the database."""

@@ -17,9 +17,9 @@ from mutirao.engine import executor
 from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.holdings import Holdings
+from mutirao.engine.loops import Loops
 from mutirao.engine.producer import Producer
 from mutirao.engine.trouble import Trouble
-from mutirao.engine.worker import Worker
 from mutirao.model.job import Claim, Lane
 from mutirao.sql.drivers.steps import Asking
 from mutirao.sql.rules import uniqueness
@@ -37,7 +37,7 @@ def _loops_end_by_what_passes(patch: pytest.MonkeyPatch) -> None:
         raise error
 
     patch.setattr(Trouble, "met", met)
-    patch.setattr(Worker, "_ended", _nothing)
+    patch.setattr(Loops, "_ended", _nothing)
 
 
 def _calls_have_no_limit(patch: pytest.MonkeyPatch) -> None:

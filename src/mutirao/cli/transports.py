@@ -13,6 +13,7 @@ from mutirao.cli.target import AppCommand, load_app
 from mutirao.client import transports as brokers
 from mutirao.errors import ConfigurationError, UnknownJob
 from mutirao.model.message import DeadMessage
+from mutirao.ports.brokers import close_transports
 
 T = TypeVar("T")
 MANY = 100_000  # messages that `show` looks through
@@ -146,7 +147,7 @@ def _ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:
         try:
             return await body()
         finally:
-            await brokers.close_transports(app.transports)
+            await close_transports(app.transports)
 
     return asyncio.run(asked())
 

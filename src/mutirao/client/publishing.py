@@ -8,6 +8,7 @@ from mutirao.errors import ConfigurationError, InvalidJob, TransportError, Wrong
 from mutirao.model.job import NewJob
 from mutirao.model.message import MessageId
 from mutirao.ports import Transport
+from mutirao.ports.brokers import grouped
 from mutirao.tasks.parcels import message_of, new_id
 from mutirao.tasks.task import Task
 
@@ -97,13 +98,10 @@ async def publish(jobs: Sequence[NewJob], transports: Mapping[str, Transport]) -
         TransportError: some were not published; the message says how many, others were.
     """
     made = [to_message(job, transports[job.queue]) for job in jobs]
-    groups: dict[int, tuple[Transport, list[Any]]] = {}
-    for job, (_, message) in zip(jobs, made, strict=True):
-        transport = transports[job.queue]
-        groups.setdefault(id(transport), (transport, []))[1].append(message)
+    messages = [message for _, message in made]
     failed: list[TransportError] = []
-    for transport, messages in groups.values():
-        failed += [error for error in await transport.publish(messages) if error is not None]
+    for transport, its in grouped(messages, lambda message: transports[message.queue]):
+        failed += [error for error in await transport.publish(its) if error is not None]
     if failed and len(jobs) > 1:
         raise type(failed[0])(f"{len(failed)} of {len(jobs)} jobs were not published: {failed[0]}")
     if failed:

@@ -8,15 +8,7 @@ from mutirao.errors import ConfigurationError, TransportError
 from mutirao.model.findings import Finding, Level
 from mutirao.model.message import DeadMessage, Difference
 from mutirao.ports import Transport
-
-
-def by_transport(transports: Mapping[str, Transport]) -> list[tuple[Transport, list[str]]]:
-    """Return each transport once, with its queues."""
-    queues: dict[int, list[str]] = defaultdict(list)
-    for queue, transport in transports.items():
-        queues[id(transport)].append(queue)
-    known = {id(each): each for each in transports.values()}
-    return [(known[number], names) for number, names in queues.items()]
+from mutirao.ports.brokers import by_transport
 
 
 async def declare(transports: Mapping[str, Transport]) -> dict[str, list[str]]:
@@ -55,12 +47,6 @@ async def examine_transports(transports: Mapping[str, Transport]) -> list[Findin
             continue
         findings += [_finding(transport, each) for each in differences]
     return findings
-
-
-async def close_transports(transports: Mapping[str, Transport]) -> None:
-    """Close the connections of the running event loop."""
-    for transport, _ in by_transport(transports):
-        await transport.aclose()
 
 
 async def dead(

@@ -10,6 +10,7 @@ from mutirao.engine.pulse import Pulse
 from mutirao.engine.relay import Relay
 from mutirao.engine.settings import WorkerSettings
 from mutirao.ports import Store, Transport
+from mutirao.ports.brokers import close_transports
 
 
 class Carried:
@@ -56,5 +57,4 @@ class Carried:
 
     async def close(self) -> None:
         """Close the connections to the brokers."""
-        for each in {id(each): each for each in self._transports.values()}.values():
-            await each.aclose()
+        await close_transports(self._transports)

@@ -5,32 +5,32 @@ served: then no database is needed.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, NoReturn
 
 from mutirao.engine import outcomes
+from mutirao.engine.dispatcher import HURRIED_CANCEL_TIMEOUT
 from mutirao.engine.executor import Executor
 from mutirao.engine.job_log import JobLog
 from mutirao.engine.logs import log
-from mutirao.engine.pulse import Health, Pulse
+from mutirao.engine.loops import Loops
+from mutirao.engine.pulse import Health
 from mutirao.engine.receiver import Receiver
 from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.shared import Shared
 from mutirao.engine.task_checks import check_tasks
-from mutirao.engine.watch import Watch
+from mutirao.engine.watch import WATCH_EVERY, Watch
 from mutirao.errors import WrongState
 from mutirao.model.job import Gives, Job
 from mutirao.ports import Transport
+from mutirao.ports.brokers import close_transports
 from mutirao.tasks.middleware import AttemptMiddleware
 from mutirao.tasks.task import Task
 
 LAST_SETTLINGS = 5.0  # seconds to settle what has ended, however short the grace period is
 CLOSE_LIMIT = 5.0  # seconds to close the connections
-CANCEL_AGAIN_AFTER = 0.5  # seconds
-WATCH_EVERY = 1.0  # seconds
-HURRIED_CANCEL_TIMEOUT = 1.0  # seconds, see `Worker`
 
 
 class Carrying:
@@ -60,9 +60,8 @@ class Carrying:
         usual = settings.defaults.defaults()
         parts = self._shared.threads, self._shared.processes, None, self._job_log, usual
         self._executor = Executor(tasks, middleware, *parts)
-        self._pulses: dict[str, Pulse] = {}
+        self._loops = Loops(settings.turn_limit, self._loop_failed)
         self._receivers = [self._receiver(*each) for each in self._transports.items()]
-        self._loops: dict[str, asyncio.Task[None]] = {}
         self._stopping: asyncio.Task[None] | None = None
         self._hurried = asyncio.Event()
 
@@ -76,11 +75,10 @@ class Carrying:
             return
         check_tasks(self._tasks, self.settings.tasks)
         for each in self._receivers:
-            self._spawn(f"queue {each.queue}", each.run())
-        watch = Watch(
-            self._shared.slots, lambda: list(self._pulses.values()), self.settings.exit_when_stuck
-        )
-        self._spawn("watch of queues", watch.run(self._pulse("watch of queues"), WATCH_EVERY))
+            self._loops.spawn(_named(each.queue), each.run())
+        watch = Watch(self._shared.slots, self._loops.pulses, self.settings.exit_when_stuck)
+        pulse = self._loops.pulse("watch of queues")
+        self._loops.spawn(pulse.name, watch.run(pulse, WATCH_EVERY))
         for queue, transport in self._transports.items():
             log.info("consuming queue %s of %s", queue, transport.name)
 
@@ -105,18 +103,8 @@ class Carrying:
 
     def health(self) -> Health:
         """Return whether it works, and if not, why. May be called from any thread."""
-        ages = {name: pulse.age() for name, pulse in self._pulses.items()}
-        hanging = [name for name, pulse in self._pulses.items() if pulse.hangs()]
-        reason = None
-        if self.failure is not None:
-            reason = f"it failed: {self.failure}"
-        elif self._stopping is not None:
-            reason = "it has been stopped"
-        elif not self._loops:
-            reason = "it has not been started"
-        elif hanging:
-            reason = f"no turn of {', '.join(hanging)}"
-        return Health(reason is None, reason, ages, self._shared.slots.stuck)
+        stopping, stuck = self._stopping is not None, self._shared.slots.stuck
+        return self._loops.health(self.failure, stopping, stuck)
 
     async def _stop(self) -> None:
         if self._loops:
@@ -149,52 +137,38 @@ class Carrying:
         await idle
 
     async def _end_loops(self, seconds: float) -> None:
-        queues = [self._loops[f"queue {each.queue}"] for each in self._receivers]
-        _, running = await asyncio.wait(queues, timeout=seconds)
-        if running:
-            log.error("%s queues did not end; what they held comes again", len(running))
+        queues = [_named(each.queue) for each in self._receivers]
+        if running := await self._loops.ends(queues, seconds):
+            log.error("%s queues did not end; what they held comes again", running)
         for each in self._receivers:
             each.cut()
             each.dispatcher.leave()
-        left = {loop for loop in self._loops.values() if not loop.done()}
-        while left:
-            for loop in left:
-                loop.cancel()
-            _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_AFTER)
-        self._loops.clear()
+        await self._loops.cancel()
 
     async def _close(self) -> None:
         try:
             async with asyncio.timeout(CLOSE_LIMIT):
-                for each in {id(one): one for one in self._transports.values()}.values():
-                    await each.aclose()
+                await close_transports(self._transports)
         except TimeoutError:
             log.warning("the connections to brokers could not be closed within %g s", CLOSE_LIMIT)
 
     def _receiver(self, queue: str, transport: Transport) -> Receiver:
         served = self._tasks if self.settings.tasks is None else set(self.settings.tasks)
-        pulse = self._pulse(f"queue {queue}")
+        pulse = self._loops.pulse(_named(queue))
         about = self._executor, self._shared.slots, self._begin, pulse
         return Receiver(queue, transport, self.settings, served, *about)
 
-    def _pulse(self, name: str) -> Pulse:
-        pulse = self._pulses[name] = Pulse(name, self.settings.turn_limit)
-        return pulse
-
-    def _spawn(self, name: str, loop: Coroutine[Any, Any, None]) -> None:
-        self._pulses[name].turn()
-        task = self._loops[name] = asyncio.create_task(loop, name=f"mutirao-{name}")
-        task.add_done_callback(self._loop_ended)
-
-    def _loop_ended(self, task: "asyncio.Task[None]") -> None:
-        """Stop when a loop fails: the broker gives its deliveries to others."""
-        if task.cancelled() or (error := task.exception()) is None:
-            return
-        log.critical("%s failed", task.get_name(), exc_info=error)
+    def _loop_failed(self, name: str, error: BaseException) -> None:
+        """Stop: the broker gives its deliveries to others."""
+        log.critical("%s failed", name, exc_info=error)
         self.failure = self.failure or error
         self._hurried.set()
         self._stopping = self._stopping or asyncio.create_task(self._stop())
         self.failed.set()
+
+
+def _named(queue: str) -> str:
+    return f"queue {queue}"
 
 
 def served_alone(
@@ -207,7 +181,6 @@ def served_alone(
     A broker hands out whatever comes: a worker of some tasks serves a queue if all of its tasks are
     among them.
     """
-    queues, excluded = settings.queues, settings.exclude_queues or ()
 
     def has_its_tasks(queue: str) -> bool:
         if settings.tasks is None:
@@ -218,10 +191,7 @@ def served_alone(
     return {
         queue: transport
         for queue, transport in transports.items()
-        if transport.mode == "alone"
-        and (queues is None or queue in queues)
-        and queue not in excluded
-        and has_its_tasks(queue)
+        if transport.mode == "alone" and settings.serves(queue) and has_its_tasks(queue)
     }
 
 

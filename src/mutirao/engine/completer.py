@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from time import monotonic
 
+from mutirao.engine import job_log
 from mutirao.engine.aside import Aside, Fail, Finished, is_splittable
-from mutirao.engine.logs import log
 from mutirao.engine.pulse import MAX_REST, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
@@ -190,9 +190,4 @@ class Completer:
                 if not outcome.kind.final:
                     self._on_waiting(claim, outcome)
             else:
-                log.warning(
-                    "job %s was taken from this worker; its outcome %s is dropped",
-                    claim.id,
-                    outcome.kind,
-                    extra={"job": claim.id, "task": claim.task, "run": claim.run},
-                )
+                job_log.dropped(claim, outcome)

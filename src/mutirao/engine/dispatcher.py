@@ -26,6 +26,7 @@ from mutirao.model.job import Claim, OutcomeKind, Wake
 from mutirao.model.outcome import Outcome
 
 CANCEL_TIMEOUT = 5.0  # seconds within which a cancelled coroutine must end, or it counts as stuck
+HURRIED_CANCEL_TIMEOUT = 1.0  # the same after a second signal
 MAX_UNSETTLED_BATCHES = 4  # batches; beyond that the database is behind, and claiming pauses
 
 

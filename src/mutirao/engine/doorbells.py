@@ -7,13 +7,13 @@ between the claim and the acknowledgement, the doorbell comes again and is stale
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from datetime import datetime
 from time import monotonic
 
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import MAX_REST, Pulse
+from mutirao.engine.receiving import fitting_prefetch, received, wait_for_room
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.model.doorbell import Doorbell
@@ -47,8 +47,7 @@ class Doorbells:
         self.queue, self._transport, self._settings = queue, transport, settings
         self._served, self._dispatcher, self._answer = served, dispatcher, answer
         self._waits_since: float | None = None
-        self._stopping = False
-        self._receiving: asyncio.Future[list[Delivery]] | None = None
+        self._stopping = asyncio.Event()
         self.reached: datetime | None = None
 
     @property
@@ -62,7 +61,7 @@ class Doorbells:
         back = f"answering those of queue {self.queue} again"
         longest = self._settings.longest_wait
         trouble = Trouble(what, back, longest, who="database or broker")
-        while not self._stopping:
+        while not self._stopping.is_set():
             pulse.turn()
             try:
                 await self._consume(pulse, trouble)
@@ -72,49 +71,32 @@ class Doorbells:
 
     def stop(self) -> None:
         """Answer no more; what the broker has handed out goes back to it."""
-        self._stopping = True
+        self._stopping.set()
         self._dispatcher.changed.set()
-        if self._receiving is not None:
-            self._receiving.cancel()
 
     async def _consume(self, pulse: Pulse, trouble: Trouble) -> None:
         prefetch = self._settings.concurrency
         async with self._transport.consumer(self.queue, prefetch, _come_again) as consumer:
             trouble.over()
-            while not self._stopping:
+            while not self._stopping.is_set():
                 pulse.turn()
                 room = self._dispatcher.wanted()
                 if not room:
                     self._waits_since = None
-                    await self._wait_for_room()
+                    await wait_for_room(self._dispatcher, self._stopping)
                     continue
-                if (fitting := self._fitting(room)) > prefetch or 4 * fitting <= prefetch:
+                fitting = fitting_prefetch(room, self._settings.concurrency)
+                if fitting > prefetch or 4 * fitting <= prefetch:
                     prefetch = fitting
                     await consumer.resize(prefetch)
                 if came := await self._receive(consumer, room):
                     await self._take(consumer, came)
 
-    def _fitting(self, room: int) -> int:
-        """Return the prefetch for so much room: more of short jobs than of long ones.
-
-        A power of two, so that it does not change with every job.
-        """
-        few = self._settings.concurrency
-        return few if room <= few else 1 << room.bit_length()
-
     async def _receive(self, consumer: Consumer, most: int) -> list[Delivery]:
-        """Wait for doorbells for a while; cancelling loses none."""
+        """Wait for doorbells for a while."""
         if self._waits_since is None:
             self._waits_since = monotonic()
-        receiving = self._receiving = asyncio.ensure_future(consumer.receive(most))
-        try:
-            await asyncio.wait((receiving,), timeout=MAX_REST)
-        finally:
-            receiving.cancel()
-        came: list[Delivery] = []
-        with suppress(asyncio.CancelledError):
-            came = await receiving
-        if came:
+        if came := await received(consumer, most, MAX_REST, self._stopping):
             self._waits_since = None
         return came
 
@@ -145,15 +127,6 @@ class Doorbells:
         if message.task not in self._served:
             return Again(delivery, message, UNKNOWN_DELAY), None
         return Ack(delivery), doorbell
-
-    async def _wait_for_room(self) -> None:
-        changed = self._dispatcher.changed
-        changed.clear()
-        if self._dispatcher.wanted() or self._stopping:
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(min(self._dispatcher.patience(), MAX_REST)):
-                await changed.wait()
 
 
 def _come_again(deliveries: Sequence[Delivery]) -> None:

@@ -11,12 +11,13 @@ from weakref import WeakKeyDictionary
 
 from mutirao.engine.backoff import Backoff
 from mutirao.engine.logs import log
+from mutirao.engine.loops import end_tasks
+from mutirao.engine.pulse import wait_for
 from mutirao.errors import ResultTimeout, StoreUnavailable, UnknownJob
 from mutirao.model.records import Ending
 from mutirao.ports import Notifier, Store
 
 CHECK_EVERY = 5.0  # seconds between checks if ends are notified
-CANCEL_AGAIN_AFTER = 0.5  # seconds
 MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL = 0.01, 1.0  # seconds between checks otherwise
 
 
@@ -85,7 +86,7 @@ class _Watch:
             self._waiting.pop(id, None)
         if not self._waiting and self._task is not None:
             task, self._task = self._task, None
-            await _end(task)
+            await end_tasks(task)
 
     async def _run(self) -> None:
         listening = asyncio.create_task(self._listen())
@@ -97,7 +98,7 @@ class _Watch:
         except Exception as error:  # noqa: BLE001 (raised to those who wait)
             self._fail(error)
         finally:
-            await _end(listening, looking)
+            await end_tasks(listening, looking)
 
     def _fail(self, error: Exception) -> None:
         self._task = None
@@ -131,25 +132,10 @@ class _Watch:
                 for ending in await self._store().endings(list(self._waiting)):
                     self._tell(ending)
             pause = min(2 * pause, MAX_CHECK_INTERVAL) if self._notifier is None else CHECK_EVERY
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._look.wait()
+            await wait_for(self._look, pause)
 
     def _tell(self, ending: Ending) -> None:
         if ending.state is not None:
             for future in self._waiting.get(ending.id, ()):
                 if not future.done():
                     future.set_result(ending)
-
-
-async def _end(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks and wait until they are over and their connections are closed.
-
-    Cancels repeatedly: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a
-    cancellation that arrives at the same moment as its result.
-    """
-    running = {task for task in tasks if not task.done()}
-    while running:
-        for task in running:
-            task.cancel()
-        _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_AFTER)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from mutirao.engine.backoff import Backoff
 from mutirao.engine.logs import log
+from mutirao.engine.loops import end_tasks
 from mutirao.engine.naming import naming, serve
 from mutirao.engine.pulse import MAX_REST, Health, Pulse
 from mutirao.engine.settings import WorkerSettings
@@ -22,7 +23,6 @@ from mutirao.engine.threads import Threads
 from mutirao.engine.worker import Worker
 from mutirao.errors import ConfigurationError, StoreUnavailable, WorkerFailed, WorkerStuck
 
-CANCEL_AGAIN_AFTER = 0.5  # seconds
 PROVIDER_LIMIT = 60.0  # seconds that the provider may take
 BEATS_BETWEEN_TRIES = 6  # heartbeats after which a database that could not be served is tried again
 
@@ -312,9 +312,7 @@ class _Member:
         leaving = asyncio.create_task(self._left.wait())
         await asyncio.wait((starting, leaving), return_when=asyncio.FIRST_COMPLETED)
         leaving.cancel()
-        while not starting.done():
-            starting.cancel()
-            await asyncio.wait((starting,), timeout=CANCEL_AGAIN_AFTER)
+        await end_tasks(starting)
         if starting.cancelled():
             return False
         starting.result()

@@ -18,7 +18,7 @@ from time import monotonic
 
 from mutirao.engine.heart import Heart
 from mutirao.engine.logs import log
-from mutirao.engine.pulse import Pulse
+from mutirao.engine.pulse import Pulse, wait_for
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.errors import WorkerFailed
@@ -119,9 +119,7 @@ class Heartbeat:
             while self._body.runs() and not stopped.is_set():
                 self.pulse.turn()
                 wait = await self._beat()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(wait):
-                        await stopped.wait()
+                await wait_for(stopped, wait)
         finally:
             await self._store.close()
 

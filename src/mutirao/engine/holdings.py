@@ -7,14 +7,14 @@ lives.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from math import inf
 from time import monotonic
 from typing import NamedTuple
 
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.logs import log
-from mutirao.engine.pulse import MAX_REST, Pulse
+from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
 from mutirao.engine.trouble import Trouble
 from mutirao.errors import WorkerGone
 from mutirao.ports import Store
@@ -102,9 +102,7 @@ class Holdings:
             next_look = self._looks[0] - monotonic() if self._looks else inf
             if next_look <= 0:
                 return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(next_look, MAX_REST)):
-                    await self._something.wait()
+            await wait_for(self._something, min(next_look, MAX_REST))
             self._something.clear()
             pulse.turn()
 

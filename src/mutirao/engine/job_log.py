@@ -36,6 +36,15 @@ _LEVELS = {
 }
 
 
+def dropped(claim: Claim, outcome: Outcome) -> None:
+    """Log that an attempt ended after its job was taken from this worker."""
+    log.warning(
+        "job %s was taken from this worker; its outcome %s is dropped",
+        *(claim.id, outcome.kind),
+        extra={"job": claim.id, "task": claim.task, "run": claim.run},
+    )
+
+
 def started(claim: Claim) -> None:
     """Log that an attempt starts, at DEBUG."""
     if log.heeds(logging.DEBUG):

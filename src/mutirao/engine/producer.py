@@ -7,7 +7,6 @@ up, and a busy worker avoids that.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from math import inf
 from time import monotonic
@@ -21,7 +20,7 @@ from mutirao.engine.hearing import Hearing
 from mutirao.engine.holdings import Holdings, Runs
 from mutirao.engine.lanes import LaneBook
 from mutirao.engine.logs import log
-from mutirao.engine.pulse import MAX_REST, Pulse
+from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.model.doorbell import Doorbell
@@ -378,7 +377,5 @@ class Producer:
     async def _sleep(self, seconds: float) -> None:
         if self._stopping:
             return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, seconds)):
-                await self._woken.wait()
+        await wait_for(self._woken, seconds)
         self._woken.clear()

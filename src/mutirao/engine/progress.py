@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mutirao.engine.logs import log
 from mutirao.engine.outcomes import storable
-from mutirao.engine.pulse import MAX_REST, Pulse
+from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
 from mutirao.errors import StoreError, StoreRefused
 from mutirao.model.job import Claim
 from mutirao.model.records import Progress
@@ -61,9 +61,7 @@ class ProgressWriter:
         self._something.set()  # earlier reports have not been written
         while True:
             pulse.turn()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(MAX_REST):
-                    await self._something.wait()
+            await wait_for(self._something, MAX_REST)
             # Clear it even if another call has written the reports already: a wait for an event
             # that is set lets no other task run.
             self._something.clear()

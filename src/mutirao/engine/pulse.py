@@ -5,10 +5,18 @@ limit hangs in a call without a limit: only the worker itself can notice that, a
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
 MAX_REST = 5.0  # seconds that a loop may sleep without a sign; longer sleeps are split
+
+
+async def wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Wait until an event is set, or so long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, seconds)):
+            await event.wait()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from mutirao.engine.backoff import Backoff
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, Executor
 from mutirao.engine.logs import log
-from mutirao.engine.pulse import MAX_REST, Pulse
+from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
+from mutirao.engine.receiving import fitting_prefetch, received, wait_for_room
 from mutirao.engine.returns import Key, Returns
 from mutirao.engine.running import Begin
 from mutirao.engine.settings import WorkerSettings
@@ -110,9 +111,7 @@ class Receiver:
     async def _resting(self, event: asyncio.Event) -> None:
         while not event.is_set():
             self._pulse.turn()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(MAX_REST):
-                    await event.wait()
+            await wait_for(event, MAX_REST)
 
     async def _turn(self, consumer: Consumer) -> None:
         self._pulse.turn()
@@ -122,53 +121,23 @@ class Receiver:
             self._returns.give_back(stalled)
         await self._resize(consumer)
         if not (wanted := dispatcher.wanted()):
-            dispatcher.changed.clear()
-            if not dispatcher.wanted() and not self._stopping.is_set():
-                await self._rest(dispatcher.changed.wait(), dispatcher.patience())
+            await wait_for_room(dispatcher, self._stopping)
             return
-        came = await self._receive(consumer, wanted)
-        if came:
+        seconds = max(0.0, min(MAX_REST, dispatcher.patience()))
+        if came := await received(consumer, wanted, seconds, self._stopping):
             dispatcher.feed(self._claims(consumer, came))
             await asyncio.sleep(0)
         else:
             dispatcher.expect_none()
 
-    async def _receive(self, consumer: Consumer, most: int) -> list[Delivery]:
-        """Wait for deliveries for a while, or until there is a reason to look up."""
-        receiving = asyncio.ensure_future(consumer.receive(most))
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        seconds = max(0.0, min(MAX_REST, self.dispatcher.patience()))
-        try:
-            await asyncio.wait(
-                (receiving, stopping), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-            )
-        finally:
-            stopping.cancel()
-            receiving.cancel()
-        with suppress(asyncio.CancelledError):
-            return await receiving
-        return []
-
-    async def _rest(self, until: object, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, min(MAX_REST, seconds))):
-                await until  # type: ignore[misc]
-
     async def _resize(self, consumer: Consumer) -> None:
         """Have the broker hand out what the slots need: more of short jobs, fewer of long ones."""
-        fitting, now = self._fitting(), monotonic()
+        fitting = fitting_prefetch(self.dispatcher.most(), self._settings.concurrency)
+        now = monotonic()
         far = fitting > self._prefetch or 2 * fitting <= self._prefetch
         if far and now >= self._resized_at + RESIZE_EVERY:
             self._resized_at, self._prefetch = now, fitting
             await consumer.resize(fitting)
-
-    def _fitting(self) -> int:
-        """Return the prefetch: a power of two, so that it does not change with every job.
-
-        At least one for each slot: whoever has few of them may get more.
-        """
-        most, least = self.dispatcher.most(), self._settings.concurrency
-        return least if most <= least else max(least, 1 << most.bit_length())
 
     def _claims(self, consumer: Consumer, came: Sequence[Delivery]) -> list[Claim]:
         """Return what this worker runs of what came; settle the rest."""
@@ -247,7 +216,7 @@ class Receiver:
         level = log.warning if isinstance(error, TransportUnavailable) else log.error
         level("cannot consume queue %r: %s; again in %.1f s", self.queue, error, wait)
         self.consumes.set()
-        await self._rest(self._stopping.wait(), wait)
+        await wait_for(self._stopping, min(MAX_REST, wait))
 
     def _back(self) -> None:
         if self._backoff.reset():

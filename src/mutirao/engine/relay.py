@@ -8,9 +8,7 @@ answers, and after a grace period it is taken back with the next run.
 
 import asyncio
 import random
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from heapq import heappop, heappush
 from math import inf
@@ -18,12 +16,13 @@ from time import monotonic
 from typing import Protocol
 
 from mutirao.engine.logs import log
-from mutirao.engine.pulse import MAX_REST, Pulse
+from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.errors import TransportError
 from mutirao.model.doorbell import Doorbell
 from mutirao.ports import Store, Transport
+from mutirao.ports.brokers import grouped
 
 DUTY, DUTY_TTL = "relay", 15.0  # its name, and the seconds for which it is held
 BATCH = 500  # doorbells rung in one transaction, and published together
@@ -153,22 +152,12 @@ class Relay:
 
     async def _publish(self, doorbells: Sequence[Doorbell]) -> None:
         """Publish doorbells; take back those that a broker does not take, and raise why."""
-        by_transport: dict[int, list[Doorbell]] = defaultdict(list)
-        for doorbell in doorbells:
-            by_transport[id(self._transports[doorbell.queue])].append(doorbell)
-        told = await asyncio.gather(*map(self._publish_to, by_transport.values()))
+        groups = grouped(doorbells, lambda doorbell: self._transports[doorbell.queue])
+        told = await asyncio.gather(*(_publish_to(*group) for group in groups))
         failed = [pair for some in told for pair in some]
         if failed:
             await self._store.unring([doorbell for doorbell, _ in failed])
             raise failed[0][1]
-
-    async def _publish_to(
-        self, doorbells: Sequence[Doorbell]
-    ) -> list[tuple[Doorbell, TransportError]]:
-        transport = self._transports[doorbells[0].queue]
-        told = await transport.publish([doorbell.message() for doorbell in doorbells])
-        pairs = zip(doorbells, told, strict=True)
-        return [(doorbell, error) for doorbell, error in pairs if error is not None]
 
     async def _recall(self, now: float) -> None:
         """Take back doorbells that nobody answers any more, by what this worker hears."""
@@ -193,9 +182,16 @@ class Relay:
     async def _sleep(self, seconds: float) -> None:
         if self._stopping or seconds <= 0:
             return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(min(seconds, MAX_REST)):
-                await self._woken.wait()
+        await wait_for(self._woken, min(seconds, MAX_REST))
+
+
+async def _publish_to(
+    transport: Transport, doorbells: Sequence[Doorbell]
+) -> list[tuple[Doorbell, TransportError]]:
+    """Publish doorbells; return those that the broker does not take, and why."""
+    told = await transport.publish([doorbell.message() for doorbell in doorbells])
+    pairs = zip(doorbells, told, strict=True)
+    return [(doorbell, error) for doorbell, error in pairs if error is not None]
 
 
 def _nothing() -> "asyncio.Future[None]":

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from mutirao.engine import job_log
 from mutirao.engine.aside import Finished
 from mutirao.engine.backoff import Backoff
 from mutirao.engine.logs import log
 from mutirao.errors import DeliveryLost, TransportError, TransportRefused
-from mutirao.model.job import Claim, NewJob, Wake
+from mutirao.model.job import NewJob, Wake
 from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message, Settling
 from mutirao.ports import Consumer
 from mutirao.tasks import parcels
@@ -69,7 +70,7 @@ class Returns:
         key = finished.claim.id, finished.claim.run
         held = self._held.get(key)
         if held is None or held.message is None:
-            _say_dropped(finished)
+            job_log.dropped(finished.claim, finished.outcome)
             return
         held.ended, now = finished, datetime.now(UTC)
         settling = parcels.settling_of(held.delivery, held.message, finished.outcome, now)
@@ -104,7 +105,7 @@ class Returns:
         for key in keys:
             held = self._held[key]
             if held.ended is not None:
-                _say_dropped(held.ended)
+                job_log.dropped(held.ended.claim, held.ended.outcome)
             self._forget(key)
         return keys
 
@@ -163,7 +164,7 @@ class Returns:
         if held is None:
             return True
         if isinstance(error, DeliveryLost) and held.ended is not None:
-            _say_dropped(held.ended)
+            job_log.dropped(held.ended.claim, held.ended.outcome)
         elif isinstance(error, TransportRefused) and not isinstance(held.settling, Bury):
             log.error("job %s cannot come again: %s", key[0], error)
             now = datetime.now(UTC)
@@ -198,12 +199,3 @@ class Returns:
         self._unsettled.discard(key)
         if not self._unsettled:
             self._all_settled.set()
-
-
-def _say_dropped(finished: Finished) -> None:
-    claim: Claim = finished.claim
-    log.warning(
-        "job %s was taken from this worker; its outcome %s is dropped",
-        *(claim.id, finished.outcome.kind),
-        extra={"job": claim.id, "task": claim.task, "run": claim.run},
-    )

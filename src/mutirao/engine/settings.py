@@ -122,6 +122,11 @@ class WorkerSettings:
     connections: int | None = None
     webhooks: WebhookSettings | None = None
 
+    def serves(self, queue: str) -> bool:
+        """Return whether a queue is served."""
+        wanted = self.queues is None or queue in self.queues
+        return wanted and queue not in (self.exclude_queues or ())
+
     @classmethod
     def of(cls, terms: WorkerTerms) -> Self:
         """Return the settings for the given terms.

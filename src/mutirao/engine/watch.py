@@ -7,6 +7,8 @@ from mutirao.engine.pulse import Pulse
 from mutirao.engine.slots import Slots
 from mutirao.errors import WorkerFailed, WorkerStuck
 
+WATCH_EVERY = 1.0  # seconds between checks of loops and slots
+
 
 class Watch:
     """A watch that raises an error to end a worker which no longer works.

@@ -13,25 +13,26 @@ from typing import Any
 from mutirao.engine import outcomes
 from mutirao.engine.carried import Carried
 from mutirao.engine.completer import Completer
-from mutirao.engine.dispatcher import Dispatcher
+from mutirao.engine.dispatcher import HURRIED_CANCEL_TIMEOUT, Dispatcher
 from mutirao.engine.executor import Executor
 from mutirao.engine.heartbeat import Heartbeat, WorkerView
 from mutirao.engine.identity import identity
 from mutirao.engine.job_log import JobLog
 from mutirao.engine.limiter import Limiter
 from mutirao.engine.logs import log
+from mutirao.engine.loops import Loops
 from mutirao.engine.maintenance import Housekeeping, keep
 from mutirao.engine.pausing import Pauser
 from mutirao.engine.producer import Producer
 from mutirao.engine.progress import ProgressWriter
-from mutirao.engine.pulse import Health, Pulse
+from mutirao.engine.pulse import Health
 from mutirao.engine.running import Running
 from mutirao.engine.scheduler import Scheduler
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.shared import Shared
 from mutirao.engine.superseding import Superseding
 from mutirao.engine.task_checks import check_tasks
-from mutirao.engine.watch import Watch
+from mutirao.engine.watch import WATCH_EVERY, Watch
 from mutirao.engine.within import OPTIONAL_WRITES_LIMIT, within
 from mutirao.errors import WorkerStuck
 from mutirao.model.home import NOWHERE, Home
@@ -42,14 +43,10 @@ from mutirao.ports import Notifier, Store, Transport
 from mutirao.tasks.middleware import AttemptMiddleware
 from mutirao.tasks.task import Task
 
-CANCEL_AGAIN_AFTER = 0.5  # seconds
 # Seconds that a step of stopping may take, however short the grace period is: to write outcomes,
 # to release jobs and retire.
 LAST_WRITES_LIMIT, RETIRE_LIMIT = 5.0, 3.0
-# Seconds within which a cancelled coroutine must end after a second signal.
-HURRIED_CANCEL_TIMEOUT = 1.0
 DUTY_TURN_LIMIT = 300.0  # seconds that a turn of a duty may take, which may read all jobs
-WATCH_EVERY = 1.0  # seconds between checks of loops and slots
 
 
 class Worker:
@@ -86,24 +83,21 @@ class Worker:
         self._owns, self._home = shared is None, home
         self._shared = shared or Shared(settings)
         self._progress_writer = ProgressWriter(store)
-        self._pulses: dict[str, Pulse] = {}
+        self._loops = Loops(settings.turn_limit, self._loop_failed)
         self._job_log = JobLog(settings.log_jobs)
         executor = self._make_executor(middleware)
         self._completer = self._make_completer()
         self._dispatcher = Dispatcher(
             settings, executor, self._completer, self._shared.slots, self._begin
         )
-        part = lambda: self._id, self._dispatcher, self._pulse("producer"), carried or ()
+        part = lambda: self._id, self._dispatcher, self._loops.pulse("producer"), carried or ()
         self._producer = Producer(store, notifier, settings, tasks, *part)
         parts = settings, tasks, lambda: self._id, self._dispatcher, self._producer
         self._carried = Carried(store, carried or {}, *parts)
-        self._watch = Watch(
-            self._shared.slots, lambda: list(self._pulses.values()), settings.exit_when_stuck
-        )
+        self._watch = Watch(self._shared.slots, self._loops.pulses, settings.exit_when_stuck)
         self._declared, self._limits = declared, limits
         self._scheduler: Scheduler | None = None
         self._heartbeat: Heartbeat | None = None
-        self._loops: dict[str, asyncio.Task[None]] = {}
         self._stopping: asyncio.Task[None] | None = None
         self._hurried, self._within = asyncio.Event(), partial(within, store)
 
@@ -114,19 +108,8 @@ class Worker:
 
     def health(self) -> Health:
         """Return whether it works, and if not, why. May be called from any thread."""
-        ages = {name: pulse.age() for name, pulse in self._pulses.items()}
-        hanging = [name for name, pulse in self._pulses.items() if pulse.hangs()]
-        if self.failure is not None:
-            reason = f"it failed: {self.failure}"
-        elif self._stopping is not None:
-            reason = "it has been stopped"
-        elif not self._loops:
-            reason = "it has not been started"
-        else:
-            reason = f"no turn of {', '.join(hanging)}" if hanging else ""
-        works = bool(self._loops) and self._stopping is None
-        hears = self._producer.hears if works else None
-        return Health(not reason, reason or None, ages, self._shared.slots.stuck, hears)
+        stopping, stuck = self._stopping is not None, self._shared.slots.stuck
+        return self._loops.health(self.failure, stopping, stuck, self._producer.hears)
 
     async def start(self) -> None:
         """Check the schema and the tasks, register, and begin to claim.
@@ -154,27 +137,27 @@ class Worker:
             await self._store.close()
             raise
         heartbeat = self._heartbeat = self._start_heartbeat()
-        self._pulses["heartbeat"] = heartbeat.pulse
-        self._spawn("heartbeat", heartbeat.ended())
-        self._spawn("completer", self._completer.run())
-        self._spawn("producer", self._producer.run())
-        self._spawn("listener", self._producer.listen())
-        holdings = self._pulse("holdings", DUTY_TURN_LIMIT)
-        self._spawn("holdings", self._producer.look_at_holdings(holdings))
-        longest = settings.longest_wait
-        self._spawn("schedules", scheduler.run(self._pulse("schedules", DUTY_TURN_LIMIT), longest))
-        self._spawn("progress", self._progress_writer.run(self._pulse("progress")))
-        self._spawn("limits", limiter.run(self._pulse("limits"), longest))
+        loops, longest = self._loops, settings.longest_wait
+        loops.watch(heartbeat.pulse)
+        loops.spawn("heartbeat", heartbeat.ended())
+        loops.spawn("completer", self._completer.run())
+        loops.spawn("producer", self._producer.run())
+        loops.spawn("listener", self._producer.listen())
+        holdings = loops.pulse("holdings", DUTY_TURN_LIMIT)
+        loops.spawn("holdings", self._producer.look_at_holdings(holdings))
+        loops.spawn("schedules", scheduler.run(loops.pulse("schedules", DUTY_TURN_LIMIT), longest))
+        loops.spawn("progress", self._progress_writer.run(loops.pulse("progress")))
+        loops.spawn("limits", limiter.run(loops.pulse("limits"), longest))
         if superseding.rules:
-            pulse = self._pulse("supersede", DUTY_TURN_LIMIT)
-            self._spawn("supersede", superseding.run(pulse, longest))
+            pulse = loops.pulse("supersede", DUTY_TURN_LIMIT)
+            loops.spawn("supersede", superseding.run(pulse, longest))
         for duty in Housekeeping(self._store, settings, heartbeat.may_judge_others).duties():
-            pulse = self._pulse(duty.name, DUTY_TURN_LIMIT)
-            self._spawn(duty.name, keep(self._store, duty, lambda: self._id, pulse, longest))
+            pulse = loops.pulse(duty.name, DUTY_TURN_LIMIT)
+            loops.spawn(duty.name, keep(self._store, duty, lambda: self._id, pulse, longest))
         watch_every = min(settings.heartbeat, WATCH_EVERY)
-        self._spawn("watch", self._watch.run(self._pulse("watch"), watch_every))
+        loops.spawn("watch", self._watch.run(loops.pulse("watch"), watch_every))
         for name, run in self._carried.loops().items():
-            self._spawn(name, run(self._pulse(name, DUTY_TURN_LIMIT)))
+            loops.spawn(name, run(loops.pulse(name, DUTY_TURN_LIMIT)))
         log.info("worker %s (%s) started", self._id, self._identity.name)
 
     async def first_claim(self) -> None:
@@ -208,7 +191,7 @@ class Worker:
             await self._give_back_unstarted()
             await self._finish_running(end)
             self._completer.close()
-            if not await self._ends("completer", max(LAST_WRITES_LIMIT, end - monotonic())):
+            if await self._loops.ends(["completer"], max(LAST_WRITES_LIMIT, end - monotonic())):
                 unsettled = self._completer.unsettled
                 log.error("completer did not end; %s jobs will run again", unsettled)
             await self._end_loops()
@@ -220,10 +203,10 @@ class Worker:
 
     async def _give_back_unstarted(self) -> None:
         """Stop claiming, and release what was claimed and has not started."""
-        if not await self._ends("producer", RETIRE_LIMIT):
+        if await self._loops.ends(["producer"], RETIRE_LIMIT):
             self._store.cut()
         for name in self._carried.loops():
-            await self._ends(name, RETIRE_LIMIT)
+            await self._loops.ends([name], RETIRE_LIMIT)
         if unstarted := self._dispatcher.drop_unstarted():
             # If it fails, retiring or the rescue releases them.
             await self._within(RETIRE_LIMIT, "give back jobs", self._store.release(unstarted))
@@ -248,14 +231,7 @@ class Worker:
     async def _end_loops(self) -> None:
         await self._within(OPTIONAL_WRITES_LIMIT, "write progress", self._progress_writer.write())
         self._store.cut()  # a cancellation would wait for the network
-        running = {loop for loop in self._loops.values() if not loop.done()}
-        while running:
-            for loop in running:
-                loop.cancel()
-            # Cancel repeatedly: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a
-            # cancellation that arrives at the same moment as its result.
-            _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_AFTER)
-        self._loops.clear()
+        await self._loops.cancel()
         self._dispatcher.leave()
         if self._owns:
             self._shared.close()
@@ -282,27 +258,9 @@ class Worker:
         for close in (*self.at_close, self._carried.close, self._store.close):
             await self._within(RETIRE_LIMIT, "close connections", close())
 
-    async def _ends(self, name: str, seconds: float) -> bool:
-        """Wait for a loop to end, up to a limit; return whether it ended."""
-        done, _ = await asyncio.wait([self._loops[name]], timeout=seconds)
-        return bool(done)
-
-    def _pulse(self, name: str, limit: float = 0.0) -> Pulse:
-        pulse = self._pulses[name] = Pulse(name, max(self.settings.turn_limit, limit))
-        return pulse
-
-    def _spawn(self, name: str, loop: Coroutine[Any, Any, None]) -> None:
-        if name in self._pulses:
-            self._pulses[name].turn()
-        task = asyncio.create_task(loop, name=f"mutirao-{name}")
-        task.add_done_callback(self._ended)
-        self._loops[name] = task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Stop the worker when a loop fails; other workers rescue its jobs."""
-        if task.cancelled() or (error := task.exception()) is None:
-            return
-        log.critical("worker %s: %s failed", self._id, task.get_name(), exc_info=error)
+    def _loop_failed(self, name: str, error: BaseException) -> None:
+        """Stop the worker; other workers rescue its jobs."""
+        log.critical("worker %s: %s failed", self._id, name, exc_info=error)
         self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
@@ -327,7 +285,7 @@ class Worker:
             on_waiting=lambda claim, outcome: self._producer.expect(claim, outcome),
             on_written=lambda: self._dispatcher.notify_if_room(),
             on_woken=lambda wake: self._producer.wake(wake),
-            pulse=self._pulse("completer"),
+            pulse=self._loops.pulse("completer"),
         )
 
     def _make_scheduler(self) -> Scheduler:

@@ -175,7 +175,7 @@ class CarriedContract:
         await finish(store, worker, [one])
         assert named(await ring(store)) == [(bells[1].id, 0)]
 
-    async def test_a_paused_queue(self, store: Store) -> None:
+    async def test_a_paused_queue_receives_nothing(self, store: Store) -> None:
         """No doorbell is rung, and none is answered, until it goes on."""
         [bell, last] = await rung(store, due(), due())
         pause = pause_of("default", None)

@@ -1,0 +1,30 @@
+"""The transports of an application by queue: several queues may have the same one."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from mutirao.ports.transport import Transport
+
+T = TypeVar("T")
+
+
+def grouped(
+    items: Iterable[T], transport_of: Callable[[T], Transport]
+) -> list[tuple[Transport, list[T]]]:
+    """Return each transport once, with the items that are its own, in their order."""
+    groups: dict[int, tuple[Transport, list[T]]] = {}
+    for item in items:
+        transport = transport_of(item)
+        groups.setdefault(id(transport), (transport, []))[1].append(item)
+    return list(groups.values())
+
+
+def by_transport(transports: Mapping[str, Transport]) -> list[tuple[Transport, list[str]]]:
+    """Return each transport once, with its queues."""
+    return grouped(transports, transports.__getitem__)
+
+
+async def close_transports(transports: Mapping[str, Transport]) -> None:
+    """Close the connections of the running event loop."""
+    for transport, _ in by_transport(transports):
+        await transport.aclose()
