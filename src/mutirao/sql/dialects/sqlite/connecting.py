@@ -45,6 +45,10 @@ def _prepare(engine: Engine) -> None:
     _spare_commits(engine.dialect)
     give_back_at_ends(engine.dialect)
     write_lock = write_lock_of(database)
+    if engine.dialect.is_async:
+        from mutirao.sql.dialects.sqlite.opening import open_or_close  # for coroutines only
+
+        open_or_close(engine)
 
     @event.listens_for(engine, "connect")
     def _take_over(connection: Any, record: object) -> None:
