@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from mutirao.sql.connections.engines import Engines
-from mutirao.sql.dialects.sqlite import opening
 
 LIMIT = 30.0  # seconds
 
@@ -44,7 +43,7 @@ async def test_whoever_waits_is_cancelled(
         is_open.set()
         return opened[0]
 
-    monkeypatch.setattr(opening.sqlite3, "connect", watched)
+    monkeypatch.setattr(sqlite3, "connect", watched)
     opener = asyncio.create_task(open_and_close(engines))
     assert await asyncio.to_thread(begun.wait, LIMIT)
     if cancelled == "after":

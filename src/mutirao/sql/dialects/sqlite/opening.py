@@ -54,8 +54,9 @@ async def _opened(database: str, **arguments: Any) -> Connection:
     arguments["check_same_thread"] = False
     opening = _Opening(partial(sqlite3.connect, database, **arguments))
     connection = Connection(opening.connect, _ROWS_AT_ONCE)
-    # As SQLAlchemy does with those that it makes. Before aiosqlite 0.22 the connection is the thread.
-    getattr(connection, "_thread", connection).daemon = True
+    # As SQLAlchemy does with its own. Before aiosqlite 0.22 the connection is the thread.
+    thread: Any = getattr(connection, "_thread", connection)
+    thread.daemon = True
     try:
         return await connection
     except BaseException:
