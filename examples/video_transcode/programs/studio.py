@@ -15,30 +15,28 @@ from mutirao import Job, Mutirao, Retry
 from mutirao.transports.sqs import SQS
 
 LOG = Path(os.environ["STUDIO_LOG"])
+WORKER = int(os.environ.get("STUDIO_WORKER", "0"))
 VISIBILITY = 5  # seconds
+LONG = 60.0  # seconds
 
-sqs = SQS(
-    os.environ["STUDIO_PREFIX"] + "-{queue}",
-    endpoint_url=os.environ.get("STUDIO_SQS"),
-    visibility=VISIBILITY,
-    wait=1,
-)
+sqs = SQS("studio-{queue}", endpoint_url=os.environ["STUDIO_SQS"], visibility=VISIBILITY, wait=1)
 app = Mutirao("sqlite:///unused.db", transports={"video": sqs})
 
 
 @app.task(queue="video", retry=Retry.fixed(20, interval=0), stall_timeout=3)
 async def transcode(job: Job, video: int, seconds: float, trouble: str) -> None:
     """Work on a video for so long; once it meets its trouble."""
-    met = has_met_trouble(video)
+    meets = "" if has_met_trouble(video) else trouble
     note("began", video, job.attempt)
     try:
-        if trouble == "hangs" and not met:
+        if meets == "hangs":
             await asyncio.Event().wait()  # a decoder that waits for a frame that never comes
-        end = time.monotonic() + (seconds / 2 if trouble == "fails" else seconds)
+        lasts = {"fails": seconds / 2, "loses its worker": LONG}.get(meets, seconds)
+        end = time.monotonic() + lasts
         while (left := end - time.monotonic()) > 0:
             job.alive()
             await asyncio.sleep(min(left, 0.5))
-        if trouble == "fails" and not met:
+        if meets == "fails":
             raise ValueError("a broken frame")
     except BaseException as error:
         note(type(error).__name__, video, job.attempt)
@@ -47,15 +45,14 @@ async def transcode(job: Job, video: int, seconds: float, trouble: str) -> None:
 
 
 def has_met_trouble(video: int) -> bool:
-    """Return whether the work on a video has ended with an error before."""
+    """Return whether the work on a video has ended with an error before, or with its worker."""
     lines = map(json.loads, LOG.read_text().splitlines())
-    ends = [each["what"] for each in lines if each["video"] == video]
-    return bool(set(ends) - {"began", "done", "killed"})
+    whats = [each["what"] for each in lines if each.get("video") == video]
+    return bool({"ValueError", "CancelledError", "killed"}.intersection(whats))
 
 
-def note(what: str, video: int, attempt: int, pid: int | None = None) -> None:
+def note(what: str, video: int, attempt: int, worker: int = WORKER) -> None:
     """Write a line for whoever counts afterwards."""
-    told = {"what": what, "video": video, "attempt": attempt, "pid": pid or os.getpid()}
-    line = json.dumps({"at": time.time(), **told})
+    told = {"what": what, "at": time.time(), "video": video, "attempt": attempt, "worker": worker}
     with LOG.open("a") as log:
-        log.write(line + "\n")
+        log.write(json.dumps(told) + "\n")
