@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Engine
 
+from mutirao.client.consuming import Consuming
 from mutirao.client.endpoints import Endpoints
 from mutirao.client.graphs import Graphs
 from mutirao.client.hosts import Hosts
@@ -24,6 +25,7 @@ from mutirao.client.waking import Waking
 from mutirao.engine.endings import Endings
 from mutirao.errors import ConfigurationError
 from mutirao.model.findings import Finding, Level
+from mutirao.model.foreign import Decode
 from mutirao.model.job import MAX_PAYLOAD
 from mutirao.model.retry import RetryPolicy
 from mutirao.notifiers.hub_access import HubAccess
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 DEFAULT_URL = "sqlite:///mutirao.db"
 
 
-class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers):
+class Mutirao(Consuming, Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers):
     """An application's background jobs.
 
     `schedules` manages the schedules in the database; `@app.schedule(…)` declares one in the code.
@@ -116,6 +118,7 @@ class Mutirao(Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
             self._keep_in(store, notifier)
         self.url = url or DEFAULT_URL if engine is None else engine.url
         self.transports = checked_transports(transports)
+        self.decoders: dict[str, Decode] = {}
         self._max_payload = max_payload
         self._tasks: dict[str, Task[..., Any]] = {}
         self.undecided: dict[str, Task[..., Any]] = {}

@@ -20,6 +20,7 @@ from mutirao.engine.together import Together
 from mutirao.engine.worker import Worker
 from mutirao.errors import ConfigurationError
 from mutirao.hub.protocol import Serves
+from mutirao.model.foreign import Decode
 from mutirao.model.home import Home
 from mutirao.model.job import Job
 from mutirao.model.limits import Rule
@@ -51,6 +52,7 @@ class Workers:
 
     store: Store
     transports: Mapping[str, Transport]
+    decoders: Mapping[str, Decode]
     schedules: Schedules
     limits: Limits
     _notifier: Notifier | None
@@ -188,9 +190,8 @@ class Workers:
     def _carrying(
         self, carried: Mapping[str, Transport], settings: WorkerSettings, shared: Shared | None
     ) -> Carrying:
-        return Carrying(
-            carried, self._tasks, self._around_attempt, settings, refuse_to_begin, shared
-        )
+        about = self._tasks, self._around_attempt, settings, refuse_to_begin, self.decoders
+        return Carrying(carried, *about, shared)
 
     def _make_sql_worker(self, settings: WorkerSettings, shared: Shared | None) -> Serving:
         budget = Budget(settings.connections) if settings.connections else None

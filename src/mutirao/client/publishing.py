@@ -44,6 +44,11 @@ def checked_transports(transports: Mapping[str, Transport] | None) -> dict[str, 
                 f"transports have {queue!r}: {transport!r}; give a queue's name and a transport,"
                 ' as in {"mail": RabbitMQ("amqp://…")}'
             )
+        if transport.source is not None:
+            raise ConfigurationError(
+                f"the transport of {queue!r} consumes {transport.source!r} of other programs; give"
+                " it to @app.consumer, or leave out its queue="
+            )
     return dict(transports)
 
 

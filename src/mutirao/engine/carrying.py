@@ -16,6 +16,7 @@ from mutirao.engine.job_log import JobLog
 from mutirao.engine.logs import log
 from mutirao.engine.loops import Loops
 from mutirao.engine.pulse import Health
+from mutirao.engine.reading import Reader
 from mutirao.engine.receiver import Receiver
 from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
@@ -23,6 +24,7 @@ from mutirao.engine.shared import Shared
 from mutirao.engine.task_checks import check_tasks
 from mutirao.engine.watch import WATCH_EVERY, Watch
 from mutirao.errors import WrongState
+from mutirao.model.foreign import Decode
 from mutirao.model.job import Gives, Job
 from mutirao.ports import Transport
 from mutirao.ports.brokers import close_transports
@@ -38,6 +40,7 @@ class Carrying:
 
     Parameters:
         transports: those of the queues that are served, by queue.
+        decoders: those of the queues of other programs, by queue.
         shared: what it has in common with the worker of a database; None: it is the only one.
     """
 
@@ -48,13 +51,14 @@ class Carrying:
         middleware: Sequence[AttemptMiddleware],
         settings: WorkerSettings,
         begin: Begin,
+        decoders: Mapping[str, Decode],
         shared: Shared | None = None,
     ) -> None:
         self.settings = settings
         self.failure: BaseException | None = None
         self.failed, self.ended = asyncio.Event(), asyncio.Event()
         self.on_blocked: Callable[[], None] | None = None
-        self._transports, self._tasks = dict(transports), tasks
+        self._transports, self._tasks, self._decoders = dict(transports), tasks, decoders
         self._owns, self._shared = shared is None, shared or Shared(settings)
         self._job_log, self._begin = JobLog(settings.log_jobs), begin
         usual = settings.defaults.defaults()
@@ -156,7 +160,8 @@ class Carrying:
         served = self._tasks if self.settings.tasks is None else set(self.settings.tasks)
         pulse = self._loops.pulse(_named(queue))
         about = self._executor, self._shared.slots, self._begin, pulse
-        return Receiver(queue, transport, self.settings, served, *about)
+        reader = Reader(queue, self._tasks, self._decoders.get(queue))
+        return Receiver(queue, transport, self.settings, served, *about, reader)
 
     def _loop_failed(self, name: str, error: BaseException) -> None:
         """Stop: the broker gives its deliveries to others."""

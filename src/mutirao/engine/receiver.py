@@ -17,6 +17,7 @@ from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, Executor
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
+from mutirao.engine.reading import Expired, Reader, Undecodable
 from mutirao.engine.receiving import fitting_prefetch, received, wait_for_room
 from mutirao.engine.returns import Key, Returns
 from mutirao.engine.running import Begin
@@ -24,7 +25,7 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.slots import Slots
 from mutirao.errors import TransportError, TransportUnavailable
 from mutirao.model.job import Claim, NewJob
-from mutirao.model.message import Again, Bury, Cause, Delivery
+from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message
 from mutirao.ports import Consumer, Transport
 from mutirao.tasks import parcels
 
@@ -40,6 +41,7 @@ class Receiver:
     Parameters:
         tasks: the names of those that the worker serves.
         begin: opens the transactions of handlers.
+        reader: reads what other programs published.
     """
 
     def __init__(
@@ -52,9 +54,10 @@ class Receiver:
         slots: Slots,
         begin: Begin,
         pulse: Pulse,
+        reader: Reader,
     ) -> None:
         self.queue, self._transport, self._settings = queue, transport, settings
-        self._tasks, self._pulse = tasks, pulse
+        self._tasks, self._pulse, self._reader = tasks, pulse, reader
         self._returns = Returns(settings.linger, self._follow, self._settled)
         self.dispatcher = Dispatcher(settings, executor, self._returns, slots, begin)
         self._backoff = Backoff(settings.longest_wait)
@@ -144,15 +147,17 @@ class Receiver:
         claims, suspects, now = [], 0, datetime.now(UTC)
         for delivery in came:
             run = next(_RUNS)
-            message = delivery.message
+            message = self._read(consumer, delivery, run, now)
             if message is None:
-                self._refuse(consumer, delivery, run)
                 continue
             claim = parcels.claim_of(message, run, now)
             key = claim.id, run
-            self._returns.hold(key, consumer, delivery)
+            self._returns.hold(key, consumer, delivery, message)
             if claim.task not in self._tasks:
-                self._leave_to_others(key, delivery, claim.task)
+                self._leave_to_others(key, delivery, message)
+            elif message.delay:
+                wait = min(message.delay, self._transport.longest_delay)
+                self._returns.settle(key, Again(delivery, message, wait))
             elif claim.lost >= LOST_RUNS_OF_SUSPECT and (suspects or self.dispatcher.has_suspect()):
                 suspects += 1
                 wait = min(suspects * POSTPONED_INTERVAL, MAX_POSTPONED)
@@ -162,20 +167,28 @@ class Receiver:
                 claims.append(claim)
         return claims
 
-    def _refuse(self, consumer: Consumer, delivery: Delivery, run: int) -> None:
-        """Bury what cannot be read: it would come again and again."""
-        problem, now = delivery.problem or "it cannot be read", datetime.now(UTC)
-        self._say(f"a message of queue {self.queue!r} is dead: {problem}")
-        cause = Cause(error_type="Unreadable", error=problem, first_at=now, last_at=now)
+    def _read(
+        self, consumer: Consumer, delivery: Delivery, run: int, now: datetime
+    ) -> Message | None:
+        """Return the message of a delivery; None if it was settled, as nobody is to run it."""
         key = 0, run
-        self._returns.hold(key, consumer, delivery)
-        self._returns.settle(key, Bury(delivery, cause))
+        try:
+            return self._reader.read(delivery, now)
+        except Expired as why:
+            log.info("a message of queue %r is dropped: %s", self.queue, why)
+            self._returns.hold(key, consumer, delivery, None)
+            self._returns.settle(key, Ack(delivery))
+        except Undecodable as why:  # it would come again and again
+            told = why.__cause__ if delivery.foreign is not None else None
+            self._say(f"a message of queue {self.queue!r} is dead: {why}", why.kind, told)
+            cause = Cause(error_type="Unreadable", error=str(why), first_at=now, last_at=now)
+            self._returns.hold(key, consumer, delivery, None)
+            self._returns.settle(key, Bury(delivery, cause))
+        return None
 
-    def _leave_to_others(self, key: Key, delivery: Delivery, task: str) -> None:
+    def _leave_to_others(self, key: Key, delivery: Delivery, message: Message) -> None:
         """Leave a message to workers that have its task; if there are none for long, bury it."""
-        message = delivery.message
-        if message is None:
-            return
+        task = message.task
         if parcels.times_unknown(message) >= MAX_TIMES_UNKNOWN:
             reason = f"no worker had its task {task!r} for a long time; register it, then return it"
             dead = outcomes.dead("UnknownTask", reason)
@@ -189,11 +202,10 @@ class Receiver:
 
     def _give_back(self, consumer: Consumer, delivery: Delivery) -> None:
         run = next(_RUNS)
-        if delivery.message is None:
-            self._refuse(consumer, delivery, run)
-            return
-        self._returns.hold((0, run), consumer, delivery)
-        self._returns.give_back([(0, run)])
+        message = self._read(consumer, delivery, run, datetime.now(UTC))
+        if message is not None:
+            self._returns.hold((0, run), consumer, delivery, message)
+            self._returns.give_back([(0, run)])
 
     def _lost(self, deliveries: Sequence[Delivery]) -> None:
         """Give up attempts whose deliveries are not ours any more: they come again elsewhere."""
@@ -223,8 +235,8 @@ class Receiver:
             log.warning("consuming queue %r again", self.queue)
         self.consumes.set()
 
-    def _say(self, what: str) -> None:
+    def _say(self, what: str, kind: str | None = None, error: BaseException | None = None) -> None:
         """Log once what many messages have in common."""
-        if what not in self._said:
-            self._said.add(what)
-            log.error("%s", what)
+        if (told := kind or what) not in self._said:
+            self._said.add(told)
+            log.error("%s", what, exc_info=error)

@@ -83,9 +83,11 @@ class Returns:
     def tell_woken(self, woken: Iterable[Wake]) -> None:
         """Do nothing: here no job waits for the end of another."""
 
-    def hold(self, key: Key, consumer: Consumer, delivery: Delivery) -> None:
-        """Hold a delivery from now on, under this key."""
-        self._held[key] = _Held(consumer, delivery, delivery.message)
+    def hold(
+        self, key: Key, consumer: Consumer, delivery: Delivery, message: Message | None
+    ) -> None:
+        """Hold a delivery from now on, under this key, with what was read of it."""
+        self._held[key] = _Held(consumer, delivery, message)
 
     def settle(self, key: Key, settling: Settling) -> None:
         """Settle a held delivery without an attempt."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Self
 
+from mutirao.model.foreign import ForeignMessage
 from mutirao.model.job import DEFAULT_QUEUE
 
 Mode = Literal["alone", "carried"]
@@ -55,12 +56,14 @@ class Delivery:
         raw: the body as it came.
         problem: why it cannot be read, and what to do; None if it can.
         tag: what the transport needs to settle it; nothing for others.
+        foreign: what another program published, for a decoder; None if it is to be one of ours.
     """
 
     message: Message | None
     raw: bytes
     problem: str | None = None
     tag: Any = None
+    foreign: ForeignMessage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

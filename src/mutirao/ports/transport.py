@@ -71,6 +71,7 @@ class Transport(Protocol):
         longest_delay: the maximum seconds of `Message.delay` that `publish` takes.
         rewrites: whether what comes `Again` comes as that says. Otherwise it comes as it was, with
             an attempt that the transport counts: one for every hand-out.
+        source: the queue of other programs that it consumes, for `@app.consumer`; None: none.
     """
 
     @property
@@ -86,6 +87,16 @@ class Transport(Protocol):
     @property
     def rewrites(self) -> bool:
         """Whether a message comes again as it was told to."""
+        ...
+
+    @property
+    def source(self) -> str | None:
+        """The queue of other programs that it consumes.
+
+        Its deliveries have `foreign` instead of a message, and so have those that came `Again`,
+        with the attempt and the headers that were asked for. What waits or comes again is kept in a
+        queue of ours, so that whoever else consumes theirs never meets it.
+        """
         ...
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from mutirao.model.foreign import Decoded
 from mutirao.model.job import Claim, NewJob
 from mutirao.model.message import (
     Ack,
@@ -61,6 +62,17 @@ def message_of(job: NewJob, id: MessageId, delay: float) -> Message:
         id=str(id), task=job.task, args=job.args, queue=job.queue, ordering_key=key,
         headers=headers, delay=delay,
     )  # fmt: skip
+
+
+def headers_of(decoded: Decoded) -> dict[str, Header]:
+    """Return what a decoder has read beside the arguments, as headers of a message."""
+    headers: dict[str, Header] = {}
+    if decoded.timeout is not None:
+        headers[TIMEOUT] = float(decoded.timeout)
+    for name, field in _TEXTS:
+        if (text := getattr(decoded, field)) is not None:
+            headers[name] = text
+    return headers
 
 
 def id_of(message: Message) -> MessageId:

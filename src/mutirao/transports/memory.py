@@ -18,6 +18,7 @@ from mutirao.errors import (
     TransportRefused,
     TransportUnavailable,
 )
+from mutirao.model.foreign import ForeignMessage
 from mutirao.model.message import (
     Ack,
     Again,
@@ -48,15 +49,22 @@ class MemoryTransport:
         mode: how its messages relate to the store.
         longest_delay: the maximum seconds of a message's delay.
         max_size: the maximum bytes of a message's arguments.
+        source: a queue of other programs to consume: what `publish_raw` puts there is for decoders.
     """
 
     rewrites = True
     name = "memory"
 
     def __init__(
-        self, mode: Mode = "alone", *, longest_delay: float = 900.0, max_size: int = 1 << 20
+        self,
+        mode: Mode = "alone",
+        *,
+        longest_delay: float = 900.0,
+        max_size: int = 1 << 20,
+        source: str | None = None,
     ) -> None:
         self.mode: Mode = mode
+        self.source = source
         self.longest_delay, self._max_size = longest_delay, max_size
         self.available = True  # False: as if the broker was away
         self._queues: dict[str, _Queue] = {}
@@ -283,7 +291,10 @@ class _Consumer:
         """Hand out a message, in whatever thread this is."""
         if isinstance(what, bytes):
             problem = "it is no message of Mutirão; whoever published it must say how to read it"
-            delivery = Delivery(None, what, problem, number)
+            foreign = None
+            if self._transport.source is not None:
+                foreign = ForeignMessage(body=what, id=f"{number:032x}", routing_key=self.queue)
+            delivery = Delivery(None, what, problem, number, foreign)
         else:
             delivery = Delivery(what, what.args.encode(), None, number)
         self.held[number] = delivery, what

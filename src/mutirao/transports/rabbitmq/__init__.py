@@ -45,6 +45,7 @@ class RabbitMQ:
         delivery_limit: how many consumers may vanish with a message before the broker itself gives
             it up; a worker does so after five.
         max_size: the maximum bytes of a message's arguments; not above what the broker takes.
+        queue: a queue of other programs to consume, for `@app.consumer`; nothing of it is changed.
 
     Raises:
         ConfigurationError: the URL is none of AMQP, or an option is out of range.
@@ -61,6 +62,7 @@ class RabbitMQ:
         prefix: str = "mutirao",
         delivery_limit: int = DELIVERY_LIMIT,
         max_size: int = MAX_SIZE,
+        queue: str | None = None,
     ) -> None:
         self.name = _name_of(url)
         if mode not in get_args(Mode):
@@ -71,9 +73,16 @@ class RabbitMQ:
             )
         if delivery_limit < 1 or max_size < 1:
             raise ConfigurationError("delivery_limit and max_size are numbers from 1")
+        if queue is not None and (mode != "alone" or not places.is_name(queue)):
+            raise ConfigurationError(
+                f"queue is {queue!r} and mode {mode!r}; give the name of a queue of other programs"
+                " in the letters that AMQP 0.9.1 has for it, whose messages are the jobs:"
+                ' mode="alone"'
+            )
         self.mode: Mode = mode
+        self.source = queue
         self._url, self._max_size = url, max_size
-        self._topology = places.Topology(prefix, delivery_limit)
+        self._topology = places.Topology(prefix, delivery_limit, queue)
         self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, Links] = WeakKeyDictionary()
 
     def __repr__(self) -> str:

@@ -10,11 +10,12 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from mutirao.errors import (
     DeliveryLost,
     TransportError,
+    TransportMismatch,
     TransportUnavailable,
 )
 from mutirao.model.message import Ack, Again, Bury, Delivery, Settling
 from mutirao.ports.transport import OnLost
-from mutirao.transports.rabbitmq import wire
+from mutirao.transports.rabbitmq import foreign, wire
 from mutirao.transports.rabbitmq.delays import next_step
 from mutirao.transports.rabbitmq.links import (
     CALL_LIMIT,
@@ -23,9 +24,10 @@ from mutirao.transports.rabbitmq.links import (
     Parcel,
     raise_if_cancelled,
 )
-from mutirao.transports.rabbitmq.sending import parcel_of
+from mutirao.transports.rabbitmq.sending import parcel_of, way_of
 from mutirao.transports.rabbitmq.topology import Topology
 
+NO_DECODER = "it is of another program; give @app.consumer a decoder for it"
 HOP_AGAIN_AFTER = 1.0  # seconds after which a step of a delay that was not confirmed is tried again
 
 
@@ -51,6 +53,8 @@ class RabbitConsumer:
         self._base = self._extra = 0
         self._base_tag: str | None = None
         self._extra_tag: str | None = None
+        # Where it consumes a queue of other programs: what comes again is in one of ours.
+        self._own_tag: str | None = None
         self._broken: TransportError | None = None
         self._stopped = self._left = False
         self._hops: set[asyncio.Task[None]] = set()
@@ -59,7 +63,10 @@ class RabbitConsumer:
         """Begin to consume."""
         self._channel.closing.add_done_callback(self._closed)
         self._channel.on_consumer_cancel_callbacks.add(self._cancelled)
-        self._base, self._base_tag = prefetch, await self._consume(prefetch)
+        self._base = prefetch
+        if self._topology.source is not None:
+            self._own_tag = await self._consume(prefetch, self._topology.queue(self._queue))
+        self._base_tag = await self._consume(prefetch)
 
     def leave(self) -> None:
         """Hold nothing any more: the channel is closed next."""
@@ -126,17 +133,25 @@ class RabbitConsumer:
             self._stopped = True
             await self._cancel(self._base_tag)
             await self._cancel(self._extra_tag)
+            await self._cancel(self._own_tag)
             self._something.set()
 
-    async def _consume(self, prefetch: int) -> str | None:
+    async def _consume(self, prefetch: int, name: str | None = None) -> str | None:
+        source = self._topology.source
+        name = name or source or self._topology.queue(self._queue)
+        callback = self._on_foreign if name == source else self._on_message
         try:
             await self._channel.basic_qos(prefetch_count=prefetch, timeout=CALL_LIMIT)
-            answer = await self._channel.basic_consume(
-                self._topology.queue(self._queue), self._on_message, timeout=CALL_LIMIT
-            )
+            answer = await self._channel.basic_consume(name, callback, timeout=CALL_LIMIT)
         except FAILURES as error:
             raise_if_cancelled(error)
-            raise self._links.translated(error) from error
+            told = self._links.translated(error)
+            if name == source and isinstance(told, TransportMismatch):
+                told = TransportMismatch(
+                    f"queue {name!r} cannot be consumed: {error}; it is of other programs, which"
+                    " are to make it, and to let this user read it"
+                )
+            raise told from error
         return answer.consumer_tag
 
     async def _cancel(self, tag: str | None) -> None:
@@ -153,41 +168,75 @@ class RabbitConsumer:
         self._held[tag] = message
         properties = message.header.properties
         if properties.headers and (rest := wire.rest_of(properties)):
-            self._start_hop(tag, message, rest)
+            self._start_sending(tag, self._next_hop(message, rest))
+            return
+        if foreign.came_so(properties):
+            self._hand_out(self._unread(tag, message))
             return
         try:
             read = wire.message_of(properties, message.body, self._queue)
-            delivery = Delivery(read, message.body, None, tag)
+            self._hand_out(Delivery(read, message.body, None, tag))
         except wire.Unreadable as why:
-            delivery = Delivery(None, message.body, str(why), tag)
-        self._out[tag] = delivery
+            self._hand_out(Delivery(None, message.body, str(why), tag))
+
+    async def _on_foreign(self, message: DeliveredMessage) -> None:
+        """Take what came from a queue of other programs.
+
+        What has been delivered before by a queue that does not count is moved to ours, which does:
+        a message that ends its workers would come for ever.
+        """
+        tag: Any = message.delivery_tag
+        self._held[tag] = message
+        headers = message.header.properties.headers or {}
+        if message.redelivered and wire.DELIVERY_COUNT not in headers:
+            parcel = Parcel(
+                self._topology.prefix, self._queue, message.body, foreign.moved(message)
+            )
+            self._start_sending(tag, parcel)
+        else:
+            self._hand_out(self._unread(tag, message))
+
+    def _unread(self, tag: int, message: DeliveredMessage) -> Delivery:
+        return Delivery(None, message.body, NO_DECODER, tag, foreign.foreign_of(message))
+
+    def _hand_out(self, delivery: Delivery) -> None:
+        self._out[delivery.tag] = delivery
         self._come.append(delivery)
         self._something.set()
 
-    def _start_hop(self, tag: int, message: DeliveredMessage, rest: float) -> None:
+    def _start_sending(self, tag: int, parcel: Parcel) -> None:
+        """Send a message on that is not for a handler now."""
         if tag in self._held and not self._left:
-            hop = asyncio.create_task(self._hop(tag, message, rest))
+            hop = asyncio.create_task(self._send_on(tag, parcel))
             self._hops.add(hop)
             hop.add_done_callback(self._hops.discard)
 
-    async def _hop(self, tag: int, message: DeliveredMessage, rest: float) -> None:
-        """Send a message on that has waited one period of several."""
-        step = next_step(rest)
-        properties = wire.waiting_on(message.header.properties, step.rest)
-        where = self._topology.delay(step.period)
-        parcel = Parcel(where, self._queue, message.body, properties)
+    async def _send_on(self, tag: int, parcel: Parcel) -> None:
         if await self._links.publish(parcel) is None:
             await self._acknowledge([tag])
         else:
             loop = asyncio.get_running_loop()
-            loop.call_later(HOP_AGAIN_AFTER, self._start_hop, tag, message, rest)
+            loop.call_later(HOP_AGAIN_AFTER, self._start_sending, tag, parcel)
+
+    def _next_hop(self, message: DeliveredMessage, rest: float) -> Parcel:
+        """Return what is published of a message that has waited one period of several."""
+        step = next_step(rest)
+        properties = wire.waiting_on(message.header.properties, step.rest)
+        return Parcel(self._topology.delay(step.period), self._queue, message.body, properties)
 
     def _parcel(self, settling: Again | Bury) -> Parcel:
-        message = self._held[settling.delivery.tag]
-        if isinstance(settling, Again):
+        message, read = self._held[settling.delivery.tag], settling.delivery.foreign
+        if isinstance(settling, Bury):
+            properties = message.header.properties
+            if read is not None:
+                properties = foreign.buried(message, read.id)
+            dead = wire.dead_properties(properties, settling.cause)
+            return Parcel(self._topology.dead_exchange, self._queue, message.body, dead)
+        if read is None:
             return parcel_of(self._topology, settling.message, settling.after)
-        properties = wire.dead_properties(message.header.properties, settling.cause)
-        return Parcel(self._topology.dead_exchange, self._queue, message.body, properties)
+        exchange, rest = way_of(self._topology, settling.after)
+        properties = foreign.going_on(message, settling.message, read, rest)
+        return Parcel(exchange, self._queue, message.body, properties)
 
     async def _acknowledge(self, tags: Sequence[int]) -> None:
         """Acknowledge deliveries; up to the first that is still held, all of them in one frame."""

@@ -14,9 +14,14 @@ def parcel_of(topology: Topology, message: Message, after: float) -> Parcel:
         TransportRefused: a name is too long, or a header's name is taken.
     """
     topology.queue(message.queue)  # raises if its name is too long
-    exchange, rest = topology.prefix, 0.0
-    if after > 0:
-        period, rest = first_step(after)
-        exchange = topology.delay(period)
+    exchange, rest = way_of(topology, after)
     properties = wire.properties_of(message, rest)
     return Parcel(exchange, message.queue, message.args.encode(), properties)
+
+
+def way_of(topology: Topology, after: float) -> tuple[str, float]:
+    """Return the exchange to which is published what is due `after` seconds, and what is left."""
+    if after <= 0:
+        return topology.prefix, 0.0
+    period, rest = first_step(after)
+    return topology.delay(period), rest

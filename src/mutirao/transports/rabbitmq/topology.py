@@ -39,10 +39,16 @@ _INEQUIVALENT = re.compile(r"inequivalent arg '([^']+)'.*received (.+?) but curr
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The names at the broker. `limit`: deliveries after which the broker itself gives one up."""
+    """The names at the broker.
+
+    Parameters:
+        limit: deliveries after which the broker itself gives a message up.
+        source: the queue of other programs that is consumed as well; None: none.
+    """
 
     prefix: str
     limit: int
+    source: str | None = None
 
     def queue(self, queue: str) -> str:
         """Return the broker's name of a queue.
@@ -95,6 +101,11 @@ class Topology:
         return delays + works + [(self.dead(each), self.dead_exchange, each) for each in queues]
 
 
+def is_name(name: str) -> bool:
+    """Return whether the client takes this as the name of a queue."""
+    return 0 < len(name) <= MAX_NAME and all(map(_PLAIN.fullmatch, name))
+
+
 def _plain(name: str) -> str:
     """Return a name in the letters that AMQP allows; others as `+` and two digits for each byte."""
     return "".join(
@@ -144,7 +155,22 @@ async def compare(
                     left.pop(0)
         except TransportMismatch as error:
             found.append(_difference(*left.pop(0), error))
-    return found
+    return [*found, *await _missing_source(topology, channel)]
+
+
+async def _missing_source(topology: Topology, channel: OpenChannel) -> list[Difference]:
+    """Return that the queue of other programs is missing, if so; how it is made is theirs."""
+    if topology.source is None:
+        return []
+    try:
+        async with channel() as opened:
+            await opened.queue_declare(topology.source, passive=True)
+    except TransportMismatch as error:
+        if not isinstance(error.__cause__, ChannelNotFoundEntity):
+            raise
+        what = f"queue {topology.source!r} of other programs"
+        return [Difference(what, "a queue that they have made", None)]
+    return []
 
 
 def _difference(name: str, expected: str | Arguments, error: TransportMismatch) -> Difference:

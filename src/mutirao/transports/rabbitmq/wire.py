@@ -24,6 +24,8 @@ FIRST_AT, LAST_AT, DEAD_ID = f"{OURS}first-at", f"{OURS}last-at", f"{OURS}dead-i
 OF_THE_DEAD = (ERROR_TYPE, ERROR, ATTEMPTS, FIRST_AT, LAST_AT, DEAD_ID)
 DELIVERY_COUNT = "x-delivery-count"  # consumers that had it and vanished, as the broker counts
 PERSISTENT = 2
+# Headers of a broker's own; a publisher may have others that begin with x-.
+OF_BROKERS = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
 MAX_NAME = 255  # bytes of a short string of AMQP: names, routing keys, ids
 
 NOT_OURS = (
@@ -96,6 +98,16 @@ def message_of(properties: Basic.Properties, body: bytes, queue: str) -> Message
     return _with(found, headers) if headers else found
 
 
+def attempt_of(headers: Mapping[str, Any]) -> int:
+    """Return the number of the attempt that a message asks for."""
+    return _whole(headers.get(ATTEMPT), 1)
+
+
+def lost_of(headers: Mapping[str, Any]) -> int:
+    """Return how many consumers in a row vanished with a message, as far as it is known."""
+    return _whole(headers.get(LOST), 0) + _whole(headers.get(DELIVERY_COUNT), 0)
+
+
 def rest_of(properties: Basic.Properties) -> float:
     """Return the seconds that a message has still to wait."""
     rest = (properties.headers or {}).get(WAIT, 0.0)
@@ -107,7 +119,7 @@ def waiting_on(properties: Basic.Properties, rest: float) -> Basic.Properties:
     headers = {**(properties.headers or {}), WAIT: rest}
     if not rest:
         del headers[WAIT]
-    return _copy(properties, headers)
+    return copied(properties, headers)
 
 
 def dead_properties(properties: Basic.Properties, cause: Cause) -> Basic.Properties:
@@ -119,7 +131,7 @@ def dead_properties(properties: Basic.Properties, cause: Cause) -> Basic.Propert
             headers[name] = moment.isoformat()
     if not properties.message_id:
         headers[DEAD_ID] = uuid4().hex
-    return _copy(properties, headers)
+    return copied(properties, headers)
 
 
 def returned_properties(properties: Basic.Properties) -> Basic.Properties:
@@ -128,9 +140,9 @@ def returned_properties(properties: Basic.Properties) -> Basic.Properties:
     headers = {
         name: value
         for name, value in (properties.headers or {}).items()
-        if name not in counted and not name.startswith("x-")
+        if name not in counted and not name.startswith(OF_BROKERS)
     }
-    return _copy(properties, headers)
+    return copied(properties, headers)
 
 
 def dead_message(properties: Basic.Properties, body: bytes, queue: str) -> DeadMessage:
@@ -173,9 +185,9 @@ def _with(message: Message, headers: Mapping[str, Any]) -> Message:
     order = headers.get(ORDER)
     return replace(
         message,
-        attempt=_whole(headers.get(ATTEMPT), 1),
+        attempt=attempt_of(headers),
         run=_whole(headers.get(RUN), 0),
-        lost=_whole(headers.get(LOST), 0) + _whole(headers.get(DELIVERY_COUNT), 0),
+        lost=lost_of(headers),
         ordering_key=order if isinstance(order, str) else None,
         headers={
             name: value
@@ -185,7 +197,8 @@ def _with(message: Message, headers: Mapping[str, Any]) -> Message:
     )
 
 
-def _copy(properties: Basic.Properties, headers: dict[str, Any]) -> Basic.Properties:
+def copied(properties: Basic.Properties, headers: dict[str, Any]) -> Basic.Properties:
+    """Return properties with other headers, without what a broker would refuse or act on."""
     said = {name: getattr(properties, name) for name in Basic.Properties.attributes()}
     # The broker checks whose user id it is, and forgets a message by its expiration.
     said |= {"headers": headers or None, "user_id": None, "expiration": None, "cluster_id": ""}

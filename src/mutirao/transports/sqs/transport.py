@@ -69,6 +69,7 @@ class SQS:
     """
 
     rewrites = False
+    source = None
 
     def __init__(
         self,

@@ -1,0 +1,70 @@
+"""The frozen values of messages that other programs publish, and of what a decoder makes of them.
+
+A decoder is a function from a `ForeignMessage` to arguments: a mapping of them by name, or a
+`Decoded` where there is more to say.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignMessage:
+    """A message of another program, as it came.
+
+    Parameters:
+        body: its bytes.
+        id: its id; one that was made up, if its publisher gave it none.
+        type: what its publisher says it is; None if nothing.
+        headers: its headers, without those of brokers and of Mutirão.
+        content_type, content_encoding: how its publisher says it is written; None if nothing.
+        exchange, routing_key: how it was published at first.
+        attempt: the number of the attempt that is asked for, from 1.
+        lost: how many consumers in a row vanished while they had it.
+        kept: what Mutirão has noted beside it.
+    """
+
+    body: bytes
+    id: str
+    type: str | None = None
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    content_type: str | None = None
+    content_encoding: str | None = None
+    exchange: str = ""
+    routing_key: str = ""
+    attempt: int = 1
+    lost: int = 0
+    kept: Mapping[str, str | int | float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """What a decoder has read.
+
+    Parameters:
+        args: the arguments by name.
+        positional: further arguments by position.
+        task: the name of the task; None: the only one that consumes the queue.
+        id: the id of the job, the same at every repetition; None: that of the message.
+        run_at: not before this aware datetime; None: now.
+        expires_at: not after this aware datetime, but dropped; None: never.
+        timeout: the maximum seconds of an attempt; None: as the task says.
+        tenant, group: whose job it is.
+        traceparent: the W3C trace context of the publisher.
+    """
+
+    args: Mapping[str, Any] = field(default_factory=dict)
+    positional: Sequence[Any] = ()
+    task: str | None = None
+    id: str | None = None
+    run_at: datetime | None = None
+    expires_at: datetime | None = None
+    timeout: float | None = None
+    tenant: str | None = None
+    group: str | None = None
+    traceparent: str | None = None
+
+
+Decode = Callable[[ForeignMessage], Decoded | Mapping[str, Any]]

@@ -1,0 +1,99 @@
+"""The form of messages of other programs while we have them: as they came, with notes beside.
+
+The body and the properties stay as their publisher made them, so that a decoder reads the same at
+each attempt, and people among the dead. Our notes are headers with our prefix.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from aiormq.abc import DeliveredMessage
+from pamqp.commands import Basic
+
+from mutirao.model.foreign import ForeignMessage
+from mutirao.model.message import Message
+from mutirao.transports.rabbitmq import wire
+from mutirao.transports.rabbitmq.wire import OURS
+
+AS_IT_CAME = f"{OURS}as-it-came"  # a message in a queue of ours that is in its publisher's form
+ID, EXCHANGE, KEY, KEPT = f"{OURS}id", f"{OURS}exchange", f"{OURS}routing-key", f"{OURS}kept-"
+
+
+def came_so(properties: Basic.Properties) -> bool:
+    """Return whether what is in a queue of ours is in its publisher's form."""
+    return AS_IT_CAME in (properties.headers or {})
+
+
+def foreign_of(message: DeliveredMessage) -> ForeignMessage:
+    """Return a message of another program, for a decoder."""
+    properties = message.header.properties
+    headers = properties.headers or {}
+    exchange, key = _routing(message, headers)
+    return ForeignMessage(
+        body=message.body,
+        id=properties.message_id or str(headers.get(ID) or uuid4().hex),
+        type=properties.message_type or None,
+        headers=_theirs(headers),
+        content_type=properties.content_type or None,
+        content_encoding=properties.content_encoding or None,
+        exchange=exchange,
+        routing_key=key,
+        attempt=wire.attempt_of(headers),
+        lost=wire.lost_of(headers),
+        kept={
+            name.removeprefix(KEPT): value
+            for name, value in headers.items()
+            if name.startswith(KEPT) and isinstance(value, str | int | float)
+        },
+    )
+
+
+def going_on(
+    message: DeliveredMessage, told: Message, read: ForeignMessage, rest: float
+) -> Basic.Properties:
+    """Return the properties with which a message comes again, as `told` says.
+
+    `read`: what a decoder was given. `rest`: seconds of the delay after its first step.
+    """
+    headers: dict[str, Any] = _noted(message, read.id)
+    headers |= {f"{KEPT}{name}": value for name, value in told.headers.items()}
+    if told.attempt != 1:
+        headers[wire.ATTEMPT] = told.attempt
+    if told.lost:
+        headers[wire.LOST] = told.lost
+    if rest:
+        headers[wire.WAIT] = rest
+    return wire.copied(message.header.properties, headers)
+
+
+def moved(message: DeliveredMessage) -> Basic.Properties:
+    """Return the properties with which a message goes to our queue, which counts who is lost."""
+    headers = _noted(message, foreign_of(message).id) | {wire.LOST: 1}
+    return wire.copied(message.header.properties, headers)
+
+
+def buried(message: DeliveredMessage, id: str) -> Basic.Properties:
+    """Return the properties of a message that is to be among the dead, without the cause."""
+    return wire.copied(message.header.properties, _noted(message, id))
+
+
+def _noted(message: DeliveredMessage, id: str) -> dict[str, Any]:
+    """Return the publisher's headers, and where they came from, which delays make forgotten."""
+    headers = message.header.properties.headers or {}
+    exchange, key = _routing(message, headers)
+    return {**_theirs(headers), AS_IT_CAME: True, ID: id, EXCHANGE: exchange, KEY: key}
+
+
+def _routing(message: DeliveredMessage, headers: Mapping[str, Any]) -> tuple[str, str]:
+    if EXCHANGE in headers:
+        return str(headers[EXCHANGE]), str(headers.get(KEY, ""))
+    return message.exchange or "", message.routing_key or ""
+
+
+def _theirs(headers: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in headers.items()
+        if not name.startswith((OURS, *wire.OF_BROKERS))
+    }
