@@ -218,6 +218,10 @@ class TransportRefused(TransportError):
     """The broker refuses this message, and would refuse it again: too large, too long a delay."""
 
 
+class MessageTooLarge(TransportRefused):
+    """A message has more bytes than its queue takes."""
+
+
 class TransportMismatch(TransportError):
     """What a queue needs is not at the broker, or is otherwise: see `mutirao transports`."""
 

@@ -103,7 +103,9 @@ class Enqueuing(Results, Protocol):
         listed = list(jobs)
         if not all_alone(listed, self.transports, conn):
             return self.store.enqueue(listed, conn)
-        return self._portal.call(publish, listed, self.transports)
+        published = self._portal.call(publish, listed, self.transports)
+        left = published.left()
+        return published.all_ids(self.store.enqueue(left, None) if left else ())
 
     async def _awrite(self, jobs: Iterable[NewJob], conn: object | None) -> list[int]:
         if not self.transports:
@@ -111,7 +113,9 @@ class Enqueuing(Results, Protocol):
         listed = list(jobs)
         if not all_alone(listed, self.transports, conn):
             return await self.store.aenqueue(listed, conn)
-        return await publish(listed, self.transports)
+        published = await publish(listed, self.transports)
+        left = published.left()
+        return published.all_ids(await self.store.aenqueue(left, None) if left else ())
 
     def _open(self, job: NewJob) -> Enqueueing:
         opened = Enqueueing(self._around_enqueue, job)

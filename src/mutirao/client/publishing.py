@@ -1,12 +1,22 @@
-"""The enqueueing of jobs whose queue is by broker alone: checked, published, confirmed."""
+"""The enqueueing of jobs whose queue is by broker alone: checked, published, confirmed.
+
+What a broker cannot hold, as it is due too late or too large, is for the store. Workers that serve
+the database run it from there.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from mutirao.errors import ConfigurationError, InvalidJob, TransportError, WrongState
+from mutirao.errors import (
+    ConfigurationError,
+    InvalidJob,
+    MessageTooLarge,
+    TransportError,
+    WrongState,
+)
 from mutirao.model.job import NewJob
-from mutirao.model.message import MessageId
+from mutirao.model.message import Message, MessageId
 from mutirao.ports import Transport
 from mutirao.ports.brokers import grouped
 from mutirao.tasks.parcels import message_of, new_id
@@ -69,11 +79,46 @@ def check_task(task: Task[..., Any]) -> None:
     _refuse(options.queue, [name for name, given in unfit.items() if given])
 
 
-def to_message(job: NewJob, transport: Transport) -> tuple[MessageId, Any]:
-    """Return the id and the message of a job.
+class Published(NamedTuple):
+    """What became of jobs that were to be published.
+
+    Attributes:
+        jobs: all of them.
+        ids: of each, in order; None: it is not published.
+        for_store: the indexes of those that their broker cannot hold.
+        failed: why others are not published.
+    """
+
+    jobs: Sequence[NewJob]
+    ids: list[int | None]
+    for_store: list[int]
+    failed: list[TransportError]
+
+    def left(self) -> list[NewJob]:
+        """Return those that are to be written into the store."""
+        return [self.jobs[n] for n in self.for_store]
+
+    def all_ids(self, stored: Sequence[int]) -> list[int]:
+        """Return the ids of all, with those that the store gave to what was left for it.
+
+        Raises:
+            TransportError: some were not published; the message says how many, others were.
+        """
+        if self.failed and len(self.jobs) > 1:
+            raise type(self.failed[0])(
+                f"{len(self.failed)} of {len(self.jobs)} jobs were not published: {self.failed[0]}"
+            )
+        if self.failed:
+            raise self.failed[0]
+        from_store = dict(zip(self.for_store, stored, strict=True))
+        return [from_store[n] if id is None else id for n, id in enumerate(self.ids)]
+
+
+def to_message(job: NewJob, transport: Transport) -> tuple[MessageId, Message] | None:
+    """Return the id and the message of a job; None if it waits for longer than its broker holds it.
 
     Raises:
-        InvalidJob: it has an option that only a database can keep, or waits for too long.
+        InvalidJob: it has an option that only a database can keep, or waits where order is kept.
     """
     unfit = {
         "key": job.key is not None or (job.unique is not None and job.unique.supersede is not None),
@@ -87,31 +132,36 @@ def to_message(job: NewJob, transport: Transport) -> tuple[MessageId, Any]:
     if job.run_at is not None:
         delay = max(0.0, (job.run_at - datetime.now(UTC)).total_seconds())
     if delay > transport.longest_delay:
-        raise InvalidJob(
-            f"the job is due in {delay:,.0f} s; a broker holds one for at most"
-            f" {transport.longest_delay:,.0f} s: {CARRIED}"
-        )
+        if not transport.longest_delay:
+            raise InvalidJob(
+                f"the job is due in {delay:,.0f} s; queue {job.queue!r} keeps the order of its"
+                " jobs, so none can wait: enqueue it when it is due, or in a queue without order"
+            )
+        return None
     id = new_id()
     return id, message_of(job, id, delay)
 
 
-async def publish(jobs: Sequence[NewJob], transports: Mapping[str, Transport]) -> list[int]:
-    """Publish jobs; return their ids, in order, once the brokers have confirmed all of them.
+async def publish(jobs: Sequence[NewJob], transports: Mapping[str, Transport]) -> Published:
+    """Publish jobs; return what became of them, once the brokers have confirmed what they hold.
 
     Raises:
         InvalidJob: a job cannot be by broker alone; none was published.
-        TransportError: some were not published; the message says how many, others were.
     """
     made = [to_message(job, transports[job.queue]) for job in jobs]
-    messages = [message for _, message in made]
+    ids: list[int | None] = [each and each[0] for each in made]
+    index = {each[1].id: n for n, each in enumerate(made) if each is not None}
+    for_store = [n for n, each in enumerate(made) if each is None]
+    messages = [each[1] for each in made if each is not None]
     failed: list[TransportError] = []
     for transport, its in grouped(messages, lambda message: transports[message.queue]):
-        failed += [error for error in await transport.publish(its) if error is not None]
-    if failed and len(jobs) > 1:
-        raise type(failed[0])(f"{len(failed)} of {len(jobs)} jobs were not published: {failed[0]}")
-    if failed:
-        raise failed[0]
-    return [each for each, _ in made]
+        for message, error in zip(its, await transport.publish(its), strict=True):
+            if isinstance(error, MessageTooLarge):
+                for_store.append(index[message.id])
+                ids[for_store[-1]] = None
+            elif error is not None:
+                failed.append(error)
+    return Published(jobs, ids, for_store, failed)
 
 
 def all_alone(

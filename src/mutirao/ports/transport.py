@@ -114,7 +114,8 @@ class Transport(Protocol):
 
             TransportUnavailable: the broker is away, blocked, or did not confirm in time. Pass it
                 again, with the same id.
-            TransportRefused: this message will never pass: too large, too long a delay.
+            TransportRefused: this message will never pass: too long a delay.
+            MessageTooLarge: it has more bytes than its queue takes.
             TransportMismatch: its queue is not there; `mutirao transports declare` makes it.
         """
         ...

@@ -13,6 +13,7 @@ from itertools import count
 
 from mutirao.errors import (
     DeliveryLost,
+    MessageTooLarge,
     TransportError,
     TransportMismatch,
     TransportRefused,
@@ -204,7 +205,7 @@ class MemoryTransport:
                 f" most {self.longest_delay:g} s"
             )
         if (size := len(message.args.encode())) > self._max_size:
-            return TransportRefused(
+            return MessageTooLarge(
                 f"message {message.id} has {size} bytes; this broker takes {self._max_size}"
             )
         self._put(message)

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from mutirao import Cancel, Dead, DeadJob, Job, Mutirao, Retry, Snooze
-from mutirao.errors import ConfigurationError, InvalidJob, TransportMismatch, WrongState
+from mutirao.errors import (
+    ConfigurationError,
+    InvalidJob,
+    TransportMismatch,
+    TransportUnavailable,
+    WrongState,
+)
 from mutirao.model.message import DeadMessage, Message
 from mutirao.testing import capture, drain
 from mutirao.transports.memory import MemoryTransport
@@ -126,6 +132,33 @@ async def test_outcomes(app: Mutirao, broker: MemoryTransport) -> None:
     assert {f"{each.id:032x}" for each in mourned} == {each.id for each in found}
 
 
+async def test_what_a_broker_cannot_hold(app: Mutirao, broker: MemoryTransport) -> None:
+    """Is in the database until it is due, or at once if it is too large; others are published."""
+    ran: list[int] = []
+
+    @app.task(queue="mail")
+    async def send(text: str) -> None:
+        ran.append(len(text))
+
+    soon = datetime.now(UTC) + timedelta(seconds=1)
+    broker.longest_delay, broker._max_size = 0.1, 100
+    jobs = [send.job("short"), send.using(run_at=soon).job("later"), send.job("x" * 200)]
+    ids = app.enqueue_many(jobs)
+    stored = [job.id for job in app.jobs()]
+    assert [each in stored for each in ids] == [False, True, True]
+    assert (await send.using(run_at=soon).aenqueue("as late")).id in [job.id for job in app.jobs()]
+    async with app.worker():
+        await until(lambda: len(ran) == 4)
+    assert sorted(ran) == [5, 5, 7, 200]
+    broker.available = False
+    with pytest.raises(TransportUnavailable, match="1 of 2 jobs were not published"):
+        app.enqueue_many([send.job("short"), send.using(delay=60).job("kept")])
+    assert len(list(app.jobs())) == 4
+    broker.longest_delay = 0.0
+    with pytest.raises(InvalidJob, match="keeps the order"):
+        send.using(delay=60).enqueue("never")
+
+
 async def test_what_cannot_be_by_broker_alone(app: Mutirao, broker: MemoryTransport) -> None:
     """Is refused where it is asked for, with what to do instead."""
 
@@ -139,7 +172,6 @@ async def test_what_cannot_be_by_broker_alone(app: Mutirao, broker: MemoryTransp
         send.using(conn=object()),
         send.using(key="k"),
         send.using(priority=1),
-        send.using(run_at=datetime.now(UTC) + timedelta(days=2)),
     ):
         with pytest.raises(InvalidJob, match="leave the queue to the database"):
             call.enqueue()

@@ -26,9 +26,9 @@ from aiormq.exceptions import (
 from pamqp.commands import Basic
 
 from mutirao.errors import (
+    MessageTooLarge,
     TransportError,
     TransportMismatch,
-    TransportRefused,
     TransportUnavailable,
 )
 
@@ -61,7 +61,7 @@ class Links:
     async def publish(self, parcel: Parcel) -> TransportError | None:
         """Publish one thing; return None once the broker has confirmed it, or why it has not."""
         if (size := len(parcel.body)) > self._max_size:
-            return TransportRefused(
+            return MessageTooLarge(
                 f"a message of {size} bytes is more than {self._max_size}, which max_size= allows;"
                 " pass a reference to the data instead"
             )

@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError
 
 from mutirao.errors import (
     ConfigurationError,
+    MessageTooLarge,
     TransportError,
     TransportMismatch,
     TransportRefused,
@@ -218,7 +219,7 @@ class SQS:
             )
         entry = Entry(body_of(message), ceil(message.delay), *self._group(message))
         if (size := entry.size()) > queue.largest:
-            raise TransportRefused(
+            raise MessageTooLarge(
                 f"message {message.id} has {size:,} bytes; this queue takes {queue.largest:,}: keep"
                 " what is large in the store or in S3, and pass its key"
             )
