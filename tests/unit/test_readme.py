@@ -15,6 +15,7 @@ from mutirao.sql.drivers import kinds
 from mutirao.tasks.options import CallTerms, TaskTerms
 from tests.support.documents import Reader, blocks
 from tests.support.mariadb import MysqlServer
+from tests.support.sqs import USUAL
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
@@ -31,6 +32,7 @@ FOLLOWED = [
     "docs/hub.md",
     "docs/mysql.md",
     "docs/schedules.md",
+    "docs/sqs.md",
     "docs/tasks.md",
     "docs/topics.md",
     "docs/uniqueness.md",
@@ -58,12 +60,22 @@ def test_what_a_page_shows_works(
         node = {each: each.replace("localhost", f"127.0.0.1:{port}") for each in GUESTS}
         Reader(tmp_path, node, "", "shop.db").follow(ROOT / page)
         return
+    if page == "docs/sqs.md":
+        on_moto(request.getfixturevalue("moto_url"), request.getfixturevalue("monkeypatch"))
+        Reader(tmp_path, {}, "", "shop.db").follow(ROOT / page)
+        return
     url = make_url(postgresql_url)
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     there = plain.removeprefix("postgresql://")
     hidden = url.render_as_string(hide_password=True).removeprefix("postgresql+psycopg://")
     meant = {SHOWN: there, SHOWN.replace("secret", "***"): hidden}
     Reader(tmp_path, meant, plain, "shop.db").follow(ROOT / page)
+
+
+def on_moto(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let boto3 find moto's server where docs/sqs.md has Amazon's."""
+    for name, value in {**USUAL, "AWS_ENDPOINT_URL_SQS": url}.items():
+        monkeypatch.setenv(name, value)
 
 
 def on_mysql(server: MysqlServer) -> dict[str, str]:

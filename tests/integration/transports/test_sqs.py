@@ -13,6 +13,7 @@ import pytest
 from mutirao.errors import (
     ConfigurationError,
     DeliveryLost,
+    MessageTooLarge,
     TransportMismatch,
     TransportRefused,
     TransportUnavailable,
@@ -384,9 +385,10 @@ async def test_what_is_refused_at_the_caller(world: World, ordered: World) -> No
         message("odd", args='{"a": "\ud800"}'), message("broken", args="{"),
     ]  # fmt: skip
     told = await world.transport.publish([*bad, message("good", args='{"a": "\ufffe"}')])
-    assert [type(each) for each in told] == [*[TransportRefused] * 4, type(None)]
+    refused = [TransportRefused, MessageTooLarge, *[TransportRefused] * 2]
+    assert [type(each) for each in told] == [*refused, type(None)]
     assert "into the store" in str(told[0])
-    assert "pass its key" in str(told[1])
+    assert "a bucket of S3" in str(told[1])
     async with world.consuming() as consumer:
         [good] = await receive(consumer)
         assert good.raw == b'{"a": "\\ufffe"}'  # the same JSON, in characters that XML has

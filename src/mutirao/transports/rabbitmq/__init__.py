@@ -7,13 +7,16 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import get_args
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, get_args
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from mutirao.errors import ConfigurationError, MissingDriver, TransportError, TransportRefused
 from mutirao.model.message import DeadMessage, Difference, Message, Mode
 from mutirao.ports.transport import OnLost
+from mutirao.transports.environment import with_environment
 
 try:
     from mutirao.transports.rabbitmq import topology as places
@@ -34,8 +37,30 @@ WINDOW = 2_000  # messages under way at once; more would be held twice in memory
 __all__ = ["RabbitMQ"]
 
 
+@dataclass(frozen=True)
+class RabbitOptions:
+    """What `RabbitMQ` describes. Raises ConfigurationError if an option is out of range."""
+
+    url: str = ""
+    prefix: str = "mutirao"
+    delivery_limit: int = DELIVERY_LIMIT
+    max_size: int = MAX_SIZE
+
+    def __post_init__(self) -> None:
+        """Check what has bounds."""
+        if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,100}", self.prefix):
+            raise ConfigurationError(
+                f"prefix is {self.prefix!r}; give 1 to 100 letters, digits, dots, - and _"
+            )
+        if self.delivery_limit < 1 or self.max_size < 1:
+            raise ConfigurationError("delivery_limit and max_size are numbers from 1")
+
+
 class RabbitMQ:
     """A RabbitMQ broker, for `Mutirao(transports={"mail": RabbitMQ("amqp://…")})`.
+
+    What is None is said by MUTIRAO_RABBITMQ_URL and so on, which are read when a queue is first
+    used; unless they say it, it is what docs/rabbitmq.md has as usual.
 
     Parameters:
         url: `amqp://user:password@host:port/vhost`, or `amqps://` for TLS.
@@ -56,37 +81,49 @@ class RabbitMQ:
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         *,
         mode: Mode = "alone",
-        prefix: str = "mutirao",
-        delivery_limit: int = DELIVERY_LIMIT,
-        max_size: int = MAX_SIZE,
+        prefix: str | None = None,
+        delivery_limit: int | None = None,
+        max_size: int | None = None,
         queue: str | None = None,
     ) -> None:
-        self.name = _name_of(url)
         if mode not in get_args(Mode):
             raise ConfigurationError(f"mode is {mode!r}; give one of {', '.join(get_args(Mode))}")
-        if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,100}", prefix):
-            raise ConfigurationError(
-                f"prefix is {prefix!r}; give 1 to 100 letters, digits, dots, - and _"
-            )
-        if delivery_limit < 1 or max_size < 1:
-            raise ConfigurationError("delivery_limit and max_size are numbers from 1")
         if queue is not None and (mode != "alone" or not places.is_name(queue)):
             raise ConfigurationError(
                 f"queue is {queue!r} and mode {mode!r}; give the name of a queue of other programs"
                 " in the letters that AMQP 0.9.1 has for it, whose messages are the jobs:"
                 ' mode="alone"'
             )
+        given: dict[str, Any] = {
+            "url": url, "prefix": prefix, "delivery_limit": delivery_limit, "max_size": max_size,
+        }  # fmt: skip
+        self._given = {each: value for each, value in given.items() if value is not None}
+        if url is not None:
+            _name_of(url)
+        RabbitOptions(**self._given)  # which checks them
         self.mode: Mode = mode
         self.source = queue
-        self._url, self._max_size = url, max_size
-        self._topology = places.Topology(prefix, delivery_limit, queue)
         self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, Links] = WeakKeyDictionary()
 
+    @cached_property
+    def _options(self) -> RabbitOptions:
+        return with_environment("RABBITMQ", RabbitOptions, self._given)
+
+    @cached_property
+    def name(self) -> str:
+        """The broker's name for people: its URL without secrets."""
+        return _name_of(self._options.url)
+
+    @cached_property
+    def _topology(self) -> "places.Topology":
+        return places.Topology(self._options.prefix, self._options.delivery_limit, self.source)
+
     def __repr__(self) -> str:
-        return f"<RabbitMQ {self.name}>"
+        url = self._given.get("url")
+        return f"<RabbitMQ {'at MUTIRAO_RABBITMQ_URL' if url is None else _name_of(url)}>"
 
     async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
         """Publish messages; see `Transport.publish`."""
@@ -156,7 +193,7 @@ class RabbitMQ:
         loop = asyncio.get_running_loop()
         links = self._links.get(loop)
         if links is None:
-            links = self._links[loop] = Links(self._url, self.name, self._max_size)
+            links = self._links[loop] = Links(self._options.url, self.name, self._options.max_size)
         return links
 
 
@@ -169,7 +206,8 @@ def _name_of(url: str) -> str:
         port = f":{parts.port}" if parts.port else ""
     except ValueError:
         raise ConfigurationError(
-            "the URL of a RabbitMQ broker must be amqp://user:password@host:port/vhost (amqps: TLS)"
+            "the URL of a RabbitMQ broker (or MUTIRAO_RABBITMQ_URL) must be"
+            " amqp://user:password@host:port/vhost (amqps: TLS)"
         ) from None
     user = f"{parts.username}@" if parts.username else ""
     return f"{parts.scheme}://{user}{parts.hostname}{port}{parts.path}"

@@ -5,8 +5,8 @@ that is JSON is ever refused for its characters.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,7 @@ class _Envelope(msgspec.Struct, omit_defaults=True):
     run: int = 0
     lost: int = 0
     key: str | None = None
+    large: bool = False  # its arguments are in S3
     headers: Mapping[str, Header] = {}
 
     def __post_init__(self) -> None:
@@ -38,8 +39,20 @@ class _Envelope(msgspec.Struct, omit_defaults=True):
 _decoder = msgspec.json.Decoder(_Envelope)
 
 
-def body_of(message: Message) -> str:
-    """Return a message as a body.
+class Read(NamedTuple):
+    """What is in a body: the message, what is to be shown of it, and why it cannot be read.
+
+    `large`: its id if its arguments are in S3.
+    """
+
+    message: Message | None
+    shown: bytes
+    problem: str | None
+    large: str | None = None
+
+
+def body_of(message: Message, *, large: bool = False) -> str:
+    """Return a message as a body, without its arguments if they are `large` and elsewhere.
 
     Raises:
         TransportRefused: its arguments are no JSON, or have characters that no XML has.
@@ -48,8 +61,9 @@ def body_of(message: Message) -> str:
         args = message.args.encode()
         msgspec.json.decode(args, type=dict[str, msgspec.Raw])
         envelope = _Envelope(
-            message.id, message.task, 1, msgspec.Raw(args), message.queue, message.attempt,
-            message.run, message.lost, message.ordering_key, dict(message.headers),
+            message.id, message.task, 1, msgspec.Raw(b"{}" if large else args), message.queue,
+            message.attempt, message.run, message.lost, message.ordering_key, large,
+            dict(message.headers),
         )  # fmt: skip
         text = msgspec.json.encode(envelope).decode()
     except (UnicodeEncodeError, msgspec.MsgspecError) as unfit:
@@ -75,25 +89,33 @@ def escaped(text: str) -> str:
     return _NOT_IN_XML.sub(_escape, text)
 
 
-def message_in(body: str, receives: int) -> tuple[Message | None, bytes, str | None]:
-    """Return the message in a body, what is to be shown of it, and why it cannot be read.
+def message_in(body: str, receives: int, fetch: Callable[[str], bytes] | None = None) -> Read:
+    """Return what is in a body.
 
     `receives`: how often SQS has handed it out. Each hand-out is an attempt: nothing can be changed
     in a message that comes again. Nor does SQS know who of them was lost; one may have been, so
     that a message which ends its workers is dead once it has no attempts left.
+
+    `fetch`: returns arguments that are in S3 by the message's id, or raises LookupError; None: they
+    stay there.
     """
     try:
         read = _decoder.decode(body)
     except (msgspec.MsgspecError, ValueError) as unfit:
-        return None, body.encode(), f"{NOT_OURS} ({unfit})"
-    args = bytes(read.args)
+        return Read(None, body.encode(), f"{NOT_OURS} ({unfit})")
+    args, large = bytes(read.args), read.id if read.large else None
+    if large and fetch:
+        try:
+            args = fetch(large)
+        except LookupError as unfit:
+            return Read(None, body.encode(), str(unfit))
     before = max(0, receives - 1)
     message = Message(
         id=read.id, task=read.task, args=args.decode(), queue=read.queue,
         attempt=read.attempt + before, run=read.run, lost=read.lost + min(1, before),
         ordering_key=read.key, headers=read.headers,
     )  # fmt: skip
-    return message, args, None
+    return Read(message, body.encode() if large else args, None, large)
 
 
 def number(attributes: Mapping[str, Any], name: str) -> int:

@@ -26,12 +26,13 @@ class _Cause(msgspec.Struct, omit_defaults=True):
 
 
 class Found(NamedTuple):
-    """A message among the dead, as SQS has handed it out."""
+    """A message among the dead, as SQS has handed it out. `large`: its id in S3, if it has one."""
 
     handle: str
     body: str
     dead: DeadMessage
     sent_at: int  # milliseconds since 1970
+    large: str | None
 
 
 def cause_as_text(cause: Cause) -> str:
@@ -75,7 +76,7 @@ def back(found: Found, group: str | None, deduplication: str | None) -> Entry:
 
 def _found(raw: dict[str, Any], name: str) -> Found:
     body = raw["Body"]
-    message, shown, _ = message_in(body, 1)
+    message, shown, _, large = message_in(body, 1)
     attribute = raw.get("MessageAttributes", {}).get(CAUSE, {}).get("StringValue")
     told = _read(attribute)
     receives = number(raw.get("Attributes", {}), "ApproximateReceiveCount")
@@ -87,7 +88,7 @@ def _found(raw: dict[str, Any], name: str) -> Found:
     task = None if message is None else message.task
     dead = DeadMessage(id=id, task=task, queue=name, raw=shown, cause=cause)
     sent_at = number(raw.get("Attributes", {}), "SentTimestamp")
-    return Found(raw["ReceiptHandle"], body, dead, sent_at)
+    return Found(raw["ReceiptHandle"], body, dead, sent_at, large)
 
 
 def _read(attribute: str | None) -> _Cause:

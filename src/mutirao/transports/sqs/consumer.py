@@ -4,9 +4,9 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from mutirao.errors import DeliveryLost, TransportError, TransportMismatch
+from mutirao.errors import DeliveryLost, TransportError, TransportMismatch, TransportUnavailable
 from mutirao.model.message import Ack, Again, Bury, Delivery, Settling
 from mutirao.ports.transport import OnLost
 from mutirao.transports.sqs.bodies import message_in, number
@@ -15,19 +15,12 @@ from mutirao.transports.sqs.deletes import Deletes
 from mutirao.transports.sqs.groups import Groups
 from mutirao.transports.sqs.leases import Lease, LeaseHeartbeat
 from mutirao.transports.sqs.logs import note
+from mutirao.transports.sqs.options import SqsOptions
 from mutirao.transports.sqs.polling import Polling
 from mutirao.transports.sqs.settling import LastWords
 
 Call = Callable[..., Any]  # calls a plain function in a thread, and awaits it
 Result = TransportError | None
-
-
-class ReceivingTerms(NamedTuple):
-    """How a transport receives: seconds of a long poll, of visibility, and whether order counts."""
-
-    wait: int
-    visibility: int
-    fifo: bool
 
 
 class SqsConsumer:
@@ -41,10 +34,15 @@ class SqsConsumer:
         heartbeat: LeaseHeartbeat,
         settler: LastWords,
         call: Call,
-        terms: ReceivingTerms,
+        options: SqsOptions,
     ) -> None:
         self._queue, self._prefetch, self._on_lost = queue, prefetch, on_lost
-        self._heartbeat, self._settler, self._call, self._terms = heartbeat, settler, call, terms
+        self._heartbeat, self._settler, self._call, self._options = (
+            heartbeat,
+            settler,
+            call,
+            options,
+        )
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._held: dict[Lease, Delivery] = {}
@@ -57,7 +55,7 @@ class SqsConsumer:
         self._ended = asyncio.Event()
         self._broken: TransportMismatch | None = None
         self._polling = Polling(
-            settler.calls, queue, terms.wait, terms.visibility, self._take,
+            settler.calls, queue, options.wait, options.visibility, self._take,
             lambda error: self._tell(self._break, error), lambda: self._tell(self._end),
         )  # fmt: skip
 
@@ -115,16 +113,19 @@ class SqsConsumer:
 
     def _take(self, found: list[dict[str, Any]]) -> None:
         """Hold what was received, in the receiving thread."""
-        new = [lease for raw in found if (lease := self._hold(raw)) is not None]
+        now = self._heartbeat.now()
+        new = [lease for raw in found if (lease := self._hold(raw, now)) is not None]
         if len(new) < len(found):
             self._polling.add_room(len(found) - len(new))
         if new and not self._tell(self._arrive, new):
             self._settler.release(new)  # the event loop is closed: nobody wants them
 
-    def _hold(self, raw: dict[str, Any]) -> Lease | None:
-        """Return a lease of what was received; None if it is held already: SQS repeats itself.
+    def _hold(self, raw: dict[str, Any], now: float) -> Lease | None:
+        """Return a lease of what was received; None if it is not to be worked on now.
 
-        One that is being settled is not held: it may have been given back a moment ago.
+        That is if it is held already: SQS repeats itself. One that is being settled is not held: it
+        may have been given back a moment ago. Or its arguments cannot be had from S3 now: then it
+        comes again when its time is over.
         """
         id, handle, attributes = raw["MessageId"], raw["ReceiptHandle"], raw.get("Attributes", {})
         with self._lock:
@@ -132,15 +133,20 @@ class SqsConsumer:
             if known is not None and not known.settling:
                 self._heartbeat.renewed(known, handle)
                 return None
-            receives = number(attributes, "ApproximateReceiveCount")
-            message, shown, problem = message_in(raw["Body"], receives)
-            name = id if message is None else message.id
-            lease = self._heartbeat.begin(self._queue, id, name, handle, self._lose_soon)
-            lease.body = raw["Body"]
-            if self._terms.fifo:
-                lease.group = attributes.get("MessageGroupId")
+        receives = number(attributes, "ApproximateReceiveCount")
+        try:
+            read = message_in(raw["Body"], receives, self._settler.fetch)
+        except TransportUnavailable as away:
+            note.left(id, self._queue.name, away)
+            return None
+        name = id if read.message is None else read.message.id
+        lease = self._heartbeat.begin(self._queue, id, name, handle, self._lose_soon, now)
+        lease.body, lease.large = raw["Body"], read.large
+        if self._options.fifo:
+            lease.group = attributes.get("MessageGroupId")
+        with self._lock:
             self._newest[id] = lease
-            self._held[lease] = Delivery(message, shown, problem, lease)
+            self._held[lease] = Delivery(read.message, read.shown, read.problem, lease)
         note.got(name, self._queue.name, receives)
         return lease
 

@@ -66,6 +66,7 @@ class Lease:
     lost: str | None = field(default=None)  # why it is not ours any more
     settling: bool = False
     body: str = ""
+    large: str | None = None  # its id in S3, if its arguments are there
 
 
 class LeaseHeartbeat:
@@ -91,11 +92,15 @@ class LeaseHeartbeat:
         self._thread: threading.Thread | None = None
         self._threaded = timing.threaded
 
+    def now(self) -> float:
+        """Return the time by which leases count."""
+        return self._clock()
+
     def begin(
-        self, queue: SqsQueue, id: str, name: str, handle: str, on_lost: Callable[[Lease], None]
-    ) -> Lease:
-        """Return a lease of a message that was received just now. It is extended from now on."""
-        now = self._clock()
+        self, queue: SqsQueue, id: str, name: str, handle: str, on_lost: Callable[[Lease], None],
+        now: float,
+    ) -> Lease:  # fmt: skip
+        """Return a lease of a message that was received at `now`. It is extended from then on."""
         lease = Lease(
             queue, id, name, handle, now, now + self._visibility, now + self._runtime, on_lost
         )

@@ -14,6 +14,15 @@ class note:  # noqa: N801 (read as words: note.lost(…))
         log.debug("got message %s of %s (hand-out %s)", id, queue, receives, extra=_of(id, queue))
 
     @staticmethod
+    def left(id: str, queue: str, why: object) -> None:
+        """Tell that it was received, and left to come again."""
+        log.warning(
+            "message %s of %s is left, and comes again: %s",
+            *(id, queue, why),
+            extra=_of(id, queue),
+        )
+
+    @staticmethod
     def started(id: str, queue: str) -> None:
         """Tell that it was handed over, to be worked on."""
         log.debug("message %s of %s started", id, queue, extra=_of(id, queue))

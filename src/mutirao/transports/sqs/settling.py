@@ -14,6 +14,7 @@ from mutirao.model.message import Cause
 from mutirao.transports.sqs.burying import CAUSE, cause_as_text
 from mutirao.transports.sqs.calls import LONGEST_VISIBILITY, Entry, EntryFailure, SqsCalls, SqsQueue
 from mutirao.transports.sqs.failures import Meaning
+from mutirao.transports.sqs.large import LargeBodies
 from mutirao.transports.sqs.leases import Lease, LeaseHeartbeat, Timing
 from mutirao.transports.sqs.logs import note
 
@@ -27,6 +28,7 @@ class LastWords:
 
     Parameters:
         dead_queue: returns the queue for the dead of a queue.
+        large: where large arguments are, if they may be.
     """
 
     def __init__(
@@ -35,17 +37,33 @@ class LastWords:
         heartbeat: LeaseHeartbeat,
         dead_queue: Callable[[SqsQueue], SqsQueue],
         timing: Timing,
+        large: LargeBodies | None,
         *,
         fifo: bool = False,
     ) -> None:
         self.calls, self._heartbeat, self._dead_queue, self._fifo = (
             calls, heartbeat, dead_queue, fifo,
         )  # fmt: skip
+        self._large = large
         self._pause, self._clock = timing.pause, timing.clock
         self.background: set[asyncio.Task[Any]] = set()
 
+    def fetch(self, id: str) -> bytes:
+        """Return large arguments; raises what `LargeBodies.get` does."""
+        if self._large is None:
+            raise LookupError("its arguments are in S3: say in which bucket by SQS(…, bucket=)")
+        return self._large.get(id)
+
     def delete(self, leases: Sequence[Lease]) -> list[TransportError | None]:
-        """Delete what is done with; return for each why it is not deleted, or None.
+        """Delete what is done with, and its arguments in S3; return for each why not, or None."""
+        told = self._delete(leases)
+        done = [lease.large for lease, why in zip(leases, told, strict=True) if why is None]
+        if self._large is not None and (ids := [id for id in done if id]):
+            self._large.drop(ids)
+        return told
+
+    def _delete(self, leases: Sequence[Lease]) -> list[TransportError | None]:
+        """Delete messages; return for each why it is not deleted, or None.
 
         The heartbeat goes on meanwhile: what is tried again must stay ours.
         """
@@ -110,7 +128,7 @@ class LastWords:
             lease.settling = False
             return failure.error(f"message {lease.name}, which is to be kept among the dead")
         note.dead(lease.name, lease.queue.name, cause.error_type)
-        return self.delete([lease])[0]
+        return self._delete([lease])[0]
 
     def _trying(
         self, leases: Sequence[Lease], ask: Callable[[Sequence[Lease]], list[EntryFailure | None]]

@@ -5,14 +5,11 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from math import ceil
 from typing import Any, TypeVar
 
 import msgspec
-from boto3.session import Session
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError
 
 from mutirao.errors import (
     ConfigurationError,
@@ -23,33 +20,32 @@ from mutirao.errors import (
 )
 from mutirao.model.message import DeadMessage, Difference, Message, Mode
 from mutirao.ports.transport import OnLost
+from mutirao.transports.environment import with_environment
 from mutirao.transports.sqs.bodies import LARGEST, body_of
 from mutirao.transports.sqs.burying import Found, back, walk, wanted
 from mutirao.transports.sqs.calls import (
     LONGEST_DELAY,
-    LONGEST_VISIBILITY,
     Entry,
     SqsCalls,
     SqsQueue,
 )
-from mutirao.transports.sqs.consumer import ReceivingTerms, SqsConsumer
+from mutirao.transports.sqs.consumer import SqsConsumer
+from mutirao.transports.sqs.large import LargeBodies
 from mutirao.transports.sqs.leases import USUAL_TIMING, LeaseHeartbeat, Timing
 from mutirao.transports.sqs.names import group_name, queue_name
+from mutirao.transports.sqs.options import LEAST_RECEIVES, SqsOptions, clients, s3_client
 from mutirao.transports.sqs.settling import LastWords
 
 T = TypeVar("T")
 SENDERS = 8  # requests under way at once, besides those that receive
-LEAST_RECEIVES, MAX_RECEIVES = (
-    5,
-    100,
-)  # hand-outs after which SQS puts a message to the dead by itself
 TENANT = "tenant"  # the header with whose job it is
-LONGEST_WAIT = 20  # seconds of a long poll
-CALL_TIMEOUT = 10  # seconds
 
 
 class SQS:
     """Queues at Amazon SQS.
+
+    What is None is said by MUTIRAO_SQS_NAME and so on, which are read when a queue is first used;
+    unless they say it, it is what docs/sqs.md has as usual.
 
     Parameters:
         name: what a queue is called at SQS, with "{queue}" for Mutirão's name of it. One without
@@ -63,6 +59,7 @@ class SQS:
             None: a little below the 12 hours that SQS allows.
         max_receives: hand-outs after which SQS itself puts a message to the dead; from 5.
         tenant_groups: tell SQS whose message it is, by which it is fair to tenants.
+        bucket: of S3, for arguments that are too large for a message; None: they are refused.
         region, endpoint_url: as boto3 has them; None: as its configuration says.
         session: a session of boto3 with other credentials than its usual ones.
         clients: makes the two clients, for short calls and for long polls; for tests.
@@ -74,45 +71,51 @@ class SQS:
 
     def __init__(
         self,
-        name: str = "{queue}",
+        name: str | None = None,
         *,
         mode: Mode = "alone",
-        fifo: bool = False,
-        visibility: int = 30,
-        wait: int = LONGEST_WAIT,
+        fifo: bool | None = None,
+        visibility: int | None = None,
+        wait: int | None = None,
         max_runtime: float | None = None,
-        max_receives: int = MAX_RECEIVES,
-        tenant_groups: bool = True,
+        max_receives: int | None = None,
+        tenant_groups: bool | None = None,
+        bucket: str | None = None,
         region: str | None = None,
         endpoint_url: str | None = None,
         session: Any = None,
         clients: Callable[[], tuple[Any, Any]] | None = None,
         timing: Timing = USUAL_TIMING,
     ) -> None:
-        _check("visibility", visibility, 2, LONGEST_VISIBILITY)
-        _check("wait", wait, 1, LONGEST_WAIT)
-        _check("max_receives", max_receives, LEAST_RECEIVES, 1_000)
-        self.mode, self._pattern, self._fifo = mode, name, fifo
-        self._terms = ReceivingTerms(wait, visibility, fifo)
-        self._max_runtime, self._max_receives = max_runtime, max_receives
-        self._tenant_groups, self._endpoint = tenant_groups, endpoint_url
-        self._clients = clients or partial(_clients, session, region, endpoint_url, wait)
-        self._timing = timing
+        given: dict[str, Any] = {
+            "name": name, "fifo": fifo, "visibility": visibility, "wait": wait,
+            "max_runtime": max_runtime, "max_receives": max_receives,
+            "tenant_groups": tenant_groups, "bucket": bucket, "region": region,
+            "endpoint_url": endpoint_url,
+        }  # fmt: skip
+        self._given = {each: value for each, value in given.items() if value is not None}
+        SqsOptions(**self._given)  # which checks them
+        self.mode: Mode = mode
+        self._session, self._clients, self._timing = session, clients, timing
         self._lock = threading.Lock()
         self._parts: _Parts | None = None
         self._consumers = 0
         self._only: str | None = None
 
+    @cached_property
+    def _options(self) -> SqsOptions:
+        return with_environment("SQS", SqsOptions, self._given)
+
     @property
     def longest_delay(self) -> float:
         """The maximum seconds of a message's delay; where order is kept, none may have one."""
-        return 0.0 if self._fifo else float(LONGEST_DELAY)
+        return 0.0 if self._options.fifo else float(LONGEST_DELAY)
 
     @property
     def name(self) -> str:
         """The broker's name for people."""
-        where = "" if self._endpoint is None else f" at {self._endpoint}"
-        return f"SQS ({self._pattern}){where}"
+        where = "" if self._options.endpoint_url is None else f" at {self._options.endpoint_url}"
+        return f"SQS ({self._options.name}){where}"
 
     async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
         """Publish messages; see `Transport.publish`."""
@@ -137,7 +140,7 @@ class SQS:
         there = await self._call(self._queue, queue)
         parts = self._open()
         consumer = SqsConsumer(
-            there, prefetch, on_lost, parts.heartbeat, parts.settler, self._call, self._terms
+            there, prefetch, on_lost, parts.heartbeat, parts.settler, self._call, self._options
         )
         self._consumers += 1
         consumer.start()
@@ -202,8 +205,8 @@ class SQS:
             try:
                 entries.append((n, self._entry(each, queue)))
                 results.append(None)
-            except TransportRefused as refused:
-                results.append(refused)
+            except TransportError as error:
+                results.append(error)
         sent = self._open().calls.send(queue, [entry for _, entry in entries])
         for (n, _), failure in zip(entries, sent, strict=True):
             if failure is not None:
@@ -218,17 +221,21 @@ class SQS:
                 " carried when it is due"
             )
         entry = Entry(body_of(message), ceil(message.delay), *self._group(message))
-        if (size := entry.size()) > queue.largest:
+        if (size := entry.size()) <= queue.largest:
+            return entry
+        large = self._open().large
+        if large is None:
             raise MessageTooLarge(
-                f"message {message.id} has {size:,} bytes; this queue takes {queue.largest:,}: keep"
-                " what is large in the store or in S3, and pass its key"
+                f"message {message.id} has {size:,} bytes; this queue takes {queue.largest:,}: give"
+                " the transport a bucket of S3, or keep what is large elsewhere and pass its key"
             )
-        return entry
+        large.put(message.id, message.args.encode())
+        return entry._replace(body=body_of(message, large=True))
 
     def _group(self, message: Message) -> tuple[str | None, str | None]:
         """Return the group and the deduplication id of a message, as far as it has them."""
-        tenant = message.headers.get(TENANT) if self._tenant_groups else None
-        if self._fifo:
+        tenant = message.headers.get(TENANT) if self._options.tenant_groups else None
+        if self._options.fifo:
             group = message.ordering_key or (message.id if tenant is None else str(tenant))
             return group_name(group), group_name(f"{message.id}:{message.run}:{message.attempt}")
         return (None if tenant is None else group_name(str(tenant))), None
@@ -247,32 +254,35 @@ class SQS:
 
     def _named(self, name: str, *, dead: bool = False) -> str:
         self._only = self._only or name
-        if "{queue}" not in self._pattern and self._only != name:
+        pattern = self._options.name
+        if "{queue}" not in pattern and self._only != name:
             raise ConfigurationError(
-                f"SQS({self._pattern!r}) serves {self._only!r}, and is asked for {name!r} too; put"
+                f"SQS({pattern!r}) serves {self._only!r}, and is asked for {name!r} too; put"
                 ' "{queue}" where the queue\'s name shall stand, or give each queue one of its own'
             )
-        return queue_name(self._pattern, name, dead=dead, fifo=self._fifo)
+        return queue_name(pattern, name, dead=dead, fifo=self._options.fifo)
 
     def _declare(self, name: str) -> list[str]:
         calls = self._open().calls
-        kept = {"FifoQueue": "true"} if self._fifo else {}
+        kept = {"FifoQueue": "true"} if self._options.fifo else {}
         dead, there = self._named(name, dead=True), self._named(name)
         kept_dead = {**kept, "MessageRetentionPeriod": "1209600"}
         dead_url = _unless_missing(lambda: calls.url(dead)) or calls.create(dead, kept_dead)
         url = _unless_missing(lambda: calls.url(there))
         if url is None:
             target = calls.attributes(dead_url)["QueueArn"]
-            policy = {"deadLetterTargetArn": target, "maxReceiveCount": self._max_receives}
+            policy = {"deadLetterTargetArn": target, "maxReceiveCount": self._options.max_receives}
             calls.create(there, {
                 **kept, "RedrivePolicy": msgspec.json.encode(policy).decode(),
-                "VisibilityTimeout": str(self._terms.visibility),
+                "VisibilityTimeout": str(self._options.visibility),
             })  # fmt: skip
         return [dead, there]
 
     def _compare(self, name: str) -> list[Difference]:
-        calls = self._open().calls
+        calls, large = self._open().calls, self._open().large
         found = []
+        if large is not None and large.missing():
+            found.append(Difference(f"bucket {self._options.bucket!r} of S3", "a bucket", None))
         for dead in (False, True):
             there = self._named(name, dead=dead)
             what = f"queue {name!r} ({there} at SQS)"
@@ -290,13 +300,18 @@ class SQS:
         if most >= LEAST_RECEIVES:
             return []
         found = f"one after {most}" if policy else "none"
-        return [Difference(what, f"a redrive policy after {self._max_receives} hand-outs", found)]
+        return [
+            Difference(
+                what, f"a redrive policy after {self._options.max_receives} hand-outs", found
+            )
+        ]
 
     def _walk(self, name: str, see: Callable[[Found], bool]) -> None:
         walk(self._open().calls, self._queue(name, dead=True), name, see)
 
     def _take_dead(self, name: str, ids: Sequence[str] | None, sends_back: bool) -> int:
-        calls, dead = self._open().calls, self._queue(name, dead=True)
+        calls, large = self._open().calls, self._open().large
+        dead = self._queue(name, dead=True)
         taken = 0
 
         def see(each: Found) -> bool:
@@ -305,6 +320,8 @@ class SQS:
                 if sends_back:
                     self._send_back(name, each)
                 _raise_first(calls.delete(dead, [each.handle]), each)
+                if each.large and large and not sends_back:
+                    large.drop([each.large])
                 taken += 1
             return True
 
@@ -312,8 +329,10 @@ class SQS:
         return taken
 
     def _send_back(self, name: str, each: Found) -> None:
-        group = (group_name(each.dead.id), group_name(each.handle)) if self._fifo else (None, None)
-        _raise_first(self._open().calls.send(self._queue(name), [back(each, *group)]), each)
+        entry = back(each, None, None)
+        if self._options.fifo:
+            entry = back(each, group_name(each.dead.id), group_name(each.handle))
+        _raise_first(self._open().calls.send(self._queue(name), [entry]), each)
 
     def _open(self) -> "_Parts":
         with self._lock:
@@ -326,21 +345,22 @@ class SQS:
         pool = self._open().pool
         return await asyncio.get_running_loop().run_in_executor(pool, partial(function, *args))
 
-    def _make_parts(self) -> tuple[SqsCalls, LeaseHeartbeat, LastWords]:
-        calls = SqsCalls(*self._clients())
-        heartbeat = LeaseHeartbeat(calls, self._terms.visibility, self._max_runtime, self._timing)
-        dead = partial(self._queue, dead=True)
-        settler = LastWords(
-            calls, heartbeat, lambda queue: dead(queue.name), self._timing, fifo=self._fifo
-        )
-        return calls, heartbeat, settler
-
 
 class _Parts:
     """What a transport has while it is open."""
 
     def __init__(self, transport: SQS) -> None:
-        self.calls, self.heartbeat, self.settler = transport._make_parts()
+        options, timing = transport._options, transport._timing
+        made = transport._clients or partial(clients, transport._session, options)
+        self.calls = SqsCalls(*made())
+        self.large = None
+        if options.bucket:
+            self.large = LargeBodies(s3_client(transport._session, options), options.bucket)
+        self.heartbeat = LeaseHeartbeat(self.calls, options.visibility, options.max_runtime, timing)
+        self.settler = LastWords(
+            self.calls, self.heartbeat, lambda queue: transport._queue(queue.name, dead=True),
+            timing, self.large, fifo=options.fifo,
+        )  # fmt: skip
         self.pool = ThreadPoolExecutor(SENDERS, thread_name_prefix="mutirao-sqs-call")
         self.queues: dict[tuple[str, bool], SqsQueue] = {}
 
@@ -349,30 +369,8 @@ class _Parts:
         self.heartbeat.stop()
         self.pool.shutdown()
         self.calls.close()
-
-
-def _clients(
-    session: Any, region: str | None, endpoint_url: str | None, wait: int
-) -> tuple[Any, Any]:
-    made = session or Session()
-    usual = {"connect_timeout": 5, "tcp_keepalive": True, "max_pool_connections": 64}
-    short = Config(
-        **usual, read_timeout=CALL_TIMEOUT, retries={"mode": "standard", "total_max_attempts": 3}
-    )
-    long = Config(**usual, read_timeout=wait + CALL_TIMEOUT, retries={"total_max_attempts": 1})
-    where = {"region_name": region, "endpoint_url": endpoint_url}
-    try:
-        return (
-            made.client("sqs", config=short, **where),
-            made.client("sqs", config=long, **where),
-        )
-    except (BotoCoreError, ValueError) as wrong:
-        raise ConfigurationError(f"boto3 makes no client for SQS: {wrong}") from wrong
-
-
-def _check(what: str, value: object, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ConfigurationError(f"{what} is {value!r}; give a whole number, {least} to {most}")
+        if self.large is not None:
+            self.large.close()
 
 
 def _of_queue(name: str, ask: Callable[[], T]) -> T:

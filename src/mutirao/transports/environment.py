@@ -1,0 +1,54 @@
+"""The options of a transport: what the program gives, then what the environment says.
+
+It is read when the options are first needed, never when a transport is made: that happens while a
+module is imported.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+
+import msgspec
+
+from mutirao.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Options = TypeVar("Options", bound="DataclassInstance")
+
+
+def with_environment(kind: str, options: type[Options], given: Mapping[str, Any]) -> Options:
+    """Return options of a transport; `MUTIRAO_KIND_NAME` says each that is not given.
+
+    Parameters:
+        kind: "RABBITMQ", …
+        options: a dataclass with a default for each; it checks them.
+        given: those that the program gives, by name.
+
+    Raises:
+        ConfigurationError: a variable cannot be read, or its option is out of range; the message
+            names the variables, and not what they have: that may be a secret.
+    """
+    kinds = get_type_hints(options)
+    told: dict[str, str] = {}
+    found = dict(given)
+    for name in (each.name for each in fields(options) if each.name not in given):
+        variable = f"MUTIRAO_{kind}_{name}".upper()
+        if text := os.environ.get(variable):
+            told[variable] = name
+            found[name] = _read(variable, text, kinds[name])
+    try:
+        return options(**found)
+    except ConfigurationError as wrong:
+        if told:
+            raise ConfigurationError(f"{wrong} (options are from {', '.join(told)})") from None
+        raise
+
+
+def _read(variable: str, text: str, kind: Any) -> Any:
+    try:
+        return msgspec.convert(text, kind, strict=False)
+    except msgspec.ValidationError as unfit:
+        raise ConfigurationError(f"{variable} cannot be read: {unfit}") from None

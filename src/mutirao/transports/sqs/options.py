@@ -1,0 +1,73 @@
+"""The options of queues at SQS, and the clients of boto3 that go by them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from boto3.session import Session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+
+from mutirao.errors import ConfigurationError
+from mutirao.transports.sqs.calls import LONGEST_VISIBILITY
+
+LEAST_RECEIVES, MAX_RECEIVES = 5, 100  # hand-outs after which SQS itself gives a message up
+LONGEST_WAIT = 20  # seconds of a long poll
+CALL_TIMEOUT = 10  # seconds
+
+
+@dataclass(frozen=True)
+class SqsOptions:
+    """What `SQS` describes. Raises ConfigurationError if an option is out of range."""
+
+    name: str = "{queue}"
+    fifo: bool = False
+    visibility: int = 30
+    wait: int = LONGEST_WAIT
+    max_runtime: float | None = None
+    max_receives: int = MAX_RECEIVES
+    tenant_groups: bool = True
+    bucket: str | None = None
+    region: str | None = None
+    endpoint_url: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check what has bounds."""
+        _check("visibility", self.visibility, 2, LONGEST_VISIBILITY)
+        _check("wait", self.wait, 1, LONGEST_WAIT)
+        _check("max_receives", self.max_receives, LEAST_RECEIVES, 1_000)
+
+
+def clients(session: Any, options: SqsOptions) -> tuple[Any, Any]:
+    """Return the clients for short calls and for long polls."""
+    made = session or Session()
+    usual = {"connect_timeout": 5, "tcp_keepalive": True, "max_pool_connections": 64}
+    read_timeout = options.wait + CALL_TIMEOUT
+    long = Config(**usual, read_timeout=read_timeout, retries={"total_max_attempts": 1})
+    where = {"region_name": options.region, "endpoint_url": options.endpoint_url}
+    try:
+        return (
+            made.client("sqs", config=_short(), **where),
+            made.client("sqs", config=long, **where),
+        )
+    except (BotoCoreError, ValueError) as wrong:
+        raise ConfigurationError(f"boto3 makes no client for SQS: {wrong}") from wrong
+
+
+def s3_client(session: Any, options: SqsOptions) -> Any:
+    """Return a client for S3. `endpoint_url` is of SQS: another S3 is named as boto3 has it."""
+    try:
+        return (session or Session()).client("s3", config=_short(), region_name=options.region)
+    except (BotoCoreError, ValueError) as wrong:
+        raise ConfigurationError(f"boto3 makes no client for S3: {wrong}") from wrong
+
+
+def _short() -> Config:
+    return Config(
+        connect_timeout=5, tcp_keepalive=True, max_pool_connections=64, read_timeout=CALL_TIMEOUT,
+        retries={"mode": "standard", "total_max_attempts": 3},
+    )  # fmt: skip
+
+
+def _check(what: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigurationError(f"{what} is {value!r}; give a whole number, {least} to {most}")

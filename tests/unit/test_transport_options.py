@@ -1,0 +1,70 @@
+"""Options of transports that the environment says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mutirao.errors import ConfigurationError
+from mutirao.transports.rabbitmq import RabbitMQ, RabbitOptions
+from mutirao.transports.sqs import SQS
+from mutirao.transports.sqs.options import SqsOptions
+
+DOCS = Path(__file__).parents[2] / "docs"
+Make = Callable[..., Any]
+
+
+def test_what_the_program_does_not_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read when it is needed, never when a transport is made; the program comes first."""
+    sqs, rabbit = SQS(wait=3, max_runtime=60), RabbitMQ(prefix="ours")
+    for name, value in {
+        "SQS_NAME": "shop-{queue}", "SQS_FIFO": "true", "SQS_WAIT": "7", "SQS_VISIBILITY": "40",
+        "SQS_MAX_RUNTIME": "90.5", "SQS_TENANT_GROUPS": "0", "SQS_BUCKET": "large",
+        "RABBITMQ_URL": "amqp://guest:secret@there/", "RABBITMQ_PREFIX": "theirs",
+        "RABBITMQ_MAX_SIZE": "",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(f"MUTIRAO_{name}", value)
+    assert sqs._options == SqsOptions(
+        name="shop-{queue}", fifo=True, visibility=40, wait=3, max_runtime=60,
+        tenant_groups=False, bucket="large",
+    )  # fmt: skip
+    assert (sqs.longest_delay, rabbit.name) == (0.0, "amqp://guest@there/")
+    assert (rabbit._options.prefix, rabbit._options.max_size) == ("ours", 16 << 20)
+    assert SQS()._options.max_runtime == 90.5
+
+
+@pytest.mark.parametrize(
+    ("make", "variable", "value", "told"),
+    [
+        (SQS, "MUTIRAO_SQS_WAIT", "soon", "MUTIRAO_SQS_WAIT cannot be read: Expected `int`"),
+        (SQS, "MUTIRAO_SQS_WAIT", "99", r"wait is 99.*\(options are from MUTIRAO_SQS_WAIT\)"),
+        (RabbitMQ, "MUTIRAO_RABBITMQ_URL", "http://me:secret@x/", "must be amqp://"),
+        (RabbitMQ, "MUTIRAO_RABBITMQ_MODE", "carried", "or MUTIRAO_RABBITMQ_URL"),
+    ],
+)
+def test_what_cannot_be_used(
+    make: Make, variable: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told with the variable's name, and without what may be a secret."""
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigurationError, match=told) as failure:
+        assert make().name, make()._options
+    assert "secret" not in str(failure.value)
+
+
+@pytest.mark.parametrize(("page", "options"), [("sqs", SqsOptions), ("rabbitmq", RabbitOptions)])
+def test_the_table_of_options_is_complete(page: str, options: type[Any]) -> None:
+    """The page of a transport lists each."""
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    shown = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    assert {each.name for each in fields(options)} <= shown | {"url"}
+    assert f"MUTIRAO_{page.upper()}_" in text
