@@ -14,10 +14,13 @@ CORES    := $(shell getconf _NPROCESSORS_ONLN)
 PYTEST   := -q -n $(shell expr $(CORES) \* 2) --dist loadscope --max-worker-restart=0
 
 # What a Python or a version of a package decides: the pages, one driver of each database, workers.
-# What the SQL decides is shown once, on the newest, and so is what only the tests use.
-OF_PYTHON := tests/unit tests/integration/tasks tests/integration/worker \
-             $(addprefix tests/conformance/test_sql_store.py::,TestSqlite TestPublic) \
-             $(addprefix --ignore=tests/unit/test_,support.py hangs.py fixtures.py)
+# What the SQL decides is shown once, on the newest, and so is what only the tests use, and what
+# mypy says.
+OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/worker \
+             $(addprefix tests/conformance/test_,sql_store.py::TestSqlite sql_store.py::TestPublic \
+               mariadb.py::TestMariadb) \
+             $(addprefix --ignore=tests/unit/test_,support.py hangs.py fixtures.py) \
+             --deselect tests/integration/tasks/test_types.py::test_mypy_sees_wrong_arguments
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.
 unexport PYTHONDONTWRITEBYTECODE
@@ -40,9 +43,9 @@ test: $(VENV)/.dev .venv-oldest/.dev  ## run the tests on the newest Python foun
 		set -x; .venv-oldest/bin/python -m pytest $(PYTEST) $(OF_PYTHON) $(ARGS); \
 	fi
 
-test-all: $(VENV)/.dev .venv-oldest/.dev  ## run all tests on the newest and on the oldest Python found
-	$(BIN)/python -m pytest $(PYTEST) $(ARGS)
-	.venv-oldest/bin/python -m pytest $(PYTEST) $(ARGS)
+test-all: $(VENV)/.dev .venv-oldest/.dev  ## run all tests, repetitions too, on the newest and on the oldest Python found
+	$(BIN)/python -m pytest $(PYTEST) --repeats $(ARGS)
+	.venv-oldest/bin/python -m pytest $(PYTEST) --repeats $(ARGS)
 
 check: $(VENV)/.dev  ## lint, formatting, types, and who imports whom
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ POSTGRESQL = ("kill", "crash", "terminate")
 SQLITE = ("kill", "kill-all", "lock-file")
 
 
+@pytest.mark.repeats("asyncpg", decided="tests/integration/troubles")
 @pytest.mark.parametrize(
     ("backend", "troubles"),
     [

@@ -9,6 +9,7 @@ from time import monotonic
 
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import simulate
+from tests.support.repeats import Share
 
 ROOT = Path(__file__).parents[2]
 SEEDS, LEAST = 250, 40
@@ -16,11 +17,11 @@ MOST = 200  # seeds until a defect has to be found
 LONG = 30.0  # seconds: a slow machine does as many as fit, but not fewer than LEAST
 
 
-def test_seeds() -> None:
+def test_seeds(share: Share) -> None:
     """Whatever happens to a fleet, what is promised holds."""
     jobs, end = 0, monotonic() + LONG
     found: list[str] = []
-    for seed in range(SEEDS):
+    for seed in range(share(SEEDS)):
         if seed >= LEAST and monotonic() > end:
             break
         result = simulate(seed)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from mutirao.webhooks import new_secret
 from tests.integration.cli.conftest import Shell
+
+pytestmark = pytest.mark.repeats(
+    "postgresql", "mysql", decided="src/mutirao/testing/conformance/endpoints.py"
+)
 
 APP = "shop:app"
 URL = "https://erp.example/hook?token=hide-me"

@@ -10,6 +10,10 @@ import pytest
 from mutirao.model.records import JobFilter
 from tests.integration.cli.conftest import Shell
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", "mysql", decided="src/mutirao/testing/conformance/enqueueing.py"
+)
+
 
 def test_enqueue(shell: Shell) -> None:
     """The task's own options apply where none are given."""

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from mutirao.model.graph import Graph
 from mutirao.model.graph_plan import plan
 from mutirao.model.job import NewJob
 from mutirao.model.records import Progress
 from mutirao.sql.store import SqlStore
 from tests.integration.cli.conftest import Shell
+
+pytestmark = pytest.mark.repeats(
+    "postgresql", "mysql", decided="src/mutirao/testing/conformance/graphs.py"
+)
 
 APP = "shop:app"
 

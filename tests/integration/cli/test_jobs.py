@@ -10,6 +10,10 @@ from mutirao.model.records import JobFilter
 from tests.integration.cli.conftest import Shell
 from tests.support.history import FAILED
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", "mysql", decided="src/mutirao/testing/conformance/records.py"
+)
+
 _INTO = """
 INSERT INTO mutirao_job (task, args, {key}, tags)
 VALUES ('other', '{{ "order_id" : 7.0, "note": "7" }}', 'k', '["x"]')"""

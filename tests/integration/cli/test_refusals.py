@@ -6,6 +6,8 @@ import pytest
 
 from tests.integration.cli.conftest import Shell
 
+pytestmark = pytest.mark.repeats("postgresql", "mysql", decided="tests/conformance")
+
 APP = "shop:app"
 HUGE = "9" * 20
 AGES = "999999999999d"

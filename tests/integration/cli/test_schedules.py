@@ -12,6 +12,10 @@ from mutirao.testing.conformance.kit import NOW
 from mutirao.testing.conformance.schedules import scheduled
 from tests.integration.cli.conftest import Shell
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", "mysql", decided="src/mutirao/testing/conformance/schedules.py"
+)
+
 APP = "shop:app"
 
 

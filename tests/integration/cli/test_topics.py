@@ -6,6 +6,10 @@ import pytest
 
 from tests.integration.cli.conftest import Shell
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", "mysql", decided="src/mutirao/testing/conformance/topics.py"
+)
+
 APP = "shop:app"
 TOPICS = """
 from mutirao import Event

@@ -21,6 +21,8 @@ from tests.integration.cli.conftest import Shell, make_shop
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.repeats("postgresql", "mysql", decided="tests/conformance")
+
 DEADLINE = 60.0
 
 Record = dict[str, Any]

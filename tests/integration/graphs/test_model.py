@@ -22,6 +22,7 @@ from mutirao.model.records import GraphState, JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import at, ended, newcomer
 from tests.integration.conftest import OpenStores
+from tests.support.repeats import Share
 
 _queues = (f"q{n}" for n in itertools.count())
 EXPIRY = 5.0
@@ -253,11 +254,11 @@ ACTIONS = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(0, 7)), min_siz
 
 
 @pytest.mark.parametrize(("kind", "examples"), [("sqlite", 50), ("postgresql", 50)])
-def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores) -> None:
+def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores, share: Share) -> None:
     """The store agrees with the model after every single step."""
     opened = open_stores(kind)
 
-    @settings(max_examples=examples)
+    @settings(max_examples=share(examples))
     @given(shape=SHAPES, actions=ACTIONS)
     def play(shape: list[tuple[list[int], str, bool]], actions: list[tuple[str, int]]) -> None:
         asyncio.run(_play(opened(), shape, actions))

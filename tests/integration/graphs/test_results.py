@@ -35,6 +35,8 @@ from tests.integration.graphs import shop
 from tests.integration.worker.kit import ended, never_polling
 from tests.support.waiting import DEADLINE, soon, until
 
+pytestmark = pytest.mark.repeats("postgresql", decided="src/mutirao/testing/conformance/results.py")
+
 
 @dataclass
 class Page:

@@ -24,6 +24,7 @@ from mutirao.model.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import at, ended, newcomer, take
 from tests.integration.conftest import OpenStores
+from tests.support.repeats import Share
 
 _numbers = itertools.count()
 EXPIRY = 5.0
@@ -257,11 +258,11 @@ ACTIONS = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(0, 100)), min_s
 
 
 @pytest.mark.parametrize(("kind", "examples"), [("sqlite", 50), ("postgresql", 25)])
-def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores) -> None:
+def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores, share: Share) -> None:
     """The store agrees with the model after every single step, and gets everything done."""
     opened = open_stores(kind)
 
-    @settings(max_examples=examples)
+    @settings(max_examples=share(examples))
     @given(actions=ACTIONS)
     def play(actions: list[tuple[str, int]]) -> None:
         asyncio.run(_play(opened(), actions))

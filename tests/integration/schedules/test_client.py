@@ -20,6 +20,10 @@ from mutirao.errors import (
 )
 from mutirao.model.job import NewJob
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="src/mutirao/testing/conformance/schedules.py"
+)
+
 HOUR = timedelta(hours=1)
 
 

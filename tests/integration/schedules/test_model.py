@@ -26,6 +26,7 @@ from mutirao.ports import Store
 from mutirao.testing.conformance.kit import NOW, at
 from mutirao.testing.conformance.schedules import order, plan, scheduled
 from tests.integration.conftest import OpenStores
+from tests.support.repeats import Share
 
 EVERY, LATE = 10, 60  # seconds
 Open = Callable[[], Store]
@@ -219,11 +220,11 @@ MODELS = st.builds(
 
 
 @pytest.mark.parametrize(("kind", "examples"), [("sqlite", 60), ("postgresql", 60)])
-def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores) -> None:
+def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores, share: Share) -> None:
     """The store agrees with the model after every single step."""
     opened = open_stores(kind)
 
-    @settings(max_examples=examples)
+    @settings(max_examples=share(examples))
     @given(model=MODELS, actions=ACTIONS)
     def play(model: Model, actions: list[tuple[str, float]]) -> None:
         asyncio.run(_play(opened(), model, actions))

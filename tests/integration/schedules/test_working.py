@@ -27,6 +27,8 @@ from mutirao.testing.conformance.schedules import plan, scheduled
 from tests.integration.worker.kit import working
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.repeats("postgresql", decided="src/mutirao/testing/conformance/ticks.py")
+
 FAST: dict[str, Any] = {"heartbeat": 0.2, "expiry": 1.0}
 
 

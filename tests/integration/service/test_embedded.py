@@ -13,6 +13,8 @@ from tests.integration.service.kit import Tables, all_finished, line, program, r
 from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.waiting import soon, until, wait_until
 
+pytestmark = pytest.mark.repeats("postgresql", decided="tests/conformance")
+
 
 @pytest.fixture
 def tables(url: str) -> Tables:

@@ -24,6 +24,10 @@ from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.history import make_history, opened
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="src/mutirao/testing/conformance/housekeeping.py"
+)
+
 
 @pytest.fixture
 def tables(url: str) -> Tables:

@@ -16,6 +16,10 @@ from tests.integration.service.kit import Tables, program, wait_for_all
 from tests.integration.worker.kit import ended, until_state, working
 from tests.support.waiting import until, wait_until
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="src/mutirao/testing/conformance/concurrency.py"
+)
+
 MANY = 2_000
 
 

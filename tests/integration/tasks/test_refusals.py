@@ -21,6 +21,10 @@ from mutirao.errors import (
     UnsupportedConnection,
 )
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="src/mutirao/testing/conformance/enqueueing.py"
+)
+
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 

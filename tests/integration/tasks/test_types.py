@@ -21,6 +21,10 @@ from pydantic import BaseModel, Field
 from mutirao import Mutirao
 from tests.integration.worker.kit import ended, outcomes, working
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="src/mutirao/testing/conformance/enqueueing.py"
+)
+
 ROOT = Path(__file__).parents[3]
 
 

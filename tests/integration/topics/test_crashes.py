@@ -19,6 +19,8 @@ from mutirao.testing.conformance.topics import deliveries, fan_out, publish, sub
 from tests.integration.topics import dying
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.repeats("mysql", decided="tests/conformance/test_mariadb.py")
+
 SUBSCRIBERS = [f"s{n}" for n in range(4)]
 PARTS = 2
 FEWEST_STATEMENTS = 4 * PARTS  # lock, read, write and commit

@@ -14,6 +14,10 @@ from mutirao.model.uniqueness import Unique
 from mutirao.testing import drain, inline
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="src/mutirao/testing/conformance/uniqueness.py"
+)
+
 
 def index(page: int, depth: int = 1) -> None:
     """What the tests enqueue."""

@@ -12,6 +12,10 @@ from mutirao.errors import InvalidJob, InvalidTask
 from mutirao.testing import drain, inline
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="src/mutirao/testing/conformance/supersede.py"
+)
+
 RULE = Supersede.activities()
 
 

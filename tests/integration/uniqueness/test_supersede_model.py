@@ -22,6 +22,7 @@ from mutirao.model.uniqueness import PARKED, Placed, Unique
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import at, ended, newcomer
 from tests.integration.conftest import OpenStores
+from tests.support.repeats import Share
 
 _queues = (f"s{n}" for n in itertools.count())
 EXPIRY = 5.0
@@ -240,11 +241,11 @@ ACTIONS = st.lists(st.tuples(st.sampled_from(WORDS), AMOUNTS), min_size=5, max_s
 
 
 @pytest.mark.parametrize(("kind", "examples"), [("sqlite", 60), ("postgresql", 60)])
-def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores) -> None:
+def test_whatever_happens(kind: str, examples: int, open_stores: OpenStores, share: Share) -> None:
     """The store agrees with the model after every single step."""
     opened = open_stores(kind)
 
-    @settings(max_examples=examples)
+    @settings(max_examples=share(examples))
     @given(actions=ACTIONS)
     def play(actions: list[tuple[str, int]]) -> None:
         asyncio.run(_play(opened(), actions))

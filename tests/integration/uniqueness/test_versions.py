@@ -22,6 +22,10 @@ from mutirao.testing.conformance.kit import ended, join, take
 from mutirao.testing.conformance.versions import version
 from tests.support.waiting import soon
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="src/mutirao/testing/conformance/versions.py"
+)
+
 MORNING = datetime(2026, 11, 24, 9, 0, 0, 1, tzinfo=UTC)
 KEYS, CALLS = 4, 120
 

@@ -12,6 +12,10 @@ from mutirao.errors import InvalidFilter, InvalidJob
 from tests.integration.worker.kit import ended, never_polling, until_state
 from tests.support.waiting import soon, until
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="src/mutirao/testing/conformance/changing.py"
+)
+
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 BACKLOG = 40
 

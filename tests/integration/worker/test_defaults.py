@@ -13,6 +13,8 @@ from mutirao.errors import ConfigurationError, InvalidJob
 from tests.integration.worker import children
 from tests.integration.worker.kit import ended, never_polling, outcomes, working
 
+pytestmark = pytest.mark.repeats("postgresql", decided="tests/conformance")
+
 AT_ONCE = Retry.fixed(3, interval=0)
 
 

@@ -13,6 +13,8 @@ from mutirao.cli.logs import JsonFormatter, TextFormatter
 from tests.integration.worker import children
 from tests.integration.worker.kit import ended, working
 
+pytestmark = pytest.mark.repeats("postgresql", decided="tests/conformance")
+
 FIELDS = ("job", "task", "queue", "attempt", "run", "outcome")
 
 

@@ -13,6 +13,10 @@ from mutirao.model.job import NewWorker
 from tests.integration.worker.kit import ended, outcomes, until_attempts, working
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="src/mutirao/testing/conformance/settling.py"
+)
+
 ONCE = Retry.never()
 
 

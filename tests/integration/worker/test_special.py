@@ -14,6 +14,10 @@ from mutirao.errors import ConfigurationError
 from tests.integration.worker.kit import ended, never_polling, outcomes, until_state, working
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="src/mutirao/testing/conformance/claiming.py"
+)
+
 
 def handler(app: Mutirao, name: str, **options: Any) -> Any:
     """Register a task that does nothing."""

@@ -20,6 +20,8 @@ from mutirao.sql.store import SqlStore
 from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.waiting import soon, until
 
+pytestmark = pytest.mark.repeats("postgresql", decided="src/mutirao/testing/conformance/losing.py")
+
 BEATING = {"heartbeat": 0.1, "expiry": 60}
 
 

@@ -22,6 +22,10 @@ from mutirao.errors import StaleRun, WrongState
 from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.waiting import soon, until
 
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="src/mutirao/testing/conformance/transactions.py"
+)
+
 INSERT = text("INSERT INTO receipt VALUES (1)")
 AGAIN = Retry.fixed(2, interval=0)
 KINDS = ["coroutine", "plain"]

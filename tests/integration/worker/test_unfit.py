@@ -13,6 +13,8 @@ from tests.integration.worker import children
 from tests.integration.worker.kit import ended, outcomes, until_state, working
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.repeats("postgresql", decided="tests/conformance")
+
 PLAIN_SQL = {
     "sqlite": "INSERT INTO mutirao_job (task, args) VALUES ('send', :args)",
     "postgresql": "SELECT mutirao_enqueue('send', CAST(:args AS json))",

@@ -11,6 +11,8 @@ from mutirao.errors import InvalidJob
 from tests.integration.worker.kit import ended, working
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.repeats("postgresql", decided="tests/conformance")
+
 
 async def test_it_is_told(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
     """The handler, the lines of the log about the job, and the handler of its death know it."""
