@@ -38,9 +38,8 @@ from mutirao.sql.statements import (
 )
 
 MAX_KEYS_PER_LOOK = 100  # of which rules are asked before others have their turn
-SUBSCRIPTIONS_AT_ONCE = (
-    1_000  # told of a publication in one transaction; or publications, in a replay
-)
+# Told of a publication in one transaction; or publications, in a replay. A thousand are one part.
+SUBSCRIPTIONS_AT_ONCE = 1_024
 
 
 class SqlRecords:

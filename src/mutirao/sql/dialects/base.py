@@ -47,7 +47,9 @@ class Dialect(ABC):
     shown: ClassVar[TypeEngine[datetime]]  # how views show them
     constants: ClassVar[Mapping[str, str]]  # moments that SQL files name, such as `${parked}`
     has_roles: ClassVar[bool] = False  # that may be granted something
-    delivers: ClassVar[bool] = False  # whether it has its own way to make deliveries
+    delivers: ClassVar[int | None] = (
+        None  # how many deliveries it makes by itself at once, if it does
+    )
     tells_ends: ClassVar[bool]  # whether those who wait for an end have to ask to be told of it
 
     @property
@@ -130,6 +132,15 @@ class Dialect(ABC):
     ) -> None:
         """Delete the rows whose `column`, the first one of `index`, is one of `ids`."""
         conn.execute(delete(column.table).where(self.among(column, ids)))
+
+    def deliver_next(
+        self, conn: Connection, publication: int, topics: Sequence[str], after: str, most: int
+    ) -> tuple[int, str, list[str]]:
+        """Make the deliveries of a publication for the next subscriptions, where `delivers`.
+
+        Returns how many they are, the last one, and those that are not plain: they have none yet.
+        """
+        raise NotImplementedError
 
     def deliver(self, conn: Connection, publication: int, subscriptions: Sequence[str]) -> None:
         """Make the deliveries of a publication for these, where `delivers`."""

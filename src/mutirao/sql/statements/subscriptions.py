@@ -101,25 +101,28 @@ def _as_values(row: Any) -> dict[str, Any]:
     }
 
 
-def matching(
-    conn: Connection, publication: Job, after: str, most: int, *, whole: bool
-) -> Sequence[Any]:
+def named(conn: Connection, dialect: Dialect, ids: Sequence[str]) -> Sequence[Any]:
+    """Return the subscriptions of these ids, by id."""
+    which = select(subscription).where(dialect.among(subscription.c.id, ids))
+    return conn.execute(which.order_by(subscription.c.id)).all()
+
+
+def matching(conn: Connection, publication: Job, after: str, most: int) -> Sequence[Any]:
     """Return the next active subscriptions to a publication, by id; their filters were not asked.
 
     One that has several topics is there once for each that matches.
     Each topic or pattern is one range of an index, and so is each with the publication's tenant.
-    Unless they are asked for as a whole, only their ids and filters are read.
+    A dialect that `delivers` finds them in the same way.
     """
-    columns = subscription.c if whole else (subscription.c.id, subscription.c.filter)
     whose: list[ColumnElement[bool]] = [subscription.c.tenant.is_(None)]
     if publication.tenant is not None:
         whose.append(subscription.c.tenant == publication.tenant)
     group = or_(subscription.c.group.is_(None), subscription.c.group == publication.group)
     topics = patterns_of(topic_of(publication.task))
-    places = [select(*columns).where(subscription.c.topic == each) for each in topics]
+    places = [select(subscription).where(subscription.c.topic == each) for each in topics]
     if conn.scalar(select(exists().where(further_topic.c.topic.in_(topics)))):
         several = further_topic.c.subscription == subscription.c.id
-        further = select(*columns).join(further_topic, several)
+        further = select(subscription).join(further_topic, several)
         places += [further.where(further_topic.c.topic == each) for each in topics]
     parts = [
         select(

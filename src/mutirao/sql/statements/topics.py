@@ -6,12 +6,13 @@ Synchronous functions of a SQLAlchemy `Connection`; their contracts are in `muti
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Select,
     Text,
     cast,
     exists,
@@ -27,6 +28,7 @@ from mutirao.model.outcome import Settlement
 from mutirao.model.topics import (
     PUBLICATION,
     SUBSCRIPTION,
+    patterns_of,
     topic_of,
 )
 from mutirao.sql.dialects.base import Dialect
@@ -47,7 +49,7 @@ class FanOut:
     Parameters:
         enqueue: writes jobs through a connection.
         finish: completes a job, and returns it unless its run is stale.
-        most: how many subscriptions a part has.
+        most: how many subscriptions the first part has, and others unless the database makes more.
     """
 
     dialect: Dialect
@@ -63,19 +65,28 @@ class FanOut:
         Returns the last subscription; None: it is complete. Whoever holds the run is alone with the
         publication, as its live row is locked.
         """
-        _hold(conn, publication)
-        if after is None:
-            after = _reached(conn, publication)
-        whole = not self.dialect.delivers
-        found = subscriptions.matching(conn, publication, after, self.most, whole=whole)
-        told = _told_of(publication, [*{row.id: row for row in found}.values()])
+        before = _hold(conn, publication)
+        # The first part is a small one: of many deliveries, some can begin soon.
+        most = self.most if after is None else max(self.most, self.dialect.delivers or 0)
+        part = self._next(conn, publication, before if after is None else after, most)
+        told = _told_of(publication, part.asked)
         if told:
             self._deliver(conn, publication, told)
-        if len(found) == self.most:
-            return str(found[-1].id)
+        if part.met == most:
+            return part.last
         if not self.finish(conn, done):
             raise _stale(publication)
         return None
+
+    def _next(self, conn: Connection, publication: Job, after: str, most: int) -> "_Part":
+        """Find the next subscriptions; a dialect that can makes the jobs of the plain ones."""
+        if self.dialect.delivers:
+            topics = patterns_of(topic_of(publication.task))
+            met, last, ids = self.dialect.deliver_next(conn, publication.id, topics, after, most)
+            return _Part(met, last, subscriptions.named(conn, self.dialect, ids) if ids else ())
+        found = subscriptions.matching(conn, publication, after, most)
+        last = str(found[-1].id) if found else after
+        return _Part(len(found), last, [*{row.id: row for row in found}.values()])
 
     def _deliver(self, conn: Connection, publication: Job, told: Sequence[Any]) -> None:
         if self.dialect.delivers:
@@ -85,11 +96,31 @@ class FanOut:
             _record(conn, self.dialect, publication, ids)
 
 
-def _hold(conn: Connection, publication: Job) -> None:
-    """Lock the publication's live row, or raise StaleRun if another run has it."""
-    mine = select(live.c.run).where(live.c.id == publication.id, live.c.worker.is_not(None))
-    if conn.scalar(mine.with_for_update()) != publication.run:
+class _Part(NamedTuple):
+    """The subscriptions of a part: how many, the last one, and those without a job yet."""
+
+    met: int
+    last: str
+    asked: Sequence[Any]
+
+
+def _hold(conn: Connection, publication: Job) -> str:
+    """Lock the publication's live row, or raise StaleRun if another run has it.
+
+    Returns the last subscription that was told of it: parts are made in the order of ids. What
+    earlier runs have made is committed, as this one was claimed after that.
+    """
+    told = _last_told([publication.id]).scalar_subquery().label("told")
+    again = select(job.c.redrive_of).where(job.c.id == live.c.id).scalar_subquery().label("again")
+    mine = select(live.c.run, told, again).where(
+        live.c.id == publication.id, live.c.worker.is_not(None)
+    )
+    row = conn.execute(mine.with_for_update()).first()
+    if row is None or row.run != publication.run:
         raise _stale(publication)
+    if row.again is None:
+        return row.told or ""
+    return conn.scalar(_last_told([publication.id, *_dead_before(conn, publication)])) or ""
 
 
 def _stale(publication: Job) -> StaleRun:
@@ -99,24 +130,21 @@ def _stale(publication: Job) -> StaleRun:
     )
 
 
-def _reached(conn: Connection, publication: Job) -> str:
-    """Return the last subscription that was told of it: parts are made in the order of ids.
-
-    A publication that died on the way and was redriven goes on where it had ended.
-    """
-    these: list[int] = []
-    before: int | None = publication.id
-    while before is not None:
-        these.append(before)
-        before = conn.scalar(
-            select(job.c.redrive_of)
-            .join(attempt, attempt.c.job == job.c.redrive_of)
-            .where(job.c.id == before, attempt.c.outcome == "dead")
-        )
-    told = select(func.max(delivery.c.subscription)).where(
-        delivery.c.publication.in_(these), delivery.c.nth == 0
+def _last_told(publications: Sequence[int]) -> Select[tuple[str]]:
+    return select(func.max(delivery.c.subscription)).where(
+        delivery.c.publication.in_(publications), delivery.c.nth == 0
     )
-    return conn.scalar(told) or ""
+
+
+def _dead_before(conn: Connection, publication: Job) -> Iterator[int]:
+    """Yield what this one redrives, which died on the way: it goes on where that had ended."""
+    before: int | None = publication.id
+    while before := conn.scalar(
+        select(job.c.redrive_of)
+        .join(attempt, attempt.c.job == job.c.redrive_of)
+        .where(job.c.id == before, attempt.c.outcome == "dead")
+    ):
+        yield before
 
 
 def _told_of(publication: Job, found: Sequence[Any]) -> Sequence[Any]:

@@ -13,11 +13,13 @@ from sqlalchemy import (
     Connection,
     Insert,
     Interval,
+    Select,
     Table,
     Text,
     and_,
     any_,
     cast,
+    column,
     exists,
     false,
     func,
@@ -55,7 +57,8 @@ class PostgreSQL(Dialect):
     rules = RULES
     has_roles = True
     constants = CONSTANTS
-    tells_ends = delivers = True
+    tells_ends = True
+    delivers = 10_000
 
     @property
     def admin(self) -> Admin:
@@ -107,10 +110,16 @@ class PostgreSQL(Dialect):
         """Return the condition that a worker is to cancel the job: few are, in an index of them."""
         return _among(func.mutirao_cancelled(worker))
 
+    def deliver_next(
+        self, conn: Connection, publication: int, topics: Sequence[str], after: str, most: int
+    ) -> tuple[int, str, list[str]]:
+        """Call the function that finds them, too: none of them travels."""
+        met, reached, asked = conn.execute(_deliver(publication, topics, after, most, ())).one()
+        return met, reached or after, asked
+
     def deliver(self, conn: Connection, publication: int, subscriptions: Sequence[str]) -> None:
         """Call the function for it: one statement, of which the server makes the rows."""
-        told = literal([*subscriptions], ARRAY(Text))
-        conn.execute(select(func.mutirao_deliver(publication, told)))
+        conn.execute(_deliver(publication, (), "", 0, subscriptions))
 
     def has_to_cancel(self, worker: int) -> ColumnElement[bool]:
         """Return whether there is such a job, as an expression."""
@@ -140,3 +149,12 @@ POSTGRESQL = PostgreSQL()
 def _among(ids: ColumnElement[Any]) -> ColumnElement[bool]:
     # Selected, or the planner calls the function itself, to know how many there are.
     return live.c.id == func.any(cast(select(ids).scalar_subquery(), ARRAY(BigInteger)))
+
+
+def _deliver(
+    publication: int, topics: Sequence[str], after: str, most: int, also: Sequence[str]
+) -> Select[Any]:
+    names = literal([*topics], ARRAY(Text)), after, most, literal([*also], ARRAY(Text))
+    made = func.mutirao_deliver(publication, *names)
+    columns = made.table_valued("met", "reached", column("asked", ARRAY(Text)))
+    return select(columns)
