@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from benchmarks.backlog import SIZES, backlog
+from benchmarks.carried import carried
 from benchmarks.command import command
 from benchmarks.databases import databases
 from benchmarks.drain import drain
@@ -332,6 +333,20 @@ def _fleet(**given: Any) -> None:
 def _databases(**given: Any) -> None:
     """Serve many databases by one worker: idle, and with a job in one after another."""
     _run(databases, **given)
+
+
+@_work(
+    "carried",
+    option("--broker", metavar="URL", help="A RabbitMQ; else a broker in memory carries."),
+    option("--jobs", type=_AT_LEAST_1, default=40_000, help="How many, by SQL and carried."),
+    _concurrency,
+    option("--workers", type=_AT_LEAST_1, default=10, help="Idle while statements are counted."),
+    _watched,
+    _settling,
+)
+def _carried(**given: Any) -> None:
+    """Drain a queue that a broker carries, and by SQL alone; count statements of idle workers."""
+    _run(carried, **given)
 
 
 @bench.command("hub")

@@ -2,7 +2,7 @@
 
 import random
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle, islice
 from typing import Any
 
@@ -11,6 +11,7 @@ from sqlalchemy import text
 from benchmarks import effects
 from mutirao.app import Mutirao
 from mutirao.model.job import DEFAULT_QUEUE, Job, NewJob
+from mutirao.ports import Transport
 from mutirao.tasks.task import Task
 
 PREFIX = "mutirao.bench."  # of the names of all tasks here: it tells our jobs from others'
@@ -30,10 +31,16 @@ class Load:
     Parameters:
         url: the database that holds the jobs.
         done: called by every handler, with the number that `numbered` was enqueued with, if any.
+        transports: the brokers of queues, by queue.
     """
 
-    def __init__(self, url: str, done: Callable[[int | None], None] = _nobody) -> None:
-        self.app = Mutirao(url)
+    def __init__(
+        self,
+        url: str,
+        done: Callable[[int | None], None] = _nobody,
+        transports: Mapping[str, Transport] | None = None,
+    ) -> None:
+        self.app = Mutirao(url, transports=transports or {})
         self._done = done
         self.coroutine = self._task(self._coroutine)
         self.plain = self._task(self._plain)

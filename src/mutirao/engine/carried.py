@@ -1,6 +1,7 @@
 """The carried queues of one worker: their doorbells, and the relay, which belong together."""
 
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from mutirao.engine.dispatcher import Dispatcher
@@ -11,6 +12,8 @@ from mutirao.engine.relay import Relay
 from mutirao.engine.settings import WorkerSettings
 from mutirao.ports import Store, Transport
 from mutirao.ports.brokers import close_transports
+
+MAX_TOGETHER = 50  # doorbells in one message
 
 
 class Carried:
@@ -39,7 +42,8 @@ class Carried:
             queue: Doorbells(queue, transport, settings, served, dispatcher, producer.answer)
             for queue, transport in transports.items()
         }
-        self._relay = Relay(store, transports, self._doorbells, settings, worker)
+        parts = settings, worker, partial(_together, dispatcher)
+        self._relay = Relay(store, transports, self._doorbells, *parts)
         producer.leave_to(self._relay)
 
     def loops(self) -> Mapping[str, Callable[[Pulse], Coroutine[Any, Any, None]]]:
@@ -58,3 +62,12 @@ class Carried:
     async def close(self) -> None:
         """Close the connections to the brokers."""
         await close_transports(self._transports)
+
+
+def _together(dispatcher: Dispatcher) -> int:
+    """Return how many doorbells one message carries: what a slot works off in about 100 ms.
+
+    So the prefetch of a consumer, a message for each slot, holds what it may hold ready. One of
+    jobs that take longer, or of which nothing is known yet.
+    """
+    return max(1, min(MAX_TOGETHER, dispatcher.ahead_of_slot()))

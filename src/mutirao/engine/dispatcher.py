@@ -96,6 +96,11 @@ class Dispatcher:
         share = self._slots.share(self)
         return share + self._pace.ahead(share)
 
+    def ahead_of_slot(self) -> int:
+        """Return how many jobs it may hold ready for each slot; 0 if the slots leave no time."""
+        share = self._slots.share(self)
+        return self._pace.ahead(share) // max(1, share)
+
     def feed(self, claims: Iterable[Claim]) -> None:
         """Take claimed jobs, and start as many as there are free slots."""
         self._buffer.extend(claims)

@@ -6,6 +6,7 @@ between the claim and the acknowledgement, the doorbell comes again and is stale
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 from time import monotonic
@@ -16,7 +17,7 @@ from mutirao.engine.pulse import MAX_REST, Pulse
 from mutirao.engine.receiving import fitting_prefetch, received, wait_for_room
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
-from mutirao.model.doorbell import Doorbell
+from mutirao.model.doorbell import Doorbell, doorbells_of
 from mutirao.model.job import Claim
 from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Settling
 from mutirao.ports import Consumer, Transport
@@ -25,6 +26,8 @@ UNKNOWN_DELAY = 1.0  # seconds until a doorbell comes again whose task this work
 
 # Claims jobs by their doorbells and has them started; returns what was claimed.
 Answer = Callable[[Sequence[Doorbell]], Awaitable[Sequence[Claim]]]
+
+Read = tuple[Settling, list[Doorbell]]  # what becomes of a delivery, and what it brings
 
 
 class Doorbells:
@@ -47,6 +50,8 @@ class Doorbells:
         self.queue, self._transport, self._settings = queue, transport, settings
         self._served, self._dispatcher, self._answer = served, dispatcher, answer
         self._waits_since: float | None = None
+        self._prefetch, self._size = settings.concurrency, 1  # messages; doorbells in each, lately
+        self._left: deque[Read] = deque()  # received, and waiting for room
         self._stopping = asyncio.Event()
         self.reached: datetime | None = None
 
@@ -75,8 +80,9 @@ class Doorbells:
         self._dispatcher.changed.set()
 
     async def _consume(self, pulse: Pulse, trouble: Trouble) -> None:
-        prefetch = self._settings.concurrency
-        async with self._transport.consumer(self.queue, prefetch, _come_again) as consumer:
+        self._prefetch, self._size = self._settings.concurrency, 1
+        self._left.clear()
+        async with self._transport.consumer(self.queue, self._prefetch, _come_again) as consumer:
             trouble.over()
             while not self._stopping.is_set():
                 pulse.turn()
@@ -85,48 +91,67 @@ class Doorbells:
                     self._waits_since = None
                     await wait_for_room(self._dispatcher, self._stopping)
                     continue
-                fitting = fitting_prefetch(room, self._settings.concurrency)
-                if fitting > prefetch or 4 * fitting <= prefetch:
-                    prefetch = fitting
-                    await consumer.resize(prefetch)
+                await self._resize(consumer, room)
                 if came := await self._receive(consumer, room):
                     await self._take(consumer, came)
 
-    async def _receive(self, consumer: Consumer, most: int) -> list[Delivery]:
-        """Wait for doorbells for a while."""
-        if self._waits_since is None:
-            self._waits_since = monotonic()
-        if came := await received(consumer, most, MAX_REST, self._stopping):
-            self._waits_since = None
-        return came
+    async def _resize(self, consumer: Consumer, room: int) -> None:
+        """Have the broker hand out the messages whose jobs fit."""
+        least = self._messages(self._settings.concurrency)
+        fitting = fitting_prefetch(self._messages(room), least)
+        if fitting > self._prefetch or 4 * fitting <= self._prefetch:
+            self._prefetch = fitting
+            await consumer.resize(fitting)
 
-    async def _take(self, consumer: Consumer, came: Sequence[Delivery]) -> None:
-        settlings: list[Settling] = []
-        doorbells: list[Doorbell] = []
-        for delivery in came:
-            settling, doorbell = self._read(delivery)
-            settlings.append(settling)
-            doorbells += [doorbell] if doorbell else []
-        if doorbells:
+    def _messages(self, jobs: int) -> int:
+        """Return how many messages bring so many jobs."""
+        return max(1, -(-jobs // self._size))
+
+    async def _receive(self, consumer: Consumer, room: int) -> list[Read]:
+        """Wait for doorbells for a while; return those for which there is room.
+
+        They are of one message at least: its jobs may be some more than there is room for, which
+        wait for a slot then.
+        """
+        if not self._left:
+            if self._waits_since is None:
+                self._waits_since = monotonic()
+            if not (came := await received(consumer, room, MAX_REST, self._stopping)):
+                return []
+            self._waits_since = None
+            self._left.extend(self._read(each) for each in came)
+            self._size = max(1, sum(len(bells) for _, bells in self._left) // len(came))
+        return self._fitting(room)
+
+    def _fitting(self, room: int) -> list[Read]:
+        fitting = [self._left.popleft()]
+        room -= len(fitting[0][1])
+        while self._left and (size := len(self._left[0][1])) <= room:
+            fitting.append(self._left.popleft())
+            room -= size
+        return fitting
+
+    async def _take(self, consumer: Consumer, came: Sequence[Read]) -> None:
+        if doorbells := [bell for _, bells in came for bell in bells]:
             claims = await self._answer(doorbells)
             self.reached = max((claim.run_at for claim in claims), default=self.reached)
-        told = await consumer.settle(settlings)
+        told = await consumer.settle([settling for settling, _ in came])
         if lost := [error for error in told if error is not None]:
-            log.info("%s doorbells come again, and are stale: %s", len(lost), lost[0])
+            log.info("%s messages of doorbells come again, and are stale: %s", len(lost), lost[0])
 
-    def _read(self, delivery: Delivery) -> tuple[Settling, Doorbell | None]:
-        """Return what becomes of a delivery, and its doorbell if this worker answers it."""
+    def _read(self, delivery: Delivery) -> Read:
+        """Return what becomes of a delivery, and its doorbells if this worker answers them."""
         message = delivery.message
         try:
             if message is None:
                 raise ValueError(delivery.problem or "it cannot be read")
-            doorbell = Doorbell.of(message)
+            doorbells = doorbells_of(message)
         except ValueError as problem:
             log.error("a message of queue %s is dead: %s", self.queue, problem)
-            return Bury(delivery, Cause(error_type="NoDoorbell", error=str(problem))), None
+            return Bury(delivery, Cause(error_type="NoDoorbell", error=str(problem))), []
         if message.task not in self._served:
-            return Again(delivery, message, UNKNOWN_DELAY), None
-        return Ack(delivery), doorbell
+            return Again(delivery, message, UNKNOWN_DELAY), []
+        return Ack(delivery), doorbells
 
 
 def _come_again(deliveries: Sequence[Delivery]) -> None:

@@ -20,7 +20,7 @@ from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.errors import TransportError
-from mutirao.model.doorbell import Doorbell
+from mutirao.model.doorbell import Doorbell, messages_of
 from mutirao.ports import Store, Transport
 from mutirao.ports.brokers import grouped
 
@@ -54,6 +54,7 @@ class Relay:
         ears: what this worker hears of each of them. Without any, nothing is taken back: a broker
             that is slow would look like one that has lost what it had.
         worker: returns the worker's id.
+        together: returns how many doorbells one message carries.
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class Relay:
         ears: Mapping[str, Ear],
         settings: WorkerSettings,
         worker: Callable[[], int],
+        together: Callable[[], int],
     ) -> None:
+        self._together = together
         self._store, self._transports, self._ears = store, dict(transports), ears
         self._settings, self._worker = settings, worker
         self._woken = asyncio.Event()
@@ -153,7 +156,8 @@ class Relay:
     async def _publish(self, doorbells: Sequence[Doorbell]) -> None:
         """Publish doorbells; take back those that a broker does not take, and raise why."""
         groups = grouped(doorbells, lambda doorbell: self._transports[doorbell.queue])
-        told = await asyncio.gather(*(_publish_to(*group) for group in groups))
+        most = self._together()
+        told = await asyncio.gather(*(_publish_to(*group, most) for group in groups))
         failed = [pair for some in told for pair in some]
         if failed:
             await self._store.unring([doorbell for doorbell, _ in failed])
@@ -186,12 +190,13 @@ class Relay:
 
 
 async def _publish_to(
-    transport: Transport, doorbells: Sequence[Doorbell]
+    transport: Transport, doorbells: Sequence[Doorbell], most: int
 ) -> list[tuple[Doorbell, TransportError]]:
-    """Publish doorbells; return those that the broker does not take, and why."""
-    told = await transport.publish([doorbell.message() for doorbell in doorbells])
-    pairs = zip(doorbells, told, strict=True)
-    return [(doorbell, error) for doorbell, error in pairs if error is not None]
+    """Publish doorbells, up to `most` a message; return those that are not taken, and why."""
+    parcels = list(messages_of(doorbells, most))
+    told = await transport.publish([message for message, _ in parcels])
+    pairs = zip(parcels, told, strict=True)
+    return [(bell, error) for (_, bells), error in pairs if error is not None for bell in bells]
 
 
 def _nothing() -> "asyncio.Future[None]":

@@ -2,10 +2,14 @@
 
 A job whose doorbell was rung waits in a *rung* lane, which no claim reads: the lane it came from,
 behind `RUNG_LANE_PREFIX`. Its `run_at` there is when the doorbell was rung. Whoever receives the
-doorbell claims the job by id and run, which brings it back to its own lane.
+doorbell claims the job by id and run, which brings it back to its own lane. Where jobs are short,
+one message carries the doorbells of several: a message costs more than the claim of a job.
 """
 
-from typing import NamedTuple, Self
+import json
+from collections.abc import Iterator, Sequence
+from hashlib import blake2s
+from typing import Any, NamedTuple
 
 from mutirao.model.lanes import RUNG_LANE_PREFIX
 from mutirao.model.message import Message
@@ -54,14 +58,59 @@ class Doorbell(NamedTuple):
             ordering_key=self.group,
         )
 
-    @classmethod
-    def of(cls, message: Message) -> Self:
-        """Return the doorbell that a message is.
 
-        Raises:
-            ValueError: it is none.
-        """
+def messages_of(
+    doorbells: Sequence[Doorbell], most: int
+) -> Iterator[tuple[Message, Sequence[Doorbell]]]:
+    """Yield the messages that a broker carries, each with its doorbells.
+
+    Of a queue and task, up to `most` of them travel together. Those of a group travel alone, as
+    brokers keep the order of messages.
+    """
+    kinds: dict[tuple[str, str], list[Doorbell]] = {}
+    for each in doorbells:
+        if each.group is None and most > 1:
+            kinds.setdefault((each.queue, each.task), []).append(each)
+        else:
+            yield each.message(), (each,)
+    for same in kinds.values():
+        for first in range(0, len(same), most):
+            some = same[first : first + most]
+            yield (some[0].message() if len(some) == 1 else _message_of(some)), some
+
+
+def doorbells_of(message: Message) -> list[Doorbell]:
+    """Return the doorbells that a message is, or carries.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if message.args == "{}":
         id, dot, run = message.id.partition(".")
         if not (dot and id.isascii() and id.isdigit() and run == str(message.run)):
             raise ValueError(f"message {message.id!r} is no doorbell")
-        return cls(int(id), message.run, message.queue, 0, message.task, message.ordering_key)
+        jobs = iter([(int(id), message.run)])
+    else:
+        jobs = _jobs_in(message)
+    queue, task, group = message.queue, message.task, message.ordering_key
+    return [Doorbell(id, run, queue, 0, task, group) for id, run in jobs]
+
+
+def _message_of(doorbells: Sequence[Doorbell]) -> Message:
+    """Return one message for several doorbells: the same whenever these are published."""
+    args = json.dumps({"jobs": [(each.id, each.run) for each in doorbells]}, separators=(",", ":"))
+    digest = blake2s(args.encode(), digest_size=16).hexdigest()
+    return Message(id=digest, task=doorbells[0].task, queue=doorbells[0].queue, args=args)
+
+
+def _jobs_in(message: Message) -> Iterator[tuple[int, int]]:
+    said: Any = json.loads(message.args)  # a JSONDecodeError is a ValueError
+    jobs = said.get("jobs") if isinstance(said, dict) else None
+    if not isinstance(jobs, list) or not jobs:
+        raise ValueError(f"message {message.id!r} is no doorbell: it names no jobs")
+    for each in jobs:
+        match each:
+            case [int(id), int(run)]:
+                yield id, run
+            case _:
+                raise ValueError(f"message {message.id!r} is no doorbell: it names {each!r}")

@@ -208,6 +208,16 @@ async def test_the_database_is_restored(shop: Shop) -> None:
         await shop.all_done(1, 3)
 
 
+async def test_short_jobs_travel_together(shop: Shop) -> None:
+    """Once it is known how short they are; each is done once, however full the slots are."""
+    async with shop.app.worker(queues=[QUEUE], concurrency=2, prefetch=600.0, **QUICK):
+        await shop.bill.aenqueue(order=0)
+        await shop.all_done(0)
+        await shop.app.aenqueue_many([shop.bill.job(order=n) for n in range(1, 120)])
+        await shop.all_done(*range(120))
+    assert len(shop.broker.passed) <= 4
+
+
 async def test_what_is_no_doorbell(shop: Shop) -> None:
     """Others' messages are dead, and keep nobody from the next."""
     shop.broker.publish_raw(QUEUE, b"hello")
