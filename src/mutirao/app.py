@@ -221,7 +221,7 @@ class Mutirao(Consuming, Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waki
             for each in refusals(self._tasks.values())
         ]
         found = [*refused, *await examine(self._engines, self.tasks)]
-        return [*found, *await examine_transports(self.transports)]
+        return [*found, *await examine_transports(self.transports, self.schedules.declared())]
 
     def examine(self) -> list[Finding]:
         """Examine tasks, the database, its jobs and its workers, from synchronous code."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from sqlalchemy import URL
 
+from mutirao.client.kept_schedules import keeper, kept_schedules
 from mutirao.client.limits import Limits
 from mutirao.client.schedules import Schedules
 from mutirao.engine.carrying import Carrying, refuse_to_begin, served_alone
@@ -24,6 +25,7 @@ from mutirao.model.foreign import Decode
 from mutirao.model.home import Home
 from mutirao.model.job import Job
 from mutirao.model.limits import Rule
+from mutirao.model.schedule import Schedule
 from mutirao.model.webhook_attempts import WebhookSettings
 from mutirao.ports import Notifier, Store, Transport
 from mutirao.sql.announcing import AnnouncingStore
@@ -191,7 +193,8 @@ class Workers:
         self, carried: Mapping[str, Transport], settings: WorkerSettings, shared: Shared | None
     ) -> Carrying:
         about = self._tasks, self._around_attempt, settings, refuse_to_begin, self.decoders
-        return Carrying(carried, *about, shared)
+        kept = kept_schedules(self.schedules.declared(), carried, settings.tasks)
+        return Carrying(carried, *about, kept, shared)
 
     def _make_sql_worker(self, settings: WorkerSettings, shared: Shared | None) -> Serving:
         budget = Budget(settings.connections) if settings.connections else None
@@ -226,7 +229,7 @@ class Workers:
         shared: Shared | None,
         home: Home,
     ) -> Worker:
-        tasks, schedules = self._tasks, self.schedules.declared
+        tasks, schedules = self._tasks, self._schedules_in_sql
         limits: Callable[[], Sequence[Rule]] = self.limits.declared
         sending = self._sending(store, settings.webhooks) if settings.webhooks else None
         if sending is not None:
@@ -237,6 +240,10 @@ class Workers:
         worker = Worker(store, notifier, *about, schedules, limits, *last)
         worker.at_close += [sending.aclose] if sending else []
         return worker
+
+    def _schedules_in_sql(self) -> tuple[Schedule, ...]:
+        declared = self.schedules.declared()
+        return tuple(each for each in declared if keeper(each, self.transports) is None)
 
     def _sending(self, store: Store, settings: WebhookSettings) -> "Deliveries":
         # The only place where its packages are needed, which are an extra.

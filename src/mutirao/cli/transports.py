@@ -34,7 +34,7 @@ def transports() -> None:
 def declare(target: str, as_json: bool) -> None:
     """Make the exchanges and queues of all brokers; safe to repeat, and changes nothing."""
     app = _app(target)
-    made = _ask(app, lambda: brokers.declare(app.transports))
+    made = _ask(app, lambda: brokers.declare(app.transports, app.schedules.declared()))
     if as_json:
         print_json(made)
         return
@@ -48,13 +48,24 @@ def declare(target: str, as_json: bool) -> None:
 def compare(target: str, as_json: bool) -> None:
     """Say what is missing at the brokers, or otherwise than `declare` makes it."""
     app = _app(target)
-    found = _ask(app, lambda: brokers.compare(app.transports))
+    found = _ask(app, lambda: brokers.compare(app.transports, app.schedules.declared()))
     if as_json:
         print_json(found)
     for broker, differences in found.items() if not as_json else ():
         click.echo(f"{broker}: {'; '.join(map(str, differences)) or 'as it should be'}")
     if any(found.values()):
         raise SystemExit(1)
+
+
+@transports.command("start-schedule", cls=AppCommand)
+@target
+@click.argument("name")
+@as_json
+def start_schedule(target: str, name: str, as_json: bool) -> None:
+    """Have a schedule that a broker keeps go on, after a phase of it has stopped it."""
+    app = _app(target)
+    _ask(app, lambda: brokers.start_schedule(app.transports, app.schedules.declared(), name))
+    print_done({"schedule": name}, f"schedule {name} goes on", as_json)
 
 
 @transports.group()

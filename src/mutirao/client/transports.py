@@ -4,15 +4,20 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mutirao.errors import ConfigurationError, TransportError
+from mutirao.client.kept_schedules import kept_schedules
+from mutirao.errors import ConfigurationError, TransportError, UnknownSchedule
 from mutirao.model.findings import Finding, Level
 from mutirao.model.message import DeadMessage, Difference
+from mutirao.model.schedule import Schedule
 from mutirao.ports import Transport
 from mutirao.ports.brokers import by_transport
+from mutirao.ports.tokens import KeepsSchedules
 
 
-async def declare(transports: Mapping[str, Transport]) -> dict[str, list[str]]:
-    """Make at each broker what its queues need; return what was made sure of, by broker.
+async def declare(
+    transports: Mapping[str, Transport], schedules: Sequence[Schedule] = ()
+) -> dict[str, list[str]]:
+    """Make at each broker what its queues and schedules need; return what is there, by broker.
 
     Raises:
         TransportError: a broker is away, or has something that is otherwise.
@@ -20,10 +25,14 @@ async def declare(transports: Mapping[str, Transport]) -> dict[str, list[str]]:
     made: dict[str, list[str]] = defaultdict(list)
     for transport, queues in by_transport(transports):
         made[transport.name] += await transport.declare(queues)
+    for transport, kept in kept_schedules(schedules, transports):
+        made[transport.name] += await transport.declare_schedules(_names(kept))
     return dict(made)
 
 
-async def compare(transports: Mapping[str, Transport]) -> dict[str, list[Difference]]:
+async def compare(
+    transports: Mapping[str, Transport], schedules: Sequence[Schedule] = ()
+) -> dict[str, list[Difference]]:
     """Return what is missing or otherwise, by broker.
 
     Raises:
@@ -32,15 +41,41 @@ async def compare(transports: Mapping[str, Transport]) -> dict[str, list[Differe
     found: dict[str, list[Difference]] = defaultdict(list)
     for transport, queues in by_transport(transports):
         found[transport.name] += await transport.compare(queues)
+    for transport, kept in kept_schedules(schedules, transports):
+        found[transport.name] += await transport.compare_schedules(_names(kept))
     return dict(found)
 
 
-async def examine_transports(transports: Mapping[str, Transport]) -> list[Finding]:
+async def start_schedule(
+    transports: Mapping[str, Transport], schedules: Sequence[Schedule], name: str
+) -> None:
+    """Have a schedule go on that has stopped; one that goes on is left alone.
+
+    Raises:
+        UnknownSchedule: no broker keeps a schedule of that name.
+        TransportError: the broker is away, or has no queue for it.
+    """
+    for transport, kept in kept_schedules(schedules, transports):
+        if name in _names(kept):
+            await transport.start_schedule(name)
+            return
+    raise UnknownSchedule(
+        f"no broker keeps a schedule {name!r}; it keeps those that the code declares for"
+        " tasks whose queue is by RabbitMQ alone"
+    )
+
+
+async def examine_transports(
+    transports: Mapping[str, Transport], schedules: Sequence[Schedule] = ()
+) -> list[Finding]:
     """Return what is wrong with the brokers of an application."""
-    findings = []
+    findings: list[Finding] = []
+    kept = {id(each): names for each, names in kept_schedules(schedules, transports)}
     for transport, queues in by_transport(transports):
         try:
             differences = await transport.compare(queues)
+            if isinstance(transport, KeepsSchedules) and id(transport) in kept:
+                differences += await transport.compare_schedules(_names(kept[id(transport)]))
         except TransportError as error:
             advice = "start it, or correct its URL"
             findings.append(Finding(Level.PROBLEM, "transports", str(error), advice))
@@ -68,6 +103,10 @@ async def each_dead(
     """Return or drop dead messages of a queue, or of all; return how many."""
     chosen = _chosen(transports, queue).items()
     return sum([await action(transport)(name, ids) for name, transport in chosen])
+
+
+def _names(schedules: Sequence[Schedule]) -> list[str]:
+    return [each.name for each in schedules]
 
 
 def _chosen(transports: Mapping[str, Transport], queue: str | None) -> dict[str, Transport]:

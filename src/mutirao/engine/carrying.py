@@ -17,17 +17,20 @@ from mutirao.engine.logs import log
 from mutirao.engine.loops import Loops
 from mutirao.engine.pulse import Health
 from mutirao.engine.reading import Reader
-from mutirao.engine.receiver import Receiver
+from mutirao.engine.receiver import Receiver, Source
 from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.shared import Shared
 from mutirao.engine.task_checks import check_tasks
+from mutirao.engine.ticking import ScheduleSource
 from mutirao.engine.watch import WATCH_EVERY, Watch
 from mutirao.errors import WrongState
 from mutirao.model.foreign import Decode
 from mutirao.model.job import Gives, Job
+from mutirao.model.schedule import Schedule
 from mutirao.ports import Transport
 from mutirao.ports.brokers import close_transports
+from mutirao.ports.tokens import KeepsSchedules
 from mutirao.tasks.middleware import AttemptMiddleware
 from mutirao.tasks.task import Task
 
@@ -41,6 +44,7 @@ class Carrying:
     Parameters:
         transports: those of the queues that are served, by queue.
         decoders: those of the queues of other programs, by queue.
+        schedules: those that brokers keep, with their transports.
         shared: what it has in common with the worker of a database; None: it is the only one.
     """
 
@@ -52,6 +56,7 @@ class Carrying:
         settings: WorkerSettings,
         begin: Begin,
         decoders: Mapping[str, Decode],
+        schedules: Sequence[tuple[KeepsSchedules, Sequence[Schedule]]] = (),
         shared: Shared | None = None,
     ) -> None:
         self.settings = settings
@@ -66,6 +71,10 @@ class Carrying:
         self._executor = Executor(tasks, middleware, *parts)
         self._loops = Loops(settings.turn_limit, self._loop_failed)
         self._receivers = [self._receiver(*each) for each in self._transports.items()]
+        self._schedules = schedules
+        for transport, kept in schedules:
+            source = ScheduleSource(transport, kept)
+            self._receivers.append(self._receiver(f"of schedules at {transport.name}", source))
         self._stopping: asyncio.Task[None] | None = None
         self._hurried = asyncio.Event()
 
@@ -85,6 +94,9 @@ class Carrying:
         self._loops.spawn(pulse.name, watch.run(pulse, WATCH_EVERY))
         for queue, transport in self._transports.items():
             log.info("consuming queue %s of %s", queue, transport.name)
+        for transport, kept in self._schedules:
+            names = ", ".join(each.name for each in kept)
+            log.info("in line for schedules %s of %s", names, transport.name)
 
     async def first_claim(self) -> None:
         """Wait until each queue is consumed, or has turned out to be away."""
@@ -156,7 +168,7 @@ class Carrying:
         except TimeoutError:
             log.warning("the connections to brokers could not be closed within %g s", CLOSE_LIMIT)
 
-    def _receiver(self, queue: str, transport: Transport) -> Receiver:
+    def _receiver(self, queue: str, transport: Source) -> Receiver:
         served = self._tasks if self.settings.tasks is None else set(self.settings.tasks)
         pulse = self._loops.pulse(_named(queue))
         about = self._executor, self._shared.slots, self._begin, pulse

@@ -6,10 +6,11 @@ received only when there is room, and held back by nothing but the prefetch.
 
 import asyncio
 from collections.abc import Collection, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import UTC, datetime
 from itertools import count
 from time import monotonic
+from typing import Protocol
 
 from mutirao.engine import outcomes
 from mutirao.engine.backoff import Backoff
@@ -26,13 +27,33 @@ from mutirao.engine.slots import Slots
 from mutirao.errors import TransportError, TransportUnavailable
 from mutirao.model.job import Claim, NewJob
 from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message
-from mutirao.ports import Consumer, Transport
+from mutirao.ports import Consumer
+from mutirao.ports.transport import OnLost
 from mutirao.tasks import parcels
 
 UNKNOWN_DELAY, MAX_TIMES_UNKNOWN = 5.0, 120  # seconds; ten minutes for workers that have the task
 POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0  # seconds between suspects; the longest
 RESIZE_EVERY = 1.0  # seconds
 _RUNS = count(1)  # tells deliveries of the same message apart, in this process
+
+
+class Source(Protocol):
+    """The part of a `Transport` that is received from."""
+
+    @property
+    def longest_delay(self) -> float:
+        """The maximum seconds after which something comes again."""
+        ...
+
+    def consumer(
+        self, queue: str, prefetch: int, on_lost: OnLost
+    ) -> AbstractAsyncContextManager[Consumer]:
+        """Consume a queue; see `Transport.consumer`."""
+        ...
+
+    async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
+        """Publish messages; see `Transport.publish`."""
+        ...
 
 
 class Receiver:
@@ -47,7 +68,7 @@ class Receiver:
     def __init__(
         self,
         queue: str,
-        transport: Transport,
+        transport: Source,
         settings: WorkerSettings,
         tasks: Collection[str],
         executor: Executor,

@@ -79,9 +79,10 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The message is done with: it is not delivered again."""
+    """The message is done with: it is not delivered again. `cancelled`: nor is what follows it."""
 
     delivery: Delivery
+    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

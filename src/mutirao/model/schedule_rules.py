@@ -130,7 +130,7 @@ def run_now(facts: ScheduleFacts, name: str) -> Amendment:
         )
     if state.schedule.overlap is Overlap.AFTER:
         state = _awaiting(state)
-    return Amendment(state, (Ticked(None, _job(state.schedule, None, facts.now)),))
+    return Amendment(state, (Ticked(None, job_of(state.schedule, None, facts.now)),))
 
 
 def tick(facts: ScheduleFacts) -> Amendment:
@@ -164,7 +164,7 @@ def tick(facts: ScheduleFacts) -> Amendment:
     state = _next(state, passed[-1])
     if wanted and schedule.overlap is Overlap.AFTER:
         state = _awaiting(state)
-    return Amendment(state, tuple(Ticked(tick, _job(schedule, tick, now)) for tick in made))
+    return Amendment(state, tuple(Ticked(tick, job_of(schedule, tick, now)) for tick in made))
 
 
 def known(facts: ScheduleFacts, name: str) -> ScheduleState:
@@ -260,7 +260,7 @@ def _wanted(state: ScheduleState, passed: list[datetime], now: datetime) -> list
     return passed[:left]
 
 
-def _job(schedule: Schedule, tick: datetime | None, now: datetime) -> NewJob:
+def job_of(schedule: Schedule, tick: datetime | None, now: datetime) -> NewJob:
     """Return the job of a tick, with the tick in its metadata because it may run much later."""
     told = {"schedule": schedule.name}
     if tick is not None:

@@ -6,13 +6,14 @@ from typing import TypeVar
 from mutirao.ports.transport import Transport
 
 T = TypeVar("T")
+Carrier = TypeVar("Carrier", bound=Transport)
 
 
 def grouped(
-    items: Iterable[T], transport_of: Callable[[T], Transport]
-) -> list[tuple[Transport, list[T]]]:
+    items: Iterable[T], transport_of: Callable[[T], Carrier]
+) -> list[tuple[Carrier, list[T]]]:
     """Return each transport once, with the items that are its own, in their order."""
-    groups: dict[int, tuple[Transport, list[T]]] = {}
+    groups: dict[int, tuple[Carrier, list[T]]] = {}
     for item in items:
         transport = transport_of(item)
         groups.setdefault(id(transport), (transport, []))[1].append(item)

@@ -111,7 +111,7 @@ def settling_of(delivery: Delivery, message: Message, outcome: Outcome, now: dat
     """Return how a delivery is settled after an attempt with this outcome."""
     kind = outcome.kind
     if kind in (OutcomeKind.SUCCEEDED, OutcomeKind.CANCELLED):
-        return Ack(delivery)
+        return Ack(delivery, cancelled=kind is OutcomeKind.CANCELLED)
     if kind is OutcomeKind.DEAD:
         return Bury(delivery, cause_of(message, outcome, now))
     after = outcome.after or 0.0

@@ -24,6 +24,7 @@ try:
     from mutirao.transports.rabbitmq.graveyard import Graveyard
     from mutirao.transports.rabbitmq.links import Links
     from mutirao.transports.rabbitmq.sending import parcel_of
+    from mutirao.transports.rabbitmq.tokens import RabbitTokens, order_to_start, put_token
 except ModuleNotFoundError as missing:  # pragma: no cover
     raise MissingDriver(
         f"RabbitMQ needs {missing.name}, which is not installed: pip install 'mutirao[rabbitmq]'"
@@ -150,14 +151,37 @@ class RabbitMQ:
 
     async def declare(self, queues: Sequence[str]) -> list[str]:
         """Make what queues need; see `Transport.declare`."""
-        return await places.declare(self._topology, queues, self._here().channel)
+        return await places.declare(self._topology.of_queues(queues), self._here().channel)
 
     async def compare(self, queues: Sequence[str]) -> list[Difference]:
         """Return what is missing or otherwise; see `Transport.compare`.
 
         Bindings are not compared: AMQP does not tell of them. `declare` makes those that lack.
         """
-        return await places.compare(self._topology, queues, self._here().channel)
+        channel = self._here().channel
+        found = await places.compare(self._topology.of_queues(queues), channel)
+        return [*found, *await places.missing_source(self.source, channel)]
+
+    @asynccontextmanager
+    async def tokens(self, schedules: Sequence[str]) -> AsyncIterator[RabbitTokens]:
+        """Stand in line for tokens; see `KeepsSchedules.tokens`."""
+        links = self._here()
+        async with links.channel(consuming=True) as channel:
+            tokens = RabbitTokens(links, self._topology, channel)
+            await tokens.begin(schedules)
+            yield tokens
+
+    async def start_schedule(self, schedule: str) -> None:
+        """Have a schedule go on; see `KeepsSchedules.start_schedule`."""
+        await put_token(self._here(), self._topology, schedule, order_to_start())
+
+    async def declare_schedules(self, schedules: Sequence[str]) -> list[str]:
+        """Make what schedules need; see `KeepsSchedules.declare_schedules`."""
+        return await places.declare(self._topology.of_schedules(schedules), self._here().channel)
+
+    async def compare_schedules(self, schedules: Sequence[str]) -> list[Difference]:
+        """Return what is missing or otherwise; see `KeepsSchedules.compare_schedules`."""
+        return await places.compare(self._topology.of_schedules(schedules), self._here().channel)
 
     async def dead(self, queue: str, most: int) -> list[DeadMessage]:
         """Return dead messages; see `Transport.dead`."""

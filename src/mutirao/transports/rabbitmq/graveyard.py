@@ -9,6 +9,7 @@ from mutirao.errors import TransportError
 from mutirao.model.message import DeadMessage
 from mutirao.transports.rabbitmq import wire
 from mutirao.transports.rabbitmq.links import CALL_LIMIT, Links, Parcel
+from mutirao.transports.rabbitmq.tokens import order_to_start, put_token
 from mutirao.transports.rabbitmq.topology import Topology
 
 OpenChannel = Callable[[], AbstractAsyncContextManager[AbstractChannel]]
@@ -34,14 +35,21 @@ class Graveyard:
         number = 0
         async with self._links.channel() as channel:
             async for each in self._chosen(channel, ids):
-                properties = wire.returned_properties(each.header.properties)
-                parcel = Parcel(self._topology.prefix, self._queue, each.body, properties)
-                error: TransportError | None = await self._links.publish(parcel)
-                if error is not None:
-                    raise error
+                await self._send_back(each)
                 await _take_away(channel, each)
                 number += 1
         return number
+
+    async def _send_back(self, message: DeliveredMessage) -> None:
+        properties = message.header.properties
+        if schedule := (properties.headers or {}).get(wire.SCHEDULE):
+            await put_token(self._links, self._topology, str(schedule), order_to_start())
+            return
+        returned = wire.returned_properties(properties)
+        parcel = Parcel(self._topology.prefix, self._queue, message.body, returned)
+        error: TransportError | None = await self._links.publish(parcel)
+        if error is not None:
+            raise error
 
     async def drop(self, ids: Sequence[str] | None) -> int:
         """Delete dead messages."""

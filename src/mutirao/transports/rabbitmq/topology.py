@@ -6,6 +6,9 @@
                                one for each period; what has waited goes to PREFIX, by its key
     exchange PREFIX-dead       direct
     queue PREFIX-dead.QUEUE    what is dead
+    exchange PREFIX-schedules  direct
+    queue PREFIX-schedules.SCHEDULE
+                               the token of a schedule
 
 All queues are quorum queues: only these have delivery limits, and dead letters that are not lost.
 """
@@ -14,7 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiormq.abc import AbstractChannel
 from aiormq.exceptions import ChannelNotFoundEntity
@@ -35,6 +38,14 @@ _AT_LEAST_ONCE: Arguments = {
 }
 _PLAIN = re.compile(r"[a-zA-Z0-9\-_.:@#,/ ]")
 _INEQUIVALENT = re.compile(r"inequivalent arg '([^']+)'.*received (.+?) but current is (.+)", re.S)
+
+
+class Things(NamedTuple):
+    """What is at a broker: exchanges with their types, queues with their arguments, bindings."""
+
+    exchanges: dict[str, str]
+    queues: dict[str, Arguments]
+    bindings: list[tuple[str, str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,15 @@ class Topology:
         """The name of the exchange that leads to the dead."""
         return f"{self.prefix}-dead"
 
+    @property
+    def schedules(self) -> str:
+        """The name of the exchange that leads to the tokens of schedules."""
+        return f"{self.prefix}-schedules"
+
+    def schedule(self, schedule: str) -> str:
+        """Return the name of the queue of a schedule's token."""
+        return _short(f"{self.schedules}.{_plain(schedule)}")
+
     def delay(self, period: float) -> str:
         """Return the name of the exchange and queue that hold a message for a period."""
         return f"{self.prefix}-delay-{name_of(period)}"
@@ -93,6 +113,23 @@ class Topology:
             }
             found[self.dead(name)] = {"x-queue-type": "quorum", "x-delivery-limit": NO_LIMIT}
         return found
+
+    def of_schedules(self, schedules: Sequence[str]) -> "Things":
+        """Return what schedules need."""
+        arguments: Arguments = {
+            "x-queue-type": "quorum",
+            "x-single-active-consumer": True,
+            "x-delivery-limit": NO_LIMIT,
+        }
+        return Things(
+            {self.schedules: "direct"},
+            {self.schedule(each): arguments for each in schedules},
+            [(self.schedule(each), self.schedules, each) for each in schedules],
+        )
+
+    def of_queues(self, queues: Sequence[str]) -> "Things":
+        """Return what queues need."""
+        return Things(self.exchanges(), self.queues(queues), self.bindings(queues))
 
     def bindings(self, queues: Sequence[str]) -> list[tuple[str, str, str]]:
         """Return the bindings: queue, exchange, key."""
@@ -123,28 +160,25 @@ def _short(name: str) -> str:
     return name
 
 
-async def declare(topology: Topology, queues: Sequence[str], channel: OpenChannel) -> list[str]:
-    """Make what these queues need; see `Transport.declare`."""
+async def declare(things: Things, channel: OpenChannel) -> list[str]:
+    """Make these things; see `Transport.declare`."""
     async with channel() as opened:
-        for name, kind in topology.exchanges().items():
+        for name, kind in things.exchanges.items():
             await opened.exchange_declare(name, exchange_type=kind, durable=True)
-        for name, arguments in topology.queues(queues).items():
+        for name, arguments in things.queues.items():
             await opened.queue_declare(name, durable=True, arguments=arguments)
-        for queue, exchange, key in topology.bindings(queues):
+        for queue, exchange, key in things.bindings:
             await opened.queue_bind(queue, exchange, key)
-    return [*topology.exchanges(), *topology.queues(queues)]
+    return [*things.exchanges, *things.queues]
 
 
-async def compare(
-    topology: Topology, queues: Sequence[str], channel: OpenChannel
-) -> list[Difference]:
+async def compare(things: Things, channel: OpenChannel) -> list[Difference]:
     """Return what is missing or otherwise; see `Transport.compare`.
 
     A broker tells of an argument only to whoever declares the thing with another one, and closes
     the channel then. What is missing is asked for first, so that nothing is made.
     """
-    left: list[tuple[str, str | Arguments]] = [*topology.exchanges().items()]
-    left += topology.queues(queues).items()
+    left: list[tuple[str, str | Arguments]] = [*things.exchanges.items(), *things.queues.items()]
     found: list[Difference] = []
     while left:
         try:
@@ -155,20 +189,20 @@ async def compare(
                     left.pop(0)
         except TransportMismatch as error:
             found.append(_difference(*left.pop(0), error))
-    return [*found, *await _missing_source(topology, channel)]
+    return found
 
 
-async def _missing_source(topology: Topology, channel: OpenChannel) -> list[Difference]:
+async def missing_source(source: str | None, channel: OpenChannel) -> list[Difference]:
     """Return that the queue of other programs is missing, if so; how it is made is theirs."""
-    if topology.source is None:
+    if source is None:
         return []
     try:
         async with channel() as opened:
-            await opened.queue_declare(topology.source, passive=True)
+            await opened.queue_declare(source, passive=True)
     except TransportMismatch as error:
         if not isinstance(error.__cause__, ChannelNotFoundEntity):
             raise
-        what = f"queue {topology.source!r} of other programs"
+        what = f"queue {source!r} of other programs"
         return [Difference(what, "a queue that they have made", None)]
     return []
 

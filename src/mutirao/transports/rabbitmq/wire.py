@@ -22,6 +22,7 @@ ORDER, WAIT, FORM = f"{OURS}order", f"{OURS}wait", f"{OURS}version"
 ERROR_TYPE, ERROR, ATTEMPTS = f"{OURS}error-type", f"{OURS}error", f"{OURS}attempts"
 FIRST_AT, LAST_AT, DEAD_ID = f"{OURS}first-at", f"{OURS}last-at", f"{OURS}dead-id"
 OF_THE_DEAD = (ERROR_TYPE, ERROR, ATTEMPTS, FIRST_AT, LAST_AT, DEAD_ID)
+SCHEDULE = f"{OURS}schedule"  # of a dead phase: the schedule that stopped with it
 DELIVERY_COUNT = "x-delivery-count"  # consumers that had it and vanished, as the broker counts
 PERSISTENT = 2
 # Headers of a broker's own; a publisher may have others that begin with x-.

@@ -1,0 +1,361 @@
+"""The schedules that a broker keeps, for one worker: a consumer whose deliveries are their phases.
+
+Each schedule is a token, a message in a queue of its own, which is handed to one worker at a time.
+That worker waits until it is due, runs the phase, puts the token of the next one into the queue,
+and stands in line again as the last. So phases never overlap, and workers take turns. A token that
+is lost is made again; see `model.token` for what becomes of two.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+from mutirao.engine.logs import log
+from mutirao.engine.loops import end_tasks
+from mutirao.engine.pulse import wait_for
+from mutirao.errors import DeliveryLost, TransportError
+from mutirao.model import token as steps
+from mutirao.model.message import Ack, Again, Bury, Delivery, Message, Settling
+from mutirao.model.schedule import Schedule
+from mutirao.model.schedule_rules import job_of
+from mutirao.model.token import Token
+from mutirao.ports.tokens import HeldToken, KeepsSchedules, Tokens
+from mutirao.ports.transport import OnLost
+from mutirao.tasks import parcels
+
+LOOK_EVERY = 5.0  # seconds between looks for lost tokens, by one worker of all
+CARE_EVERY = 0.5  # seconds
+PATIENCE = 2.0  # seconds for which a phase that is due waits for a free slot here
+HELD_FOR = 300.0  # seconds after which a held token is written anew; brokers limit that, to 30 min
+COMES_BACK = 1.0  # seconds
+
+Change = Callable[[Token, datetime], Token]
+
+
+@dataclass
+class _Loop:
+    """One schedule, as this worker sees it. `token`: the highest in hand; `tags`: all in hand."""
+
+    schedule: Schedule
+    token: Token | None = None
+    tags: list[Any] = field(default_factory=list)
+    since: float = 0.0
+    serial: int = 0  # of the last token that was put or held
+    delivery: Delivery | None = None
+    handed_at: float | None = None  # when the phase became ready, while nobody has received it
+    timer: asyncio.TimerHandle | None = None
+    consumers: int = 1
+    came: asyncio.Event = field(default_factory=asyncio.Event)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class ScheduleSource:
+    """The schedules that a broker keeps, as something to receive from."""
+
+    longest_delay = float("inf")
+
+    def __init__(self, transport: KeepsSchedules, schedules: Sequence[Schedule]) -> None:
+        self._transport = transport
+        self._schedules = {each.name: each for each in schedules}
+
+    async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
+        """Publish what follows a death; see `Transport.publish`."""
+        return await self._transport.publish(messages)
+
+    @asynccontextmanager
+    async def consumer(
+        self, queue: str, prefetch: int, on_lost: OnLost
+    ) -> AsyncIterator["Ticking"]:
+        """Consume the phases of all schedules; see `Transport.consumer`."""
+        async with self._transport.tokens(list(self._schedules)) as tokens:
+            ticking = Ticking(tokens, self._schedules, on_lost)
+            async with ticking.working():
+                yield ticking
+
+
+class Ticking:
+    """The phases of schedules as deliveries to one worker. A `Consumer`."""
+
+    def __init__(self, tokens: Tokens, schedules: Mapping[str, Schedule], on_lost: OnLost) -> None:
+        self._tokens, self._on_lost = tokens, on_lost
+        self._loops = {name: _Loop(each) for name, each in schedules.items()}
+        self._me = uuid4().hex
+        self._ready: deque[Delivery] = deque()
+        self._something = asyncio.Event()
+        self._stopped = False
+        self._broken: Exception | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Take tokens and see to them until the block is left."""
+        self._spawn(self._take())
+        self._spawn(self._care())
+        try:
+            yield
+        finally:
+            for loop in self._loops.values():
+                _end_timer(loop)
+            await end_tasks(*self._tasks)
+
+    async def receive(self, most: int) -> list[Delivery]:
+        """Wait for phases that are due; see `Consumer.receive`."""
+        while not self._ready:
+            if self._broken is not None:
+                raise self._broken
+            if self._stopped:
+                return []
+            self._something.clear()
+            await self._something.wait()
+        found = [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+        for each in found:
+            self._loops[each.tag].handed_at = None
+        return found
+
+    async def settle(self, settlings: Sequence[Settling]) -> list[TransportError | None]:
+        """Put the tokens of what follows; see `Consumer.settle`."""
+        return await asyncio.gather(*map(self._settle, settlings))
+
+    async def resize(self, prefetch: int) -> None:
+        """Do nothing: a schedule has one phase at a time."""
+
+    async def stop(self) -> None:
+        """Leave what waits to others; see `Consumer.stop`."""
+        if self._stopped or self._broken is not None:
+            return
+        self._stopped = True
+        try:
+            for name, loop in self._loops.items():
+                async with loop.lock:
+                    _end_timer(loop)
+                    await self._tokens.pass_turn(name)
+                    if loop.delivery is None:
+                        await self._tokens.give_back(loop.tags)
+                        _forget(loop)
+        except TransportError as error:
+            self._break(error)
+        self._something.set()
+
+    async def _take(self) -> None:
+        while True:
+            await self._held(await self._tokens.receive())
+
+    async def _held(self, held: HeldToken) -> None:
+        """Take a token: the higher of two counts, and the other one is dropped."""
+        loop = self._loops[held.schedule]
+        if self._stopped or held.turn != self._tokens.turn(held.schedule):
+            await self._tokens.give_back([held.tag])
+            return
+        try:
+            token = Token.of(held.body)
+        except ValueError as error:
+            log.error("a message in the queue of schedule %s is dropped: %s", held.schedule, error)
+            await self._tokens.drop([held.tag])
+            return
+        if loop.token is not None and (token.starts or token.serial <= loop.token.serial):
+            await self._tokens.drop([held.tag])
+            if token.starts and loop.token.stopped is not None:
+                self._step(loop, lambda old, now: steps.started(old, loop.schedule, now))
+            return
+        before, loop.tags = loop.tags, [held.tag]
+        loop.token, loop.since = token, monotonic()
+        loop.serial = max(loop.serial, token.serial)
+        loop.came.set()
+        await self._tokens.drop(before)
+        if loop.delivery is None:
+            self._go_on(loop, token)
+
+    def _go_on(self, loop: _Loop, token: Token) -> None:
+        """Do what a token asks for that was just taken."""
+        schedule, now = loop.schedule, datetime.now(UTC)
+        if token.starts:  # the schedule's own token is lost
+            self._step(loop, lambda _, now: steps.seeded(schedule, now))
+        elif token.holder == self._me:
+            self._hand_out(loop, token)
+        elif token.holder is not None:
+            log.warning("schedule %s: a worker vanished during phase %s; it runs again",
+                        schedule.name, token.phase)  # fmt: skip
+            self._wait(loop, 0.0)
+        elif (told := steps.replanned(token, schedule, now)) != token:
+            self._step(loop, lambda *_: told)
+        elif token.stopped is None:
+            self._wait(loop, token.due - now.timestamp())
+
+    def _wait(self, loop: _Loop, seconds: float) -> None:
+        _end_timer(loop)
+
+        def due() -> None:
+            """Note that the phase runs here; once that comes back, it does."""
+            self._step(loop, lambda token, _: steps.begun(token, self._me))
+
+        loop.timer = asyncio.get_running_loop().call_later(max(0.0, seconds), due)
+
+    def _hand_out(self, loop: _Loop, token: Token) -> None:
+        message = _message_of(token, loop.schedule)
+        delivery = Delivery(message, message.args.encode(), None, loop.schedule.name)
+        loop.delivery, loop.handed_at = delivery, monotonic()
+        self._ready.append(delivery)
+        self._something.set()
+
+    async def _settle(self, settling: Settling) -> TransportError | None:
+        loop, now = self._loops[settling.delivery.tag], datetime.now(UTC)
+        if self._broken is not None or loop.delivery is not settling.delivery:
+            return DeliveryLost(f"this phase of schedule {loop.schedule.name} is not ours any more")
+        try:
+            if isinstance(settling, Bury) and settling.delivery.message is not None:
+                message = settling.delivery.message
+                await self._tokens.bury(loop.schedule.name, message, settling.cause)
+            await self._pass_on(loop, lambda token: _settled(token, settling, loop.schedule, now))
+        except TransportError as error:
+            return error
+        return None
+
+    async def _pass_on(self, loop: _Loop, change: Callable[[Token], Token]) -> None:
+        """Put the next token while somebody else is the first in line, and stand behind."""
+        name = loop.schedule.name
+        async with loop.lock:
+            if loop.token is None:
+                return
+            await self._caught_up(loop)
+            await self._tokens.pass_turn(name)
+            following = replace(change(loop.token), serial=loop.serial + 1)
+            await self._tokens.put(name, following.body())
+            if following.stopped is not None:
+                log.warning("schedule %s has stopped: %s", name, following.stopped)
+            tags, loop.delivery = loop.tags, None
+            _forget(loop)
+            try:
+                await self._tokens.drop(tags)
+                if not self._stopped:
+                    await self._tokens.line_up(name)
+            except TransportError as error:  # what follows is there
+                self._break(error)
+
+    async def _caught_up(self, loop: _Loop) -> None:
+        """Wait until the last step has come back, which the next in line would take for ours."""
+        end = monotonic() + COMES_BACK
+        while loop.token is not None and loop.token.serial < loop.serial and monotonic() < end:
+            loop.came.clear()
+            await wait_for(loop.came, end - monotonic())
+
+    def _step(self, loop: _Loop, change: Change) -> None:
+        self._spawn(self._put(loop, change))
+
+    async def _put(self, loop: _Loop, change: Change) -> None:
+        """Put a step of a token that stays with us: what it replaces is dropped when it comes."""
+        async with loop.lock:
+            if loop.token is None or self._stopped:
+                return
+            told = change(loop.token, datetime.now(UTC))
+            loop.serial = max(loop.serial, loop.token.serial) + 1
+            await self._tokens.put(loop.schedule.name, replace(told, serial=loop.serial).body())
+
+    async def _care(self) -> None:
+        """Look for what is lost, held for long, or waits for a slot in vain."""
+        look_at = 0.0
+        while not self._stopped:
+            now = monotonic()
+            looks, look_at = now >= look_at, look_at if now < look_at else now + LOOK_EVERY
+            for loop in self._loops.values():
+                if loop.token is None and looks:
+                    await self._seed(loop)
+                elif loop.token is not None and now - loop.since > HELD_FOR:
+                    loop.since = now
+                    await self._put(loop, lambda token, _: token)
+                elif loop.handed_at is not None and now - loop.handed_at > PATIENCE:
+                    await self._leave_to_others(loop)
+            await asyncio.sleep(CARE_EVERY)
+
+    async def _seed(self, loop: _Loop) -> None:
+        """Put the first token of a schedule, if it may have none: who has one drops it.
+
+        Whoever holds the token shows in no count. Of all that stand in line one does so at a time,
+        on average.
+        """
+        if random.random() * loop.consumers >= 1:
+            return
+        there = await self._tokens.look(loop.schedule.name)
+        loop.consumers = max(1, there.consumers)
+        if not there.waiting and loop.token is None:
+            first = steps.seeded(loop.schedule, datetime.now(UTC))
+            await self._tokens.put(loop.schedule.name, first.body())
+
+    async def _leave_to_others(self, loop: _Loop) -> None:
+        """Leave a phase to the next in line: nobody here has room for it."""
+        if loop.delivery is not None and loop.delivery in self._ready:
+            self._ready.remove(loop.delivery)
+            loop.handed_at = None
+            await self._pass_on(loop, lambda token: replace(token, holder=None))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except TransportError as error:
+            self._break(error)
+        except Exception as error:  # noqa: BLE001 (`receive` raises it, which ends the worker)
+            self._break(error)
+
+    def _break(self, error: Exception) -> None:
+        """Give up all that is held: who stands in line next has it."""
+        if self._broken is not None:
+            return
+        self._broken = error
+        lost = [each.delivery for each in self._loops.values() if each.delivery is not None]
+        for loop in self._loops.values():
+            _end_timer(loop)
+            loop.delivery = None
+            _forget(loop)
+        self._ready.clear()
+        self._something.set()
+        if lost:
+            self._on_lost(lost)
+
+
+def _settled(token: Token, settling: Settling, schedule: Schedule, now: datetime) -> Token:
+    """Return the token that follows a phase."""
+    match settling:
+        case Ack(_, cancelled):
+            if cancelled:
+                return steps.stopped(token, "a phase cancelled it")
+            return steps.succeeded(token, schedule, now)
+        case Again(_, message, after):
+            usual = _message_of(token, schedule).headers
+            notes = {
+                name: value for name, value in message.headers.items() if usual.get(name) != value
+            }
+            due = now + timedelta(seconds=after)
+            return steps.again(token, message.attempt, message.lost, notes, due)
+        case Bury(_, cause):
+            first_line = cause.error.partition("\n")[0]
+            return steps.stopped(token, f"{cause.error_type}: {first_line}"[:1000])
+
+
+def _message_of(token: Token, schedule: Schedule) -> Message:
+    """Return the phase of a token as a message."""
+    job = replace(job_of(schedule, token.ticks_at, token.ticks_at), run_at=None)
+    message = parcels.message_of(job, token.id, 0.0)
+    headers = {**message.headers, **token.notes}
+    return replace(message, attempt=token.attempt, lost=token.lost, headers=headers)
+
+
+def _end_timer(loop: _Loop) -> None:
+    if loop.timer is not None:
+        loop.timer.cancel()
+        loop.timer = None
+
+
+def _forget(loop: _Loop) -> None:
+    _end_timer(loop)
+    loop.token, loop.tags, loop.handed_at = None, [], None

@@ -1,0 +1,151 @@
+"""The tokens of schedules: for each a quorum queue with a single active consumer, over one channel.
+
+The broker hands the messages of such a queue to the first of its consumers only. That makes both
+copies of a token meet in one place; it is the token's number that decides between them.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from aiormq.abc import AbstractChannel, DeliveredMessage
+from pamqp.commands import Basic
+
+from mutirao.errors import TransportError, TransportUnavailable
+from mutirao.model.message import Cause, Message
+from mutirao.ports.tokens import HeldToken, Queued
+from mutirao.transports.rabbitmq import wire
+from mutirao.transports.rabbitmq.links import (
+    CALL_LIMIT,
+    FAILURES,
+    Links,
+    Parcel,
+    raise_if_cancelled,
+)
+from mutirao.transports.rabbitmq.topology import Topology
+
+PREFETCH = 10  # tokens of a schedule; more than one only for moments
+
+
+class RabbitTokens:
+    """See `ports.tokens.Tokens`."""
+
+    def __init__(self, links: Links, topology: Topology, channel: AbstractChannel) -> None:
+        self._links, self._topology, self._channel = links, topology, channel
+        self._turns: dict[str, int] = {}
+        self._tags: dict[str, str | None] = {}
+        self._come: deque[HeldToken] = deque()
+        self._something = asyncio.Event()
+        self._broken: TransportError | None = None
+
+    async def begin(self, schedules: Sequence[str]) -> None:
+        """Stand in line for all of them."""
+        self._channel.closing.add_done_callback(self._closed)
+        self._channel.on_consumer_cancel_callbacks.add(self._cancelled)
+        await self._ask(self._channel.basic_qos(prefetch_count=PREFETCH, timeout=CALL_LIMIT))
+        for each in schedules:
+            await self.line_up(each)
+
+    async def receive(self) -> HeldToken:
+        """Wait for a token; see `Tokens.receive`."""
+        while not self._come:
+            if self._broken is not None:
+                raise self._broken
+            self._something.clear()
+            await self._something.wait()
+        return self._come.popleft()
+
+    def turn(self, schedule: str) -> int:
+        """Return the number of the turn; see `Tokens.turn`."""
+        return self._turns.get(schedule, 0)
+
+    async def line_up(self, schedule: str) -> None:
+        """Stand in line; see `Tokens.line_up`."""
+        if self._tags.get(schedule) is None:
+            turn = self._turns[schedule] = self.turn(schedule) + 1
+            callback = partial(self._on_message, schedule, turn)
+            name = self._topology.schedule(schedule)
+            told = await self._ask(self._channel.basic_consume(name, callback, timeout=CALL_LIMIT))
+            self._tags[schedule] = told.consumer_tag
+
+    async def pass_turn(self, schedule: str) -> None:
+        """Stand in line no more; see `Tokens.pass_turn`."""
+        tag, self._tags[schedule] = self._tags.get(schedule), None
+        if tag is not None:
+            self._turns[schedule] += 1
+            await self._ask(self._channel.basic_cancel(tag, timeout=CALL_LIMIT))
+
+    async def put(self, schedule: str, body: bytes) -> None:
+        """Put a token; see `Tokens.put`."""
+        await put_token(self._links, self._topology, schedule, body)
+
+    async def drop(self, tags: Sequence[Any]) -> None:
+        """Drop tokens; see `Tokens.drop`."""
+        for tag in tags:
+            await self._ask(self._channel.basic_ack(tag, wait=False))
+
+    async def give_back(self, tags: Sequence[Any]) -> None:
+        """Give tokens back; see `Tokens.give_back`."""
+        for tag in tags:
+            await self._ask(self._channel.basic_nack(tag, requeue=True, wait=False))
+
+    async def look(self, schedule: str) -> Queued:
+        """Return what is in a queue; see `Tokens.look`."""
+        name = self._topology.schedule(schedule)
+        declaring = self._channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
+        told = await self._ask(declaring)
+        return Queued(told.message_count or 0, told.consumer_count or 0)
+
+    async def bury(self, schedule: str, message: Message, cause: Cause) -> None:
+        """Put a job among the dead; see `Tokens.bury`."""
+        properties = wire.dead_properties(wire.properties_of(message), cause)
+        headers = {**(properties.headers or {}), wire.SCHEDULE: schedule}
+        told = wire.copied(properties, headers)
+        exchange, body = self._topology.dead_exchange, message.args.encode()
+        if error := await self._links.publish(Parcel(exchange, message.queue, body, told)):
+            raise error
+
+    async def _ask(self, asking: Any) -> Any:
+        try:
+            return await asking
+        except FAILURES as error:
+            raise_if_cancelled(error)
+            told = self._links.translated(error)
+            self._break(told)
+            raise told from error
+
+    async def _on_message(self, schedule: str, turn: int, message: DeliveredMessage) -> None:
+        self._come.append(HeldToken(schedule, turn, message.body, message.delivery_tag))
+        self._something.set()
+
+    async def _cancelled(self, _: Any) -> None:
+        self._break(TransportUnavailable("the broker has ended the consumer of a schedule"))
+
+    def _closed(self, closing: "asyncio.Future[Any]") -> None:
+        if not closing.cancelled() and (error := closing.exception()) is not None:
+            self._break(self._links.translated(error))
+        else:
+            self._break(TransportUnavailable("the connection to the broker was closed"))
+
+    def _break(self, error: TransportError) -> None:
+        self._broken = self._broken or error
+        self._come.clear()
+        self._something.set()
+
+
+async def put_token(links: Links, topology: Topology, schedule: str, body: bytes) -> None:
+    """Publish a token; raise TransportError if the broker has not confirmed it."""
+    properties = Basic.Properties(content_type="application/json", delivery_mode=wire.PERSISTENT)
+    parcel = Parcel(topology.schedules, schedule, body, properties)
+    if error := await links.publish(parcel):
+        raise error
+
+
+def order_to_start() -> bytes:
+    """Return the body of an order to start a schedule that has stopped."""
+    said = {"loop": uuid4().hex, "tick": 0.0, "due": 0.0, "starts": True}
+    return json.dumps(said).encode()

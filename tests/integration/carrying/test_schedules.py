@@ -1,0 +1,213 @@
+"""Schedules that RabbitMQ keeps: on time, one phase at a time, whatever vanishes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from uuid import uuid4
+
+import aiormq
+import pytest
+
+from mutirao import Cancel, Job, Mutirao, Retry
+from mutirao.errors import InvalidSchedule
+from mutirao.transports.rabbitmq import RabbitMQ
+from tests.support.rabbitmq import RabbitServer
+from tests.support.waiting import until
+
+EVERY = 0.2  # seconds
+
+
+class Shop:
+    """An application, and the brokers of others like it."""
+
+    def __init__(self, server: RabbitServer) -> None:
+        self._server, self._prefix = server, f"kept-{uuid4().hex[:8]}"
+        self.app, self.broker = self.another()
+
+    def another(self) -> tuple[Mutirao, RabbitMQ]:
+        """Return one more application with the same queues."""
+        broker = RabbitMQ(self._server.url(), prefix=self._prefix)
+        return Mutirao(transports={"feeds": broker}), broker
+
+    async def purge(self, schedule: str) -> None:
+        """Delete all that waits in a schedule's queue."""
+        async with aiormq.connect(self._server.url()) as connection:
+            channel = await connection.channel()
+            await channel.queue_purge(f"{self._prefix}-schedules.{schedule}")
+
+
+@pytest.fixture
+async def shop(rabbit: RabbitServer) -> AsyncIterator[Shop]:
+    """An application without a database, and with a queue by RabbitMQ alone."""
+    shop = Shop(rabbit)
+    await shop.broker.declare(["feeds"])
+    await shop.broker.declare_schedules(["pull", "beat"])
+    yield shop
+    await shop.app.aclose()
+
+
+async def test_two_workers_take_turns(shop: Shop) -> None:
+    """Phases do not overlap, start on time whatever they take, and each has a number of its own."""
+    phases: list[tuple[str, float, float, int, object]] = []
+
+    def declare(app: Mutirao, who: str) -> None:
+        @app.schedule(every=EVERY)
+        @app.task(queue="feeds")
+        async def pull(job: Job) -> None:
+            began = time.time()
+            await asyncio.sleep(EVERY / 2)
+            phases.append((who, began, time.time(), job.id, job.metadata["tick"]))
+
+    other, _ = shop.another()
+    declare(shop.app, "one")
+    declare(other, "other")
+    async with shop.app.worker(queues=["feeds"]), other.worker(queues=["feeds"]):
+        await until(lambda: len(phases) >= 8)
+    assert {who for who, *_ in phases} == {"one", "other"}
+    assert all(end <= began for (_, _, end, *_), (_, began, *_) in pairwise(phases))
+    assert len({id for *_, id, _ in phases}) == len(phases)
+    ticks = [str(tick) for *_, tick in phases]
+    assert ticks == sorted({*ticks})
+    await other.aclose()
+
+
+async def test_phases_that_fail(shop: Shop) -> None:
+    """Transient: again, as another attempt. Cancelled: no more, until somebody starts it."""
+    met: list[tuple[int, int]] = []
+
+    @shop.app.schedule(every=EVERY)
+    @shop.app.task(queue="feeds", retry=Retry.fixed(3, interval=0.05))
+    async def pull(job: Job) -> None:
+        met.append((job.id, job.attempt))
+        if job.attempt == 1:
+            raise OSError("not yet")
+        if len(met) == 4:
+            raise Cancel("the feed is gone")
+
+    beats: list[None] = []
+
+    @shop.app.schedule(every=EVERY)
+    @shop.app.task(queue="feeds")
+    async def beat() -> None:
+        beats.append(None)
+
+    async with shop.app.worker(queues=["feeds"]):
+        await until(lambda: len(met) == 4)
+    assert [attempt for _, attempt in met] == [1, 2, 1, 2]
+    assert met[0][0] == met[1][0] != met[2][0] == met[3][0]
+    before = len(beats)
+    async with shop.app.worker(queues=["feeds"]):
+        await until(lambda: len(beats) >= before + 4)
+        assert len(met) == 4
+        await shop.broker.start_schedule("pull")
+        await until(lambda: len(met) >= 6)
+
+
+async def test_poison(shop: Shop) -> None:
+    """Out of attempts it is among the dead, and stopped; who returns it starts it."""
+    met: list[int] = []
+
+    @shop.app.schedule(every=EVERY)
+    @shop.app.task(queue="feeds", max_attempts=1)
+    async def pull(job: Job) -> None:
+        met.append(job.id)
+        if len(met) == 1:
+            raise ValueError("a broken feed")
+
+    async def dead() -> bool:
+        return len(await shop.broker.dead("feeds", 10)) == 1
+
+    async with shop.app.worker(queues=["feeds"]):
+        await until(dead)
+        (found,) = await shop.broker.dead("feeds", 10)
+        assert (found.task, found.cause.error_type) == ("pull", "ValueError")
+        assert await shop.broker.return_dead("feeds", None) == 1
+        await until(lambda: len(met) >= 3)
+        assert await shop.broker.dead("feeds", 10) == []
+
+
+async def test_a_token_that_is_lost(shop: Shop) -> None:
+    """Nobody has it: a worker that starts makes another. Two of them are one loop."""
+    began: list[float] = []
+
+    @shop.app.schedule(every=EVERY)
+    @shop.app.task(queue="feeds")
+    async def pull() -> None:
+        began.append(time.time())
+
+    async with shop.app.worker(queues=["feeds"]):
+        await until(lambda: began)
+    await shop.purge("pull")
+    began.clear()
+    async with shop.app.worker(queues=["feeds"]):
+        for _ in range(3):
+            await shop.broker.start_schedule("pull")
+        await until(lambda: len(began) >= 4)
+    assert all(later - earlier > EVERY / 2 for earlier, later in pairwise(began))
+
+
+async def test_a_full_worker_leaves_it_to_another(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose slots are busy passes a phase on that is due."""
+    monkeypatch.setattr("mutirao.engine.ticking.PATIENCE", 0.1)
+    busy, ran = asyncio.Event(), asyncio.Event()
+
+    def declare(app: Mutirao, then: asyncio.Event | None) -> None:
+        @app.task(queue="feeds")
+        async def block() -> None:
+            busy.set()
+            await asyncio.Event().wait()
+
+        @app.schedule(every=1)
+        @app.task(queue="feeds")
+        async def pull() -> None:
+            assert then is not None
+            then.set()
+
+    other, _ = shop.another()
+    declare(shop.app, None)
+    declare(other, ran)
+    async with shop.app.worker(queues=["feeds"], concurrency=1, grace=0):
+        await shop.app.tasks["block"].aenqueue()
+        await until(busy.is_set)
+        async with other.worker(queues=["feeds"]):
+            await until(ran.is_set)
+    await other.aclose()
+
+
+async def test_a_stopped_worker_leaves_it_at_once(shop: Shop) -> None:
+    """What it holds is the next one's, while handlers of the old code end."""
+    old, new = list[float](), list[float]()
+
+    def declare(app: Mutirao, began: list[float]) -> None:
+        @app.schedule(every=EVERY)
+        @app.task(queue="feeds")
+        async def pull() -> None:
+            began.append(time.time())
+
+    other, _ = shop.another()
+    declare(shop.app, old)
+    declare(other, new)
+    async with shop.app.worker(queues=["feeds"]):
+        await until(lambda: old)
+    stopped = time.time()
+    async with other.worker(queues=["feeds"]):
+        await until(lambda: new)
+    assert new[0] - stopped < 2
+    await other.aclose()
+
+
+async def test_what_only_a_database_keeps(shop: Shop) -> None:
+    """It is refused where a worker starts."""
+    shop.app.schedule("* * * * *", catch_up="all")(shop.app.task(queue="feeds")(nothing))
+    with pytest.raises(InvalidSchedule, match="catch_up='all'"):
+        async with shop.app.worker(queues=["feeds"]):
+            raise AssertionError
+
+
+async def nothing() -> None:
+    """Do nothing."""
