@@ -59,7 +59,7 @@ class Webhooks:
 
 
 async def webhooks(url: str, *, jobs: int = 10_000) -> Webhooks:
-    """Send so many webhooks to a local server that keeps connections, by twenty at once each time.
+    """Send so many webhooks to a local server that keeps connections, by fifty at once each time.
 
     First by a bare loop of the client, then as signed deliveries by a worker, from its start until
     all have succeeded, then while as many wait for a server that never answers.

@@ -15,7 +15,7 @@ from mutirao.workers import EXIT_WHEN_STUCK
 @click.command()
 @option("--database", required=True, envvar="MUTIRAO_DATABASE", help="Where the jobs are.")
 @option("--schema", help="The schema of the tables, if it is not the usual one.")
-@option("-c", "--concurrency", type=click.IntRange(min=1), default=100, help="Deliveries at once.")
+@option("-c", "--concurrency", type=click.IntRange(min=1), default=200, help="Deliveries at once.")
 @option(
     "--grace",
     type=click.FloatRange(min=0),

@@ -246,7 +246,7 @@ class Executor:
         limit, keep = self._most_attempts(claim), task.keeper(claim.metadata)
         timeout, ends = self.timeout(claim), running.shall_end
         told = self._report, keep, ends, self._pauser, self._home
-        return Job(claim, limit, timeout, running.begin, *told, running.note_alive)
+        return Job(claim, limit, timeout, running.begin, *told, running.note_alive, running)
 
     def _refuse(self, claim: Claim) -> Outcome | None:
         """Return an outcome for a job whose handler must not be called, or None."""

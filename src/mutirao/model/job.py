@@ -5,7 +5,7 @@ receives about the job it runs. `outcome` describes how an attempt ended, `recor
 jobs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -179,6 +179,21 @@ class Transaction(
     """The return value of `job.transaction()`: to be entered once, with `with` or `async with`."""
 
 
+class Attempt(Protocol):
+    """The attempt that a transaction completes, as the transaction sees it."""
+
+    def started_ago(self) -> float:
+        """Return the seconds since the handler was started."""
+        ...
+
+    def mark_settled(self, woken: Sequence[Wake] = ()) -> None:
+        """Record that the commit succeeded and nobody has to settle the job any more; called once.
+
+        `woken`: the lanes to which blocked jobs returned, if any.
+        """
+        ...
+
+
 class Job(JobFacts):
     """The job that a handler runs, injected if its first parameter is annotated `Job`.
 
@@ -186,7 +201,7 @@ class Job(JobFacts):
     for every attempt. `max_attempts` and `timeout` (seconds) are the ones in force.
     """
 
-    __slots__ = ("_alive", "_begin", "_home", "_keep", "_pauser", "_report", "_result",
+    __slots__ = ("_alive", "_attempt", "_begin", "_home", "_keep", "_pauser", "_report", "_result",
                  "_shall_end", "max_attempts", "timeout")  # fmt: skip
 
     def __init__(
@@ -201,13 +216,15 @@ class Job(JobFacts):
         pauser: SchedulePauser | None = None,
         home: Home = NOWHERE,
         alive: Callable[[], object] | None = None,
+        attempt: Attempt | None = None,
     ) -> None:
         """Set the callbacks.
 
         `report` receives progress; `keep` converts a result to store; `shall_end` tells whether the
-        attempt shall end; `home` is its database; `alive` receives signs of life.
+        attempt shall end; `home` is its database; `alive` receives signs of life; `attempt`
+        is this one, for tasks of our own that complete their jobs themselves.
         """
-        self._alive = alive
+        self._alive, self._attempt = alive, attempt
         self._pauser, self._home = pauser, home
         self._claim, self._begin, self._report, self._keep = claim, begin, report, keep
         self._result: KeptResult | None = None

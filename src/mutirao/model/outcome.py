@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from mutirao.errors import WrongState
-from mutirao.model.job import Job, KeptResult, NewJob
+from mutirao.model.job import Attempt, Job, KeptResult, NewJob
 from mutirao.model.states import Fault, OutcomeKind
 
 
@@ -65,3 +65,21 @@ def completion(job: Job, started_ago: float) -> Settlement:
     done = Outcome(OutcomeKind.SUCCEEDED, result=kept) if kept else SUCCEEDED
     keyed = job.key is not None
     return Settlement(job.id, job.run, done, started_ago, keyed=keyed, linked=linked)
+
+
+class Completion(NamedTuple):
+    """A job that succeeds in a transaction of many, and the attempt that is to be told of it."""
+
+    settlement: Settlement
+    attempt: Attempt
+
+
+def completing(job: Job) -> Completion | None:
+    """Return what completes a job, together with others.
+
+    None: something waits for its end, or no worker runs it.
+    """
+    if job._attempt is None:
+        return None
+    done = completion(job, job._attempt.started_ago())
+    return None if done.keyed or done.linked else Completion(done, job._attempt)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mutirao.errors import ConfigurationError
 from mutirao.model.breakers import BreakerTerms
@@ -50,6 +51,17 @@ class WebhookAttempt:
         return self.failure in (None, "unsafe")
 
 
+class Recorded(NamedTuple):
+    """What came of writing attempts.
+
+    `acted`: whether a breaker has opened or closed, or an endpoint was disabled. `settled`: the
+    jobs that were completed, a `Settled` where that made others ready.
+    """
+
+    acted: bool
+    settled: set[int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSettings:
     """How a worker delivers webhooks.
@@ -67,7 +79,7 @@ class WebhookSettings:
     ports: Collection[int] = (80, 443)
     networks: Collection[str] = ()
     ca: str | None = None
-    connections: int = 100
+    connections: int = 250  # more than slots: who waits for one may run out of time
     breakers: BreakerTerms = field(default_factory=BreakerTerms)
 
     def __post_init__(self) -> None:

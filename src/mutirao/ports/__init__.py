@@ -4,10 +4,11 @@ A backend implements these and passes the suites in `mutirao.testing.conformance
 nothing else about it.
 """
 
+from mutirao.model.job import Attempt
 from mutirao.ports.intake import Intake
 from mutirao.ports.notifier import Announcer, ChoosingNotifier, Notifier
 from mutirao.ports.records_api import RecordsApi
-from mutirao.ports.store import Attempt, Store
+from mutirao.ports.store import Store
 from mutirao.ports.transport import Consumer, Transport
 
 __all__ = [

@@ -5,18 +5,15 @@ The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from mutirao.model.change import Change
-from mutirao.model.job import Job
+from mutirao.model.job import Attempt, Job
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
 from mutirao.model.subscriptions import Replay, Replayed, Subscription, SubscriptionRecord
 from mutirao.model.uniqueness import Unique
-
-if TYPE_CHECKING:
-    from mutirao.ports.store import Attempt
 
 
 class RecordsApi(Protocol):
@@ -209,7 +206,7 @@ class RecordsApi(Protocol):
         """
         ...
 
-    async def fan_out(self, publication: Job, attempt: "Attempt", after: str | None) -> str | None:
+    async def fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
         """Make a job for each of the next subscriptions to a topic, in the order of their ids.
 
         Each that is active, is for any tenant and group or the publication's, and whose filter the

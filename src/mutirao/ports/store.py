@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from mutirao.model.job import (
+    Attempt,
     Beat,
     Claim,
     Gives,
@@ -18,7 +19,6 @@ from mutirao.model.job import (
     NewWorker,
     OutcomeKind,
     Transaction,
-    Wake,
 )
 from mutirao.model.outcome import Settlement
 from mutirao.model.records import JobFilter, JobRecord, QueueCount, WorkerRecord
@@ -267,7 +267,7 @@ class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, Protocol
 
     # For handlers, people and dashboards
 
-    def transaction(self, job: Job, attempt: "Attempt", *, gives: Gives) -> Transaction[Any, Any]:
+    def transaction(self, job: Job, attempt: Attempt, *, gives: Gives) -> Transaction[Any, Any]:
         """Open the transaction of `job.transaction()`; tell `attempt` when it has committed."""
         ...
 
@@ -321,20 +321,5 @@ class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, Protocol
         """Count waiting jobs by task, for tasks not in `known`.
 
         Where very many wait, those in front of each lane.
-        """
-        ...
-
-
-class Attempt(Protocol):
-    """The attempt that a transaction completes, as the transaction sees it."""
-
-    def started_ago(self) -> float:
-        """Return the seconds since the handler was started."""
-        ...
-
-    def mark_settled(self, woken: Sequence[Wake] = ()) -> None:
-        """Record that the commit succeeded and nobody has to settle the job any more; called once.
-
-        `woken`: the lanes to which blocked jobs returned, if any.
         """
         ...

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from mutirao.model.breakers import BreakerName, BreakerTerms
 from mutirao.model.endpoints import Endpoint, EndpointRecord, UnreadableEndpoint
-from mutirao.model.webhook_attempts import WebhookAttempt
+from mutirao.model.outcome import Settlement
+from mutirao.model.webhook_attempts import Recorded, WebhookAttempt
 
 
 class WebhooksApi(Protocol):
@@ -70,16 +71,20 @@ class WebhooksApi(Protocol):
         self,
         attempts: Sequence[WebhookAttempt],
         terms: BreakerTerms,
+        done: Sequence[Settlement] = (),
         *,
         now: datetime | None = None,
-    ) -> bool:
+    ) -> Recorded:
         """Write what came of attempts, and open and close breakers accordingly.
+
+        `done` are settlements of jobs that have succeeded, for which nothing waits. They are
+        written in the same commit if no breaker is concerned, and returned as by `settle`. Others
+        are left to whoever runs them.
 
         By `mutirao.model.breakers.judge`. Who opens one also enqueues a job of `PROBE_TASK`, due
         when it is time. An endpoint that answered 410, or has only failed for too long, is
         disabled: it gets no more deliveries, those it has are held, and a publication on
-        `DISABLED_TOPIC` says why. Attempts are pruned with their jobs. Returns whether a breaker
-        has opened or closed, or an endpoint was disabled.
+        `DISABLED_TOPIC` says why. Attempts are pruned with their jobs.
         """
         ...
 

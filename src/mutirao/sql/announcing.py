@@ -17,7 +17,7 @@ from mutirao.model.graph_plan import Plan
 from mutirao.model.job import Job, NewJob, Wake
 from mutirao.model.outcome import Settlement
 from mutirao.model.records import JobFilter
-from mutirao.model.webhook_attempts import WebhookAttempt
+from mutirao.model.webhook_attempts import Recorded, WebhookAttempt
 from mutirao.notifiers.hub_access import HubAccess
 from mutirao.ports import Announcer, Attempt
 from mutirao.sql.connections.engines import POOL_SIZE, Database
@@ -223,13 +223,14 @@ class AnnouncingStore(SqlStore):
         self,
         attempts: Sequence[WebhookAttempt],
         terms: BreakerTerms,
+        done: Sequence[Settlement] = (),
         *,
         now: datetime | None = None,
-    ) -> bool:
+    ) -> Recorded:
         """Write what came of attempts; breakers that close let deliveries out."""
-        changed = await super().record_webhooks(attempts, terms, now=now)
-        self._tell_all(attempts if changed else ())
-        return changed
+        recorded = await super().record_webhooks(attempts, terms, done, now=now)
+        self._tell_all(attempts if recorded.acted else ())
+        return recorded
 
     async def probe_webhooks(
         self, name: BreakerName, *, at_once: bool = False, now: datetime | None = None

@@ -5,7 +5,8 @@ from datetime import datetime
 
 from mutirao.model.breakers import BreakerName, BreakerTerms
 from mutirao.model.endpoints import Endpoint, EndpointRecord, UnreadableEndpoint
-from mutirao.model.webhook_attempts import WebhookAttempt
+from mutirao.model.outcome import Settlement
+from mutirao.model.webhook_attempts import Recorded, WebhookAttempt
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
@@ -58,17 +59,18 @@ class SqlWebhooks:
         self,
         attempts: Sequence[WebhookAttempt],
         terms: BreakerTerms,
+        done: Sequence[Settlement] = (),
         *,
         now: datetime | None = None,
-    ) -> bool:
+    ) -> Recorded:
         """Write what came of attempts; in a second transaction, what follows for breakers."""
-        told = (self._dialect, attempts, terms, now)
+        told = (self._dialect, attempts, terms, done, now)
         judged = await self._insistent.run(webhooks.record, *told)
         if judged:
             enqueue = self._intake.enqueue
             rest = (self._dialect, enqueue, judged, terms, now)
             await self._patient.run(webhooks.act, *rest)
-        return bool(judged)
+        return Recorded(bool(judged), judged.settled)
 
     async def probe_webhooks(
         self, name: BreakerName, *, at_once: bool = False, now: datetime | None = None

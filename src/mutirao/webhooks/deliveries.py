@@ -29,6 +29,7 @@ from mutirao.model.endpoints import (
 from mutirao.model.job import Job
 from mutirao.model.limits import Limit, Rule
 from mutirao.model.moments import EPOCH
+from mutirao.model.outcome import completing
 from mutirao.model.retry import Cancel, Dead, Retry
 from mutirao.model.topics import Event, task_of
 from mutirao.model.webhook_attempts import ASKS_TO_WAIT, GONE, WebhookAttempt, WebhookSettings
@@ -125,7 +126,8 @@ class Deliveries:
         answer = await self._courier.deliver_once(self._request(found, id, event, payload))
         redirected = 300 <= (answer.status or 0) < 400 and answer.failure is None
         ok = answer.ok or (found.accepts_3xx and redirected)
-        await self._writer.write(_attempt(job, found, host, answer, ok))
+        done = completing(job) if ok else None
+        await self._writer.write(_attempt(job, found, host, answer, ok), done)
         if ok:
             return
         if answer.status == GONE:

@@ -143,8 +143,9 @@ def let_in(
     admission = admit(candidates, room, most)
     taken = [job.id for job in admission.taken]
     yield from _count_in(words, admission.taken, counters, by_name, moment)
-    for id, name in admission.parked.items():
-        yield from _park(words, rows[id], counters[name])
+    if admission.parked:
+        parked = [(rows[id], counters[name]) for id, name in admission.parked.items()]
+        yield from _park(words, parked)
     for name in sorted(set(admission.parked.values())):
         if by_name[name.limit].per is not None and counters[name].probe_at is None:
             yield from _send_ahead(counters[name], by_name[name.limit], moment)
@@ -340,11 +341,12 @@ def _count(counter: Counter, rule: Rule, moment: int) -> bool:
     return rule.per is None
 
 
-def _park(words: Words, job: _Due, counter: Counter) -> Asking[None]:
+def _park(words: Words, jobs: Sequence[tuple[_Due, Counter]]) -> Asking[None]:
+    """Put jobs out of their lanes, each behind a counter."""
     columns = ("job", "counter", "priority", "run_at")
     sql = words.upsert("mutirao_parked", columns, ("job",), ("counter",))
-    yield Execute(sql, (job.id, counter.id, job.priority, job.run_at), answers=False)
-    yield Execute(_MOVE, (PARKED_MICROS, job.id), answers=False)
+    yield each(sql, [(job.id, counter.id, job.priority, job.run_at) for job, counter in jobs])
+    yield each(_MOVE, [(PARKED_MICROS, job.id) for job, _ in jobs])
 
 
 def _call(words: Words, counter: Counter, most: int) -> Asking[list[tuple[str, int, int]]]:

@@ -29,9 +29,11 @@ from mutirao.model.endpoints import (
 )
 from mutirao.model.job import NewJob
 from mutirao.model.limits import LimitOrigin
+from mutirao.model.outcome import Settlement
 from mutirao.model.topics import task_of
 from mutirao.model.webhook_attempts import GONE, WebhookAttempt
 from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.endpoints import breaker, webhook_attempt
@@ -45,10 +47,14 @@ _SHOWN = (
 
 
 class Judged(NamedTuple):
-    """What is left to be done, by `act`: tallies whose breakers open or close, endpoints gone."""
+    """What is left to be done, by `act`: tallies whose breakers open or close, endpoints gone.
+
+    `settled`: the jobs that were completed.
+    """
 
     tallies: Tallies
     gone: frozenset[str]
+    settled: set[int]
 
     def __bool__(self) -> bool:
         return bool(self.tallies or self.gone)
@@ -59,9 +65,13 @@ def record(
     dialect: Dialect,
     attempts: Sequence[WebhookAttempt],
     terms: BreakerTerms,
+    done: Sequence[Settlement],
     now: datetime | None,
 ) -> Judged:
-    """Write attempts, and count what failed. What needs the lock that stops claims is returned."""
+    """Write attempts, and count what failed. What needs the lock that stops claims is returned.
+
+    Jobs are completed only where no breaker is locked: who acts locks breakers before jobs.
+    """
     moment = dialect.moment(now)
     rows = [
         {name: getattr(each, name) for name in _SHOWN}
@@ -77,7 +87,9 @@ def record(
     for name, verdict in verdicts.items():
         if not verdict.acts:
             _write(conn, name, verdict.row)
-    return Judged(acting, gone)
+    free = done and not (verdicts or gone)
+    settled = through(conn, dialect.rules.finish(done, now)) if free else set[int]()
+    return Judged(acting, gone, settled)
 
 
 def act(

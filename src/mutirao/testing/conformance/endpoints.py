@@ -16,6 +16,7 @@ from mutirao.model.endpoints import (
     EndpointRecord,
 )
 from mutirao.model.job import Claim, OutcomeKind
+from mutirao.model.outcome import SUCCEEDED, Settlement
 from mutirao.model.records import JobFilter, JobRecord
 from mutirao.model.topics import task_of
 from mutirao.model.webhook_attempts import WebhookAttempt
@@ -63,6 +64,11 @@ async def claimed(store: Store, worker: int, most: int = 100) -> list[Claim]:
     without = (PROBE_TASK, task_of(DISABLED_TOPIC))
     which: dict[str, Any] = {"now": SOON, "queues": [WEBHOOK_QUEUE], "without": without}
     return await take(store, worker, most, **which) or await take(store, worker, most, **which)
+
+
+def completion(claim: Claim) -> Settlement:
+    """Return what completes a delivery."""
+    return Settlement(claim.id, claim.run, SUCCEEDED)
 
 
 async def came(store: Store, attempts: Iterable[WebhookAttempt], now: Any = SOON) -> None:
@@ -165,6 +171,22 @@ class EndpointsContract:
         await finish(store, worker, [probe], now=SOON)
         assert len(await claimed(store, worker)) == 2
         assert ((await seen(store)).breaker, (await seen(store)).failing_since) == ("closed", None)
+
+    async def test_what_was_delivered_is_completed_with_its_attempt(self, store: Store) -> None:
+        """In one commit; what is stale, or concerns a breaker, is left to whoever runs it."""
+        await store.put_endpoint(endpoint())
+        worker = await join(store)
+        await delivered(store, worker, 4)
+        first, stale, failed, last = await claimed(store, worker)
+        done = [completion(first), completion(stale)._replace(run=stale.run + 1)]
+        told = [attempt(each) for each in (first, stale)]
+        recorded = await store.record_webhooks(told, TERMS, done, now=SOON)
+        assert (recorded.acted, set(recorded.settled)) == (False, {first.id})
+        assert (await store.job(first.id)).state == "succeeded"
+        told = [attempt(last), attempt(failed, 500)]
+        recorded = await store.record_webhooks(told, TERMS, [completion(last)], now=SOON)
+        assert (recorded.acted, recorded.settled) == (False, set())
+        assert (await store.job(last.id)).state == "running"
 
     async def test_a_host_that_does_not_answer(self, store: Store) -> None:
         """Its breaker counts for all of its endpoints together."""
