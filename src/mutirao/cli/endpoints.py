@@ -6,12 +6,12 @@ from typing import Any, Literal, cast
 
 import click
 
+from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import (
     Command,
     as_json,
     ask,
     duration,
-    ids,
     json_object,
     option,
     past,
@@ -31,7 +31,7 @@ secret_file = option(
 )
 
 
-@click.group()
+@click.group(cls=WholeHelp)
 def endpoints() -> None:
     """Put, list, pause and test endpoints of webhooks, and send deliveries again."""
 
@@ -118,6 +118,8 @@ def put(
     \b
     mutirao endpoints put shop:app erp https://erp.example/hook "order.*" --secret-file erp.secret
     """
+    if sum((secret_file is not None, unsigned, terms["signer"] is not None)) > 1:
+        raise click.UsageError("give one of --secret-file, --signer and --unsigned")
     if secret_file is not None or unsigned:
         terms["secret"] = None if secret_file is None else secret_file.read().strip()
     if headers_file is not None:
@@ -202,7 +204,7 @@ def test(target: str, id: str, as_json: bool) -> None:
 @endpoints.command(cls=AppCommand)
 @target
 @endpoint_id
-@ids
+@click.argument("jobs", metavar="[JOB]...", type=click.IntRange(min=1), nargs=-1)
 @option("--after", type=past, help="Made since a moment, or so long ago (2h).")
 @option("--before", type=past, help="Made before a moment, or so long ago (2h).")
 @option("--state", type=click.Choice(["dead", "succeeded"]), default="dead")
@@ -210,17 +212,20 @@ def test(target: str, id: str, as_json: bool) -> None:
 def replay(
     target: str,
     id: str,
-    ids: tuple[int, ...],
+    jobs: tuple[int, ...],
     after: datetime | None,
     before: datetime | None,
     state: str,
     as_json: bool,
 ) -> None:
-    """Send deliveries to endpoint ID again: these jobs, or all that ended so; same webhook ids."""
+    """Send deliveries to endpoint ID again: those of these jobs, or all that ended so.
+
+    The webhooks keep their ids.
+    """
     app = load_app(target)
     ended = cast(Literal["dead", "succeeded"], state)
     which: Mapping[str, Any] = {"after": after, "before": before, "state": ended}
-    again = ask(app, lambda: app.endpoints.areplay(id, *ids, **which))
+    again = ask(app, lambda: app.endpoints.areplay(id, *jobs, **which))
     line = f"{len(again)} deliveries are sent to endpoint {id} again"
     print_done({"replayed": again}, line, as_json)
 

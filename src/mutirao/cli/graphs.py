@@ -2,6 +2,7 @@
 
 import click
 
+from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import as_json, ask, option, target
 from mutirao.cli.output import print_done, print_fields, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
@@ -10,7 +11,7 @@ from mutirao.model.records import GraphRecord, GraphState
 id_ = click.argument("id", type=click.IntRange(min=1))
 
 
-@click.group()
+@click.group(cls=WholeHelp)
 def graphs() -> None:
     """List, show and cancel chains, groups and other graphs of jobs."""
 

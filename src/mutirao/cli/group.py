@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from mutirao.cli.logs import mute_echoes
 from mutirao.errors import (
     ConfigurationError,
     InvalidTask,
@@ -17,6 +18,7 @@ from mutirao.errors import (
     StoreUnavailable,
 )
 
+WHOLE = 1_000  # characters of a first sentence; click cuts it at the end of the line
 REFUSED, MISUSED, SCHEMA, UNREACHABLE = 1, 2, 3, 4
 _STATUSES: tuple[tuple[type[MutiraoError], int], ...] = (
     (ConfigurationError, MISUSED),
@@ -58,7 +60,20 @@ _COMMANDS = {
 }
 
 
-class Refusing(click.Group):
+class WholeHelp(click.Group):
+    """A group whose help has the whole first sentence of each command."""
+
+    group_class = type  # those within it are like it
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the names of the commands, and what they do."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, each.get_short_help_str(WHOLE)) for name, each in found if each]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class Refusing(WholeHelp):
     """A group whose commands may raise the library's errors."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -93,9 +108,11 @@ class Commands(Refusing):
     context_settings={"auto_envvar_prefix": "MUTIRAO", "help_option_names": ["-h", "--help"]},
     epilog=(
         "Exit status: 0 done; 1 refused, or some of it failed; 2 called or configured wrongly;"
-        " 3 the schema is missing, too old or too new; 4 the database cannot be reached."
+        " 3 the schema is missing, too old or too new; 4 the database cannot be reached;"
+        " of a worker: 5 a loop failed, 6 all slots are lost, 7 handlers were cut off."
     ),
 )
 @click.version_option(package_name="mutirao")
 def main() -> None:
     """Background jobs that live in your application's SQL database."""
+    mute_echoes()

@@ -2,12 +2,13 @@
 
 import click
 
+from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import as_json, ask, option, target
 from mutirao.cli.output import minute, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 
 
-@click.group()
+@click.group(cls=WholeHelp)
 def hosts() -> None:
     """List, try, hold, redrive and forget the hosts that activities go to."""
 

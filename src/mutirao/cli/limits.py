@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import click
 
+from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import Command, as_json, ask, duration, option, target
 from mutirao.cli.output import origin_of, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
@@ -23,7 +24,7 @@ def _target_options(command: Command) -> Command:
     return command
 
 
-@click.group()
+@click.group(cls=WholeHelp)
 def limits() -> None:
     """List, put and remove limits on how many jobs run at once, or start in a period."""
 

@@ -14,6 +14,11 @@ Format = Literal["text", "json"]
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
+def mute_echoes() -> None:
+    """Leave out what others log of an error that is raised, and that a command tells itself."""
+    logging.getLogger("aiormq.connection").addFilter(_is_no_echo)
+
+
 def configure(form: Format, level: str) -> None:
     """Send all records of at least `level` to standard error, one per line."""
     handler = logging.StreamHandler(sys.stderr)
@@ -21,6 +26,10 @@ def configure(form: Format, level: str) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())
+
+
+def _is_no_echo(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("error when creating transport")
 
 
 class TextFormatter(logging.Formatter):

@@ -58,13 +58,16 @@ def kept(text: str) -> timedelta | None:
     return None if text == FOREVER else age(text)
 
 
-def moment(text: str) -> datetime:
-    """Return the aware datetime in a text: 2026-11-21T13:44:28Z."""
+def moment(text: str, otherwise: str = "") -> datetime:
+    """Return the aware datetime in a text: 2026-11-21T13:44:28Z.
+
+    `otherwise`: what else may be written, for the message if it is none.
+    """
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is no moment; write it as 2026-11-21T13:44:28Z"
+            f"{text!r} is no moment; write it as 2026-11-21T13:44:28Z{otherwise}"
         ) from None
     if found.tzinfo is None:
         raise click.BadParameter(
@@ -88,7 +91,7 @@ def number_or_moment(text: str) -> float | datetime:
 
 def past(text: str) -> datetime:
     """Return the moment in a text, or the one so long ago: 15m, 2h, 7d."""
-    return datetime.now(UTC) - duration(text) if is_length(text) else moment(text)
+    return datetime.now(UTC) - duration(text) if is_length(text) else moment(text, ", or 2h or 7d")
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
+from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import (
     Command,
     as_json,
@@ -60,7 +61,7 @@ def _given(terms: dict[str, Any]) -> Terms:
     return found
 
 
-@click.group()
+@click.group(cls=WholeHelp)
 def schedules() -> None:
     """List, put, change, pause, resume, run and remove schedules."""
 

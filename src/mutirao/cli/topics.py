@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import as_json, ask, duration, json_object, option, past, target
 from mutirao.cli.output import fields_of, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
@@ -65,7 +66,7 @@ def replay(
     print_done({"deliveries": made}, line, as_json)
 
 
-@click.group()
+@click.group(cls=WholeHelp)
 def subscriptions() -> None:
     """List, put, pause, resume and remove subscriptions to topics."""
 

@@ -22,11 +22,14 @@ from mutirao.workers import EXIT_WHEN_STUCK
 if TYPE_CHECKING:
     from mutirao.engine.settings import WorkerTerms
 
-_KEEP_HELP = "How long jobs that {} are kept: 36h, 7d, 8w, or forever."
+_KEEP_HELP = "How long {} jobs are kept: 36h, 7d, 8w, or forever."
 
 
-def _text(read: Callable[[str], object]) -> Callable[[str], str]:
-    """Return a type of option that stays a text, for other processes, if it is readable."""
+def _text(read: Callable[[str], object], name: str = "AGE") -> Callable[[str], str]:
+    """Return a type of option that stays a text, for other processes, if it is readable.
+
+    `name`: what `--help` calls it.
+    """
 
     def checked(text: str) -> str:
         try:
@@ -35,6 +38,7 @@ def _text(read: Callable[[str], object]) -> Callable[[str], str]:
             raise click.BadParameter(str(unfit)) from None
         return text
 
+    checked.__name__ = name  # which click shows
     return checked
 
 
@@ -94,7 +98,7 @@ def _text(read: Callable[[str], object]) -> Callable[[str], str]:
 )
 @option(
     "--retry",
-    type=_text(policy_in_words),
+    type=_text(policy_in_words, "POLICY"),
     help=f"Retry policy of tasks without their own: {ACCEPTED_FORMS};"
     " the application's if left out.",
 )
@@ -104,7 +108,7 @@ def _text(read: Callable[[str], object]) -> Callable[[str], str]:
     type=POSITIVE,
     help="Seconds that an attempt may take, for tasks without a timeout of their own.",
 )
-@option("--keep-succeeded", type=_text(kept), default="7d", help=_KEEP_HELP.format("succeeded"))
+@option("--keep-succeeded", type=_text(kept), default="7d", help=_KEEP_HELP.format("successful"))
 @option("--keep-cancelled", type=_text(kept), default="7d", help=_KEEP_HELP.format("cancelled"))
 @option("--keep-dead", type=_text(kept), default="90d", help=_KEEP_HELP.format("dead"))
 @option(
