@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypedDict, Unpack
 
 from mutirao.client.portal import Portal
-from mutirao.errors import UnknownEndpoint
+from mutirao.errors import InvalidEndpoint, UnknownEndpoint
 from mutirao.model.breakers import BreakerName
 from mutirao.model.endpoints import (
     TEST_TOPIC,
@@ -22,16 +22,19 @@ from mutirao.model.endpoints import (
     check_id,
     subscription_of,
 )
-from mutirao.model.job import NewJob
+from mutirao.model.job import MAX_KEY, NewJob
 from mutirao.model.records import Which
 from mutirao.ports import Store
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import Duration, length_of_time, refuse_unknown
+from mutirao.tasks.topics import Topic
+from mutirao.tasks.validation import check_text
 
 PREVIOUS_KEPT_FOR = timedelta(days=1)
 REPLAYED_AT_ONCE = 1_000  # in one transaction
 FIRST = -100  # the priority of a sample
 Jobs = list[int]  # their ids
+Topics = str | Topic[Any] | Iterable[str | Topic[Any]]
 
 
 class EndpointTerms(TypedDict, total=False):
@@ -86,17 +89,25 @@ class Endpoints:
         self._app, self._portal = app, portal
 
     async def aput(
-        self, id: str, url: str, topics: str | Iterable[str], **terms: Unpack[EndpointTerms]
+        self, id: str, url: str, topics: Topics, **terms: Unpack[EndpointTerms]
     ) -> Endpoint:
         """Create an endpoint, or replace the one of that id; see `put`.
 
         Raises:
-            InvalidEndpoint, InvalidSecret, InvalidTopic: something cannot be; nothing was written.
+            InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: something cannot be;
+                nothing was written.
+            InvalidJob: the tenant or the group is too long, or no text.
             TypeError: an option is unknown.
         """
         refuse_unknown("app.endpoints.put", terms, EndpointTerms)
-        several = (topics,) if isinstance(topics, str) else tuple(topics)
-        endpoint = Endpoint(id=id, url=url, topics=several, **terms)
+        for what in ("tenant", "group"):
+            if (whose := terms.get(what)) is not None:
+                check_text(what, whose, MAX_KEY)
+        if terms.get("secret") is not None and terms.get("signer") is not None:
+            raise InvalidEndpoint(
+                f"endpoint {str(id)[:100]!r} was given a secret and a signer; give one of them"
+            )
+        endpoint = Endpoint(id=id, url=url, topics=_topics(topics), **terms)
         keep = "secret" not in terms and endpoint.signer is None
         await self._app.store.put_endpoint(endpoint, keep_secret=keep)
         return endpoint
@@ -188,9 +199,7 @@ class Endpoints:
             again += some
         return again
 
-    def put(
-        self, id: str, url: str, topics: str | Iterable[str], **terms: Unpack[EndpointTerms]
-    ) -> Endpoint:
+    def put(self, id: str, url: str, topics: Topics, **terms: Unpack[EndpointTerms]) -> Endpoint:
         """Create an endpoint, or replace the one of that id, from synchronous code.
 
         In force within a second. What is published from now on on one of the topics is sent to it,
@@ -203,7 +212,9 @@ class Endpoints:
             terms: the fields of `EndpointTerms`. A new endpoint needs `secret` or `signer`.
 
         Raises:
-            InvalidEndpoint, InvalidSecret, InvalidTopic: something cannot be; nothing was written.
+            InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: something cannot be;
+                nothing was written.
+            InvalidJob: the tenant or the group is too long, or no text.
             TypeError: an option is unknown.
         """
         return self._portal.call(partial(self.aput, id, url, topics, **terms))
@@ -302,6 +313,13 @@ class Endpoints:
         """
         call = partial(self.areplay, id, *jobs, after=after, before=before, state=state)
         return self._portal.call(call)
+
+
+def _topics(given: object) -> Any:
+    """Return topics by their names; what cannot be topics is left for `Endpoint` to refuse."""
+    if isinstance(given, str | Topic) or not isinstance(given, Iterable):
+        given = (given,)
+    return tuple(each.topic if isinstance(each, Topic) else each for each in given)
 
 
 def _known(id: str, found: bool) -> None:

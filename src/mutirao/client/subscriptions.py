@@ -4,6 +4,7 @@ Each operation has an asynchronous face, which does the work, and a synchronous 
 `@app.subscriber` declares those of the code (`mutirao.tasks.publishing`).
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, Unpack
@@ -12,7 +13,7 @@ from mutirao.client.portal import Portal
 from mutirao.errors import InvalidSubscription, UnknownSubscription
 from mutirao.model.job import NewJob
 from mutirao.model.subscriptions import Replay, Subscription, SubscriptionRecord
-from mutirao.model.topics import check_topic
+from mutirao.model.topics import check_topic, task_of
 from mutirao.ports import Store
 from mutirao.tasks.subscribers import Subscriber
 from mutirao.tasks.subscribing import SubscriptionTerms, subscription_of
@@ -29,6 +30,11 @@ class SubscriptionsApp(Protocol):
     """The application, as subscriptions see it."""
 
     store: Store
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The registered tasks by name."""
+        ...
 
     def task_named(self, name: str) -> Task[..., Any]:
         """Return a registered task; raise UnknownTask if there is none of that name."""
@@ -72,7 +78,9 @@ class Subscriptions:
             InvalidJob: an option does not fit.
             UnknownTask: the handler is not registered here.
         """
-        asked = subscription_of(id, topic, self._job(handler), terms)
+        known = self._app.tasks.get(task_of(topic)) if isinstance(topic, str) else None
+        told = known if isinstance(known, Topic) else topic
+        asked = subscription_of(id, told, self._job(handler), terms)
         since = None if from_ is None else _moment("from_", from_)
         await self._app.store.put_subscription(asked)
         if since is not None:

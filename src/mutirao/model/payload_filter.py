@@ -5,7 +5,7 @@ field has to be as is said, and all of them have to be.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any, TypeGuard
 
@@ -47,6 +47,13 @@ def matches(filter: Mapping[str, Any], payload: object) -> bool:
 def first_names(filter: Mapping[str, Any]) -> set[str]:
     """Return the names of the payload's own fields that a filter asks about."""
     return {field.partition(".")[0] for field in filter}
+
+
+def asked_values(filter: Mapping[str, Any]) -> Iterator[tuple[str, str | int | float | None]]:
+    """Yield each field with each value that a filter admits."""
+    for field, asked in filter.items():
+        admitted = asked.get(IN, ()) if isinstance(asked, Mapping) else (asked,)
+        yield from ((field, value) for value in admitted)
 
 
 def _check_field(field: object) -> None:

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
-from mutirao.errors import UnknownTopic
+from mutirao.errors import InvalidTask, UnknownTopic
 from mutirao.model.subscriptions import Subscription
-from mutirao.model.topics import check_topic
+from mutirao.model.topics import check_topic, task_of
 from mutirao.tasks.options import TaskTerms
 from mutirao.tasks.registry import TaskRegistry
 from mutirao.tasks.subscribers import Subscriber, Subscribing
-from mutirao.tasks.subscribing import SubscriberTerms, options_of
+from mutirao.tasks.subscribing import SubscriberTerms, check_asked, options_of
 from mutirao.tasks.task import Task
 from mutirao.tasks.topics import Topic, TopicApp
 
@@ -72,6 +72,14 @@ class TopicRegistry(TaskRegistry, TopicApp, Protocol):
             InvalidJob, InvalidLimit: an option is out of range.
             TypeError: an option is unknown.
         """
+        if callable(id):
+            raise InvalidTask(
+                f"@app.subscriber was given {id!r} in place of an id; write"
+                ' @app.subscriber("reindex", topic=…)'
+            )
+        known = self.tasks.get(task_of(topic)) if isinstance(topic, str) else None
+        if isinstance(known, Topic) and (filter := options.get("filter")) is not None:
+            check_asked(filter, known)
         return Subscribing(self, id, topic, options)
 
     def topic_named(self, name: str) -> Topic[Any]:

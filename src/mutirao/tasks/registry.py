@@ -88,10 +88,7 @@ class TaskRegistry(TaskApp, Protocol):
             InvalidJob, InvalidLimit: an option is out of range, or a limit's name is taken.
         """
         if task.name in self._tasks:
-            raise InvalidTask(
-                f"two tasks are called {task.name!r} ({self._tasks[task.name]} and {task});"
-                " give one of them a name: @app.task(name=…)"
-            )
+            raise InvalidTask(task.taken.format(task.name, self._tasks[task.name], task))
         check_job(task.using().template, self._max_payload)
         check_unique(task.options.unique)
         self._check_conflicts(task)

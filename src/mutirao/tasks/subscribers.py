@@ -30,6 +30,11 @@ _PLAIN = (Any, object, dict, Mapping)
 class Subscriber(Task[P, R]):
     """A task whose jobs are the deliveries for one subscription, of the same name."""
 
+    taken = (
+        "the id {0!r} is taken: by {1}, and {2} is to have it as well; give one of them another, as"
+        " it names the subscription and its task"
+    )
+
     def __init__(
         self,
         app: TaskApp,

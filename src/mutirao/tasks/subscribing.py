@@ -8,10 +8,11 @@ import msgspec
 
 from mutirao.errors import InvalidSubscription
 from mutirao.model.job import MAX_KEY, NewJob
-from mutirao.model.payload_filter import check_filter, first_names
+from mutirao.model.payload_filter import asked_values, check_filter, first_names
 from mutirao.model.subscriptions import MAX_SUBSCRIPTION_ID, Subscription
 from mutirao.model.topics import check_pattern
-from mutirao.tasks.conversion import UNFIT, to_json
+from mutirao.tasks.annotations import UNRESOLVED, fields_of
+from mutirao.tasks.conversion import UNFIT, decoder, readable, to_json
 from mutirao.tasks.options import TaskOptions, TaskTerms, refuse_unknown
 from mutirao.tasks.topics import Topic
 from mutirao.tasks.validation import check_text
@@ -82,25 +83,58 @@ def subscription_of(
         job=job,
         tenant=terms.get("tenant"),
         group=terms.get("group"),
-        filter=None if filter is None else _filter(filter, topic),
+        filter=None if filter is None else check_asked(filter, topic),
     )
 
 
-def _filter(given: object, topic: "str | Topic[Any]") -> dict[str, Any]:
+def check_asked(given: object, topic: "str | Topic[Any]") -> dict[str, Any]:
+    """Return a filter as JSON has it.
+
+    Raises:
+        InvalidSubscription: it cannot be, or what is published on the topic is never so.
+    """
+    filter = _as_json(given)
+    if isinstance(topic, Topic) and (known := _names_in(topic.kind)) is not None:
+        if strange := first_names(filter) - known:
+            raise InvalidSubscription(
+                f"the filter asks of {', '.join(sorted(strange))}, but what is published on"
+                f" {topic.topic!r} has {', '.join(sorted(known))}"
+            )
+        for field, value in asked_values(filter):
+            _check_kind(field, value, topic)
+    return filter
+
+
+def _check_kind(field: str, value: object, topic: Topic[Any]) -> None:
+    """Raise InvalidSubscription if a field of the topic's type never has this value."""
+    try:
+        kind = readable(_kinds_in(topic.kind)[field])
+    except (KeyError, *UNRESOLVED):
+        return  # it leads into an object, or names what is defined later
+    try:
+        decoder(kind).decode(json.dumps(value))
+    except UNFIT as unfit:
+        raise InvalidSubscription(
+            f"the filter asks of {field!r} that it is {value!r:.200}, which it never is in what is"
+            f" published on {topic.topic!r}: {unfit}"
+        ) from None
+
+
+def _kinds_in(kind: Any) -> dict[str, Any]:
+    """Return the types of the fields by the names that they have in JSON."""
+    if issubclass(kind, msgspec.Struct):
+        return {each.encode_name: each.type for each in msgspec.structs.fields(kind)}
+    return fields_of(kind)
+
+
+def _as_json(given: object) -> dict[str, Any]:
     """Return a filter as JSON has it, in which an enum, a UUID or a date is text."""
     try:
-        filter = check_filter(json.loads(to_json(given)))
+        return check_filter(json.loads(to_json(given)))
     except UNFIT as unfit:
         if isinstance(unfit, InvalidSubscription):
             raise
         raise InvalidSubscription(f"the filter cannot be written as JSON: {unfit}") from None
-    known = _names_in(topic.kind) if isinstance(topic, Topic) else None
-    if known is not None and (strange := first_names(filter) - known):
-        raise InvalidSubscription(
-            f"the filter asks of {', '.join(sorted(strange))}, but what is published on"
-            f" {topic.topic!r} has {', '.join(sorted(known))}"  # type: ignore[union-attr]
-        )
-    return filter
 
 
 def _names_in(kind: Any) -> set[str] | None:

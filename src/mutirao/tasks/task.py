@@ -58,6 +58,8 @@ class TaskApp(Protocol):
 class Task(Probed, Generic[P, R]):
     """A registered function with its options. Calling it calls the function, without a job."""
 
+    taken = "two tasks are called {0!r} ({1} and {2}); name one of them: @app.task(name=…)"
+
     def __init__(
         self,
         app: TaskApp,

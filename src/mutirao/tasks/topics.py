@@ -45,6 +45,10 @@ class TopicApp(TaskApp, Protocol):
 class Topic(Task[[Any], None], Generic[T]):
     """A topic: the task whose jobs are the publications on it."""
 
+    taken = (
+        "{1} is registered twice; use what the first app.topic(…) returned, or app.topic_named(…)"
+    )
+
     def __init__(self, app: TopicApp, topic: str, kind: Any, options: TaskOptions) -> None:
         """Set the parts; `kind` is the type of what is published."""
         super().__init__(app, _delivered, task_of(topic), options, unannotated=kind)

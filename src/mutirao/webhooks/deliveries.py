@@ -14,7 +14,7 @@ from math import inf
 import httpx2
 import msgspec
 
-from mutirao.errors import InvalidEndpoint, WebhookFailed
+from mutirao.errors import ConfigurationError, InvalidEndpoint, WebhookFailed
 from mutirao.model.breakers import BreakerName
 from mutirao.model.endpoints import (
     DISABLED_TOPIC,
@@ -227,5 +227,10 @@ def _storable(text: str) -> str:
 
 def _trusting(ca: str) -> ssl.SSLContext:
     context = httpx2.create_ssl_context(trust_env=False)
-    context.load_verify_locations(ca)
+    try:
+        context.load_verify_locations(ca)
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigurationError(
+            f"ca is {ca!r}, which cannot be read: {error}; give a file of certificates in PEM"
+        ) from error
     return context

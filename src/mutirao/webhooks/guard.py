@@ -45,6 +45,9 @@ class Target:
     port: int
 
 
+_SUCH = {"schemes": '["https"]', "ports": "[443]", "networks": '["10.1.0.0/16"]'}
+
+
 @dataclass(frozen=True)
 class Guard:
     """Decides which URLs are called; the usual one: `https` to public addresses.
@@ -67,13 +70,11 @@ class Guard:
     _allowed: list[Network] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        lists = (self.schemes, self.ports, self.networks)
-        if any(isinstance(each, str | int) for each in lists) or not {*self.schemes} <= {*PORTS}:
-            raise ConfigurationError(
-                f"schemes={self.schemes!r}, ports={self.ports!r}, networks={self.networks!r}: "
-                'expected collections, such as schemes=["https"] (of https and http), ports=[443] '
-                'and networks=["10.1.0.0/16"]'
-            )
+        for name, such in _SUCH.items():
+            if isinstance(given := getattr(self, name), str | int):
+                raise ConfigurationError(f"{name} is {given!r}; expected a list, such as {such}")
+        if strange := {*self.schemes} - {*PORTS}:
+            raise ConfigurationError(f"schemes has {strange.pop()!r}; expected https, http or both")
         object.__setattr__(self, "_allowed", [_network(text) for text in self.networks])
 
     def check(self, url: str) -> Target:
@@ -116,7 +117,8 @@ class Guard:
             if found := danger(address, self._allowed):
                 raise UnsafeUrl(
                     f"{host[:255]!r} leads to {address}: {found}. Webhooks go to public addresses; "
-                    "to deliver inside, give the guard this network: Guard(networks=[…])"
+                    "to deliver inside, give the guard this network: Guard(networks=[…]), or "
+                    "--webhook-networks"
                 )
 
 

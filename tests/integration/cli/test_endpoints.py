@@ -21,8 +21,11 @@ def test_a_life(shell: Shell, tmp_path: Path) -> None:
     """Put with a secret from a file, listed without it, rotated, held, tried, sent to, removed."""
     secret = tmp_path / "secret"
     secret.write_text(f"{new_secret()}\n")
+    two = ("--unsigned", "--signer", "hub")
     put = ("endpoints", "put", APP, "erp", URL, "order.*", "invoice.paid")
     assert "new_secret" in shell.run(*put).stderr
+    assert "one of --secret-file, --signer and --unsigned" in shell.refused(2, *put, *two)
+    assert "tenant has 10000" in shell.refused(1, *put, "--unsigned", "--tenant", "t" * 10_000)
     assert shell.ok(*put, "--secret-file", secret) == "endpoint erp is in force\n"
     shell.ok(*put, "--rate", 5, "--tenant", "acme")
     secret.write_text(new_secret())

@@ -154,15 +154,21 @@ def test_refused(
         (Order, {"statsu": "paid"}, "asks of statsu, but .* has id, status"),
         (Renamed, {"order_id": 1}, "has orderId, type"),
         (Named, {"order": 1}, "has order_id"),
+        (Order, {"id": "seven"}, "'id' that it is 'seven', which it never is in .* got `str`"),
+        (Renamed, {"orderId": {"in": [1, None]}}, "'orderId' that it is None"),
     ],
 )
-def test_a_filter_of_a_field_that_is_not_there(
+def test_a_filter_of_what_is_not_there(
     app: Mutirao, kind: Any, filter: dict[str, Any], says: str
 ) -> None:
-    """The topic's type knows its fields."""
+    """The topic's type knows its fields and their types, and an application its topics by name."""
     topic = app.topic("order.placed", kind)
-    with pytest.raises(InvalidSubscription, match=says):
-        app.subscriber("x", topic=topic, filter=filter)(lambda order: None)
+    note = app.subscriber("note")(lambda event: None)
+    for each in (topic, "order.placed"):
+        with pytest.raises(InvalidSubscription, match=says):
+            app.subscriber("x", topic=each, filter=filter)(lambda order: None)
+        with pytest.raises(InvalidSubscription, match=says):
+            app.subscriptions.put("y", note, each, filter=filter)
 
 
 def test_filters_that_fit(app: Mutirao) -> None:
@@ -199,8 +205,12 @@ def test_subscribers_that_cannot_be(app: Mutirao) -> None:
     """Two of one id; one that takes what is not told; a name that is said twice."""
     orders = app.topic("order.placed", Order)
     app.subscriber("x", topic=orders)(lambda order: None)
-    with pytest.raises(InvalidTask, match="'x'"):
+    with pytest.raises(InvalidTask, match=r"the id 'x' is taken: by <Subscriber 'x' of .*another"):
         app.subscriber("x", topic=orders)(lambda order: None)
+    with pytest.raises(InvalidTask, match=r"'order.placed'> is registered twice; .* app.topic_n"):
+        app.topic("order.placed")
+    with pytest.raises(InvalidTask, match=r"was given <function .* in place of an id; write"):
+        app.subscriber(lambda order: None)  # type: ignore[arg-type]
     with pytest.raises(InvalidTask, match="it may take one argument"):
         app.subscriber("y", topic=orders)(lambda order, total: None)
 

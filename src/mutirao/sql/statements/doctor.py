@@ -10,21 +10,32 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection, func, inspect, select
 
 from mutirao.errors import SchemaError, SchemaMissing
+from mutirao.model.endpoints import DISABLED_TOPIC, PROBE_TASK, WEBHOOK_QUEUE, WEBHOOK_TASK
 from mutirao.model.findings import Finding, Level
+from mutirao.model.hosts import BY, DELIVER
 from mutirao.model.job import JobState
+from mutirao.model.limits import LimitRecord
 from mutirao.model.records import WorkerRecord
 from mutirao.model.schedule import ScheduleRecord, ScheduleStatus
+from mutirao.model.topics import TOPIC_TASK, patterns_of, topic_of
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import version, views
-from mutirao.sql.statements import leftovers, limits, records, schedules
+from mutirao.sql.statements import leftovers, limits, records, schedules, subscriptions
 
 # Workers use the database's clock; people compare it with theirs.
 MAX_CLOCK_SKEW = timedelta(seconds=1)
 OVERDUE_AFTER = timedelta(minutes=1)  # schedulers read the agenda every few seconds
 ALEMBIC = "alembic_version"  # the table of the application's own Alembic, if it has one
 MAX_NAMES_SHOWN = 5  # names listed before "and 3 more"
+
+_PAUSED = (
+    ("paused", "jobs wait until `mutirao resume`; `mutirao limits list` shows them"),
+    ("webhooks are held", "`mutirao endpoints list` shows why; `mutirao endpoints resume` or"
+     " `probe` lets them out"),
+    ("activities are held", "`mutirao hosts list` shows why, `mutirao hosts flush` tries the host"),
+)  # fmt: skip
 
 
 async def examine(engines: Engines, known: Collection[str]) -> list[Finding]:
@@ -57,6 +68,7 @@ def findings(conn: Connection, known: Collection[str], schema: str | None = None
         *_queues(conn),
         *_tasks(conn, known),
         *_schedules(conn, known),
+        *_topics(conn, known),
         *_limits(conn),
         *_leftovers(conn),
         *_workers(conn),
@@ -96,7 +108,7 @@ def _clock(conn: Connection) -> Iterator[Finding]:
 
 
 def _queues(conn: Connection) -> Iterator[Finding]:
-    alive = [worker for worker in records.workers(conn) if worker.alive]
+    alive = _alive(conn)
     waiting = _waiting(conn)
     served = {queue for queue in waiting if any(worker.serves(queue) for worker in alive)}
     orphans = {queue: jobs for queue, jobs in waiting.items() if queue not in served}
@@ -112,6 +124,10 @@ def _queues(conn: Connection) -> Iterator[Finding]:
     )
 
 
+def _alive(conn: Connection) -> list[WorkerRecord]:
+    return [worker for worker in records.workers(conn) if worker.alive]
+
+
 def _waiting(conn: Connection) -> Mapping[str, int]:
     view = views.queues.c
     waiting = view.state.in_([JobState.SCHEDULED, JobState.READY, JobState.BLOCKED])
@@ -120,8 +136,17 @@ def _waiting(conn: Connection) -> Mapping[str, int]:
 
 
 def _tasks(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
-    unknown = records.unserved_tasks(conn, known)
+    unknown = dict(records.unserved_tasks(conn, known))
     left = _left_to_nobody(conn, known)
+    webhooks = {task: unknown.pop(task) for task in (WEBHOOK_TASK, PROBE_TASK) if task in unknown}
+    if webhooks and not any(WEBHOOK_QUEUE in (w.queues or ()) for w in _alive(conn)):
+        yield Finding(
+            Level.WARNING,
+            "tasks",
+            f"webhooks wait: {_listed(webhooks)}; no live worker has their queue by its name",
+            "if none delivers them, start one: `mutirao worker module:app --webhooks`, or `mutirao"
+            " webhooks --database URL`",
+        )
     if unknown:
         yield Finding(
             Level.WARNING,
@@ -144,7 +169,7 @@ def _tasks(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
 
 def _left_to_nobody(conn: Connection, known: Collection[str]) -> Mapping[str, int]:
     """Count the waiting jobs of known tasks by task, where their queue has workers, for others."""
-    alive = [worker for worker in records.workers(conn) if worker.alive]
+    alive = _alive(conn)
     if all(worker.tasks is None for worker in alive):
         return {}
     found = Counter[str]()
@@ -153,6 +178,28 @@ def _left_to_nobody(conn: Connection, known: Collection[str]) -> Mapping[str, in
         if of_queue and task in known and not any(w.serves(queue, task) for w in of_queue):
             found[task] += jobs
     return found
+
+
+def _topics(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
+    """Name the subscriptions to what is no topic of the application, if that has topics at all."""
+    topics = {topic_of(task) for task in known if task.startswith(TOPIC_TASK)}
+    if not topics:
+        return
+    told = {each for topic in (*topics, DISABLED_TOPIC) for each in patterns_of(topic)}
+    found = subscriptions.listed(conn)
+    deaf = [f"{each.id} to {each.topic}" for each in found if each.topic not in told]
+    if deaf:
+        yield Finding(
+            Level.WARNING,
+            "topics",
+            f"no topic of this application is what is subscribed to: {_quoted(deaf)}",
+            "correct what is misspelt (`mutirao subscriptions put`, or `mutirao endpoints put`), or"
+            " leave it, if others publish on it",
+        )
+    else:
+        yield Finding(
+            Level.OK, "topics", f"{len(found)} subscriptions, all to topics of this application"
+        )
 
 
 def _limits(conn: Connection) -> Iterator[Finding]:
@@ -165,16 +212,20 @@ def _limits(conn: Connection) -> Iterator[Finding]:
             f"{_quoted(lost)} were declared in code and are in no live worker's",
             "they are still in force: put them back, or `mutirao limits remove`",
         )
-    paused = [name.removeprefix("pause ") for name, each in found.items() if each.paused]
-    if paused:
-        yield Finding(
-            Level.WARNING,
-            "limits",
-            f"paused: {_quoted(paused)}",
-            "jobs wait until `mutirao resume`; `mutirao limits list` shows them",
-        )
+    paused = {name: each for name, each in found.items() if each.paused}
+    for what, advice in _PAUSED:
+        if names := [name for name, each in paused.items() if _held(each) == what]:
+            said = [name.removeprefix("pause ") for name in names]
+            yield Finding(Level.WARNING, "limits", f"{what}: {_quoted(said)}", advice)
     if not lost and not paused:
         yield Finding(Level.OK, "limits", f"{len(found)} in force, nothing is paused")
+
+
+def _held(limit: LimitRecord) -> str:
+    """Return which kind of jobs a pause holds, as `_PAUSED` has it."""
+    if limit.task == WEBHOOK_TASK:
+        return "webhooks are held"
+    return "activities are held" if (limit.task, limit.by) == (DELIVER, BY) else "paused"
 
 
 def _leftovers(conn: Connection) -> Iterator[Finding]:

@@ -1,0 +1,64 @@
+"""The doctor finds subscriptions to no topic, and webhooks and activities that wait."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from mutirao.model.endpoints import WEBHOOK_QUEUE, WEBHOOK_TASK, Endpoint
+from mutirao.model.findings import Finding, Level
+from mutirao.model.job import NewJob, NewWorker
+from mutirao.model.subscriptions import Subscription
+from mutirao.sql.statements import doctor
+from mutirao.sql.store import SqlStore
+from tests.support.history import opened
+
+OK, WARNING = Level.OK, Level.WARNING
+
+
+@pytest.fixture
+async def store(migrated_url: str) -> AsyncIterator[SqlStore]:
+    """A store over an empty database."""
+    async with opened(migrated_url) as store:
+        yield store
+
+
+async def examine(store: SqlStore, about: str, *known: str) -> list[Finding]:
+    """Return what is found about something, for an application with the task `send` and more."""
+    found = await doctor.examine(store.engines, {"send", *known})
+    return [each for each in found if each.about == about]
+
+
+async def test_subscriptions_to_no_topic(store: SqlStore) -> None:
+    """A misspelt topic is named; not for an application that publishes nothing."""
+    job = NewJob(task="send")
+    for id, topic in (("a", "order.*"), ("b", "order.palced")):
+        await store.put_subscription(Subscription(id=id, topic=topic, job=job))
+    (topics,) = await examine(store, "topics", "topic:order.placed")
+    assert (topics.level, topics.found.endswith(": 'b to order.palced'")) == (WARNING, True)
+    assert not await examine(store, "topics")
+    await store.remove_subscription("b")
+    (topics,) = await examine(store, "topics", "topic:order.placed")
+    assert topics.level is OK
+
+
+async def test_webhooks_and_activities_that_wait(store: SqlStore) -> None:
+    """What waits for their workers, or is held, has commands of its own."""
+    await store.put_endpoint(Endpoint(id="erp", url="https://erp.example", topics=("a",)))
+    await store.pause_endpoint("erp")
+    await store.change_host("b.example", lambda was, _: replace(was, held=True), queue="q")
+    delivery = NewJob(task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args='{"endpoint": "erp"}')
+    await store.aenqueue([delivery])
+    endpoints, hosts = await examine(store, "limits")
+    assert "endpoints list" in str(endpoints.advice)
+    assert "hosts list" in str(hosts.advice)
+    webhooks, *_ = await examine(store, "tasks")
+    assert "--webhooks" in str(webhooks.advice)
+    worker = NewWorker(
+        name="w", host="h", pid=1, queues=(WEBHOOK_QUEUE,), concurrency=2, version="1.0"
+    )
+    await store.register(worker, expiry=600)
+    (tasks,) = await examine(store, "tasks")
+    assert tasks.level is OK
