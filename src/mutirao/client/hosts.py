@@ -3,6 +3,7 @@
 Each operation has an asynchronous face, which does the work, and a synchronous one that calls it.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,6 +25,7 @@ from mutirao.model.records import JobFilter
 from mutirao.ports import Store
 
 QUEUE = "federation"  # of the probes that an order may ask for
+_NAME = re.compile(r"[^\s/@A-Z]{1,200}")
 _LIVE = (JobState.SCHEDULED, JobState.READY, JobState.RUNNING, JobState.BLOCKED)
 
 
@@ -58,7 +60,12 @@ class Hosts:
         return await self._change(name, lambda was, now: replace(is_heard_from(was), held=False))
 
     async def ahold(self, name: str) -> Host:
-        """Send nothing to a host until it is flushed."""
+        """Send nothing to a host until it is flushed.
+
+        Raises:
+            UnknownHost: it is no name of a host.
+        """
+        _check_name(name)
         return await self._change(name, lambda was, now: replace(was, held=True))
 
     async def alimit(self, name: str, concurrency: int | None) -> Host:
@@ -68,7 +75,9 @@ class Hosts:
 
         Raises:
             InvalidLimit: it is not 1 to 1,000.
+            UnknownHost: it is no name of a host.
         """
+        _check_name(name)
         most = checked_concurrency(concurrency)
         return await self._change(name, lambda was, now: replace(was, concurrency=most))
 
@@ -113,7 +122,11 @@ class Hosts:
         return self._portal.call(partial(self.aflush, name))
 
     def hold(self, name: str) -> Host:
-        """Send nothing to a host until it is flushed, from synchronous code."""
+        """Send nothing to a host until it is flushed, from synchronous code.
+
+        Raises:
+            UnknownHost: it is no name of a host.
+        """
         return self._portal.call(partial(self.ahold, name))
 
     def limit(self, name: str, concurrency: int | None) -> Host:
@@ -121,6 +134,7 @@ class Hosts:
 
         Raises:
             InvalidLimit: it is not 1 to 1,000.
+            UnknownHost: it is no name of a host.
         """
         return self._portal.call(partial(self.alimit, name, concurrency))
 
@@ -146,6 +160,14 @@ class Hosts:
 
 def _deliveries(host: str, state: JobState, limit: int | None) -> JobFilter:
     return JobFilter(task=DELIVER, state=state, args={BY: host}, limit=limit)
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise UnknownHost(
+            f"{name!r:.200} is no name of a host; give it in small letters, as b.example of"
+            " https://b.example/inbox"
+        )
 
 
 def _unknown(name: str) -> UnknownHost:

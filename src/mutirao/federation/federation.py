@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 from urllib.parse import urlsplit
 
-from mutirao.errors import ConfigurationError
+from mutirao.errors import ConfigurationError, InvalidTask
 from mutirao.federation.couriers import Couriers
 from mutirao.federation.delivering import ActivityDelivery, Deliverer, InboxGone, KeyOf
 from mutirao.federation.outbox import Expand, Outbox, OutboxApp, Sender
@@ -106,7 +106,7 @@ class Federation:
 
     Raises:
         InvalidTask: the application has a federation already.
-        ConfigurationError: `window` is no length of time.
+        ConfigurationError: `window` is no length of time, or `keys` no function.
         InvalidLimit: `concurrency` or `rate` is no number of deliveries.
     """
 
@@ -127,6 +127,12 @@ class Federation:
         user_agent: str = "Mutirao-Federation",
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
+        if DELIVER in app.tasks:
+            raise InvalidTask("the application has a Federation already; use that one")
+        if not callable(keys):
+            raise ConfigurationError(
+                f"keys is {keys!r:.100}; give a function that returns the SigningKey of a sender"
+            )
         seconds = length_of_time("window", window) or 0.0
         if not 0 <= seconds <= 86_400:
             raise ConfigurationError(f"window is {window!r}; give 0 to 86,400 seconds")

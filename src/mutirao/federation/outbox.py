@@ -11,6 +11,7 @@ from mutirao.errors import InvalidActivity
 from mutirao.federation.delivering import ActivityDelivery
 from mutirao.model.activities import PUBLIC_NAMES, host_of, key_of, subject_of
 from mutirao.model.job import Job, NewJob
+from mutirao.model.retry import Dead
 from mutirao.tasks.connection import NOT_GIVEN
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.task import Task
@@ -74,7 +75,8 @@ class Outbox:
                 out, a short transaction of its own.
 
         Raises:
-            InvalidActivity: it has no type or actor, undoes what it only names, or goes nowhere.
+            InvalidActivity: it has no type or actor, undoes what it only names, or goes nowhere, or
+                to a URL that cannot be.
             UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
         """
         key = _checked(activity, to, sender)
@@ -95,7 +97,8 @@ class Outbox:
         Parameters are those of `deliver`.
 
         Raises:
-            InvalidActivity: it has no type or actor, undoes what it only names, or goes nowhere.
+            InvalidActivity: it has no type or actor, undoes what it only names, or goes nowhere, or
+                to a URL that cannot be.
             UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
         """
         key = _checked(activity, to, sender)
@@ -118,11 +121,14 @@ class Sender:
         self, job: Job, activity: dict[str, Any], to: list[str], sender: str
     ) -> dict[str, Any]:
         """Enqueue a delivery for each inbox, and complete this job in the same commit."""
-        what = subject_of(activity)
         inboxes = await self._inboxes(to)
-        made = [self._delivery(ActivityDelivery(host_of(inbox), inbox, what.kind, what.object,
-                                        what.target, sender, activity), job)
-                for inbox in inboxes]  # fmt: skip
+        try:
+            what = subject_of(activity)
+            made = [self._delivery(ActivityDelivery(host_of(inbox), inbox, what.kind, what.object,
+                                            what.target, sender, activity), job)
+                    for inbox in inboxes]  # fmt: skip
+        except InvalidActivity as unfit:  # it is so at every attempt, and others wait behind it
+            raise Dead(str(unfit)) from unfit
         told = {"inboxes": len(made)}
         async with job.transaction(session=False) as conn:
             if made:
@@ -176,6 +182,9 @@ def _checked(activity: Mapping[str, Any], to: Sequence[str], sender: str) -> str
             f"the activity is to go to {len(to):,} URLs; give {MOST_RECIPIENTS:,} at most, or a"
             " collection that `expand` knows"
         )
+    for each in to:
+        if each.startswith("http"):  # other names `expand` may know
+            host_of(each)
     if not sender:
         raise InvalidActivity(f"the sender is {sender!r:.200}; give what `keys` is to be asked for")
     return key_of(what.object)

@@ -107,7 +107,7 @@ class Hub:
     def greet(self, client: "Client", hello: HelloLine) -> None:
         """Let a client in, or refuse it."""
         if self._token and not hmac.compare_digest(hello.token.encode(), self._token):
-            client.drop("the token is wrong" if hello.token else "it gave no token")
+            client.drop("the token is wrong" if hello.token else "no token was given")
             return
         client.database, client.serves = hello.database, hello.serves
         client.tell(line_of(LooksLine(self._looks.get(hello.database))))

@@ -1,6 +1,7 @@
 """The hub as a process: where it listens, and when it ends."""
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import os
@@ -105,11 +106,16 @@ async def _listen(
         )
     except OSError as error:
         raise ConfigurationError(
-            f"the hub cannot listen at {settings.bind}: {error}; is another one running there?"
+            f"the hub cannot listen at {settings.bind}: {error}; {_remedy(error)}"
         ) from error
     bound = server.sockets[0].getsockname()
     shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
     return server, f"{'tcp' if tls is None else 'tls'}://{shown}:{bound[1]}"
+
+
+def _remedy(error: OSError) -> str:
+    taken = error.errno == errno.EADDRINUSE
+    return "is another one running there?" if taken else "bind it where this machine has a place"
 
 
 def _host_and_port(bind: str) -> tuple[str, int]:

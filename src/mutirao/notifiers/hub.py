@@ -137,4 +137,6 @@ class HubNotifier:
         return told(line)
 
     def _refused(self, line: RefusedLine) -> str:
-        return f"the hub at {self._address} refuses us: {line.why}"
+        given = "; give it by MUTIRAO_HUB_TOKEN, or in the hub's URL"
+        remedy = given if "token" in line.why else ""
+        return f"the hub at {self._address} refuses us: {line.why}{remedy}"

@@ -13,9 +13,10 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from mutirao import Mutirao
-from mutirao.errors import InvalidActivity, UnknownHost
+from mutirao.errors import InvalidActivity, InvalidTask, UnknownHost
 from mutirao.federation import ActorInbox, Federation, Gone
 from mutirao.model.hosts import Host, HostState, fails
+from mutirao.testing import drain
 from tests.support.federation import (
     INSIDE,
     is_signed,
@@ -306,6 +307,7 @@ def test_what_cannot_be_delivered_and_what_is_rolled_back(migrated_sqlite_url: s
         ({"type": "Undo", "actor": ACTOR, "object": "x"}, ["http://b.example/"], "only names"),
         (create, [], "give a list of URLs"),
         (create, "http://b.example/", "give a list of URLs"),
+        (create, ["http:///inbox"], "it is to go to 'http:///inbox'; expected URLs"),
     ]:
         with pytest.raises(InvalidActivity, match=message):
             made.outbox.deliver(wrong, to=to, sender=ACTOR)
@@ -315,6 +317,23 @@ def test_what_cannot_be_delivered_and_what_is_rolled_back(migrated_sqlite_url: s
         conn.rollback()
     engine.dispose()
     assert app.jobs() == []
+    for name in ("https://b.example/inbox", "B.example", "b example"):
+        with pytest.raises(UnknownHost, match="is no name of a host; give it in small letters"):
+            app.hosts.hold(name)
+    with pytest.raises(InvalidTask, match="has a Federation already"):
+        federation(app)
+    app.close()
+
+
+def test_an_activity_of_plain_sql_that_cannot_be(migrated_sqlite_url: str) -> None:
+    """Is dead at once: what is about the same object waits behind it."""
+    app = Mutirao(migrated_sqlite_url)
+    federation(app)
+    send = app.task_named("federation.send").using(key="x", queue="federation")
+    for to in ("mailto:bob@b.example", "http://b.example/"):
+        send.enqueue(activity=activity("Create"), to=[to], sender=ACTOR)
+    drain(app)
+    assert [job.state for job in app.jobs(task="federation.send")] == ["succeeded", "dead"]
     app.close()
 
 

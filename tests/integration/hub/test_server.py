@@ -57,7 +57,7 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
-        ([line_of(HelloLine("shop"))], "it gave no token"),
+        ([line_of(HelloLine("shop"))], "no token was given"),
         ([line_of(HelloLine("shop", "secreT"))], "the token is wrong"),
         ([b"GET / HTTP/1.1\r\n\r\n"], "a line is none of the protocol"),
         ([b"\x00\xff\x80" * 100 + b"\n"], "a line is none of the protocol"),
@@ -223,6 +223,6 @@ async def test_a_worker_with_a_wrong_token_is_told(caplog: pytest.LogCaptureFixt
             )
         teller = HubTeller(parse_address(place), "shop")
         teller.tell(WakeLine("mail"))
-        await until(lambda: "it gave no token" in caplog.text)
+        await until(lambda: "no token was given" in caplog.text)
         await asyncio.to_thread(teller.close)
     assert caplog.text.count("is away, workers poll: it refuses us") == 1
