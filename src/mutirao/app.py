@@ -221,7 +221,9 @@ class Mutirao(Consuming, Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waki
             for each in refusals(self._tasks.values())
         ]
         found = [*refused, *await examine(self._engines, self.tasks)]
-        return [*found, *await examine_transports(self.transports, self.schedules.declared())]
+        queues = {task.options.queue for task in self._tasks.values()}
+        kept = self.schedules.declared()
+        return [*found, *await examine_transports(self.transports, queues, kept)]
 
     def examine(self) -> list[Finding]:
         """Examine tasks, the database, its jobs and its workers, from synchronous code."""

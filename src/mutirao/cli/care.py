@@ -11,7 +11,7 @@ from mutirao.cli.group import REFUSED, SCHEMA
 from mutirao.cli.options import age, as_json, ask, option, target
 from mutirao.cli.output import print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.model.findings import Level
+from mutirao.model.findings import Finding, Level
 from mutirao.model.job import FINAL_OUTCOMES, OutcomeKind
 
 _OUTCOMES = sorted(str(outcome) for outcome in FINAL_OUTCOMES)
@@ -61,7 +61,7 @@ def doctor(target: str, as_json: bool) -> None:
     serves, tasks that this application does not have, and workers. Exits with 1 if there is a
     problem, 3 if it is the schema; decide yourself about warnings.
     """
-    findings = asyncio.run(load_app(target).aexamine())
+    findings = asyncio.run(_examined(load_app(target)))
     if as_json:
         print_json({"findings": findings})
     else:
@@ -70,6 +70,13 @@ def doctor(target: str, as_json: bool) -> None:
     problems = {finding.about for finding in findings if finding.level is Level.PROBLEM}
     if problems:
         raise click.exceptions.Exit(SCHEMA if "schema" in problems else REFUSED)
+
+
+async def _examined(app: Mutirao) -> list[Finding]:
+    try:
+        return await app.aexamine()
+    finally:
+        await app.aclose()
 
 
 async def _prune(app: Mutirao, outcome: OutcomeKind, older_than: timedelta, batch: int) -> int:

@@ -7,8 +7,9 @@ from typing import TypeVar
 import click
 
 from mutirao.app import Mutirao
+from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import as_json, option, target
-from mutirao.cli.output import print_done, print_json, print_table
+from mutirao.cli.output import first_line, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.client import transports as brokers
 from mutirao.errors import ConfigurationError, UnknownJob
@@ -23,7 +24,7 @@ _ids = click.argument("ids", nargs=-1)
 _all = option("--all", "all_", is_flag=True, help="All dead messages, instead of some ids.")
 
 
-@click.group()
+@click.group(cls=WholeHelp)
 def transports() -> None:
     """Make what queues need at their brokers, and look after dead messages there."""
 
@@ -52,7 +53,8 @@ def compare(target: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
     for broker, differences in found.items() if not as_json else ():
-        click.echo(f"{broker}: {'; '.join(map(str, differences)) or 'as it should be'}")
+        for each in differences or ("as it should be",):
+            click.echo(f"{broker}: {each}")
     if any(found.values()):
         raise SystemExit(1)
 
@@ -89,7 +91,7 @@ def list_(target: str, queue: str | None, limit: int, as_json: bool) -> None:
         ("id", "queue", "task", "attempts", "last", "error"),
         [
             (each.id, each.queue, each.task, each.cause.attempts, each.cause.last_at,
-             f"{each.cause.error_type}: {each.cause.error.partition(chr(10))[0]}")
+             first_line(f"{each.cause.error_type}: {each.cause.error}"))
             for each in found
         ],
         empty="no dead messages",
@@ -133,6 +135,7 @@ def return_(
         app, lambda: brokers.each_dead(app.transports, queue, chosen, lambda t: t.return_dead)
     )
     print_done({"returned": number}, f"{number} dead messages returned", as_json)
+    _check_all(ids, number)
 
 
 @dead.command(cls=AppCommand)
@@ -149,6 +152,7 @@ def drop(target: str, ids: tuple[str, ...], all_: bool, queue: str | None, as_js
         app, lambda: brokers.each_dead(app.transports, queue, chosen, lambda t: t.drop_dead)
     )
     print_done({"dropped": number}, f"{number} dead messages dropped", as_json)
+    _check_all(ids, number)
 
 
 def _ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:
@@ -176,6 +180,14 @@ def _chosen(ids: tuple[str, ...], all_: bool) -> list[str] | None:
     if bool(ids) == all_:
         raise ConfigurationError("give the ids of messages, or --all")
     return None if all_ else list(ids)
+
+
+def _check_all(ids: tuple[str, ...], found: int) -> None:
+    if (left := len(set(ids)) - found) > 0:
+        raise UnknownJob(
+            f"{left} of these ids are of no dead message; `mutirao transports dead list` has those"
+            " there are"
+        )
 
 
 def _told(dead: DeadMessage) -> dict[str, object]:

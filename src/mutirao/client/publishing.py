@@ -48,6 +48,11 @@ def checked_transports(transports: Mapping[str, Transport] | None) -> dict[str, 
     """
     if transports is None:
         return {}
+    if not isinstance(transports, Mapping):
+        raise ConfigurationError(
+            f"transports is {transports!r:.100}; give queues and their transports, as in"
+            ' {"mail": RabbitMQ("amqp://…")}'
+        )
     for queue, transport in transports.items():
         if not hasattr(transport, "longest_delay"):
             raise ConfigurationError(

@@ -1,7 +1,7 @@
 """What people do with the brokers of an application: declare, compare, look after the dead."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from mutirao.client.kept_schedules import kept_schedules
@@ -12,6 +12,9 @@ from mutirao.model.schedule import Schedule
 from mutirao.ports import Transport
 from mutirao.ports.brokers import by_transport
 from mutirao.ports.tokens import KeepsSchedules
+
+DECLARE = "mutirao transports declare"
+SHOWN = 3  # things that are missing before they are only counted
 
 
 async def declare(
@@ -66,10 +69,17 @@ async def start_schedule(
 
 
 async def examine_transports(
-    transports: Mapping[str, Transport], schedules: Sequence[Schedule] = ()
+    transports: Mapping[str, Transport],
+    asked: Collection[str],
+    schedules: Sequence[Schedule] = (),
 ) -> list[Finding]:
-    """Return what is wrong with the brokers of an application."""
-    findings: list[Finding] = []
+    """Return what is wrong with the brokers of an application.
+
+    Parameters:
+        asked: the queues of its tasks.
+        schedules: those that the code declares.
+    """
+    findings = [_unused(queue, of) for queue, of in transports.items() if queue not in asked]
     kept = {id(each): names for each, names in kept_schedules(schedules, transports)}
     for transport, queues in by_transport(transports):
         try:
@@ -80,7 +90,7 @@ async def examine_transports(
             advice = "start it, or correct its URL"
             findings.append(Finding(Level.PROBLEM, "transports", str(error), advice))
             continue
-        findings += [_finding(transport, each) for each in differences]
+        findings += _findings(transport, differences)
     return findings
 
 
@@ -118,9 +128,30 @@ def _chosen(transports: Mapping[str, Transport], queue: str | None) -> dict[str,
     return {queue: transports[queue]}
 
 
+def _findings(transport: Transport, differences: Sequence[Difference]) -> list[Finding]:
+    if not differences:
+        fine = f"{transport.name}: as `{DECLARE}` makes it"
+        return [Finding(Level.OK, "transports", fine)]
+    missing = [each for each in differences if each.found is None]
+    if len(missing) <= SHOWN:
+        return [_finding(transport, each) for each in differences]
+    said = f"{transport.name}: {len(missing)} exchanges and queues are missing"
+    others = [_finding(transport, each) for each in differences if each.found is not None]
+    return [Finding(Level.PROBLEM, "transports", said, DECLARE), *others]
+
+
+def _unused(queue: str, transport: Transport) -> Finding:
+    return Finding(
+        Level.WARNING,
+        "transports",
+        f"no task of this application is in queue {queue!r}, which {transport.name} carries",
+        "correct transports={…} or the tasks' queue=, unless calls name the queue themselves",
+    )
+
+
 def _finding(transport: Transport, difference: Difference) -> Finding:
     advice = (
-        "mutirao transports declare"
+        DECLARE
         if difference.found is None
         else "it cannot be changed: delete it once it is empty, then declare it"
     )

@@ -65,14 +65,14 @@ class Doorbells:
         what = f"cannot answer doorbells of queue {self.queue}"
         back = f"answering those of queue {self.queue} again"
         longest = self._settings.longest_wait
-        trouble = Trouble(what, back, longest, who="database or broker")
+        trouble = Trouble(what, back, longest, who="database or broker", once=True)
         while not self._stopping.is_set():
             pulse.turn()
             try:
                 await self._consume(pulse, trouble)
             except Exception as error:  # noqa: BLE001 (raised if it does not pass)
                 self._waits_since = None
-                await pulse.rest(trouble.met(error))
+                await pulse.rest(trouble.met(error), self._stopping)
 
     def stop(self) -> None:
         """Answer no more; what the broker has handed out goes back to it."""

@@ -56,11 +56,12 @@ class Pulse:
         self._turned_at = monotonic()
         self._due = self._turned_at + self._limit
 
-    async def rest(self, seconds: float) -> None:
-        """Sleep for `seconds`, giving signs of life meanwhile."""
+    async def rest(self, seconds: float, stopping: asyncio.Event | None = None) -> None:
+        """Sleep for `seconds`, or until the loop is to end; give signs of life meanwhile."""
+        stopping = stopping or asyncio.Event()
         end = monotonic() + seconds
-        while (left := end - monotonic()) > 0:
-            await asyncio.sleep(min(left, MAX_REST))
+        while not stopping.is_set() and (left := end - monotonic()) > 0:
+            await wait_for(stopping, min(left, MAX_REST))
             self.turn()
 
     def age(self) -> float:

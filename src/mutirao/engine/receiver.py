@@ -83,6 +83,7 @@ class Receiver:
         self.dispatcher = Dispatcher(settings, executor, self._returns, slots, begin)
         self._backoff = Backoff(settings.longest_wait)
         self._said: set[str] = set()
+        self._met = ""  # what the last failure to consume said
         self._prefetch, self._resized_at = 0, 0.0
         self._stopping = asyncio.Event()
         self._settled_all = asyncio.Event()
@@ -246,14 +247,17 @@ class Receiver:
 
     async def _wait(self, error: TransportError) -> None:
         wait = self._backoff.next()
-        level = log.warning if isinstance(error, TransportUnavailable) else log.error
-        level("cannot consume queue %r: %s; again in %.1f s", self.queue, error, wait)
+        if str(error) != self._met:  # what people have to mend is told once
+            self._met = str(error)
+            level = log.warning if isinstance(error, TransportUnavailable) else log.error
+            level("cannot consume queue %r: %s; trying again", self.queue, error)
         self.consumes.set()
         await wait_for(self._stopping, min(MAX_REST, wait))
 
     def _back(self) -> None:
         if self._backoff.reset():
             log.warning("consuming queue %r again", self.queue)
+        self._met = ""
         self.consumes.set()
 
     def _say(self, what: str, kind: str | None = None, error: BaseException | None = None) -> None:

@@ -74,7 +74,7 @@ class Relay:
         self._holds = False
         self._ask_at = self._look_at = self._recall_at = 0.0  # monotonic
         self._expected: list[float] = []  # a heap of monotonic times
-        self._stopping = False
+        self._stopping = asyncio.Event()
 
     def wake(self) -> None:
         """Look for due jobs now."""
@@ -89,14 +89,15 @@ class Relay:
 
     def stop(self) -> None:
         """Make `run` end after what is being published."""
-        self._stopping = True
+        self._stopping.set()
         self._woken.set()
 
     async def run(self, pulse: Pulse) -> None:
         """Relay until stopped; wait while the database or a broker is away."""
         longest = self._settings.longest_wait
-        trouble = Trouble("cannot relay", "relaying again", longest, who="database or broker")
-        while not self._stopping:
+        who = "database or broker"
+        trouble = Trouble("cannot relay", "relaying again", longest, who=who, once=True)
+        while not self._stopping.is_set():
             pulse.turn()
             self._woken.clear()
             try:
@@ -105,7 +106,7 @@ class Relay:
                 await self._sleep(self._next() - monotonic())
             except Exception as error:  # noqa: BLE001 (raised if it does not pass)
                 self._asked = True
-                await pulse.rest(trouble.met(error))
+                await pulse.rest(trouble.met(error), self._stopping)
 
     async def _turn(self, pulse: Pulse) -> None:
         now = monotonic()
@@ -142,7 +143,7 @@ class Relay:
         ahead = min((now + head.due_in for head in heads if head.due_in > 0), default=inf)
         self._look_at = min(now + self._settings.poll, ahead)
         lanes, publishing = [head.lane for head in heads if head.due_in <= 0], _nothing()
-        while lanes and not self._stopping:
+        while lanes and not self._stopping.is_set():
             pulse.turn()
             try:
                 doorbells = await self._store.ring(lanes, BATCH)
@@ -184,7 +185,7 @@ class Relay:
                     self._recall_at = now
 
     async def _sleep(self, seconds: float) -> None:
-        if self._stopping or seconds <= 0:
+        if self._stopping.is_set() or seconds <= 0:
             return
         await wait_for(self._woken, min(seconds, MAX_REST))
 

@@ -23,7 +23,7 @@ class Trouble:
         longest: the longest wait between two tries, in seconds.
         patience: seconds after which an error that does not pass is raised; None: never.
         who: what is away meanwhile, for the log.
-        once: whether only the first of several failures is a warning.
+        once: whether only the first of several failures that say the same is a warning.
     """
 
     def __init__(
@@ -39,11 +39,12 @@ class Trouble:
         self._what, self._back, self._patience = what, back, patience
         self._who, self._once = who, once
         self._backoff = Backoff(longest)
+        self._told = ""  # what the last one said
         self._since: float | None = None  # since when all errors were ones that do not pass
 
     def over(self) -> None:
         """Record a success."""
-        self._since = None
+        self._since, self._told = None, ""
         if self._backoff.reset():
             log.warning("the %s is back; %s", self._who, self._back)
 
@@ -55,11 +56,13 @@ class Trouble:
         """
         if isinstance(error, StoreGone | SchemaError):
             raise error
-        level = DEBUG if self._once and self._backoff.failing else WARNING
+        level = DEBUG if self._once and self._told == str(error) else WARNING
+        self._told = str(error)
         wait = self._backoff.next()
         if isinstance(error, StoreUnavailable | TransportError):  # a broker's: people mend it
             self._since = None
-            log.say(level, "%s: %s; again in %.1f s", self._what, error, wait)
+            then = "trying again" if self._once else f"again in {wait:.1f} s"
+            log.say(level, "%s: %s; %s", self._what, error, then)
             return wait
         self._lose_patience(error)
         log.error("%s; again in %.1f s", self._what, wait, exc_info=error)

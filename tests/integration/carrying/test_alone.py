@@ -18,6 +18,7 @@ from mutirao.errors import (
     TransportUnavailable,
     WrongState,
 )
+from mutirao.model.findings import Finding, Level
 from mutirao.model.message import DeadMessage, Message
 from mutirao.testing import capture, drain
 from mutirao.transports.memory import MemoryTransport
@@ -307,15 +308,23 @@ async def test_no_database_is_needed(broker: MemoryTransport) -> None:
 
 
 async def test_doctor(app: Mutirao, broker: MemoryTransport) -> None:
-    """It names what is missing at a broker, and a broker that is away."""
-    assert not [each for each in await app.aexamine() if each.about == "transports"]
-    app.transports = {**app.transports, "video": broker}
-    (missing,) = [each for each in await app.aexamine() if each.about == "transports"]
-    assert "'video' is missing" in missing.found
+    """It names what is missing at a broker, one that is away, and a queue that no task has."""
+    app.task(queue="mail")(test_doctor)
+
+    async def found() -> list[Finding]:
+        return [each for each in await app.aexamine() if each.about == "transports"]
+
+    (fine,) = await found()
+    assert (fine.level, fine.advice) == (Level.OK, None)
+    app.transports = {**app.transports, "vidoe": broker}
+    unused, missing = await found()
+    assert "no task of this application is in queue 'vidoe'" in unused.found
+    assert "'vidoe' is missing" in missing.found
     assert missing.advice == "mutirao transports declare"
+    app.transports |= {f"q{n}": broker for n in range(3)}
+    assert "4 exchanges and queues are missing" in (await found())[-1].found
     broker.available = False
-    (away,) = [each for each in await app.aexamine() if each.about == "transports"]
-    assert "away" in away.found
+    assert "away" in (await found())[-1].found
 
 
 async def test_a_worker_of_some_tasks(app: Mutirao) -> None:

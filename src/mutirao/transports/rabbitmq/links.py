@@ -144,7 +144,9 @@ class Links:
                     f"{self._name} did not answer within {CALL_LIMIT:g} s; it may be out of memory"
                     " or disk, or the network swallows packets"
                 )
-        return TransportUnavailable(f"{self._name} is away: {said}")
+        return TransportUnavailable(
+            f"{self._name} is away: {said}; it is not started, or the URL or the network is wrong"
+        )
 
     @asynccontextmanager
     async def _translating(self) -> AsyncIterator[None]:

@@ -37,6 +37,7 @@ _AT_LEAST_ONCE: Arguments = {
     "x-overflow": "reject-publish",
 }
 _PLAIN = re.compile(r"[a-zA-Z0-9\-_.:@#,/ ]")
+_VALUE = re.compile(r"the value '(.*)' of type '\w+'")
 _INEQUIVALENT = re.compile(r"inequivalent arg '([^']+)'.*received (.+?) but current is (.+)", re.S)
 
 
@@ -215,8 +216,9 @@ def _difference(name: str, expected: str | Arguments, error: TransportMismatch) 
         return Difference(what, words, None)
     if (differs := _INEQUIVALENT.search(str(error))) is None:
         return Difference(what, words, str(error))
-    argument, ours, theirs = differs.groups()
-    return Difference(what, f"{argument} = {ours}", f"{argument} = {theirs.partition(';')[0]}")
+    argument, *values = differs.groups()
+    ours, theirs = (_VALUE.sub(r"\1", each.partition(";")[0]) for each in values)
+    return Difference(what, f"{argument} = {ours}", f"{argument} = {theirs}")
 
 
 async def _ask(
