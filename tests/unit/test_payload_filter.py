@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mutirao.errors import InvalidSubscription
-from mutirao.model.payload_filter import MAX_FILTER, check_filter, matches
+from mutirao.model.payload_filter import MAX_FILTER, check_filter, matches, value_at
 
 PAYLOAD = {"n": 1, "yes": True, "none": None, "to": {"country": "BR"}, "list": [1], "a.b": 1}
 
@@ -29,6 +29,25 @@ PAYLOAD = {"n": 1, "yes": True, "none": None, "to": {"country": "BR"}, "list": [
 def test_matches(filter: dict[str, Any], passes: bool) -> None:
     """All fields have to be as is asked, by JSON's idea of equality."""
     assert matches(check_filter(filter), PAYLOAD) is passes
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("n", "1"), ("yes", "true"), ("to.country", "BR"), ("to", '{"country": "BR"}'),
+        ("none", ""), ("missing", ""), ("to.country.x", ""),
+    ],
+)  # fmt: skip
+def test_value_at(field: str, value: str) -> None:
+    """As text; empty where there is nothing."""
+    assert value_at(PAYLOAD, field) == value
+
+
+@pytest.mark.parametrize("value", ["x" * 201, "line\nline", "\0", "\ud800"])
+def test_values_that_are_no_keys(value: str) -> None:
+    """By a digest; and numbers that are equal have one."""
+    assert len(value_at({"a": value}, "a")) == 64
+    assert value_at({"a": 1e20}, "a") == value_at({"a": 10**20}, "a")
 
 
 @pytest.mark.parametrize("payload", [None, [], "text", 7])

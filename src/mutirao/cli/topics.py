@@ -11,7 +11,7 @@ from mutirao.cli.options import as_json, ask, duration, json_object, option, pas
 from mutirao.cli.output import fields_of, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.terms import options_of
-from mutirao.model.subscriptions import SubscriptionRecord
+from mutirao.model.subscriptions import SubscriptionRecord, WhenDead
 from mutirao.tasks.options import CallTerms
 from mutirao.tasks.subscribers import Subscriber
 
@@ -82,11 +82,11 @@ def list_(target: str, as_json: bool) -> None:
         print_json(found)
         return
     print_table(
-        ("id", "topic", "tenant", "group", "filter", "task", "queue", "status", "waiting",
-         "running", "lag", "origin"),
+        ("id", "topic", "tenant", "group", "filter", "order by", "task", "queue", "status",
+         "waiting", "running", "stopped", "lag", "origin"),
         [
-            (s.id, s.topic, s.tenant, s.group, s.filter, s.task, s.queue, _status(s), s.waiting,
-             s.running, _seconds(s.lag), _origin(s))
+            (s.id, s.topic, s.tenant, s.group, s.filter, s.order_by, s.task, s.queue, _status(s),
+             s.waiting, s.running, s.stopped, _seconds(s.lag), _origin(s))
             for s in found
         ],
         empty="no subscriptions",
@@ -101,6 +101,8 @@ def list_(target: str, as_json: bool) -> None:
 @option("--tenant", help="Only what is published for this tenant.")
 @option("--group", help="Only what is published for this group.")
 @option("--filter", type=json_object, help="Only what has these fields, as a JSON object.")
+@option("--order-by", help="A field: equal ones are delivered in the order of publications.")
+@option("--when-dead", type=click.Choice(WhenDead), help="A dead delivery stops later ones.")
 @option("--queue", help="Of the deliveries, instead of the subscriber's.")
 @option("--priority", type=int, help="Of the deliveries; smaller runs first.")
 @option("--from", "from_", type=past, help="Told of what was published since then, too (2h, 7d).")
@@ -116,6 +118,8 @@ def put(
     tenant: str | None,
     group: str | None,
     filter: dict[str, Any] | None,
+    order_by: str | None,
+    when_dead: str | None,
     from_: datetime | None,
     as_json: bool,
     **options: Any,
@@ -132,6 +136,7 @@ def put(
     found = app.task_named(subscriber)
     handler = found.using(**options) if isinstance(found, Subscriber) else subscriber
     terms: Any = {"tenant": tenant, "group": group, "filter": filter}
+    terms |= {"order_by": order_by, "when_dead": when_dead}
     ask(app, lambda: app.subscriptions.aput(id, handler, topic, from_=from_, **terms))
     print_done({"put": id}, f"subscription {id} is told of {topic}", as_json)
 

@@ -71,6 +71,10 @@ class Subscriptions:
             group: only what is published for this group; unless given for any, and for none.
             filter: fields of what is published, each with the value that it equals,
                 `{"in": [values]}` or `{"exists": True}`.
+            order_by: a field: deliveries with the same value in it run one after another, in the
+                order of the publications.
+            when_dead: `"stop"` unless given: a dead delivery stops those of its value that come
+                after it, until it is redriven; `"continue"`: they go on.
 
         Raises:
             InvalidTopic: it is no topic and no pattern.

@@ -4,12 +4,14 @@
 field has to be as is said, and all of them have to be.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any, TypeGuard
 
 from mutirao.errors import InvalidSubscription
+from mutirao.model.job import MAX_KEY
 
 MAX_FILTER = 10_000  # characters of JSON
 IN, EXISTS = "in", "exists"
@@ -30,7 +32,7 @@ def check_filter(given: object) -> dict[str, Any]:
             ' {"status": "paid"}, or leave it out'
         )
     for field, asked in given.items():
-        _check_field(field)
+        check_field(field)
         _check_asked(field, asked)
     if (size := len(json.dumps(dict(given)))) > MAX_FILTER:
         raise InvalidSubscription(
@@ -44,6 +46,30 @@ def matches(filter: Mapping[str, Any], payload: object) -> bool:
     return all(_is_as_asked(_found(payload, field), asked) for field, asked in filter.items())
 
 
+def check_field(field: object, of: str = "the filter") -> None:
+    """Raise InvalidSubscription for what is no way to a field of a payload."""
+    if not isinstance(field, str) or not all(field.split(".")):
+        raise InvalidSubscription(
+            f"{of} has a field {field!r:.200}; give a name, or several with dots between them"
+        )
+
+
+def value_at(payload: object, field: str) -> str:
+    """Return what a payload has in a field, as text by which it is told apart; empty: nothing.
+
+    Text of at most 200 characters, as keys are; a digest of what is longer, or cannot be a key.
+    """
+    found = _found(payload, field)
+    if found is _MISSING or found is None:
+        return ""
+    if isinstance(found, float) and found.is_integer():
+        found = int(found)  # 1.0 is 1
+    value = found if isinstance(found, str) else json.dumps(found, sort_keys=True)
+    if len(value) <= MAX_KEY and value.isprintable():
+        return value
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+
+
 def first_names(filter: Mapping[str, Any]) -> set[str]:
     """Return the names of the payload's own fields that a filter asks about."""
     return {field.partition(".")[0] for field in filter}
@@ -54,13 +80,6 @@ def asked_values(filter: Mapping[str, Any]) -> Iterator[tuple[str, str | int | f
     for field, asked in filter.items():
         admitted = asked.get(IN, ()) if isinstance(asked, Mapping) else (asked,)
         yield from ((field, value) for value in admitted)
-
-
-def _check_field(field: object) -> None:
-    if not isinstance(field, str) or not all(field.split(".")):
-        raise InvalidSubscription(
-            f"the filter has a field {field!r:.200}; give a name, or several with dots between them"
-        )
 
 
 def _check_asked(field: str, asked: object) -> None:

@@ -11,12 +11,21 @@ from mutirao.model.job import NewJob
 
 MAX_SUBSCRIPTION_ID = 200
 
+_SAID = ("tenant", "group", "filter", "kind", "order_by", "when_dead")
+
 
 class SubscriptionOrigin(StrEnum):
     """The origin of a subscription."""
 
     CODE = "code"  # by `@app.subscriber`
     CALL = "call"  # at run time, by `app.subscriptions.put` or the command line
+
+
+class WhenDead(StrEnum):
+    """What becomes of a key's later deliveries, where one of them is dead."""
+
+    STOP = "stop"  # they wait until it is redriven, and that one has ended
+    CONTINUE = "continue"  # they go on
 
 
 class SubscriptionKind(StrEnum):
@@ -37,6 +46,8 @@ class Subscription:
         tenant, group: only what is published for them; None: for any, and for none.
         filter: only what has such fields; see `mutirao.model.payload_filter`.
         kind: what its jobs do.
+        order_by: the field of what is published whose equal values are delivered one after another.
+        when_dead: what becomes of the later ones where one is dead; None without `order_by`.
     """
 
     id: str
@@ -46,11 +57,13 @@ class Subscription:
     group: str | None = None
     filter: Mapping[str, Any] | None = None
     kind: SubscriptionKind = SubscriptionKind.HANDLER
+    order_by: str | None = None
+    when_dead: WhenDead | None = None
 
     @property
     def fingerprint(self) -> str:
         """What it says, as text."""
-        said = {name: getattr(self, name) for name in ("tenant", "group", "filter", "kind")}
+        said = {name: getattr(self, name) for name in _SAID}
         return json.dumps([self.topic, job_options(self.job), said], sort_keys=True, default=list)
 
 
@@ -59,8 +72,9 @@ class SubscriptionRecord:
     """A subscription as people see it; the fields are columns of its view.
 
     `waiting` and `running` count its deliveries that have not ended; `lag` is the seconds since the
-    first of them was published. `in_code` is False if it was declared in code and no live worker
-    has confirmed it lately; None if it was not declared in code.
+    first of them was published. `stopped` counts the keys of which a dead one stops the others.
+    `in_code` is False if it was declared in code and no live worker has confirmed it lately; None
+    if it was not declared in code.
     """
 
     id: str
@@ -68,6 +82,8 @@ class SubscriptionRecord:
     tenant: str | None
     group: str | None
     filter: Mapping[str, Any] | None
+    order_by: str | None
+    when_dead: WhenDead | None
     kind: SubscriptionKind
     active: bool
     task: str
@@ -75,6 +91,7 @@ class SubscriptionRecord:
     priority: int
     waiting: int
     running: int
+    stopped: int
     lag: float | None
     origin: SubscriptionOrigin
     in_code: bool | None

@@ -210,7 +210,10 @@ class RecordsApi(Protocol):
         """Make a job for each of the next subscriptions to a topic, in the order of their ids.
 
         Each that is active, is for any tenant and group or the publication's, and whose filter the
-        payload passes.
+        payload passes. First of all those with `order_by`, and what is due of earlier publications
+        for them and was not made: so their jobs are made in the order of publications. `claim` does
+        not return one while an earlier one of its subscription and value is live, or is dead where
+        `when_dead` is `stop` and it was not redriven.
 
         All of it is one commit. With the last subscriptions the publication is completed in the
         same commit, of which `attempt` is told. Otherwise returns the last subscription that this

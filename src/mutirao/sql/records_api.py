@@ -26,6 +26,7 @@ from mutirao.sql.statements import (
     graphs,
     inbox,
     limits,
+    ordering,
     records,
     replaying,
     results,
@@ -206,6 +207,9 @@ class SqlRecords:
         flagged = [claim for claim in claims if claim.metadata is not None]
         if any(TAKES_RESULTS in flags_of(claim.metadata) for claim in flagged):
             claims[:] = await self._runner.alone(graphs.with_results, claims)
+        if any(claim.key is not None and topics.may_be_delivery(claim) for claim in flagged):
+            held = await self._insistent.run(ordering.hold_back, self._dialect, flagged)
+            claims[:] = [claim for claim in claims if claim.id not in held]
         if any(map(topics.may_be_delivery, flagged)):
             claims[:] = await self._runner.alone(topics.with_events, claims)
         return claims

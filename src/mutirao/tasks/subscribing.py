@@ -2,14 +2,19 @@
 
 import dataclasses
 import json
-from typing import Any, TypedDict, is_typeddict
+from typing import Any, Literal, TypedDict, is_typeddict
 
 import msgspec
 
 from mutirao.errors import InvalidSubscription
 from mutirao.model.job import MAX_KEY, NewJob
-from mutirao.model.payload_filter import asked_values, check_filter, first_names
-from mutirao.model.subscriptions import MAX_SUBSCRIPTION_ID, Subscription
+from mutirao.model.payload_filter import (
+    asked_values,
+    check_field,
+    check_filter,
+    first_names,
+)
+from mutirao.model.subscriptions import MAX_SUBSCRIPTION_ID, Subscription, WhenDead
 from mutirao.model.topics import check_pattern
 from mutirao.tasks.annotations import UNRESOLVED, fields_of
 from mutirao.tasks.conversion import UNFIT, decoder, readable, to_json
@@ -27,11 +32,18 @@ class SubscriptionTerms(TypedDict, total=False):
         filter: fields of what is published, by name (with dots between the names on the way into
             objects), each with the value that it equals, `{"in": [values]}` or `{"exists": True}`
             (or False). All of them have to be so.
+        order_by: a field of what is published (likewise): deliveries with the same value in it run
+            one after another, in the order of the publications. Where it is missing or null there
+            is no order.
+        when_dead: `"stop"` unless given: a dead delivery stops those of its value that come after
+            it, until it is redriven; `"continue"`: they go on.
     """
 
     tenant: str | None
     group: str | None
     filter: dict[str, Any] | None
+    order_by: str | None
+    when_dead: Literal["stop", "continue"] | None
 
 
 class SubscriberTerms(TaskTerms, SubscriptionTerms, total=False):
@@ -84,7 +96,28 @@ def subscription_of(
         tenant=terms.get("tenant"),
         group=terms.get("group"),
         filter=None if filter is None else check_asked(filter, topic),
+        order_by=terms.get("order_by"),
+        when_dead=_when_dead(terms, topic),
     )
+
+
+def _when_dead(terms: SubscriptionTerms, topic: "str | Topic[Any]") -> WhenDead | None:
+    """Return what a dead delivery does to those after it, where there is an order, checked."""
+    order_by, given = terms.get("order_by"), terms.get("when_dead")
+    if order_by is None:
+        if given is not None:
+            raise InvalidSubscription(
+                f"when_dead is {given!r}, and order_by is not given, so no delivery comes after"
+                " another; give both, or leave it out"
+            )
+        return None
+    check_field(order_by, "order_by")
+    if len(order_by) > MAX_KEY:
+        raise InvalidSubscription(f"order_by has {len(order_by)} characters; give up to {MAX_KEY}")
+    _check_known({order_by.partition(".")[0]}, topic, "order_by")
+    if given is not None and given not in [*WhenDead]:
+        raise InvalidSubscription(f"when_dead is {given!r}; give 'stop' or 'continue'")
+    return WhenDead(given or WhenDead.STOP)
 
 
 def check_asked(given: object, topic: "str | Topic[Any]") -> dict[str, Any]:
@@ -94,12 +127,8 @@ def check_asked(given: object, topic: "str | Topic[Any]") -> dict[str, Any]:
         InvalidSubscription: it cannot be, or what is published on the topic is never so.
     """
     filter = _as_json(given)
-    if isinstance(topic, Topic) and (known := _names_in(topic.kind)) is not None:
-        if strange := first_names(filter) - known:
-            raise InvalidSubscription(
-                f"the filter asks of {', '.join(sorted(strange))}, but what is published on"
-                f" {topic.topic!r} has {', '.join(sorted(known))}"
-            )
+    _check_known(first_names(filter), topic, "the filter")
+    if isinstance(topic, Topic) and _names_in(topic.kind) is not None:
         for field, value in asked_values(filter):
             _check_kind(field, value, topic)
     return filter
@@ -135,6 +164,16 @@ def _as_json(given: object) -> dict[str, Any]:
         if isinstance(unfit, InvalidSubscription):
             raise
         raise InvalidSubscription(f"the filter cannot be written as JSON: {unfit}") from None
+
+
+def _check_known(names: set[str], topic: "str | Topic[Any]", of: str) -> None:
+    """Raise InvalidSubscription for fields that what is published does not have."""
+    known = _names_in(topic.kind) if isinstance(topic, Topic) else None
+    if known is not None and (strange := names - known):
+        raise InvalidSubscription(
+            f"{of} asks of {', '.join(sorted(strange))}, but what is published on"
+            f" {topic.topic!r} has {', '.join(sorted(known))}"  # type: ignore[union-attr]
+        )
 
 
 def _names_in(kind: Any) -> set[str] | None:

@@ -33,13 +33,14 @@ def topics(request: pytest.FixtureRequest) -> None:
 def test_a_life(shell: Shell) -> None:
     """Put, listed, paused, resumed, removed; each answers in a line."""
     put = ("subscriptions", "put", APP, "acme", "notify", "order.*", "--tenant", "acme")
-    said = shell.ok(*put, "--filter", '{"paid": true}', "--queue", "slow", "--delay", "1m")
+    said = shell.ok(*put, "--filter", '{"paid": true}', "--queue", "slow", "--order-by", "id")
     assert said == "subscription acme is told of order.*\n"
     assert shell.ok("subscriptions", "pause", APP, "acme") == "subscription acme is paused\n"
     assert "paused" in shell.ok("subscriptions", "list", APP)
     assert shell.json("subscriptions", "resume", APP, "acme") == {"resumed": "acme"}
     [found] = shell.json("subscriptions", "list", APP)
     assert (found["tenant"], found["filter"], found["queue"]) == ("acme", {"paid": True}, "slow")
+    assert (found["order_by"], found["when_dead"], found["stopped"]) == ("id", "stop", 0)
     assert (found["active"], found["origin"], found["kind"]) == (True, "call", "handler")
     said = shell.ok("publish", APP, "order.placed", '{"paid": true}', "--tenant", "acme")
     assert said == "published on order.placed: job 1 in queue default\n"

@@ -39,6 +39,7 @@ from mutirao.testing.conformance.kit import (
     take_one,
 )
 from mutirao.testing.conformance.limits import of as of_tenant
+from mutirao.testing.conformance.ordering import dies_in_order
 from mutirao.testing.conformance.schedules import order, plan, scheduled
 from mutirao.testing.conformance.supersede import activity
 from mutirao.testing.conformance.topics import delivered, subscription
@@ -150,6 +151,16 @@ async def redrives_deliveries(mine: SqlStore, others: SqlStore) -> None:
     await finish(others, worker, await take(others, worker, now=FAR_AHEAD), now=NOW)
     for kind in (DEAD, OutcomeKind.SUCCEEDED, OutcomeKind.SUCCEEDED):
         assert await mine.prune(kind, 0, 100, now=FAR_AHEAD) == 1
+
+
+@duty("operator", "ordered")
+async def redrives_in_order(mine: SqlStore, others: SqlStore) -> None:
+    """A dead delivery that another one waits for; its turn is pruned with it."""
+    worker = await dies_in_order(others)
+    assert len(await mine.redrive(JobFilter())) == 1
+    while claims := await take(others, worker, now=FAR_AHEAD):
+        await finish(others, worker, claims, now=NOW)
+    assert await mine.prune(DEAD, 0, 100, now=FAR_AHEAD) == 1
 
 
 @duty("operator", "subscription", "subscriptions")

@@ -43,6 +43,7 @@ from mutirao.testing.conformance.kit import (
     take_one,
 )
 from mutirao.testing.conformance.limits import of as of_tenant
+from mutirao.testing.conformance.ordering import dies_in_order
 from mutirao.testing.conformance.schedules import scheduled
 from mutirao.testing.conformance.supersede import activity
 from mutirao.testing.conformance.topics import fan_out, publish, subscription
@@ -223,6 +224,17 @@ async def delivers(mine: SqlStore, others: SqlStore) -> None:
     for _ in range(2):
         await mine.prune(OutcomeKind.SUCCEEDED, 0, 100, now=FAR_AHEAD)
     assert await others.jobs(JobFilter()) == []
+
+
+@duty("worker", "ordered", "subscription")
+async def delivers_in_order(mine: SqlStore, others: SqlStore) -> None:
+    """Puts back what has to wait for another delivery, and what waits for a dead one."""
+    worker = await dies_in_order(mine)
+    await others.redrive(JobFilter())
+    while claims := await take(mine, worker, now=FAR_AHEAD):
+        await finish(mine, worker, claims, now=NOW)
+    assert await mine.mend(now=NOW) == {}
+    assert await mine.prune(DEAD, 0, 100, now=FAR_AHEAD) == 1
 
 
 @duty("federation", "host", "said", "limit")

@@ -136,6 +136,21 @@ def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
             InvalidSubscription,
             "cannot be written as JSON",
         ),
+        (
+            lambda s, note: s.put("x", note, "a", order_by="a..b"),
+            InvalidSubscription,
+            "order_by has a field 'a..b'",
+        ),
+        (
+            lambda s, note: s.put("x", note, "a", when_dead="stop"),
+            InvalidSubscription,
+            "order_by is not given",
+        ),
+        (
+            lambda s, note: s.put("x", note, "a", order_by="a", when_dead="halt"),
+            InvalidSubscription,
+            "give 'stop' or 'continue'",
+        ),
     ],
 )
 def test_refused(
@@ -169,6 +184,15 @@ def test_a_filter_of_what_is_not_there(
             app.subscriber("x", topic=each, filter=filter)(lambda order: None)
         with pytest.raises(InvalidSubscription, match=says):
             app.subscriptions.put("y", note, each, filter=filter)
+
+
+def test_an_order_by_a_field_that_is_not_there(app: Mutirao) -> None:
+    """Likewise."""
+    topic = app.topic("order.placed", Order)
+    with pytest.raises(
+        InvalidSubscription, match=r"order_by asks of statsu, but .* has id, status"
+    ):
+        app.subscriber("x", topic=topic, order_by="statsu")(lambda order: None)
 
 
 def test_filters_that_fit(app: Mutirao) -> None:

@@ -15,13 +15,20 @@ import pytest
 from mutirao.sql import records_api
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.kit import at, join, take
-from mutirao.testing.conformance.topics import deliveries, fan_out, publish, subscribe
+from mutirao.testing.conformance.topics import (
+    deliveries,
+    fan_out,
+    publish,
+    subscribe,
+    subscription,
+)
 from tests.integration.topics import dying
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.repeats("mysql", decided="tests/conformance/test_mariadb.py")
 
-SUBSCRIBERS = [f"s{n}" for n in range(4)]
+IN_ORDER = subscription("in_order", order_by="order_id")
+SUBSCRIBERS = [IN_ORDER.id, *(f"s{n}" for n in range(4))]
 PARTS = 2
 FEWEST_STATEMENTS = 4 * PARTS  # lock, read, write and commit
 ROOT = Path(__file__).parents[3]
@@ -31,7 +38,7 @@ async def test_killed_at_each_statement(migrated_url: str, monkeypatch: pytest.M
     """Whoever comes next goes on; in the end all have been told, and nobody twice."""
     monkeypatch.setattr(records_api, "SUBSCRIPTIONS_AT_ONCE", dying.A_PART)
     store = SqlStore(migrated_url)
-    await subscribe(store, *SUBSCRIBERS)
+    await subscribe(store, IN_ORDER, *SUBSCRIBERS[1:])
     worker = await join(store, expiry=10**9)
     begun = set[int]()
     with victims(migrated_url) as (ask, told):
@@ -48,7 +55,7 @@ async def test_killed_at_each_statement(migrated_url: str, monkeypatch: pytest.M
     await store.close()
     assert how == "exit 0"
     assert statements > FEWEST_STATEMENTS
-    assert begun == {0, 3, 4}
+    assert begun == {0, 4, 5}
 
 
 async def finish(store: SqlStore, worker: int, id: int) -> None:

@@ -24,6 +24,7 @@ from mutirao.sql.schema.gathered import metadata as metadata
 from mutirao.sql.schema.inbox import inbox as inbox
 from mutirao.sql.schema.instant import Instant
 from mutirao.sql.schema.topics import delivery as delivery
+from mutirao.sql.schema.topics import ordered as ordered
 from mutirao.sql.schema.topics import subscription as subscription
 
 Json = JSON(none_as_null=True)

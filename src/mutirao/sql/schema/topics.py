@@ -13,6 +13,9 @@ subscription = Table(
     Column("tenant", Text),
     Column("group", Text),
     Column("filter", Text),
+    Column("order_by", Text),
+    Column("when_dead", Text),
+    Column("reached", BigInteger),
     Column("kind", Text, nullable=False),
     Column("active", Boolean, nullable=False),
     Column("task", Text, nullable=False),
@@ -34,4 +37,14 @@ delivery = Table(
     Column("publication", BigInteger, nullable=False),
     Column("subscription", Text, nullable=False),
     Column("nth", Integer, nullable=False),
+)
+
+ordered = Table(
+    "mutirao_ordered",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("subscription", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("turn", BigInteger, nullable=False),
+    Column("after", BigInteger),
 )

@@ -35,6 +35,7 @@ from mutirao.sql.statements import (
     fairness,
     graphs,
     limits,
+    ordering,
     results,
     supersede,
     topics,
@@ -143,6 +144,7 @@ def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) ->
         select(attempt.c.job)
         .where(attempt.c.outcome == str(outcome), attempt.c.finished_at < before)
         .where(~graphs.is_unfinished(attempt.c.job), ~topics.has_deliveries(attempt.c.job))
+        .where(~ordering.is_waited_for(attempt.c.job))
         .order_by(attempt.c.finished_at)
         .limit(limit)
         .with_for_update(skip_locked=True, of=attempt)

@@ -37,6 +37,7 @@ from mutirao.sql.schema.tables import (
     supersede_wait,
     unjudged,
 )
+from mutirao.sql.statements import ordering
 
 MAX_ROWS_PER_REPAIR = 1_000  # rows repaired by one statement
 
@@ -121,14 +122,15 @@ def _let_go(conn: Connection, ids: list[int]) -> None:
         .values(run_at=own)
     )
     dialect_of(conn.dialect).delete_rows(conn, supersede_wait.c.job, ids)
+    ordering.let_go(conn, dialect_of(conn.dialect), ids)
 
 
 def _among(conn: Connection, id: ColumnElement[int], ids: list[int]) -> ColumnElement[bool]:
     return dialect_of(conn.dialect).among(id, ids)
 
 
-# A job may be blocked by an earlier job of its key, with or without supersede; by a limit; or by a
-# gate of its graph.
+# A job may be blocked by an earlier job of its key, with or without supersede; by a limit; by a
+# gate of its graph; or by an earlier delivery of its line.
 _waits_for_a_key = exists().where(key.c.job == live.c.id, _is_live(key.c.after))
 _somebody_is_ahead = or_(
     _is_live(supersede_wait.c.after),
@@ -168,6 +170,7 @@ LEFTOVERS = (
             ~_waits_for_a_rule.correlate(live),
             ~_waits_for_a_limit.correlate(live),
             ~_waits_for_a_gate.correlate(live),
+            ~ordering.waits_for_its_turn(live.c.id),
         ),
         _let_go,
     ),

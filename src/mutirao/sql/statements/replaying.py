@@ -5,7 +5,7 @@ Synchronous functions of a SQLAlchemy `Connection`; their contracts are in `muti
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
@@ -22,21 +22,17 @@ from sqlalchemy import (
 )
 
 from mutirao.errors import InvalidArguments, InvalidSubscription, UnknownSubscription
-from mutirao.model.job import NewJob
+from mutirao.model.payload_filter import value_at
 from mutirao.model.subscriptions import Replay, Replayed
 from mutirao.model.topics import (
-    ANY,
     PUBLICATION,
-    SUBSCRIPTION,
-    TOPIC_TASK,
     is_told_of,
-    task_of,
 )
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.schema.endpoints import further_topic
 from mutirao.sql.schema.tables import attempt, delivery, job, live, subscription
-from mutirao.sql.statements import subscriptions
+from mutirao.sql.statements import ordering, subscriptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +60,26 @@ class Replaying:
         ).all()
         told = self._told_of(conn, whom, found)
         if told:
-            ids = self.enqueue(_deliveries(whom, told), conn)
-            self._record(conn, whom.id, ids)
+            self._deliver(conn, whom, told)
         return Replayed(len(told), found[-1].id if len(found) == self.most else None)
+
+    def _deliver(self, conn: Connection, whom: Any, told: Sequence[Any]) -> None:
+        asked, keys = subscriptions.job_in(whom), self._keys(conn, whom, told)
+        made = (
+            subscriptions.delivery_of(asked, whom.id, each, keys.get(each.id, "")) for each in told
+        )
+        ids = self.enqueue(made, conn)
+        self._record(conn, whom.id, ids)
+        if whom.order_by is not None:
+            ends = [(new, keys[each.id]) for new, each in zip(ids, told, strict=True)]
+            ordering.line_up(conn, whom.id, ends)
+
+    def _keys(self, conn: Connection, whom: Any, told: Sequence[Any]) -> dict[int, str]:
+        """Return by what each of these is ordered, if they are."""
+        if whom.order_by is None:
+            return {}
+        rows = self._payloads(conn, [each.id for each in told])
+        return {row.id: value_at(_read(row), whom.order_by) for row in rows}
 
     def _whom(self, conn: Connection) -> Any:
         """Return the subscription's row, locked: replays for one are made one after the other."""
@@ -94,13 +107,11 @@ class Replaying:
         return [topic]
 
     def _which(self, whom: Any, topics: Sequence[str]) -> Iterator[ColumnElement[bool]]:
-        yield or_(*map(_is_on, topics))
+        yield or_(*map(ordering.is_on, topics))
         yield job.c.enqueued_at >= self.asked.since
         if self.asked.until is not None:
             yield job.c.enqueued_at < self.asked.until
-        for whose in ("tenant", "group"):
-            if (value := getattr(whom, whose)) is not None:
-                yield job.c[whose] == value
+        yield from ordering.is_for(whom)
         if self.asked.missing:
             yield ~exists().where(
                 delivery.c.publication == job.c.id, delivery.c.subscription == whom.id
@@ -120,7 +131,10 @@ class Replaying:
             among(delivery.c.publication, busy),
             delivery.c.subscription >= whom.id,
             delivery.c.nth == 0,
+            ~ordering.is_in_line(delivery.c.job),
         )
+        if whom.order_by is not None:  # these are told before the others
+            past = select(job.c.id).where(among(job.c.id, busy), job.c.id <= (whom.reached or 0))
         done = select(attempt.c.job).where(
             among(attempt.c.job, [id for id in ids if id not in busy]),
             attempt.c.outcome == "succeeded",
@@ -139,11 +153,14 @@ class Replaying:
         return set(conn.scalars(have))
 
     def _passing(self, conn: Connection, whom: Any, ids: Sequence[int]) -> Iterator[int]:
-        payload = cast(job.c.args, Text).label("payload")
-        rows = select(job.c.id, payload).where(self.dialect.among(job.c.id, ids))
-        for row in conn.execute(rows):
+        for row in self._payloads(conn, ids):
             if subscriptions.passes(whom, _read(row)):
                 yield row.id
+
+    def _payloads(self, conn: Connection, ids: Sequence[int]) -> Sequence[Any]:
+        payload = cast(job.c.args, Text).label("payload")
+        rows = select(job.c.id, payload).where(self.dialect.among(job.c.id, ids))
+        return conn.execute(rows).all()
 
     def _record(self, conn: Connection, whom: str, ids: Sequence[int]) -> None:
         """Write of which publication each of these jobs is, after those that there were."""
@@ -156,13 +173,6 @@ class Replaying:
         conn.execute(insert(delivery).from_select(list(delivery.c.keys()), made))
 
 
-def _is_on(topic: str) -> ColumnElement[bool]:
-    """Return the condition that a job is a publication on a topic, or on one of a pattern."""
-    if topic.endswith(ANY):
-        return job.c.task.startswith(TOPIC_TASK + topic.removesuffix(ANY), autoescape=True)
-    return job.c.task == task_of(topic)
-
-
 def _read(row: Any) -> Any:
     try:
         return json.loads(row.payload)
@@ -171,15 +181,3 @@ def _read(row: Any) -> Any:
             f"publication {row.id} cannot be read, so that no filter can be asked: {error}; leave"
             " it out of the time that is replayed"
         ) from None
-
-
-def _deliveries(whom: Any, publications: Sequence[Any]) -> Iterator[NewJob]:
-    asked = subscriptions.job_in(whom)
-    for row in publications:
-        yield replace(
-            asked,
-            metadata={PUBLICATION: row.id, SUBSCRIPTION: whom.id},
-            traceparent=row.traceparent,
-            tenant=row.tenant,
-            group=row.group,
-        )

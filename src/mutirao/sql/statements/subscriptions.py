@@ -3,7 +3,8 @@
 Synchronous functions of a SQLAlchemy `Connection`; their contracts are in `mutirao.ports`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ import msgspec
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Select,
     delete,
     exists,
     or_,
@@ -28,9 +30,10 @@ from mutirao.model.subscriptions import (
     SubscriptionKind,
     SubscriptionOrigin,
     SubscriptionRecord,
+    WhenDead,
     job_options,
 )
-from mutirao.model.topics import patterns_of, topic_of
+from mutirao.model.topics import PUBLICATION, SUBSCRIPTION, patterns_of, topic_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema import views
 from mutirao.sql.schema.endpoints import further_topic
@@ -38,7 +41,7 @@ from mutirao.sql.schema.json_text import read_json
 from mutirao.sql.schema.tables import subscription
 
 _NAMED = ("task", "queue", "priority")  # options of a job that have columns of their own
-_SAID = ("topic", "tenant", "group", "kind")
+_SAID = ("topic", "tenant", "group", "kind", "order_by", "when_dead")
 
 
 def put(
@@ -98,6 +101,7 @@ def _as_values(row: Any) -> dict[str, Any]:
         "origin": SubscriptionOrigin(row.origin),
         "kind": SubscriptionKind(row.kind),
         "filter": None if row.filter is None else read_json(row.filter),
+        "when_dead": None if row.when_dead is None else WhenDead(row.when_dead),
     }
 
 
@@ -107,10 +111,32 @@ def named(conn: Connection, dialect: Dialect, ids: Sequence[str]) -> Sequence[An
     return conn.execute(which.order_by(subscription.c.id)).all()
 
 
+def any_with_order(publication: Job) -> ColumnElement[bool]:
+    """Return whether there are such subscriptions, as an expression."""
+    return exists(_with_order(publication))
+
+
+def with_order(conn: Connection, publication: Job) -> list[str]:
+    """Return the active subscriptions to a publication that have an order, by id.
+
+    They are few, and have one topic each; their filters were not asked.
+    """
+    return list(conn.scalars(_with_order(publication).order_by(subscription.c.id)))
+
+
+def _with_order(publication: Job) -> Select[Any]:
+    return select(subscription.c.id).where(
+        subscription.c.topic.in_(patterns_of(topic_of(publication.task))),
+        subscription.c.order_by.is_not(None),
+        subscription.c.active == true(),
+        *_whose(publication),
+    )
+
+
 def matching(conn: Connection, publication: Job, after: str, most: int) -> Sequence[Any]:
     """Return the next active subscriptions to a publication, by id; their filters were not asked.
 
-    One that has several topics is there once for each that matches.
+    Not those with an order. One that has several topics is there once for each that matches.
     Each topic or pattern is one range of an index, and so is each with the publication's tenant.
     A dialect that `delivers` finds them in the same way.
     """
@@ -127,7 +153,7 @@ def matching(conn: Connection, publication: Job, after: str, most: int) -> Seque
     parts = [
         select(
             place.where(tenant, subscription.c.id > after)
-            .where(group, subscription.c.active == true())
+            .where(group, subscription.c.active == true(), subscription.c.order_by.is_(None))
             .order_by(subscription.c.id)
             .limit(most)
             .subquery()
@@ -137,6 +163,12 @@ def matching(conn: Connection, publication: Job, after: str, most: int) -> Seque
     ]
     found = union_all(*parts).subquery()
     return conn.execute(select(found).order_by(found.c.id).limit(most)).all()
+
+
+def _whose(publication: Job) -> Iterator[ColumnElement[bool]]:
+    for name in ("tenant", "group"):
+        its = subscription.c[name]
+        yield or_(its.is_(None), its == getattr(publication, name))
 
 
 def passes(row: Any, payload: object) -> bool:
@@ -165,6 +197,18 @@ def job_in(row: Any) -> NewJob:
             f"the options of subscription {row.id!r} in the database are {row.options:.200}:"
             f" {unfit}; put it again, or remove it"
         ) from None
+
+
+def delivery_of(asked: NewJob, id: str, publication: Any, key: str = "") -> NewJob:
+    """Return the job of a delivery: what a subscription asks for, of a publication, with a key."""
+    return replace(
+        asked,
+        metadata={PUBLICATION: publication.id, SUBSCRIPTION: id},
+        traceparent=publication.traceparent,
+        tenant=publication.tenant,
+        group=publication.group,
+        key=key or None,
+    )
 
 
 def _to_row(asked: Subscription) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 Synchronous functions of a SQLAlchemy `Connection`; their contracts are in `mutirao.ports`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, NamedTuple
 
@@ -35,7 +35,8 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import attempt, delivery, job, live
-from mutirao.sql.statements import subscriptions
+from mutirao.sql.statements import ordering, subscriptions
+from mutirao.sql.statements.ordering import InOrder
 
 Finish = Callable[[Connection, Settlement], set[int]]
 
@@ -65,10 +66,14 @@ class FanOut:
         Returns the last subscription; None: it is complete. Whoever holds the run is alone with the
         publication, as its live row is locked.
         """
-        before = _hold(conn, publication)
+        held = _hold(conn, publication)
         # The first part is a small one: of many deliveries, some can begin soon.
-        most = self.most if after is None else max(self.most, self.dialect.delivers or 0)
-        part = self._next(conn, publication, before if after is None else after, most)
+        most = self.most
+        if after is None:
+            after = self._begin(conn, publication, held)
+        else:
+            most = max(most, self.dialect.delivers or 0)
+        part = self._next(conn, publication, after, most)
         told = _told_of(publication, part.asked)
         if told:
             self._deliver(conn, publication, told)
@@ -77,6 +82,21 @@ class FanOut:
         if not self.finish(conn, done):
             raise _stale(publication)
         return None
+
+    def _begin(self, conn: Connection, publication: Job, held: Any) -> str:
+        """Tell those that have an order; return the last one of the others that was told.
+
+        Parts are made in the order of ids. What earlier runs have made is committed, as this one
+        was claimed after that.
+        """
+        same, told = [publication.id], held.told
+        if publication.redrive_of is not None:
+            same += _dead_before(conn, publication)
+            told = conn.scalar(_last_told(same))
+        if held.in_order:
+            in_order = InOrder(self.dialect, self.enqueue)
+            in_order.tell(conn, publication, _payload(publication), same)
+        return told or ""
 
     def _next(self, conn: Connection, publication: Job, after: str, most: int) -> "_Part":
         """Find the next subscriptions; a dialect that can makes the jobs of the plain ones."""
@@ -92,7 +112,7 @@ class FanOut:
         if self.dialect.delivers:
             self.dialect.deliver(conn, publication.id, [row.id for row in told])
         else:
-            ids = self.enqueue(_deliveries(publication, told), conn)
+            ids = self.enqueue((_delivery(row, publication) for row in told), conn)
             _record(conn, self.dialect, publication, ids)
 
 
@@ -104,23 +124,20 @@ class _Part(NamedTuple):
     asked: Sequence[Any]
 
 
-def _hold(conn: Connection, publication: Job) -> str:
+def _hold(conn: Connection, publication: Job) -> Any:
     """Lock the publication's live row, or raise StaleRun if another run has it.
 
-    Returns the last subscription that was told of it: parts are made in the order of ids. What
-    earlier runs have made is committed, as this one was claimed after that.
+    Returns it, with what the first part wants to know.
     """
     told = _last_told([publication.id]).scalar_subquery().label("told")
-    again = select(job.c.redrive_of).where(job.c.id == live.c.id).scalar_subquery().label("again")
-    mine = select(live.c.run, told, again).where(
+    in_order = subscriptions.any_with_order(publication).label("in_order")
+    mine = select(live.c.run, told, in_order).where(
         live.c.id == publication.id, live.c.worker.is_not(None)
     )
     row = conn.execute(mine.with_for_update()).first()
     if row is None or row.run != publication.run:
         raise _stale(publication)
-    if row.again is None:
-        return row.told or ""
-    return conn.scalar(_last_told([publication.id, *_dead_before(conn, publication)])) or ""
+    return row
 
 
 def _stale(publication: Job) -> StaleRun:
@@ -130,10 +147,13 @@ def _stale(publication: Job) -> StaleRun:
     )
 
 
-def _last_told(publications: Sequence[int]) -> Select[tuple[str]]:
-    return select(func.max(delivery.c.subscription)).where(
-        delivery.c.publication.in_(publications), delivery.c.nth == 0
+def _last_told(same: Sequence[int]) -> Select[Any]:
+    """Return the last subscription without an order that was told of a publication."""
+    told = select(delivery.c.subscription).where(
+        delivery.c.publication.in_(same), delivery.c.nth == 0
     )
+    others = told.where(~ordering.is_in_line(delivery.c.job))
+    return others.order_by(delivery.c.subscription.desc()).limit(1)
 
 
 def _dead_before(conn: Connection, publication: Job) -> Iterator[int]:
@@ -162,19 +182,12 @@ def _payload(publication: Job) -> Any:
     except (ValueError, RecursionError) as error:
         raise InvalidArguments(
             f"publication {publication.id} ({publication.task}) cannot be read, so that no filter"
-            f" can be asked: {error}"
+            f" can be asked, and no order made: {error}"
         ) from None
 
 
-def _deliveries(publication: Job, found: Iterable[Any]) -> Iterator[NewJob]:
-    for row in found:
-        yield replace(
-            subscriptions.job_in(row),
-            metadata={PUBLICATION: publication.id, SUBSCRIPTION: row.id},
-            traceparent=publication.traceparent,
-            tenant=publication.tenant,
-            group=publication.group,
-        )
+def _delivery(row: Any, publication: Job) -> NewJob:
+    return subscriptions.delivery_of(subscriptions.job_in(row), row.id, publication)
 
 
 def _record(conn: Connection, dialect: Dialect, publication: Job, ids: Sequence[int]) -> None:
@@ -237,6 +250,7 @@ def redriven(conn: Connection, again: Sequence[NewJob], ids: Sequence[int]) -> N
     which = [id for new, id in zip(again, ids, strict=True) if PUBLICATION in new.metadata]
     if not which:
         return
+    ordering.redriven(conn, {new.redrive_of or 0: id for new, id in zip(again, ids, strict=True)})
     before, others = delivery.alias("before"), delivery.alias("others")
     nth = (
         select(func.max(others.c.nth) + 1)
@@ -260,4 +274,6 @@ def has_deliveries(publication: Any) -> ColumnElement[bool]:
 
 def forget(conn: Connection, pruned: Sequence[int]) -> None:
     """Forget that pruned jobs were deliveries."""
-    dialect_of(conn.dialect).delete_rows(conn, delivery.c.job, pruned)
+    dialect = dialect_of(conn.dialect)
+    dialect.delete_rows(conn, delivery.c.job, pruned)
+    ordering.forget(conn, dialect, pruned)

@@ -8,15 +8,15 @@ supersede rule are in `supersede`.
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, exists, literal, select, union_all
+from sqlalchemy import Connection, exists, literal, null, select, union_all
 
 from mutirao.model.supersede import SUPERSEDED, cancelled_because
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_of
-from mutirao.sql.schema.tables import job, key, live, supersede_wait
-from mutirao.sql.statements import supersede
+from mutirao.sql.schema.tables import job, key, live, ordered, supersede_wait
+from mutirao.sql.statements import ordering, supersede
 from mutirao.sql.statements.cancelling import cancel_waiting
 
 
@@ -31,9 +31,12 @@ def let_go(conn: Connection, dialect: Dialect, ended: Sequence[int]) -> None:
             select(supersede_wait.c.job, supersede_wait.c.after, literal(True)).where(
                 among(supersede_wait.c.after, ended)
             ),
+            select(ordered.c.job, null(), literal(False)).where(among(ordered.c.after, ended)),
         )
     ).all()
     waiting = [row.job for row in rows if not row.superseding]
+    if next_in_line := [row.job for row in rows if row.after is None]:
+        ordering.let_go(conn, dialect, next_in_line)
     if behind := [(row.job, row.after) for row in rows if row.superseding]:
         waiting += supersede.wait_for_previous(conn, behind)
     if not waiting:

@@ -19,6 +19,7 @@ from mutirao.testing.conformance.limited_graphs import LimitedGraphsContract
 from mutirao.testing.conformance.limits import LimitsContract
 from mutirao.testing.conformance.liveness import RescueContract, WorkersContract
 from mutirao.testing.conformance.losing import LosingContract
+from mutirao.testing.conformance.ordering import OrderingContract
 from mutirao.testing.conformance.pausing import PausingContract
 from mutirao.testing.conformance.pruning import PruningContract
 from mutirao.testing.conformance.rates import RatesContract
@@ -76,6 +77,7 @@ class StoreContract(
     UpkeepContract,
     TopicsContract,
     SubscriptionsContract,
+    OrderingContract,
     EndpointsContract,
     FederationContract,
     CarriedContract,

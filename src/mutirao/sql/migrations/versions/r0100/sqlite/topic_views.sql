@@ -37,8 +37,10 @@ JOIN mutirao_job p ON p.id = d.publication
 -- Only live deliveries are read for the numbers. A worker notes every minute that one is in its code.
 CREATE VIEW mutirao_subscriptions AS
 SELECT
-    s.id, s.topic, s.tenant, s."group", s.filter, s.kind, s.active, s.task, s.queue, s.priority,
+    s.id, s.topic, s.tenant, s."group", s.filter, s.order_by, s.when_dead, s.kind, s.active, s.task, s.queue,
+    s.priority,
     CAST(ifnull(c.waiting, 0) AS integer) AS waiting, CAST(ifnull(c.running, 0) AS integer) AS running,
+    CAST(ifnull(c.stopped, 0) AS integer) AS stopped,
     CAST((${now} - c.since) / 1e6 AS real) AS lag, s.origin,
     CASE WHEN s.origin = 'code' THEN s.declared_at > ${now} - 180000000 END AS in_code,
     ${moment: s.declared_at} AS declared_at, s.declared_by,
@@ -48,9 +50,12 @@ FROM mutirao_subscription s
 LEFT JOIN (
     SELECT
         d.subscription, count(*) - count(l.worker) AS waiting, count(l.worker) AS running,
-        min(p.enqueued_at) AS since
+        min(p.enqueued_at) AS since,
+        count(CASE WHEN o.after IS NOT NULL AND h.id IS NULL THEN 1 END) AS stopped
     FROM mutirao_live l
     CROSS JOIN mutirao_delivery d ON d.job = l.id
     CROSS JOIN mutirao_job p ON p.id = d.publication
+    LEFT JOIN mutirao_ordered o ON o.job = l.id
+    LEFT JOIN mutirao_live h ON h.id = o.after
     GROUP BY d.subscription
 ) c ON c.subscription = s.id

@@ -1,0 +1,306 @@
+"""Deliveries that are made one after another: those of a subscription and a key, in a line.
+
+A line is what `mutirao_ordered` has of a subscription and a key, in the order of `turn`. Whoever
+comes to a publication tells a subscription with an order of all before it that are not told yet, so
+that lines grow in the order of publications, whichever worker comes first. A delivery that is
+claimed while one before it has not ended is put back, and parked until that ends: so it is claimed
+once for nothing, and costs no scan and no slot then. Where that has died and stops the line, it
+stays parked: a redriven one takes the turn of the dead.
+
+Synchronous functions of a SQLAlchemy `Connection` in a transaction, the same on every database.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    and_,
+    cast,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from mutirao.model.job import Claim, Job
+from mutirao.model.payload_filter import value_at
+from mutirao.model.subscriptions import WhenDead
+from mutirao.model.topics import ANY, TOPIC_TASK, task_of
+from mutirao.model.uniqueness import PARKED
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.drivers.kinds import through
+from mutirao.sql.enqueue.intake import Enqueue
+from mutirao.sql.schema.tables import attempt, delivery, job, live, ordered, subscription
+from mutirao.sql.statements import subscriptions
+
+_before = ordered.alias("before")
+_still = live.alias("still")
+_how = attempt.alias("how")
+_again = job.alias("again")
+
+# Telling
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """The deliveries of a publication, and of those before it, for subscriptions with an order.
+
+    Parameters:
+        enqueue: writes jobs through a connection.
+    """
+
+    dialect: Dialect
+    enqueue: Enqueue
+
+    def tell(self, conn: Connection, publication: Job, payload: Any, same: Sequence[int]) -> None:
+        """Make what is not made yet; `same` are the ids under which this was published before."""
+        for id in subscriptions.with_order(conn, publication):
+            self._tell(conn, id, publication, payload, same)
+
+    def _tell(
+        self, conn: Connection, id: str, publication: Job, payload: Any, same: Sequence[int]
+    ) -> None:
+        """Tell one subscription; its row is the lock by which one worker does so at a time."""
+        mine = select(subscription).where(subscription.c.id == id).with_for_update()
+        whom = conn.execute(mine).first()
+        if whom is None or whom.order_by is None:
+            return
+        reached = whom.reached
+        if reached is None:
+            reached = (conn.scalar(select(func.min(live.c.id))) or publication.id) - 1
+        told = [*self._earlier(conn, whom, reached, publication.id)]
+        has = exists().where(delivery.c.publication.in_(same), delivery.c.subscription == id)
+        if not conn.scalar(select(has)):
+            told.append((publication, payload))
+        self.deliver(conn, whom, [each for each in told if subscriptions.passes(whom, each[1])])
+        if publication.id > reached:
+            conn.execute(
+                update(subscription).where(subscription.c.id == id).values(reached=publication.id)
+            )
+
+    def _earlier(
+        self, conn: Connection, whom: Any, reached: int, until: int
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield publications before one that are due and not told yet, with what they say.
+
+        One that cannot be read is left to the worker that comes to it, and says so.
+        """
+        due = or_(live.c.run > 0, live.c.run_at <= self.dialect.moment(None))
+        mine = delivery.c.subscription == whom.id
+        found = conn.execute(
+            select(*_PUBLICATION)
+            .join(live, live.c.id == job.c.id)
+            .where(job.c.id > reached, job.c.id < until, is_on(whom.topic), due, *is_for(whom))
+            .where(~exists().where(delivery.c.publication == job.c.id, mine))
+            .order_by(job.c.id)
+        )
+        for row in found.all():
+            try:
+                yield row, json.loads(row.payload)
+            except (ValueError, RecursionError):
+                continue
+
+    def deliver(self, conn: Connection, whom: Any, told: Sequence[tuple[Any, Any]]) -> None:
+        """Make the first deliveries of publications, each given with what it says."""
+        if not told:
+            return
+        asked, keys = subscriptions.job_in(whom), [value_at(it, whom.order_by) for _, it in told]
+        made = (
+            subscriptions.delivery_of(asked, whom.id, each, key)
+            for (each, _), key in zip(told, keys, strict=True)
+        )
+        ids = self.enqueue(made, conn)
+        rows = [
+            {"job": new, "publication": each.id, "subscription": whom.id, "nth": 0}
+            for new, (each, _) in zip(ids, told, strict=True)
+        ]
+        conn.execute(insert(delivery), rows)
+        line_up(conn, whom.id, zip(ids, keys, strict=True))
+
+
+_PUBLICATION = (
+    job.c.id,
+    job.c.task,
+    job.c.traceparent,
+    job.c.tenant,
+    job.c.group,
+    cast(job.c.args, Text).label("payload"),
+)
+
+
+def line_up(conn: Connection, subscription: str, made: Iterable[tuple[int, str]]) -> None:
+    """Put deliveries, given as (job, key), at the ends of their lines."""
+    rows = [
+        {"job": new, "subscription": subscription, "key": key, "turn": new, "after": None}
+        for new, key in made
+    ]
+    if rows:
+        conn.execute(insert(ordered), rows)
+
+
+def redriven(conn: Connection, repeated: Mapping[int, int]) -> None:
+    """Let redriven deliveries take the turns of those that they repeat, given as old: new."""
+    which = ordered.c.job.in_(repeated)
+    lines = {row.job: row for row in conn.execute(select(ordered).where(which))}
+    if not lines:
+        return
+    dead = select(attempt.c.job).where(attempt.c.job.in_(lines)).order_by(attempt.c.job)
+    conn.execute(dead.with_for_update()).all()  # who is about to wait for one waits for us
+    for old, row in lines.items():
+        turn = {"subscription": row.subscription, "key": row.key, "turn": row.turn}
+        conn.execute(insert(ordered).values(job=repeated[old], after=None, **turn))
+        conn.execute(update(ordered).where(ordered.c.after == old).values(after=repeated[old]))
+
+
+# Waiting
+
+
+class _Ahead(NamedTuple):
+    """The delivery before another one in its line, and whether that is live, or stops the line."""
+
+    job: int
+    live: bool
+    stops: bool
+
+
+def hold_back(conn: Connection, dialect: Dialect, claims: Sequence[Claim]) -> set[int]:
+    """Return those of some claims that have to wait for another delivery: they are parked."""
+    runs = {claim.id: claim.run for claim in claims}
+    locked: dict[int, int] = {}
+    while ahead := _ahead(conn, dialect, [*runs]):
+        about = {*ahead, *(each.job for each in ahead.values())}
+        if about <= locked.keys():
+            break
+        locked = dict.fromkeys(about, 0) | _locked(conn, dialect, about)
+    held = {id: each.job for id, each in ahead.items() if locked[id] == runs[id]}
+    if held:
+        conn.execute(
+            dialect.update_live()
+            .where(dialect.among(live.c.id, [*held]))
+            .values(worker=None, claimed_at=None, attempt=live.c.attempt - 1, run_at=PARKED)
+        )
+        for id, after in held.items():
+            conn.execute(update(ordered).where(ordered.c.job == id).values(after=after))
+        through(conn, dialect.rules.let_go([*held], None))
+    return {id for id in ahead if id in held or locked[id] != runs[id]}
+
+
+def _locked(conn: Connection, dialect: Dialect, jobs: Iterable[int]) -> dict[int, int]:
+    """Lock how these jobs stand: live rows and ends; return the runs of those that are live."""
+    these = sorted(jobs)
+    here = select(live.c.id, live.c.run).where(dialect.among(live.c.id, these))
+    runs = {row.id: row.run for row in conn.execute(here.order_by(live.c.id).with_for_update())}
+    ended = dialect.among(attempt.c.job, [id for id in these if id not in runs])
+    ends = select(attempt.c.job).where(ended).order_by(attempt.c.job, attempt.c.run)
+    conn.execute(ends.with_for_update()).all()
+    return runs
+
+
+def _ahead(conn: Connection, dialect: Dialect, jobs: Sequence[int]) -> dict[int, _Ahead]:
+    """Return what these deliveries have to wait for, if they have to.
+
+    That is the one before it in its line, but for those that were cancelled, or redriven.
+    """
+    nearest = _nearest().label("nearest")
+    lines = (
+        select(ordered.c.job, nearest, subscription.c.when_dead)
+        .outerjoin(subscription, subscription.c.id == ordered.c.subscription)
+        .where(dialect.among(ordered.c.job, jobs), ordered.c.key != "")
+    )
+    found = [row for row in conn.execute(lines) if row.nearest is not None]
+    near = [row.nearest for row in found]
+    stand = select(live.c.id).where(dialect.among(live.c.id, near))
+    alive = set(conn.scalars(stand)) if near else set[int]()
+    died = attempt.c.outcome == "dead"
+    dead = select(attempt.c.job).where(dialect.among(attempt.c.job, near), died)
+    gone = set(conn.scalars(dead)) if near else set[int]()
+    all_ = {
+        row.job: _Ahead(
+            row.nearest,
+            row.nearest in alive,
+            row.nearest in gone and row.when_dead == str(WhenDead.STOP),
+        )
+        for row in found
+    }
+    return {id: each for id, each in all_.items() if each.live or each.stops}
+
+
+def _nearest() -> ColumnElement[Any]:
+    earlier = or_(
+        _before.c.turn < ordered.c.turn,
+        and_(_before.c.turn == ordered.c.turn, _before.c.job < ordered.c.job),
+    )
+    counts = or_(
+        _still.c.id.is_not(None),
+        _how.c.outcome == "succeeded",
+        and_(_how.c.outcome == "dead", ~exists().where(_again.c.redrive_of == _before.c.job)),
+    )
+    ended = and_(_how.c.job == _before.c.job, _how.c.outcome.in_(("succeeded", "dead")))
+    line: Select[Any] = (
+        select(_before.c.job)
+        .outerjoin(_still, _still.c.id == _before.c.job)
+        .outerjoin(_how, ended)
+        .where(_before.c.subscription == ordered.c.subscription)
+        .where(_before.c.key == ordered.c.key, earlier, counts)
+        .order_by(_before.c.turn.desc(), _before.c.job.desc())
+        .limit(1)
+    )
+    return line.correlate(ordered).scalar_subquery()
+
+
+def let_go(conn: Connection, dialect: Dialect, jobs: Sequence[int]) -> None:
+    """Note that these deliveries wait for none any more."""
+    conn.execute(update(ordered).where(dialect.among(ordered.c.job, jobs)).values(after=None))
+
+
+def waits_for_its_turn(job_id: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return the condition that a live job waits for a delivery that is live, or stops its line."""
+    alive = exists().where(_still.c.id == ordered.c.after).correlate(ordered)
+    dead = exists().where(_how.c.job == ordered.c.after, _how.c.outcome == "dead")
+    stops = exists().where(
+        subscription.c.id == ordered.c.subscription,
+        subscription.c.when_dead == str(WhenDead.STOP),
+    )
+    redriven = exists().where(_again.c.redrive_of == ordered.c.after).correlate(ordered)
+    stopped = and_(dead.correlate(ordered), stops.correlate(ordered), ~redriven)
+    return exists().where(ordered.c.job == job_id, or_(alive, stopped)).correlate_except(ordered)
+
+
+def is_in_line(delivered: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return the condition that a delivery was made for a subscription with an order."""
+    return exists().where(ordered.c.job == delivered).correlate_except(ordered)
+
+
+def is_waited_for(ended: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return the condition that a delivery waits for a job that has ended."""
+    return exists().where(ordered.c.after == ended).correlate_except(ordered)
+
+
+def forget(conn: Connection, dialect: Dialect, pruned: Sequence[int]) -> None:
+    """Forget the turns of pruned jobs."""
+    dialect.delete_rows(conn, ordered.c.job, pruned)
+
+
+# Which publications
+
+
+def is_on(topic: str) -> ColumnElement[bool]:
+    """Return the condition that a job is a publication on a topic, or on one of a pattern."""
+    if topic.endswith(ANY):
+        return job.c.task.startswith(TOPIC_TASK + topic.removesuffix(ANY), autoescape=True)
+    return job.c.task == task_of(topic)
+
+
+def is_for(whom: Any) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions that a job is for the tenant and the group of a subscription."""
+    for whose in ("tenant", "group"):
+        if (value := getattr(whom, whose)) is not None:
+            yield job.c[whose] == value
