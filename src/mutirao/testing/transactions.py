@@ -16,7 +16,7 @@ ManagedSession = AbstractContextManager[Any] | AbstractAsyncContextManager[Any]
 SessionFactory = Callable[[], ManagedSession]
 
 
-class Completion(Protocol):
+class Completing(Protocol):
     """What a store does for a transaction of one of its jobs."""
 
     def adopt(self, session: object) -> AbstractContextManager[None]:
@@ -36,7 +36,7 @@ class MemoryTransaction:
     run raises inside the session's own block, so that the session rolls back.
     """
 
-    def __init__(self, opened: ManagedSession, completion: Completion) -> None:
+    def __init__(self, opened: ManagedSession, completion: Completing) -> None:
         self._opened = opened
         self._completion = completion
         self._sync = self._block()
