@@ -266,7 +266,10 @@ async def changes_schedules(mine: SqlStore, others: SqlStore) -> None:
     assert (await order(mine, schedule_rules.remove)).state is None
 
 
-@duty("operator", "job", "attempt", "key", "supersede_last", "result", "progress", "waiter")
+@duty(
+    "operator", "job", "attempt", "key", "supersede_last", "result", "progress", "waiter",
+    "graph", "step", "gate", "edge", "kept",
+)  # fmt: skip
 async def prunes(mine: SqlStore, others: SqlStore) -> None:
     """History, with keys, supersede rules, graphs and results."""
     await put(others, keyed(), activity("Like"), due())
