@@ -14,13 +14,11 @@ CORES    := $(shell getconf _NPROCESSORS_ONLN)
 PYTEST   := -q -n $(shell expr $(CORES) \* 2) --dist loadscope --max-worker-restart=0
 
 # What a Python or a version of a package decides: the pages, one driver of each database, workers.
-# What the SQL decides is shown once, on the newest, and so is what only the tests use, and what
-# mypy says.
+# What the SQL decides is shown once, on the newest, and so is what only the tests use.
 OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/worker \
-             $(addprefix tests/conformance/test_,sql_store.py::TestSqlite sql_store.py::TestPublic \
+             $(addprefix tests/conformance/test_,sql_store.py::TestSqlite sql_store.py::TestPsycopg \
                mariadb.py::TestMariadb) \
-             $(addprefix --ignore=tests/unit/test_,support.py hangs.py fixtures.py) \
-             --deselect tests/integration/tasks/test_types.py::test_mypy_sees_wrong_arguments
+             $(addprefix --ignore=tests/unit/test_,support.py hangs.py fixtures.py)
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.
 unexport PYTHONDONTWRITEBYTECODE

@@ -86,8 +86,18 @@ class TestPsycopg(StoreContract):
         await store.close()
 
 
+@pytest.mark.repeats(decided="tests/integration/worker")  # as nearly all other tests are there
 class TestPublic(DriverContract):
     """The same in the schema `public`, where nothing is named."""
+
+    @pytest.fixture
+    def store(self, open_store: Open) -> Store:
+        """A store on an empty database."""
+        return open_store("psycopg")
+
+
+class TestRowLocks:
+    """Rows that others have locked keep nobody waiting."""
 
     @pytest.fixture
     def store(self, open_store: Open) -> Store:
