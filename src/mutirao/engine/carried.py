@@ -1,5 +1,6 @@
 """The carried queues of one worker: their doorbells, and the relay, which belong together."""
 
+import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
 from typing import Any
@@ -45,6 +46,12 @@ class Carried:
         parts = settings, worker, partial(_together, dispatcher)
         self._relay = Relay(store, transports, self._doorbells, *parts)
         producer.leave_to(self._relay)
+        # Set while this worker asks for the duties that all share, and for the agenda. Of those
+        # that have nothing to ask the database for, the one that relays does so for the others.
+        self.keeps_house = self._relay.holds
+        if producer.has_lanes:
+            self.keeps_house = asyncio.Event()
+            self.keeps_house.set()
 
     def loops(self) -> Mapping[str, Callable[[Pulse], Coroutine[Any, Any, None]]]:
         """Return its loops by name."""

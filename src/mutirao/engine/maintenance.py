@@ -3,6 +3,7 @@
 A lease row per duty decides which one; no worker is in charge for longer than its lease.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -121,16 +122,23 @@ class Housekeeping:
 
 
 async def keep(
-    store: Store, duty: Duty, worker: Callable[[], int], pulse: Pulse, longest: float
+    store: Store,
+    duty: Duty,
+    worker: Callable[[], int],
+    pulse: Pulse,
+    longest: float,
+    keeps_house: asyncio.Event,
 ) -> None:
     """Perform a duty whenever it is due and no other worker does it; forever.
 
-    `longest`: the longest wait between two tries, in seconds.
+    `longest`: the longest wait between two tries, in seconds. `keeps_house`: set while this worker
+    is to ask for duties.
     """
     trouble = Trouble(f"duty {duty.name} has to wait", f"duty {duty.name} goes on", longest)
     await pulse.rest(duty.after)
     while True:
         pulse.turn()
+        await pulse.until(keeps_house)
         try:
             if await store.lease(duty.name, worker(), ttl=duty.ttl, every=duty.every):
                 while await duty.work(None):

@@ -135,6 +135,11 @@ class Producer:
         """Whether wake-ups reach this worker at the moment; None: it only polls."""
         return self._hearing.hears
 
+    @property
+    def has_lanes(self) -> bool:
+        """Whether it claims jobs that no broker carries."""
+        return self._has_lanes
+
     async def listen(self) -> None:
         """Pass on the notifier's wake-ups, forever; listen again after a failure."""
         await self._hearing.run(self.wake, self._deaf)

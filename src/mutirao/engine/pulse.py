@@ -64,6 +64,12 @@ class Pulse:
             await wait_for(stopping, min(left, MAX_REST))
             self.turn()
 
+    async def until(self, event: asyncio.Event) -> None:
+        """Wait until an event is set, giving signs of life meanwhile."""
+        while not event.is_set():
+            await wait_for(event, MAX_REST)
+            self.turn()
+
     def age(self) -> float:
         """Return the seconds since the last turn."""
         return monotonic() - self._turned_at

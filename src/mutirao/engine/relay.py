@@ -1,15 +1,18 @@
 """The relay: hands due jobs of carried queues to their brokers, and takes back what gets no answer.
 
-Any number of workers may relay at once: each doorbell is rung by one of them. One, which holds the
-duty, looks for due jobs also when nobody wakes it; others do when they are woken. A doorbell is
-rung first, and published then: if its relay is killed in between, or the broker loses it, nobody
-answers, and after a grace period it is taken back with the next run.
+Any number of workers may relay at once: each doorbell is rung by one of them. One of those that
+have the same carried queues, which holds the duty, looks for due jobs also when nobody wakes it;
+others do when they are woken. A doorbell is rung first, and published then: if its relay is killed
+in between, or the broker loses it, nobody answers, and after a grace period it is taken back with
+the next run.
 """
 
 import asyncio
+import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from hashlib import blake2s
 from heapq import heappop, heappush
 from math import inf
 from time import monotonic
@@ -24,7 +27,9 @@ from mutirao.model.doorbell import Doorbell, messages_of
 from mutirao.ports import Store, Transport
 from mutirao.ports.brokers import grouped
 
-DUTY, DUTY_TTL = "relay", 15.0  # its name, and the seconds for which it is held
+# The duty is held for so many heartbeats, and asked for again within a fraction of one, so that who
+# takes over from a worker that was killed sees its jobs rescued, and schedules tick, in time.
+DUTY_TTL, ASK_WITHIN, RENEW_EVERY = 1.8, 0.2, 0.5
 BATCH = 500  # doorbells rung in one transaction, and published together
 MAX_EXPECTED = 1_000  # due times that are remembered; looking finds the rest
 MAX_RECALLED = 5_000  # doorbells taken back at a time
@@ -71,7 +76,8 @@ class Relay:
         self._settings, self._worker = settings, worker
         self._woken = asyncio.Event()
         self._asked = True  # to look once, although others hold the duty
-        self._holds = False
+        self._duty = duty_of(self._transports)
+        self.holds = asyncio.Event()  # set while it has the duty
         self._ask_at = self._look_at = self._recall_at = 0.0  # monotonic
         self._expected: list[float] = []  # a heap of monotonic times
         self._stopping = asyncio.Event()
@@ -115,26 +121,36 @@ class Relay:
             self._asked = True
         if now >= self._ask_at:
             await self._ask(now)
-        if self._holds and now >= self._recall_at:
+        if self.holds.is_set() and now >= self._recall_at:
             await self._recall(now)
-        if self._asked or (self._holds and now >= self._look_at):
+        if self._asked or (self.holds.is_set() and now >= self._look_at):
             self._asked = False
             await self._look(pulse)
 
     def _next(self) -> float:
         """Return when to turn again, unless woken before."""
         soonest = min([self._ask_at, *self._expected[:1]])
-        if self._holds:
+        if self.holds.is_set():
             soonest = min(soonest, self._look_at, self._recall_at)
         return 0.0 if self._asked else soonest
 
     async def _ask(self, now: float) -> None:
-        """Ask for the duty; who has it asks often, who has not waits until it may have ended."""
-        held = await self._store.lease(DUTY, self._worker(), ttl=DUTY_TTL, every=0.0)
-        self._ask_at = now + (DUTY_TTL / 3 if held else DUTY_TTL * random.uniform(1.0, 2.0))
-        if held and not self._holds:
-            self._look_at = self._recall_at = 0.0
-        self._holds = held
+        """Ask for the duty; who has it renews it, who has not waits until it may have ended."""
+        worker, heartbeat = self._worker(), self._settings.heartbeat
+        if not self.holds.is_set() and (
+            left := await self._store.held_elsewhere(self._duty, worker)
+        ):
+            self._ask_at = now + left + heartbeat * random.uniform(0.0, ASK_WITHIN)
+            return
+        ttl = DUTY_TTL * heartbeat
+        if await self._store.lease(self._duty, worker, ttl=ttl, every=0.0):
+            self._ask_at = now + RENEW_EVERY * heartbeat
+            if not self.holds.is_set():
+                self._look_at = self._recall_at = 0.0
+                self.holds.set()
+        else:
+            self._ask_at = now + heartbeat * random.uniform(0.0, ASK_WITHIN)
+            self.holds.clear()
 
     async def _look(self, pulse: Pulse) -> None:
         """Ring and publish what is due, a batch being published while the next one is rung."""
@@ -198,6 +214,12 @@ async def _publish_to(
     told = await transport.publish([message for message, _ in parcels])
     pairs = zip(parcels, told, strict=True)
     return [(bell, error) for (_, bells), error in pairs if error is not None for bell in bells]
+
+
+def duty_of(queues: Iterable[str]) -> str:
+    """Return the name of the duty of all workers that have the same carried queues."""
+    listed = json.dumps(sorted(queues), ensure_ascii=False)
+    return f"relay {blake2s(listed.encode(), digest_size=8).hexdigest()}"
 
 
 def _nothing() -> "asyncio.Future[None]":

@@ -6,13 +6,14 @@ workers do, each taking others. The guarantee that a tick makes one job does not
 but on the transaction that makes the job.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
 from time import monotonic
 
 from mutirao.engine.logs import log
-from mutirao.engine.pulse import Pulse
+from mutirao.engine.pulse import Pulse, wait_for
 from mutirao.engine.trouble import Trouble
 from mutirao.errors import InvalidSchedule, MutiraoError, StoreUnavailable
 from mutirao.model import schedule_rules
@@ -33,6 +34,7 @@ class Scheduler:
         worker: returns its id, which changes if it was considered gone.
         name: the worker's name in the list of schedules.
         look: seconds between reads of the agenda; new schedules are noticed within that time.
+        keeps_house: set while this worker is to read it.
     """
 
     def __init__(
@@ -42,9 +44,10 @@ class Scheduler:
         worker: Callable[[], int],
         name: str,
         look: float,
+        keeps_house: asyncio.Event,
     ) -> None:
         self._store, self._declared, self._worker = store, declared, worker
-        self._name, self._look = name, look
+        self._name, self._look, self._keeps_house = name, look, keeps_house
         self._has_held_lease = False
         self._batch = MAX_SCHEDULES_PER_BATCH
         self._failed: dict[str, float] = {}  # schedules that cannot tick, left alone until then
@@ -67,7 +70,11 @@ class Scheduler:
         while True:
             pulse.turn()
             try:
-                wait = await self.run_once()
+                if self._keeps_house.is_set():
+                    wait = await self.run_once()
+                else:
+                    wait = 0.0
+                    await wait_for(self._keeps_house, self._look)
                 if monotonic() >= confirm_at:
                     await self.confirm_declared()
                     confirm_at = monotonic() + CONFIRM_EVERY

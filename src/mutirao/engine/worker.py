@@ -151,9 +151,10 @@ class Worker:
         if superseding.rules:
             pulse = loops.pulse("supersede", DUTY_TURN_LIMIT)
             loops.spawn("supersede", superseding.run(pulse, longest))
+        house = self._carried.keeps_house
         for duty in Housekeeping(self._store, settings, heartbeat.may_judge_others).duties():
             pulse = loops.pulse(duty.name, DUTY_TURN_LIMIT)
-            loops.spawn(duty.name, keep(self._store, duty, lambda: self._id, pulse, longest))
+            loops.spawn(duty.name, keep(self._store, duty, lambda: self._id, pulse, longest, house))
         watch_every = min(settings.heartbeat, WATCH_EVERY)
         loops.spawn("watch", self._watch.run(loops.pulse("watch"), watch_every))
         for name, run in self._carried.loops().items():
@@ -289,8 +290,9 @@ class Worker:
         )
 
     def _make_scheduler(self) -> Scheduler:
-        look = self.settings.heartbeat
-        return Scheduler(self._store, self._declared(), lambda: self._id, self._identity.name, look)
+        look, house = self.settings.heartbeat, self._carried.keeps_house
+        mine = lambda: self._id, self._identity.name, look, house
+        return Scheduler(self._store, self._declared(), *mine)
 
     def _start_heartbeat(self) -> Heartbeat:
         loop = asyncio.get_running_loop()

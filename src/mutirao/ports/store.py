@@ -195,6 +195,10 @@ class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, Protocol
         """
         ...
 
+    async def held_elsewhere(self, duty: str, worker: int, *, now: datetime | None = None) -> float:
+        """Return the seconds for which another worker holds a duty; 0.0 if no other does."""
+        ...
+
     async def rescue(
         self, *, orphans: bool = True, now: datetime | None = None
     ) -> list[tuple[int, int]]:

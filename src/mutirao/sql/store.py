@@ -274,6 +274,10 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried):
         """Try to become the worker that performs `duty` now; return whether that succeeded."""
         return await self._runner.alone(workers.lease, self._dialect, duty, worker, ttl, every, now)
 
+    async def held_elsewhere(self, duty: str, worker: int, *, now: datetime | None = None) -> float:
+        """Return the seconds for which another worker holds a duty."""
+        return await self._runner.alone(workers.held_elsewhere, self._dialect, duty, worker, now)
+
     async def rescue(
         self, *, orphans: bool = True, now: datetime | None = None
     ) -> list[tuple[int, int]]:

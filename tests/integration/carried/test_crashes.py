@@ -7,98 +7,18 @@ The crash points of an outbox, one by one, over a broker in memory. Effects are 
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import make_url
 
-from mutirao import Job, Mutirao
 from mutirao.errors import TransportError
-from mutirao.model.doorbell import Doorbell
-from mutirao.model.job import JobState
 from mutirao.model.message import Message
 from mutirao.testing.conformance.kit import newcomer
 from mutirao.transports.memory import MemoryTransport
+from tests.integration.carried.conftest import QUEUE, QUICK, Shop
 from tests.support.waiting import until
-
-QUEUE = "mail"
-QUICK: dict[str, Any] = {"poll": 0.05, "heartbeat": 0.4, "expiry": 9.0, "doorbell_grace": 0.3}
-
-
-class Broker(MemoryTransport):
-    """A broker in memory that keeps what passed."""
-
-    def __init__(self) -> None:
-        super().__init__("carried")
-        self.passed: list[Message] = []
-
-    async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
-        """Publish, and keep what passed."""
-        told = await super().publish(messages)
-        if self.available:
-            self.passed += messages
-        return told
-
-    def waiting(self) -> int:
-        """Return how many messages wait for a consumer."""
-        return len(self._queues[QUEUE].ready)
-
-    def purge(self) -> None:
-        """Lose everything."""
-        with self._lock:
-            self._queues[QUEUE].ready.clear()
-
-
-class Shop:
-    """An application with a carried queue, and its effects."""
-
-    def __init__(self, url: str) -> None:
-        self.broker = Broker()
-        self.app = Mutirao(url, transports={QUEUE: self.broker})
-
-        @self.app.task(queue=QUEUE)
-        async def bill(job: Job, order: int) -> None:
-            async with job.transaction() as session:
-                await session.execute(text("INSERT INTO effect VALUES (:n)"), {"n": order})
-
-        self.bill = bill
-
-    async def open(self) -> None:
-        """Make the broker's queue and the table of effects."""
-        await self.broker.declare([QUEUE])
-        async with self.app.store.engines.asynchronous().begin() as conn:  # type: ignore[attr-defined]
-            await conn.execute(text("CREATE TABLE effect (n integer)"))
-
-    async def effects(self) -> list[int]:
-        """Return what was done, in order."""
-        async with self.app.store.engines.asynchronous().connect() as conn:  # type: ignore[attr-defined]
-            return sorted((await conn.execute(text("SELECT n FROM effect"))).scalars())
-
-    async def rung(self) -> list[Doorbell]:
-        """Ring what is due, as a relay does."""
-        lanes = [head.lane for head in await self.app.store.lanes([QUEUE])]
-        return await self.app.store.ring(lanes, 100)
-
-    async def all_done(self, *orders: int) -> None:
-        """Wait until these effects are there, once each, and nothing is left at the broker."""
-
-        async def over() -> bool:
-            counts = await self.app.acounts()
-            return {count.state for count in counts} == {JobState.SUCCEEDED}
-
-        await until(over)
-        await until(lambda: not self.broker.waiting())
-        assert await self.effects() == sorted(orders)
-
-
-@pytest.fixture
-async def shop(migrated_sqlite_url: str) -> AsyncIterator[Shop]:
-    """One whose broker and database are empty."""
-    shop = Shop(migrated_sqlite_url)
-    await shop.open()
-    yield shop
-    await shop.app.aclose()
 
 
 async def test_before_the_relay(shop: Shop) -> None:

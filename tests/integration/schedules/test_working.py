@@ -34,7 +34,9 @@ FAST: dict[str, Any] = {"heartbeat": 0.2, "expiry": 1.0}
 
 def scheduler(store: Store, worker: int, *declared: Schedule, name: str = "w") -> Scheduler:
     """Return the scheduler of a worker; it looks every five seconds."""
-    return Scheduler(store, declared, lambda: worker, name, 5.0)
+    always = asyncio.Event()
+    always.set()
+    return Scheduler(store, declared, lambda: worker, name, 5.0, always)
 
 
 async def test_a_worker_ticks(app: Mutirao, url: str) -> None:

@@ -129,6 +129,17 @@ def lease(
     return dialect.write_new(conn, duty, first)
 
 
+def held_elsewhere(
+    conn: Connection, dialect: Dialect, name: str, id: int, now: datetime | None
+) -> float:
+    """Return the seconds for which another worker holds a duty. A single statement."""
+    moment = dialect.moment(now).label("now")
+    row = conn.execute(
+        select(duty.c.expires_at, moment).where(duty.c.name == name, duty.c.worker != id)
+    ).first()
+    return 0.0 if row is None else max(0.0, (row.expires_at - row.now).total_seconds())
+
+
 def confirm_declared(
     conn: Connection,
     declared: Table,

@@ -52,6 +52,14 @@ class LeaseContract:
             assert not await store.lease("rescue", 1, ttl=99, every=10, now=at(second))
         assert await store.lease("rescue", 2, ttl=10, every=10, now=at(10))
 
+    async def test_who_else_holds_it(self, store: Store) -> None:
+        """Others are told for how long; not who holds it, nor anybody while nobody does."""
+        assert await store.held_elsewhere("relay", 2, now=NOW) == 0
+        assert await store.lease("relay", 1, ttl=30, every=0, now=NOW)
+        assert await store.held_elsewhere("relay", 2, now=at(10)) == pytest.approx(20, abs=0.01)
+        assert await store.held_elsewhere("relay", 1, now=at(10)) == 0
+        assert await store.held_elsewhere("relay", 2, now=at(30)) == 0
+
     async def test_a_renewed_lease_holds_anew(self, store: Store) -> None:
         """From the moment it was taken again."""
         assert await store.lease("rescue", 1, ttl=30, every=10, now=NOW)
