@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pytest
 from sqlalchemy import (
@@ -22,7 +22,7 @@ from sqlalchemy import (
 from mutirao import Mutirao
 from mutirao.model.job import OutcomeKind
 from mutirao.sql.schema.tables import attempt, job, live
-from tests.acceptance.chaos import app
+from tests.acceptance.chaos import app, told
 from tests.acceptance.chaos.audit import Row, audit, flaws, misfits
 from tests.acceptance.chaos.run import Plan, Report, run
 from tests.acceptance.shared.histories import Attempt
@@ -76,6 +76,52 @@ def test_on_sqlite() -> None:
     )
 
 
+def test_what_is_published() -> None:
+    """Each subscription is told once of each publication, and half of them in order."""
+    plan = Plan(
+        jobs=0,
+        publications=40,
+        subscriptions=6,
+        workers=3,
+        pause=0.1,
+        kill_every=1.0,
+        freeze_every=0,
+        restarts=0,
+    )
+    report = run(plan, print)
+    assert report.problems == []
+    assert report.outcomes[SUCCEEDED] == 40 + 240
+    assert report.outcomes[LOST] > 0
+    assert report.kills >= 2
+
+
+class Told(NamedTuple):
+    """A row that a delivery has written."""
+
+    publication: int
+    subscription: str
+    key: int
+
+
+TWO = [Told(publication, f"s{n}", 0) for publication in (1, 2) for n in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "flaw"),
+    [
+        (TWO, None),
+        ([TWO[2], TWO[0], TWO[1], TWO[3]], None),
+        ([TWO[0], TWO[3], TWO[2], TWO[1]], "('s1', 0): 2 came before 1"),
+        (TWO[1:], "3 have a row, of 4"),
+        ([*TWO, TWO[0]], "(1, 's0') has 2 of a row"),
+    ],
+)
+def test_what_was_told(rows: list[Told], flaw: str | None) -> None:
+    """What is missing, doubled, or out of an order is found."""
+    found = [*told.once("row", rows, 2, 2), *told.disorder(rows)]
+    assert found == ([] if flaw is None else [flaw])
+
+
 def history(*attempts: tuple[int, OutcomeKind]) -> list[Attempt]:
     """Return the history of job 7: the number and outcome of each attempt, in runs 1, 2, …"""
     return [
@@ -119,10 +165,10 @@ def test_a_bad_history(attempts: list[Attempt], flaw: str) -> None:
 
 def test_rows_are_held_against_history() -> None:
     """A row tells which job wrote it, and in which run: the one that succeeded."""
-    told = {7: history((1, LOST), (2, SUCCEEDED))}
-    assert list(misfits(Row(3, job=7, run=2), told, {7: 3})) == []
-    assert list(misfits(Row(3, job=7, run=1), told, {7: 3})) != []
-    assert list(misfits(Row(3, job=7, run=2), told, {7: 4})) != []
+    known = {7: history((1, LOST), (2, SUCCEEDED))}
+    assert list(misfits(Row(3, job=7, run=2), known, {7: 3})) == []
+    assert list(misfits(Row(3, job=7, run=1), known, {7: 3})) != []
+    assert list(misfits(Row(3, job=7, run=2), known, {7: 4})) != []
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ def main() -> int:
     parser.add_argument(
         "--database", choices=("postgresql", "mysql", "sqlite"), default="postgresql"
     )
-    for name in ("jobs", "workers", "restarts"):
+    for name in ("jobs", "workers", "restarts", "publications", "subscriptions"):
         parser.add_argument(f"--{name}", type=int, default=given[name].default)
     for name in ("pause", "kill-every", "freeze-every", "deadline"):
         default = given[name.replace("-", "_")].default
@@ -34,7 +34,7 @@ def main() -> int:
     if report.problems:
         print(f"{len(report.problems)} findings")
     else:
-        print(f"{report.jobs:,} jobs: each wrote one row and has one success in its history")
+        print(f"{report.jobs:,} effects: each job wrote one row, and succeeded once")
     return 1 if report.problems else 0
 
 

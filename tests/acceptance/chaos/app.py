@@ -2,6 +2,8 @@
 
 Half of the handlers are coroutines and half plain functions. Every fifth job is enqueued by the
 one before it, in its transaction. Some attempts fail, before or after they have written.
+
+Deliveries of what is published insert one row each, too; see `told`.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import BigInteger, Column, Insert, Integer, MetaData, Table, insert
+from sqlalchemy import BigInteger, Column, Insert, Integer, MetaData, String, Table, insert
 
-from mutirao import Job, Mutirao, NewJob, Retry
+from mutirao import Event, Job, Mutirao, NewJob, Retry
 from mutirao.errors import StaleRun
 
 STUMBLES = 0.02  # the share of attempts that fail at either of two places
@@ -34,6 +36,18 @@ rows = Table(
     Column("job", BigInteger, nullable=False),
     Column("run", Integer, nullable=False),
 )
+
+told = Table(
+    "chaos_told",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("publication", BigInteger, nullable=False),
+    Column("subscription", String(50), nullable=False),
+    Column("key", Integer, nullable=False),
+    Column("job", BigInteger, nullable=False),
+    Column("run", Integer, nullable=False),
+)
+happened = app.topic("chaos.happened")
 
 
 class Stumbled(Exception):
@@ -76,6 +90,18 @@ def insert_plainly(job: Job, number: int, count: int, pause: float) -> None:
         session.execute(row(job, number))
         app.enqueue_many(children(number, count, pause), conn=session)
         stumble()
+
+
+@app.subscriber("note", retry=RETRY)
+async def note(job: Job, said: dict[str, float], event: Event) -> None:
+    """Insert one row for a delivery."""
+    await asyncio.sleep(random.uniform(0, said["pause"]))
+    stumble()
+    with telling_stale_runs(job):
+        async with job.transaction() as session:
+            row = {"publication": event.id, "subscription": event.subscription, "key": said["key"]}
+            await session.execute(insert(told).values(job=job.id, run=job.run, **row))
+            stumble()
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from mutirao import Mutirao
 from mutirao.model.job import OutcomeKind
 from mutirao.sql import migrations
 from mutirao.sql.schema.tables import live
-from tests.acceptance.chaos import app
+from tests.acceptance.chaos import app, told
 from tests.acceptance.chaos.audit import audit
 from tests.acceptance.chaos.crew import Crew, crew
 from tests.acceptance.shared.timer import Timer
@@ -42,6 +42,7 @@ class Plan:
         kill_every: between two kills; 0 for none.
         freeze_every: between two workers suspended for longer than their expiry; 0 for none.
         restarts: crashes of the server, spread over the run.
+        publications, subscriptions: how often something is published, and how many are told of it.
         deadline: when to give up.
     """
 
@@ -53,6 +54,13 @@ class Plan:
     freeze_every: float = 5.0
     restarts: int = 2
     deadline: float = 300.0
+    publications: int = 0
+    subscriptions: int = 20
+
+    @property
+    def effects(self) -> int:
+        """How many rows there are to be."""
+        return self.jobs + self.publications * self.subscriptions
 
     def __post_init__(self) -> None:
         if self.database == "sqlite" and self.restarts:
@@ -93,17 +101,18 @@ def run(plan: Plan, say: Say, logs: Path | None = None) -> Report:
         url, server = at
         engine = create_engine(url, poolclass=NullPool)
         _prepare(engine, url, plan)
-        say(f"{plan.jobs:,} jobs, {plan.workers} workers, {plan.database}")
+        say(f"{plan.effects:,} effects, {plan.workers} workers, {plan.database}")
         with crew(url, logs or Path(name), plan.workers, HEARTBEAT, EXPIRY) as workers:
             chaos = Chaos(plan, engine, workers, server, say)
             chaos.endure()
             workers.stop()
         with engine.connect() as connection:
             findings = audit(connection, plan.jobs)
+            untold = [*told.audit(connection, plan.publications, plan.subscriptions)]
         return Report(
-            problems=findings.problems + workers.problems,
+            problems=[*findings.problems, *untold, *workers.problems],
             seconds=chaos.seconds,
-            jobs=plan.jobs,
+            jobs=plan.effects,
             kills=workers.kills,
             freezes=workers.freezes,
             restarts=chaos.restarts,
@@ -121,7 +130,7 @@ class Chaos:
         self._plan, self._engine, self._workers = plan, engine, workers
         self._server, self._say = server, say
         self._crash: Future[None] | None = None
-        self._rows, self._unfinished = 0, plan.jobs
+        self._rows, self._unfinished = 0, plan.effects
         self._rows_at_kill = 0
         self.restarts = 0
         self.seconds = 0.0
@@ -150,7 +159,7 @@ class Chaos:
 
     def _some_work_was_done(self) -> bool:
         """Tell whether it was, since the last kill: a slow machine starts workers slowly."""
-        done = self._rows - self._rows_at_kill >= self._plan.jobs // 20
+        done = self._rows - self._rows_at_kill >= self._plan.effects // 20
         if done:
             self._rows_at_kill = self._rows
         return done
@@ -159,7 +168,7 @@ class Chaos:
         try:
             with self._engine.connect() as connection:
                 self._rows, self._unfinished = (
-                    _count(connection, app.rows),
+                    _count(connection, app.rows) + _count(connection, app.told),
                     _count(connection, live),
                 )
         except OperationalError:
@@ -168,7 +177,7 @@ class Chaos:
     def _crash_when_due(self, helper: ThreadPoolExecutor) -> None:
         """Crash the server when the next part of the jobs is done; others go on meanwhile."""
         plan = self._plan
-        due = (self.restarts + 1) * plan.jobs / (plan.restarts + 1)
+        due = (self.restarts + 1) * plan.effects / (plan.restarts + 1)
         if self._server is not None and self.restarts < plan.restarts and self._rows >= due:
             if self._crash is not None:
                 self._crash.result()
@@ -191,6 +200,7 @@ def _prepare(engine: Engine, url: str, plan: Plan) -> None:
     app.metadata.create_all(engine)
     with closing(Mutirao(url)) as application:
         application.enqueue_many(app.first_jobs(plan.jobs, plan.pause))
+        told.publish(application, plan.publications, plan.subscriptions, plan.pause)
 
 
 @contextmanager
