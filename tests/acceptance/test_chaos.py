@@ -67,7 +67,7 @@ def test_on_sqlite() -> None:
             database="sqlite",
             jobs=150,
             workers=4,
-            pause=0.6,
+            pause=1.0,
             kill_every=1.5,
             freeze_every=0,
             restarts=0,

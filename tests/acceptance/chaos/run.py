@@ -147,7 +147,8 @@ class Chaos:
                 self._look()
                 self._crash_when_due(helper)
                 workers.replace_ended()
-                if kill.rang() and self._some_work_was_done():
+                if self._some_work_was_done() and kill.rang():
+                    self._rows_at_kill = self._rows
                     workers.kill_oldest()
                 if freeze.rang():
                     workers.freeze_one()
@@ -159,10 +160,7 @@ class Chaos:
 
     def _some_work_was_done(self) -> bool:
         """Tell whether it was, since the last kill: a slow machine starts workers slowly."""
-        done = self._rows - self._rows_at_kill >= self._plan.effects // 20
-        if done:
-            self._rows_at_kill = self._rows
-        return done
+        return self._rows - self._rows_at_kill >= self._plan.effects // 20
 
     def _look(self) -> None:
         try:

@@ -6,7 +6,7 @@ import time
 
 
 class Timer:
-    """Rings every `interval` seconds; never, if that is 0."""
+    """Rings `interval` seconds after it was heard last; never, if that is 0."""
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
@@ -14,7 +14,8 @@ class Timer:
 
     def rang(self) -> bool:
         """Tell whether it has rung since it was asked last."""
-        if not self._interval or time.monotonic() < self._next:
+        now = time.monotonic()
+        if not self._interval or now < self._next:
             return False
-        self._next += self._interval
+        self._next = now + self._interval
         return True
