@@ -65,7 +65,7 @@ class Doorbells:
         what = f"cannot answer doorbells of queue {self.queue}"
         back = f"answering those of queue {self.queue} again"
         longest = self._settings.longest_wait
-        trouble = Trouble(what, back, longest, who="database or broker", once=True)
+        trouble = Trouble(what, back, longest, who="database or broker", once="text")
         while not self._stopping.is_set():
             pulse.turn()
             try:

@@ -60,4 +60,4 @@ class Hearing:
         what, longest = "cannot listen, polling goes on", self._settings.longest_wait
         if self._chooser is None:
             return Trouble(what, "listening again", longest)
-        return Trouble(what, "listening again", longest, who="hub", once=True)
+        return Trouble(what, "listening again", longest, who="hub", once="outage")

@@ -102,7 +102,7 @@ class Relay:
         """Relay until stopped; wait while the database or a broker is away."""
         longest = self._settings.longest_wait
         who = "database or broker"
-        trouble = Trouble("cannot relay", "relaying again", longest, who=who, once=True)
+        trouble = Trouble("cannot relay", "relaying again", longest, who=who, once="text")
         while not self._stopping.is_set():
             pulse.turn()
             self._woken.clear()

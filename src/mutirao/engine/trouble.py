@@ -8,10 +8,14 @@ forever.
 
 from logging import DEBUG, WARNING
 from time import monotonic
+from typing import Literal
 
 from mutirao.engine.backoff import Backoff
 from mutirao.engine.logs import log
 from mutirao.errors import SchemaError, StoreGone, StoreUnavailable, TransportError
+
+Once = Literal["outage", "text"]
+MOST_TEXTS = 20  # of an outage that are warnings
 
 
 class Trouble:
@@ -23,7 +27,8 @@ class Trouble:
         longest: the longest wait between two tries, in seconds.
         patience: seconds after which an error that does not pass is raised; None: never.
         who: what is away meanwhile, for the log.
-        once: whether only the first of several failures that say the same is a warning.
+        once: which of several failures is a warning: the first one of an outage, or the first one
+            of each text; None: all of them.
     """
 
     def __init__(
@@ -34,17 +39,18 @@ class Trouble:
         patience: float | None = None,
         *,
         who: str = "database",
-        once: bool = False,
+        once: Once | None = None,
     ) -> None:
         self._what, self._back, self._patience = what, back, patience
         self._who, self._once = who, once
         self._backoff = Backoff(longest)
-        self._told = ""  # what the last one said
+        self._told: set[str] = set()  # what failures of this outage have said
         self._since: float | None = None  # since when all errors were ones that do not pass
 
     def over(self) -> None:
         """Record a success."""
-        self._since, self._told = None, ""
+        self._since = None
+        self._told.clear()
         if self._backoff.reset():
             log.warning("the %s is back; %s", self._who, self._back)
 
@@ -56,8 +62,7 @@ class Trouble:
         """
         if isinstance(error, StoreGone | SchemaError):
             raise error
-        level = DEBUG if self._once and self._told == str(error) else WARNING
-        self._told = str(error)
+        level = DEBUG if self._was_told(str(error)) else WARNING
         wait = self._backoff.next()
         if isinstance(error, StoreUnavailable | TransportError):  # a broker's: people mend it
             self._since = None
@@ -67,6 +72,16 @@ class Trouble:
         self._lose_patience(error)
         log.error("%s; again in %.1f s", self._what, wait, exc_info=error)
         return wait
+
+    def _was_told(self, text: str) -> bool:
+        """Return whether an outage has had such a failure; remember this one."""
+        if self._once is None:
+            return False
+        what = text if self._once == "text" else ""
+        if what in self._told or len(self._told) == MOST_TEXTS:
+            return True
+        self._told.add(what)
+        return False
 
     def _lose_patience(self, error: Exception) -> None:
         now = monotonic()
