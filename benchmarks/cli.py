@@ -26,6 +26,7 @@ from benchmarks.limits import limits
 from benchmarks.load import PAYLOAD
 from benchmarks.machine import Machine, machine
 from benchmarks.memory import memory
+from benchmarks.peers.envs import ON_RABBITMQ
 from benchmarks.pinned import pinned
 from benchmarks.plot import check, plot_backlog, plot_pinned
 from benchmarks.publish import TOLD, publish
@@ -384,10 +385,20 @@ def _show(work: str, found: Result, as_json: bool, options: dict[str, Any]) -> N
         print_table(["figure", "run 1"], rows, empty="")
 
 
+def _on_rabbitmq(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
+    found = names(text) if text else ()
+    if unknown := set(found) - set(ON_RABBITMQ):
+        raise click.BadParameter(
+            f"{min(unknown)!r} has no adapter; there are {', '.join(ON_RABBITMQ)}"
+        )
+    return found
+
+
 @bench.command("rabbitmq")
 @option("--broker", required=True, metavar="URL", help="amqp://user:password@host:port/vhost")
 @option("--jobs", type=_AT_LEAST_1, default=20_000, help="How many at once; a tenth one by one.")
 @_concurrency
+@option("--peers", default="", callback=_on_rabbitmq, help="Others: celery,dramatiq,taskiq.")
 @as_json
 def _rabbitmq(broker: str, as_json: bool, **options: Any) -> None:
     """Publish to RabbitMQ and drain a queue by broker alone, and by a bare aio-pika."""

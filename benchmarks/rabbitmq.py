@@ -2,17 +2,23 @@
 
 Both publish with confirms and `mandatory` to a quorum queue, so many under way at once, and
 acknowledge each message. What they make at the broker begins with `mutirao-bench`, and is emptied.
+
+Peers do the same by adapters in `peers`, in an environment of their own each, as their
+documentation advises for throughput: without confirms, on classic queues, where that is so.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import json
+from asyncio.subprocess import PIPE
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
 import aio_pika
 
 from benchmarks.figures import Figures
+from benchmarks.peers.envs import command
 from mutirao import Mutirao
 from mutirao.transports.rabbitmq import RabbitMQ
 
@@ -39,11 +45,18 @@ class RabbitResult:
 
     own: Rates
     bare: Rates
+    peers: Mapping[str, Rates] = field(default_factory=dict)
 
     def figures(self) -> Figures:
         """Return them, with what they are of a bare client."""
         own, bare = self.own, self.bare
-        return {
+        found: Figures = {}
+        for name, rates in self.peers.items():
+            found[f"{name}: one by one/s"] = rates.one_by_one
+            found[f"{name}: many/s"] = rates.many
+            found[f"{name}: drained/s"] = rates.drained
+            found[f"drained, of {name}'s"] = own.drained / rates.drained
+        return found | {
             "enqueued one by one/s": own.one_by_one,
             "of a bare client's": own.one_by_one / bare.one_by_one,
             "enqueued many at once/s": own.many,
@@ -53,10 +66,31 @@ class RabbitResult:
         }
 
 
-async def rabbitmq(broker: str, *, jobs: int, concurrency: int) -> RabbitResult:
+async def rabbitmq(
+    broker: str, *, jobs: int, concurrency: int, peers: Sequence[str] = ()
+) -> RabbitResult:
     """Publish and drain so many messages each way."""
     bare = await _bare(broker, jobs)
-    return RabbitResult(own=await _own(broker, jobs, concurrency), bare=bare)
+    own = await _own(broker, jobs, concurrency)
+    others = {each: await _peer(each, broker, jobs) for each in peers}
+    return RabbitResult(own=own, bare=bare, peers=others)
+
+
+async def _peer(name: str, broker: str, jobs: int) -> Rates:
+    """Have a peer do it in a process of its own, and remove what it has made at the broker."""
+    called = await asyncio.to_thread(command, name, "rabbitmq")
+    alone = max(1, jobs // ONE_BY_ONE)
+    process = await asyncio.create_subprocess_exec(
+        *called, broker, str(jobs), str(alone), stdout=PIPE, stderr=PIPE
+    )
+    said, complained = await process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"{name} ended with {process.returncode}: {complained.decode()[-500:]}")
+    async with await aio_pika.connect(broker) as connection:
+        channel = await connection.channel()
+        for end in ("", ".DQ", ".XQ"):
+            await channel.queue_delete(f"{NAME}-{name}{end}")
+    return Rates(**json.loads(said.splitlines()[-1]))
 
 
 async def _own(broker: str, jobs: int, concurrency: int) -> Rates:

@@ -22,6 +22,7 @@ PEERS = (
 )  # fmt: skip
 EVERYBODY = (*OURS, *PEERS)
 ON_MARIADB = (*OURS, BY_HAND, "celery")
+ON_RABBITMQ = ("celery", "dramatiq", "taskiq")
 _PATIENCE = 600  # seconds an installation may take
 
 

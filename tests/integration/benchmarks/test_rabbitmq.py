@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from click.testing import CliRunner
+
+from benchmarks.cli import bench
+from benchmarks.rabbitmq import RabbitResult, Rates
 from tests.integration.benchmarks.conftest import Bench
 from tests.support.rabbitmq import RabbitServer
 
@@ -11,3 +15,14 @@ def test_both_ways(sqlite_bench: Bench, rabbit: RabbitServer) -> None:
     found = sqlite_bench.one("rabbitmq", "--broker", rabbit.url(), "--jobs", 30)
     for who in ("own", "bare"):
         assert min(found[who].values()) > 0
+
+
+def test_others_beside_us() -> None:
+    """What they do is told beside what we do; a name that has no adapter is refused."""
+    ours, theirs = (Rates(one_by_one=1.0, many=2.0, drained=each) for each in (6.0, 3.0))
+    found = RabbitResult(own=ours, bare=ours, peers={"celery": theirs}).figures()
+    assert found["celery: drained/s"] == 3.0
+    assert found["drained, of celery's"] == 2.0
+    refused = CliRunner().invoke(bench, ["rabbitmq", "--broker", "amqp://", "--peers", "kombu"])
+    assert refused.exit_code == 2
+    assert "'kombu' has no adapter; there are celery, dramatiq, taskiq" in refused.output
