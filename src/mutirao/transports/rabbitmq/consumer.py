@@ -263,10 +263,7 @@ class RabbitConsumer:
         self._break(TransportUnavailable("the broker has ended the consumer of this queue"))
 
     def _closed(self, closing: "asyncio.Future[Any]") -> None:
-        if not closing.cancelled() and (error := closing.exception()) is not None:
-            self._break(self._links.translated(error))
-        else:
-            self._break(TransportUnavailable("the connection to the broker was closed"))
+        self._break(self._links.why_closed(closing))
 
     def _break(self, error: TransportError) -> None:
         if self._broken is not None or self._left:

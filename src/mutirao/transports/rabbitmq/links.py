@@ -112,6 +112,12 @@ class Links:
         for each in connections:
             await _closed(each)
 
+    def why_closed(self, closing: "asyncio.Future[Any]") -> TransportError:
+        """Return why a channel was closed, by its `closing`."""
+        if not closing.cancelled() and (error := closing.exception()) is not None:
+            return self.translated(error)
+        return TransportUnavailable("the connection to the broker was closed")
+
     def translated(self, error: BaseException) -> TransportError:
         """Return an error of the client as one of ours."""
         said = _text(error)

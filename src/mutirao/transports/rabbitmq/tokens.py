@@ -126,10 +126,7 @@ class RabbitTokens:
         self._break(TransportUnavailable("the broker has ended the consumer of a schedule"))
 
     def _closed(self, closing: "asyncio.Future[Any]") -> None:
-        if not closing.cancelled() and (error := closing.exception()) is not None:
-            self._break(self._links.translated(error))
-        else:
-            self._break(TransportUnavailable("the connection to the broker was closed"))
+        self._break(self._links.why_closed(closing))
 
     def _break(self, error: TransportError) -> None:
         self._broken = self._broken or error
