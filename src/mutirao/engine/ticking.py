@@ -8,7 +8,6 @@ is lost is made again; see `model.token` for what becomes of two.
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from mutirao.model.message import Ack, Again, Bury, Delivery, Message, Settling
 from mutirao.model.schedule import Schedule
 from mutirao.model.schedule_rules import job_of
 from mutirao.model.token import Token
+from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.tokens import HeldToken, KeepsSchedules, Tokens
 from mutirao.ports.transport import OnLost
 from mutirao.tasks import parcels
@@ -87,10 +87,7 @@ class Ticking:
         self._tokens, self._on_lost = tokens, on_lost
         self._loops = {name: _Loop(each) for name, each in schedules.items()}
         self._me = uuid4().hex
-        self._ready: deque[Delivery] = deque()
-        self._something = asyncio.Event()
-        self._stopped = False
-        self._broken: Exception | None = None
+        self._ready: Arrivals[Delivery] = Arrivals()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -107,14 +104,7 @@ class Ticking:
 
     async def receive(self, most: int) -> list[Delivery]:
         """Wait for phases that are due; see `Consumer.receive`."""
-        while not self._ready:
-            if self._broken is not None:
-                raise self._broken
-            if self._stopped:
-                return []
-            self._something.clear()
-            await self._something.wait()
-        found = [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+        found = await self._ready.take(most)
         for each in found:
             self._loops[each.tag].handed_at = None
         return found
@@ -128,9 +118,9 @@ class Ticking:
 
     async def stop(self) -> None:
         """Leave what waits to others; see `Consumer.stop`."""
-        if self._stopped or self._broken is not None:
+        if self._ready.ended or self._ready.broken is not None:
             return
-        self._stopped = True
+        self._ready.ended = True
         try:
             for name, loop in self._loops.items():
                 async with loop.lock:
@@ -141,7 +131,7 @@ class Ticking:
                         _forget(loop)
         except TransportError as error:
             self._break(error)
-        self._something.set()
+        self._ready.tell()
 
     async def _take(self) -> None:
         while True:
@@ -150,7 +140,7 @@ class Ticking:
     async def _held(self, held: HeldToken) -> None:
         """Take a token: the higher of two counts, and the other one is dropped."""
         loop = self._loops[held.schedule]
-        if self._stopped or held.turn != self._tokens.turn(held.schedule):
+        if self._ready.ended or held.turn != self._tokens.turn(held.schedule):
             await self._tokens.give_back([held.tag])
             return
         try:
@@ -201,12 +191,11 @@ class Ticking:
         message = _message_of(token, loop.schedule)
         delivery = Delivery(message, message.args.encode(), None, loop.schedule.name)
         loop.delivery, loop.handed_at = delivery, monotonic()
-        self._ready.append(delivery)
-        self._something.set()
+        self._ready.put(delivery)
 
     async def _settle(self, settling: Settling) -> TransportError | None:
         loop, now = self._loops[settling.delivery.tag], datetime.now(UTC)
-        if self._broken is not None or loop.delivery is not settling.delivery:
+        if self._ready.broken is not None or loop.delivery is not settling.delivery:
             return DeliveryLost(f"this phase of schedule {loop.schedule.name} is not ours any more")
         try:
             if isinstance(settling, Bury) and settling.delivery.message is not None:
@@ -233,7 +222,7 @@ class Ticking:
             _forget(loop)
             try:
                 await self._tokens.drop(tags)
-                if not self._stopped:
+                if not self._ready.ended:
                     await self._tokens.line_up(name)
             except TransportError as error:  # what follows is there
                 self._break(error)
@@ -251,7 +240,7 @@ class Ticking:
     async def _put(self, loop: _Loop, change: Change) -> None:
         """Put a step of a token that stays with us: what it replaces is dropped when it comes."""
         async with loop.lock:
-            if loop.token is None or self._stopped:
+            if loop.token is None or self._ready.ended:
                 return
             told = change(loop.token, datetime.now(UTC))
             loop.serial = max(loop.serial, loop.token.serial) + 1
@@ -260,7 +249,7 @@ class Ticking:
     async def _care(self) -> None:
         """Look for what is lost, held for long, or waits for a slot in vain."""
         look_at = 0.0
-        while not self._stopped:
+        while not self._ready.ended:
             now = monotonic()
             looks, look_at = now >= look_at, look_at if now < look_at else now + LOOK_EVERY
             for loop in self._loops.values():
@@ -309,16 +298,16 @@ class Ticking:
 
     def _break(self, error: Exception) -> None:
         """Give up all that is held: who stands in line next has it."""
-        if self._broken is not None:
+        if self._ready.broken is not None:
             return
-        self._broken = error
+        self._ready.broken = error
         lost = [each.delivery for each in self._loops.values() if each.delivery is not None]
         for loop in self._loops.values():
             _end_timer(loop)
             loop.delivery = None
             _forget(loop)
         self._ready.clear()
-        self._something.set()
+        self._ready.tell()
         if lost:
             self._on_lost(lost)
 

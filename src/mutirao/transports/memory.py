@@ -32,6 +32,7 @@ from mutirao.model.message import (
     Mode,
     Settling,
 )
+from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import OnLost
 
 
@@ -254,21 +255,12 @@ class _Consumer:
         self.queue = queue
         self.held: dict[int, tuple[Delivery, Message | bytes]] = {}
         self._transport, self._prefetch, self._on_lost = transport, prefetch, on_lost
-        self._come: deque[Delivery] = deque()
+        self._come: Arrivals[Delivery] = Arrivals()
         self._loop = asyncio.get_running_loop()
-        self._something = asyncio.Event()
-        self._stopped = self._broken = False
 
     async def receive(self, most: int) -> list[Delivery]:
         """Wait for deliveries; see `Consumer.receive`."""
-        while not self._come:
-            if self._broken:
-                raise TransportUnavailable("the connection to the broker in memory is broken")
-            if self._stopped:
-                return []
-            self._something.clear()
-            await self._something.wait()
-        return [self._come.popleft() for _ in range(min(most, len(self._come)))]
+        return await self._come.take(most)
 
     async def settle(self, settlings: Sequence[Settling]) -> list[TransportError | None]:
         """Settle deliveries; see `Consumer.settle`."""
@@ -281,12 +273,12 @@ class _Consumer:
 
     async def stop(self) -> None:
         """Have no more handed out; see `Consumer.stop`."""
-        self._stopped = True
-        self._something.set()
+        self._come.ended = True
+        self._come.tell()
 
     def has_room(self) -> bool:
         """Return whether it may be handed one more."""
-        return not self._stopped and len(self.held) < self._prefetch
+        return not self._come.ended and len(self.held) < self._prefetch
 
     def hand(self, number: int, what: Message | bytes) -> None:
         """Hand out a message, in whatever thread this is."""
@@ -310,14 +302,14 @@ class _Consumer:
         return [what for _, what in held]
 
     def _lose(self, lost: list[Delivery]) -> None:
-        self._broken = True
+        self._come.broken = TransportUnavailable("the connection to the broker in memory is broken")
         self._come.clear()
         self._on_lost(lost)
 
     def _tell(self, what: Callable[[], None]) -> None:
         def tell() -> None:
             what()
-            self._something.set()
+            self._come.tell()
 
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(tell)

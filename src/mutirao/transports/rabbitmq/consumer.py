@@ -1,7 +1,6 @@
 """The deliveries of one queue to one worker, over one channel."""
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from mutirao.errors import (
     TransportUnavailable,
 )
 from mutirao.model.message import Ack, Again, Bury, Delivery, Settling
+from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import OnLost
 from mutirao.transports.rabbitmq import foreign, wire
 from mutirao.transports.rabbitmq.delays import next_step
@@ -46,8 +46,7 @@ class RabbitConsumer:
         self._channel, self._on_lost = channel, on_lost
         self._held: dict[int, DeliveredMessage] = {}
         self._out: dict[int, Delivery] = {}  # those that were, or are to be, received
-        self._come: deque[Delivery] = deque()
-        self._something = asyncio.Event()
+        self._come: Arrivals[Delivery] = Arrivals()
         # The broker counts the prefetch for each consumer: one has what is always held, another
         # what more is held at times, so that a change concerns the second only.
         self._base = self._extra = 0
@@ -55,8 +54,7 @@ class RabbitConsumer:
         self._extra_tag: str | None = None
         # Where it consumes a queue of other programs: what comes again is in one of ours.
         self._own_tag: str | None = None
-        self._broken: TransportError | None = None
-        self._stopped = self._left = False
+        self._left = False
         self._hops: set[asyncio.Task[None]] = set()
 
     async def begin(self, prefetch: int) -> None:
@@ -76,14 +74,7 @@ class RabbitConsumer:
 
     async def receive(self, most: int) -> list[Delivery]:
         """Wait for deliveries; see `Consumer.receive`."""
-        while not self._come:
-            if self._broken is not None:
-                raise self._broken
-            if self._stopped:
-                return []
-            self._something.clear()
-            await self._something.wait()
-        return [self._come.popleft() for _ in range(min(most, len(self._come)))]
+        return await self._come.take(most)
 
     async def settle(self, settlings: Sequence[Settling]) -> list[TransportError | None]:
         """Settle deliveries; see `Consumer.settle`."""
@@ -92,7 +83,7 @@ class RabbitConsumer:
         sending: list[tuple[int, int, Parcel]] = []
         for n, each in enumerate(settlings):
             tag = each.delivery.tag
-            if self._broken is not None or self._out.pop(tag, None) is None:
+            if self._come.broken is not None or self._out.pop(tag, None) is None:
                 results[n] = DeliveryLost(f"delivery {tag} is not this consumer's any more")
             elif isinstance(each, Ack):
                 done.append(tag)
@@ -115,7 +106,7 @@ class RabbitConsumer:
 
     async def resize(self, prefetch: int) -> None:
         """Change the prefetch; see `Consumer.resize`."""
-        if self._stopped or self._broken is not None:
+        if self._come.ended or self._come.broken is not None:
             return
         extra = max(0, prefetch - self._base)
         if extra != self._extra:
@@ -129,12 +120,12 @@ class RabbitConsumer:
 
     async def stop(self) -> None:
         """Have no more handed out; see `Consumer.stop`."""
-        if not self._stopped:
-            self._stopped = True
+        if not self._come.ended:
+            self._come.ended = True
             await self._cancel(self._base_tag)
             await self._cancel(self._extra_tag)
             await self._cancel(self._own_tag)
-            self._something.set()
+            self._come.tell()
 
     async def _consume(self, prefetch: int, name: str | None = None) -> str | None:
         source = self._topology.source
@@ -155,7 +146,7 @@ class RabbitConsumer:
         return answer.consumer_tag
 
     async def _cancel(self, tag: str | None) -> None:
-        if tag is None or self._broken is not None:
+        if tag is None or self._come.broken is not None:
             return
         try:
             await self._channel.basic_cancel(tag, timeout=CALL_LIMIT)
@@ -201,8 +192,7 @@ class RabbitConsumer:
 
     def _hand_out(self, delivery: Delivery) -> None:
         self._out[delivery.tag] = delivery
-        self._come.append(delivery)
-        self._something.set()
+        self._come.put(delivery)
 
     def _start_sending(self, tag: int, parcel: Parcel) -> None:
         """Send a message on that is not for a handler now."""
@@ -240,7 +230,7 @@ class RabbitConsumer:
 
     async def _acknowledge(self, tags: Sequence[int]) -> None:
         """Acknowledge deliveries; up to the first that is still held, all of them in one frame."""
-        if not tags or self._broken is not None:
+        if not tags or self._come.broken is not None:
             return
         done, first = set(tags), 0
         for held in self._held:
@@ -266,15 +256,15 @@ class RabbitConsumer:
         self._break(self._links.why_closed(closing))
 
     def _break(self, error: TransportError) -> None:
-        if self._broken is not None or self._left:
+        if self._come.broken is not None or self._left:
             return
-        self._broken = error
+        self._come.broken = error
         lost = list(self._out.values())
         self._held.clear()
         self._out.clear()
         self._come.clear()
         for hop in self._hops:
             hop.cancel()
-        self._something.set()
+        self._come.tell()
         if lost:
             self._on_lost(lost)

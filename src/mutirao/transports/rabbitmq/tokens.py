@@ -6,7 +6,6 @@ copies of a token meet in one place; it is the token's number that decides betwe
 
 import asyncio
 import json
-from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ from pamqp.commands import Basic
 
 from mutirao.errors import TransportError, TransportUnavailable
 from mutirao.model.message import Cause, Message
+from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.tokens import HeldToken, Queued
 from mutirao.transports.rabbitmq import wire
 from mutirao.transports.rabbitmq.links import (
@@ -38,9 +38,7 @@ class RabbitTokens:
         self._links, self._topology, self._channel = links, topology, channel
         self._turns: dict[str, int] = {}
         self._tags: dict[str, str | None] = {}
-        self._come: deque[HeldToken] = deque()
-        self._something = asyncio.Event()
-        self._broken: TransportError | None = None
+        self._come: Arrivals[HeldToken] = Arrivals()
 
     async def begin(self, schedules: Sequence[str]) -> None:
         """Stand in line for all of them."""
@@ -52,12 +50,8 @@ class RabbitTokens:
 
     async def receive(self) -> HeldToken:
         """Wait for a token; see `Tokens.receive`."""
-        while not self._come:
-            if self._broken is not None:
-                raise self._broken
-            self._something.clear()
-            await self._something.wait()
-        return self._come.popleft()
+        [token] = await self._come.take(1)
+        return token
 
     def turn(self, schedule: str) -> int:
         """Return the number of the turn; see `Tokens.turn`."""
@@ -119,8 +113,7 @@ class RabbitTokens:
             raise told from error
 
     async def _on_message(self, schedule: str, turn: int, message: DeliveredMessage) -> None:
-        self._come.append(HeldToken(schedule, turn, message.body, message.delivery_tag))
-        self._something.set()
+        self._come.put(HeldToken(schedule, turn, message.body, message.delivery_tag))
 
     async def _cancelled(self, _: Any) -> None:
         self._break(TransportUnavailable("the broker has ended the consumer of a schedule"))
@@ -129,9 +122,9 @@ class RabbitTokens:
         self._break(self._links.why_closed(closing))
 
     def _break(self, error: TransportError) -> None:
-        self._broken = self._broken or error
+        self._come.broken = self._come.broken or error
         self._come.clear()
-        self._something.set()
+        self._come.tell()
 
 
 async def put_token(links: Links, topology: Topology, schedule: str, body: bytes) -> None:

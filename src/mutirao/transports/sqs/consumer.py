@@ -2,12 +2,12 @@
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from mutirao.errors import DeliveryLost, TransportError, TransportMismatch, TransportUnavailable
 from mutirao.model.message import Ack, Again, Bury, Delivery, Settling
+from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import OnLost
 from mutirao.transports.sqs.bodies import message_in, number
 from mutirao.transports.sqs.calls import SqsQueue
@@ -47,13 +47,11 @@ class SqsConsumer:
         self._lock = threading.Lock()
         self._held: dict[Lease, Delivery] = {}
         self._newest: dict[str, Lease] = {}  # of each id at SQS
-        self._come: deque[Lease] = deque()
+        self._come: Arrivals[Lease] = Arrivals()
         self._groups = Groups()
         self._out: set[Lease] = set()  # what was handed over, and is not settled
         self._deletes = Deletes(self._delete, lambda: len(self._out))
-        self._something = asyncio.Event()
         self._ended = asyncio.Event()
-        self._broken: TransportMismatch | None = None
         self._polling = Polling(
             settler.calls, queue, options.wait, options.visibility, self._take,
             lambda error: self._tell(self._break, error), lambda: self._tell(self._end),
@@ -65,14 +63,7 @@ class SqsConsumer:
 
     async def receive(self, most: int) -> list[Delivery]:
         """Wait for deliveries; see `Consumer.receive`."""
-        while not self._come:
-            if self._broken is not None:
-                raise self._broken
-            if self._ended.is_set():
-                return []
-            self._something.clear()
-            await self._something.wait()
-        return [self._hand_out() for _ in range(min(most, len(self._come)))]
+        return [self._hand_out(lease) for lease in await self._come.take(most)]
 
     async def settle(self, settlings: Sequence[Settling]) -> list[Result]:
         """Settle deliveries; see `Consumer.settle`."""
@@ -105,8 +96,7 @@ class SqsConsumer:
         if leases:
             await self._call(self._settler.release, leases)
 
-    def _hand_out(self) -> Delivery:
-        lease = self._come.popleft()
+    def _hand_out(self, lease: Lease) -> Delivery:
         self._out.add(lease)
         note.started(lease.name, self._queue.name)
         return self._held[lease]
@@ -151,8 +141,7 @@ class SqsConsumer:
         return lease
 
     def _arrive(self, leases: list[Lease]) -> None:
-        self._come.extend(self._groups.arrive(leases))
-        self._something.set()
+        self._come.put(*self._groups.arrive(leases))
 
     def _lose_soon(self, lease: Lease) -> None:
         self._tell(self._lose, lease)
@@ -221,8 +210,7 @@ class SqsConsumer:
         following = self._groups.over(lease)
         self._forget(lease)
         if following is not None:
-            self._come.append(following)
-            self._something.set()
+            self._come.put(following)
 
     def _unless_lost(self, lease: Lease, why: Result) -> Result:
         lost = why is not None and lease.lost is not None and self._forget(lease)
@@ -252,12 +240,13 @@ class SqsConsumer:
         return lease
 
     def _break(self, error: TransportMismatch) -> None:
-        self._broken = error
-        self._something.set()
+        self._come.broken = error
+        self._come.tell()
 
     def _end(self) -> None:
         self._ended.set()
-        self._something.set()
+        self._come.ended = True
+        self._come.tell()
 
     def _tell(self, what: Callable[..., object], *values: object) -> bool:
         """Call something in the consumer's event loop; return whether it runs."""
