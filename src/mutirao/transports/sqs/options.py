@@ -40,9 +40,7 @@ class SqsOptions:
 def clients(session: Any, options: SqsOptions) -> tuple[Any, Any]:
     """Return the clients for short calls and for long polls."""
     made = session or Session()
-    usual = {"connect_timeout": 5, "tcp_keepalive": True, "max_pool_connections": 64}
-    read_timeout = options.wait + CALL_TIMEOUT
-    long = Config(**usual, read_timeout=read_timeout, retries={"total_max_attempts": 1})
+    long = _config(options.wait + CALL_TIMEOUT, {"total_max_attempts": 1})
     where = {"region_name": options.region, "endpoint_url": options.endpoint_url}
     try:
         return (
@@ -62,9 +60,13 @@ def s3_client(session: Any, options: SqsOptions) -> Any:
 
 
 def _short() -> Config:
+    return _config(CALL_TIMEOUT, {"mode": "standard", "total_max_attempts": 3})
+
+
+def _config(read_timeout: int, retries: dict[str, Any]) -> Config:
     return Config(
-        connect_timeout=5, tcp_keepalive=True, max_pool_connections=64, read_timeout=CALL_TIMEOUT,
-        retries={"mode": "standard", "total_max_attempts": 3},
+        connect_timeout=5, tcp_keepalive=True, max_pool_connections=64, read_timeout=read_timeout,
+        retries=retries,
     )  # fmt: skip
 
 
