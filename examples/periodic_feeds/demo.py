@@ -21,7 +21,7 @@ from contextlib import suppress
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from signal import SIGTERM
+from signal import SIGSTOP, SIGTERM
 from typing import Any
 from uuid import uuid4
 
@@ -129,15 +129,20 @@ class Demo:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, KILL_EVERY))
-            victim = self._workers.pop(0)
-            victim.kill()
-            victim.wait()
-            self._note("killed", pid=victim.pid)
+            self._kill(self._workers.pop(0))
             version = max(line.get("version", 1) for line in read(self._log))
             self._start(version, 1)
             print(f"a worker of version {version} is killed with SIGKILL")
             if self._trouble is not None:
                 self._trouble()
+
+    def _kill(self, victim: subprocess.Popen[bytes]) -> None:
+        """Kill a worker; write down when it stopped, before others are given its pulls."""
+        victim.send_signal(SIGSTOP)
+        os.waitid(os.P_PID, victim.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        self._note("killed", pid=victim.pid)
+        victim.kill()
+        victim.wait()
 
     def _purge(self) -> None:
         """Lose all that waits, but the dead: they wait for people."""
@@ -238,7 +243,8 @@ def _flaws_of(pulls: list[Line], killed: dict[int, float]) -> Iterator[str]:
         if pull["over"] is None:
             yield f"began at {pull['at']:.1f} and has no end"
         elif following["at"] < pull["over"]:
-            yield f"began at {following['at']:.1f} while the pull before went on"
+            others = f"{pull['pid']} and {following['pid']}"
+            yield f"began at {following['at']:.1f} while the pull before went on, in {others}"
     ended: dict[str, list[Line]] = defaultdict(list)
     for pull in pulls:
         if pull["what"] == "ended":
