@@ -151,8 +151,20 @@ class Demo:
             if "-dead" not in name:
                 await channel.queue_purge(name)
 
+        self._until(lambda: self._ask(self._stops_are_held))
         self._ask(lambda: self._each_queue(purge))
         print("all queues are purged")
+
+    async def _stops_are_held(self) -> bool:
+        """Return whether a worker holds what has stopped: a stop that is lost begins again."""
+        waiting: list[int] = []
+
+        async def look(channel: Any, name: str) -> None:
+            if name.endswith((CLOSED, BROKEN)):
+                waiting.append((await channel.queue_declare(name, passive=True)).message_count)
+
+        await self._each_queue(look)
+        return waiting == [0, 0]
 
     async def _declare(self) -> list[str]:
         feeds = self._feeds

@@ -35,6 +35,9 @@ CARE_EVERY = 0.5  # seconds
 PATIENCE = 2.0  # seconds for which a phase that is due waits for a free slot here
 HELD_FOR = 300.0  # seconds after which a held token is written anew; brokers limit that, to 30 min
 COMES_BACK = 1.0  # seconds
+# Seconds for which a first token waits: the schedule's own may be on its way from a worker that
+# ends; it took 0.17 s on a machine with six busy processes for each core.
+FIRST_AFTER = 1.0
 
 Change = Callable[[Token, datetime], Token]
 
@@ -151,39 +154,47 @@ class Ticking:
             return
         if loop.token is not None and (token.starts or token.serial <= loop.token.serial):
             await self._tokens.drop([held.tag])
-            if token.starts and loop.token.stopped is not None:
-                self._step(loop, lambda old, now: steps.started(old, loop.schedule, now))
+            self._start_if(token, loop)
             return
-        before, loop.tags = loop.tags, [held.tag]
+        replaced, before, loop.tags = loop.token, loop.tags, [held.tag]
         loop.token, loop.since = token, monotonic()
         loop.serial = max(loop.serial, token.serial)
         loop.came.set()
         await self._tokens.drop(before)
         if loop.delivery is None:
+            _end_timer(loop)
             self._go_on(loop, token)
+        if replaced is not None:
+            self._start_if(replaced, loop)
+
+    def _start_if(self, order: Token, loop: _Loop) -> None:
+        """Begin a new loop of a schedule that has stopped, if a token is an order to."""
+        if order.starts and loop.token is not None and loop.token.stopped is not None:
+            self._step(loop, loop.token, lambda old, now: steps.started(old, loop.schedule, now))
 
     def _go_on(self, loop: _Loop, token: Token) -> None:
         """Do what a token asks for that was just taken."""
         schedule, now = loop.schedule, datetime.now(UTC)
-        if token.starts:  # the schedule's own token is lost
-            self._step(loop, lambda _, now: steps.seeded(schedule, now))
+        if token.serial == 0:  # or an order to start, and the schedule's own token is lost
+            self._later(loop, token, FIRST_AFTER, lambda _, now: steps.seeded(schedule, now))
         elif token.holder == self._me:
             self._hand_out(loop, token)
         elif token.holder is not None:
             log.warning("schedule %s: a worker vanished during phase %s; it runs again",
                         schedule.name, token.phase)  # fmt: skip
-            self._wait(loop, 0.0)
+            self._wait(loop, token, 0.0)
         elif (told := steps.replanned(token, schedule, now)) != token:
-            self._step(loop, lambda *_: told)
+            self._step(loop, token, lambda *_: told)
         elif token.stopped is None:
-            self._wait(loop, token.due - now.timestamp())
+            self._wait(loop, token, token.due - now.timestamp())
 
-    def _wait(self, loop: _Loop, seconds: float) -> None:
-        _end_timer(loop)
+    def _wait(self, loop: _Loop, token: Token, seconds: float) -> None:
+        """Note in some seconds that the phase runs here; once that comes back, it does."""
+        self._later(loop, token, seconds, lambda held, _: steps.begun(held, self._me))
 
+    def _later(self, loop: _Loop, token: Token, seconds: float, change: Change) -> None:
         def due() -> None:
-            """Note that the phase runs here; once that comes back, it does."""
-            self._step(loop, lambda token, _: steps.begun(token, self._me))
+            self._step(loop, token, change)
 
         loop.timer = asyncio.get_running_loop().call_later(max(0.0, seconds), due)
 
@@ -234,16 +245,19 @@ class Ticking:
             loop.came.clear()
             await wait_for(loop.came, end - monotonic())
 
-    def _step(self, loop: _Loop, change: Change) -> None:
-        self._spawn(self._put(loop, change))
+    def _step(self, loop: _Loop, token: Token, change: Change) -> None:
+        self._spawn(self._put(loop, token, change))
 
-    async def _put(self, loop: _Loop, change: Change) -> None:
-        """Put a step of a token that stays with us: what it replaces is dropped when it comes."""
+    async def _put(self, loop: _Loop, token: Token, change: Change) -> None:
+        """Put a step of a token that stays with us: what it replaces is dropped when it comes.
+
+        Another token may have replaced this one meanwhile: then the step is not for it.
+        """
         async with loop.lock:
-            if loop.token is None or self._ready.ended:
+            if loop.token is not token or self._ready.ended:
                 return
-            told = change(loop.token, datetime.now(UTC))
-            loop.serial = max(loop.serial, loop.token.serial) + 1
+            told = change(token, datetime.now(UTC))
+            loop.serial = max(loop.serial, token.serial) + 1
             await self._tokens.put(loop.schedule.name, replace(told, serial=loop.serial).body())
 
     async def _care(self) -> None:
@@ -257,7 +271,7 @@ class Ticking:
                     await self._seed(loop)
                 elif loop.token is not None and now - loop.since > HELD_FOR:
                     loop.since = now
-                    await self._put(loop, lambda token, _: token)
+                    await self._put(loop, loop.token, lambda token, _: token)
                 elif loop.handed_at is not None and now - loop.handed_at > PATIENCE:
                     await self._leave_to_others(loop)
             await asyncio.sleep(CARE_EVERY)

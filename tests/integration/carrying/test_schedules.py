@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import pairwise
 from uuid import uuid4
 
@@ -12,7 +13,9 @@ import aiormq
 import pytest
 
 from mutirao import Cancel, Job, Mutirao, Retry
+from mutirao.engine import ticking
 from mutirao.errors import InvalidSchedule
+from mutirao.model.token import Token
 from mutirao.transports.rabbitmq import RabbitMQ
 from tests.support.rabbitmq import RabbitServer
 from tests.support.waiting import until
@@ -37,6 +40,21 @@ class Shop:
         async with aiormq.connect(self._server.url()) as connection:
             channel = await connection.channel()
             await channel.queue_purge(f"{self._prefix}-schedules.{schedule}")
+
+    async def put(self, schedule: str, token: Token) -> None:
+        """Put a token into a schedule's queue."""
+        async with aiormq.connect(self._server.url()) as connection:
+            channel = await connection.channel()
+            await channel.basic_publish(
+                token.body(), exchange=f"{self._prefix}-schedules", routing_key=schedule
+            )
+
+    async def waits(self, schedule: str) -> bool:
+        """Return whether a token is in a schedule's queue, and in nobody's hands."""
+        async with aiormq.connect(self._server.url()) as connection:
+            channel = await connection.channel()
+            name = f"{self._prefix}-schedules.{schedule}"
+            return bool((await channel.queue_declare(name, passive=True)).message_count)
 
 
 @pytest.fixture
@@ -147,6 +165,31 @@ async def test_a_token_that_is_lost(shop: Shop) -> None:
             await shop.broker.start_schedule("pull")
         await until(lambda: len(began) >= 4)
     assert all(later - earlier > EVERY / 2 for earlier, later in pairwise(began))
+
+
+async def test_a_first_token_beside_the_real_one(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was made in vain runs no phase, nor does it make one that has stopped run."""
+    monkeypatch.setattr(ticking, "FIRST_AFTER", 100.0)
+    met: list[int] = []
+
+    @shop.app.schedule(every=EVERY)
+    @shop.app.task(queue="feeds")
+    async def pull(job: Job) -> None:
+        met.append(job.id)
+
+    async def taken() -> bool:
+        return not await shop.waits("pull")
+
+    first, real = (Token(loop=uuid4().hex, tick=1.0, due=1.0) for _ in range(2))
+    await shop.put("pull", first)
+    async with shop.app.worker(queues=["feeds"]):
+        await until(taken)
+        await shop.put("pull", replace(real, serial=2, stopped="for this test"))
+        await shop.broker.start_schedule("pull")
+        await until(lambda: met)
+    assert not {int(first.id), int(real.id)} & {*met}
 
 
 async def test_a_full_worker_leaves_it_to_another(
