@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from mutirao.client.portal import Portal
-from mutirao.client.publishing import NO_RESULTS, all_alone, publish
+from mutirao.client.publishing import NO_RESULTS, in_parts, one_way, publish
 from mutirao.model.job import NewJob
 from mutirao.model.message import MessageId
 from mutirao.model.uniqueness import Placed
@@ -60,13 +60,15 @@ class Enqueuing(Results, Protocol):
         For a job whose key another job holds, the returned id is that of the job that holds it.
 
         Parameters:
-            jobs: may be a generator: it is consumed once, while the jobs are written. Those of
-                queues that are by broker alone are published, not all or none.
+            jobs: may be a generator: it is consumed once, while the jobs are written, with some
+                thousands of them in memory. Those of queues that are by broker alone are published,
+                2,000 at a time, not all or none.
             conn: the connection or session whose transaction the jobs join, never committed; if
                 left out, a short transaction of their own.
 
         Raises:
-            InvalidJob: a job does not fit; none was written.
+            InvalidJob: a job does not fit; none was written, or published of its 2,000.
+            TransportError: some jobs by broker alone were not published; it says how many.
             UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
         """
         opened: list[Enqueueing] = []
@@ -81,11 +83,13 @@ class Enqueuing(Results, Protocol):
         """Enqueue many jobs at once from a coroutine, all or none; return their ids in order.
 
         Parameters:
-            jobs: may be a generator: it is consumed once, while the jobs are written.
+            jobs: may be a generator: it is consumed once, while the jobs are written; see
+                `enqueue_many`.
             conn: the asynchronous connection or session whose transaction the jobs join.
 
         Raises:
-            InvalidJob: a job does not fit; none was written.
+            InvalidJob: a job does not fit; none was written, or published of its 2,000.
+            TransportError: some jobs by broker alone were not published; it says how many.
             UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
         """
         opened: list[Enqueueing] = []
@@ -100,22 +104,30 @@ class Enqueuing(Results, Protocol):
         """Write jobs into the store, or publish them if their queues are by broker alone."""
         if not self.transports:
             return self.store.enqueue(jobs, conn)
-        listed = list(jobs)
-        if not all_alone(listed, self.transports, conn):
-            return self.store.enqueue(listed, conn)
-        published = self._portal.call(publish, listed, self.transports)
-        left = published.left()
-        return published.all_ids(self.store.enqueue(left, None) if left else ())
+        is_alone, jobs = one_way(jobs, self.transports, conn)
+        if not is_alone:
+            return self.store.enqueue(jobs, conn)
+        ids: list[int] = []
+        for part in in_parts(jobs):
+            published = self._portal.call(publish, part, self.transports)
+            left = published.left()
+            stored = self.store.enqueue(left, None) if left else ()
+            ids += published.all_ids(stored, before=len(ids))
+        return ids
 
     async def _awrite(self, jobs: Iterable[NewJob], conn: object | None) -> list[int]:
         if not self.transports:
             return await self.store.aenqueue(jobs, conn)
-        listed = list(jobs)
-        if not all_alone(listed, self.transports, conn):
-            return await self.store.aenqueue(listed, conn)
-        published = await publish(listed, self.transports)
-        left = published.left()
-        return published.all_ids(await self.store.aenqueue(left, None) if left else ())
+        is_alone, jobs = one_way(jobs, self.transports, conn)
+        if not is_alone:
+            return await self.store.aenqueue(jobs, conn)
+        ids: list[int] = []
+        for part in in_parts(jobs):
+            published = await publish(part, self.transports)
+            left = published.left()
+            stored = await self.store.aenqueue(left, None) if left else ()
+            ids += published.all_ids(stored, before=len(ids))
+        return ids
 
     def _open(self, job: NewJob) -> Enqueueing:
         opened = Enqueueing(self._around_enqueue, job)

@@ -4,8 +4,9 @@ What a broker cannot hold, as it is due too late or too large, is for the store.
 the database run it from there.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain, islice
 from typing import Any, NamedTuple, NoReturn
 
 from mutirao.errors import (
@@ -22,6 +23,7 @@ from mutirao.ports.brokers import grouped
 from mutirao.tasks.parcels import message_of, new_id
 from mutirao.tasks.task import Task
 
+PUBLISHED_AT_ONCE = 2_000  # jobs in memory, and confirms under way
 CARRIED = 'give its transport mode="carried", or leave the queue to the database'
 
 
@@ -103,15 +105,21 @@ class Published(NamedTuple):
         """Return those that are to be written into the store."""
         return [self.jobs[n] for n in self.for_store]
 
-    def all_ids(self, stored: Sequence[int]) -> list[int]:
+    def all_ids(self, stored: Sequence[int], before: int) -> list[int]:
         """Return the ids of all, with those that the store gave to what was left for it.
+
+        Parameters:
+            stored: those that the store gave.
+            before: how many other jobs of the same call were published before these.
 
         Raises:
             TransportError: some were not published; the message says how many, others were.
         """
-        if self.failed and len(self.jobs) > 1:
+        if self.failed and before + len(self.jobs) > 1:
+            others = f", after {before:,} that were" if before else ""
             raise type(self.failed[0])(
-                f"{len(self.failed)} of {len(self.jobs)} jobs were not published: {self.failed[0]}"
+                f"{len(self.failed)} of {len(self.jobs)} jobs were not published{others}:"
+                f" {self.failed[0]}"
             )
         if self.failed:
             raise self.failed[0]
@@ -169,27 +177,48 @@ async def publish(jobs: Sequence[NewJob], transports: Mapping[str, Transport]) -
     return Published(jobs, ids, for_store, failed)
 
 
-def all_alone(
+def one_way(
     jobs: Iterable[NewJob], transports: Mapping[str, Transport], conn: object | None
-) -> bool:
-    """Return whether jobs are by broker alone; False if all of them are in a store.
+) -> tuple[bool, Iterable[NewJob]]:
+    """Return whether jobs are by broker alone, and the jobs; they are read no further than needed.
+
+    The first one says it for all: reading one of the other kind raises InvalidJob.
 
     Raises:
-        InvalidJob: some are, and some are not; or they are, and were to join a transaction.
+        InvalidJob: they are by broker alone, and were to join a transaction.
     """
-    queues = {job.queue for job in jobs}
-    found = {alone(transports, each) is not None for each in queues}
-    if len(found) > 1:
+    rest = iter(jobs)
+    first = next(rest, None)
+    if first is None:
+        return False, ()
+    is_alone = alone(transports, first.queue) is not None
+    if is_alone and conn is not None:
         raise InvalidJob(
-            "some of these jobs are by broker alone and others in the database, which cannot be"
-            " enqueued all or none; enqueue them in two calls"
-        )
-    if found == {True} and conn is not None:
-        raise InvalidJob(
-            f"queue {min(queues)!r} is by broker alone, and a message cannot join the transaction"
+            f"queue {first.queue!r} is by broker alone, and a message cannot join the transaction"
             f" of conn=: it would be sent even if that rolls back; {CARRIED}. Or leave out conn="
         )
-    return found == {True}
+    if isinstance(jobs, tuple) and len(jobs) == 1:
+        return is_alone, jobs  # a store writes one job faster if it sees that it is one
+    return is_alone, _of_one_kind(chain((first,), rest), transports, is_alone)
+
+
+def _of_one_kind(
+    jobs: Iterable[NewJob], transports: Mapping[str, Transport], is_alone: bool
+) -> Iterator[NewJob]:
+    for job in jobs:
+        if (alone(transports, job.queue) is not None) is not is_alone:
+            raise InvalidJob(
+                "some of these jobs are by broker alone and others in the database, which cannot be"
+                " enqueued all or none; enqueue them in two calls"
+            )
+        yield job
+
+
+def in_parts(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
+    """Yield jobs as many at a time as are published together."""
+    rest = iter(jobs)
+    while part := list(islice(rest, PUBLISHED_AT_ONCE)):
+        yield part
 
 
 def _refuse(queue: str, unfit: list[str]) -> None:

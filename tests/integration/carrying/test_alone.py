@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+import weakref
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from mutirao import Cancel, Dead, DeadJob, Job, Mutirao, Retry, Snooze
+from mutirao.client import publishing
 from mutirao.errors import (
     ConfigurationError,
     InvalidJob,
@@ -19,7 +21,9 @@ from mutirao.errors import (
     WrongState,
 )
 from mutirao.model.findings import Finding, Level
+from mutirao.model.job import NewJob
 from mutirao.model.message import DeadMessage, Message
+from mutirao.sql.drivers import steps
 from mutirao.testing import capture, drain
 from mutirao.transports.memory import MemoryTransport
 from tests.support.waiting import until
@@ -158,6 +162,33 @@ async def test_what_a_broker_cannot_hold(app: Mutirao, broker: MemoryTransport) 
     broker.longest_delay = 0.0
     with pytest.raises(InvalidJob, match="keeps the order"):
         send.using(delay=60).enqueue("never")
+
+
+@pytest.mark.parametrize("queue", ["mail", "default"])
+async def test_many_are_read_as_they_are_handed_in(
+    app: Mutirao, broker: MemoryTransport, monkeypatch: pytest.MonkeyPatch, queue: str
+) -> None:
+    """Some at a time are in memory; one that does not fit ends it, and nothing of its part goes."""
+    monkeypatch.setattr(publishing, "PUBLISHED_AT_ONCE", 10)
+    monkeypatch.setattr(steps, "MAX_JOBS_IN_MEMORY", 10)
+    read, most = list[weakref.ref[NewJob]](), 0
+
+    def jobs(last: str) -> Iterator[NewJob]:
+        nonlocal most
+        for n in range(100):
+            job = NewJob(task="t", queue=queue if n < 99 else last)
+            read.append(weakref.ref(job))
+            most = max(most, sum(each() is not None for each in read))
+            yield job
+
+    assert len(set(app.enqueue_many(jobs(queue)))) == 100
+    assert len(set(await app.aenqueue_many(jobs(queue)))) == 100
+    assert most <= 25
+    other = {"mail": "default", "default": "mail"}[queue]
+    with pytest.raises(InvalidJob, match="two calls"):
+        app.enqueue_many(jobs(other))
+    there = len(broker._queue("mail").ready), len(list(app.jobs(limit=None)))
+    assert there == ((290, 0) if queue == "mail" else (0, 200))
 
 
 async def test_what_cannot_be_by_broker_alone(app: Mutirao, broker: MemoryTransport) -> None:
