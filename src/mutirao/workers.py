@@ -1,6 +1,7 @@
 """The workers of an application, and the databases that they serve: what `Mutirao` has of it."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
@@ -10,11 +11,12 @@ from sqlalchemy import URL
 from mutirao.client.kept_schedules import keeper, kept_schedules
 from mutirao.client.limits import Limits
 from mutirao.client.schedules import Schedules
+from mutirao.engine.carried import check_together
 from mutirao.engine.carrying import Carrying, refuse_to_begin, served_alone
 from mutirao.engine.embedded import EmbeddedWorker
 from mutirao.engine.fleet import Fleet, Serving
 from mutirao.engine.service import run
-from mutirao.engine.settings import WorkerSettings, WorkerTerms
+from mutirao.engine.settings import RelayTerms, WorkerSettings, WorkerTerms
 from mutirao.engine.shared import Shared
 from mutirao.engine.task_checks import check_tasks
 from mutirao.engine.together import Together
@@ -162,6 +164,34 @@ class Workers:
         chosen = WorkerSettings.of({"exit_when_stuck": EXIT_WHEN_STUCK, **settings})
         return run(lambda: self._make_worker(chosen))
 
+    def relay(self, together: int = 1, **settings: Unpack[RelayTerms]) -> EmbeddedWorker:
+        """Return what carries due jobs of carried queues to their brokers, and runs none of them.
+
+        It runs inside this program, as a `worker` does, and keeps house as workers do, but deletes
+        nothing: how long is kept what has finished is a matter of workers.
+
+        Parameters:
+            together: the doorbells of one message, 1 to 50. It measures no durations, by which a
+                worker chooses: more than 1 is for short jobs, of which a message is held by one
+                worker.
+            settings: the fields of `WorkerSettings` that concern it: queues (of those that are
+                carried; all, if left out), exclude_queues, grace, poll, heartbeat, expiry,
+                doorbell_grace, connections.
+
+        Raises:
+            ConfigurationError: a queue is not carried, or none is; a setting is out of range.
+        """
+        chosen = self._relay_settings(together, settings)
+        return EmbeddedWorker(lambda: self._make_sql_worker(chosen, None, together))
+
+    def run_relay(self, together: int = 1, **settings: Unpack[RelayTerms]) -> int:
+        """Run a `relay` in this process until a signal stops it; return an exit status.
+
+        The statuses are those of `run_worker`; the parameters are those of `relay`.
+        """
+        chosen = self._relay_settings(together, settings)
+        return run(lambda: self._make_sql_worker(chosen, None, together))
+
     def home(self, url: URL | None = None, budget: Budget | None = None) -> Home:
         """Return what handlers know of the database at a URL; None: the application's own.
 
@@ -189,6 +219,27 @@ class Workers:
         worker = self._make_sql_worker(settings, shared)
         return Together(worker, self._carrying(carried, settings, shared), shared)
 
+    def _relay_settings(self, together: int, terms: RelayTerms) -> WorkerSettings:
+        """Return the settings of a worker that only relays; it has no slots, and deletes nothing.
+
+        A default here would delete what the workers' settings keep.
+        """
+        check_together(together)
+        whole = {**terms, "concurrency": 1, "retention": {}, "keep_hours": None, "keep_inbox": None}
+        settings = WorkerSettings.of(cast(WorkerTerms, whole))
+        carried = self._carried(settings)
+        if strange := {*(settings.queues or ())} - carried.keys():
+            raise ConfigurationError(
+                f"no broker carries queue {', '.join(sorted(strange))} for this application; give"
+                ' queues that have a transport with mode="carried"'
+            )
+        if not carried:
+            raise ConfigurationError(
+                "no broker carries a queue for this application, so there is nothing to relay; give"
+                ' Mutirao(transports={"mail": RabbitMQ(…, mode="carried")})'
+            )
+        return replace(settings, queues=tuple(carried), exclude_queues=None)
+
     def _carrying(
         self, carried: Mapping[str, Transport], settings: WorkerSettings, shared: Shared | None
     ) -> Carrying:
@@ -196,7 +247,9 @@ class Workers:
         kept = kept_schedules(self.schedules.declared(), carried, settings.tasks)
         return Carrying(carried, *about, kept, shared)
 
-    def _make_sql_worker(self, settings: WorkerSettings, shared: Shared | None) -> Serving:
+    def _make_sql_worker(
+        self, settings: WorkerSettings, shared: Shared | None, apart: int | None = None
+    ) -> Serving:
         budget = Budget(settings.connections) if settings.connections else None
         if self._databases is not None:
             make = partial(self._make_member, settings, budget)
@@ -209,7 +262,7 @@ class Workers:
             store.engines.limit(budget)
             if notifier is self._notifier:
                 notifier = notifier and store.listener()
-        return self._worker_of(store, notifier, settings, shared, self.home(budget=budget))
+        return self._worker_of(store, notifier, settings, shared, self.home(budget=budget), apart)
 
     def _make_member(
         self, settings: WorkerSettings, budget: Budget | None, url: str, shared: Shared
@@ -228,6 +281,7 @@ class Workers:
         settings: WorkerSettings,
         shared: Shared | None,
         home: Home,
+        apart: int | None = None,
     ) -> Worker:
         tasks, schedules = self._tasks, self._schedules_in_sql
         limits: Callable[[], Sequence[Rule]] = self.limits.declared
@@ -236,7 +290,7 @@ class Workers:
             tasks = {**sending.tasks(cast(TopicApp, self)), **tasks}
             limits = partial(_both, limits, sending.limits)
         about = tasks, self._around_attempt, settings, version("mutirao")
-        last = shared, home, self._carried(settings)
+        last = shared, home, self._carried(settings), apart
         worker = Worker(store, notifier, *about, schedules, limits, *last)
         worker.at_close += [sending.aclose] if sending else []
         return worker

@@ -113,7 +113,11 @@ class FakeSqs:
         """Return what a queue is like."""
         self._begin("get_queue_attributes")
         queue = self._queue("get_queue_attributes", QueueUrl)
-        usual = {"QueueArn": f"arn:aws:sqs:nowhere:1:{queue.name}", "MaximumMessageSize": "1048576"}
+        usual = {
+            "QueueArn": f"arn:aws:sqs:nowhere:1:{queue.name}",
+            "MaximumMessageSize": "1048576",
+            "ApproximateNumberOfMessages": str(len(self.waiting(queue.name))),
+        }
         return {"Attributes": {**usual, **queue.attributes}}
 
     def send_message_batch(self, QueueUrl: str, Entries: list[Answer]) -> Answer:  # noqa: N803

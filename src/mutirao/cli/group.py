@@ -46,6 +46,7 @@ _COMMANDS = {
     "prune": ("care", "prune"),
     "publish": ("topics", "publish"),
     "redrive": ("jobs", "redrive"),
+    "relay": ("relay", "relay"),
     "replay": ("topics", "replay"),
     "resume": ("limits", "resume"),
     "retry": ("jobs", "retry"),

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from mutirao.app import Mutirao
 from mutirao.cli import logs
-from mutirao.cli.options import POSITIVE, kept, log_options, names, option, target
+from mutirao.cli.options import POSITIVE, beat_options, kept, log_options, names, option, target
 from mutirao.cli.reloading import watch_here
 from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import AppCommand, load_app
@@ -62,12 +62,6 @@ def _text(read: Callable[[str], object], name: str = "AGE") -> Callable[[str], s
     help="Tasks to serve, such as thumbnail,report; all of the application if left out.",
 )
 @option("-c", "--concurrency", type=click.IntRange(min=1), default=20, help="Jobs at once.")
-@option(
-    "--connections",
-    type=click.IntRange(min=3),
-    help="Connections to servers at most, of a process with all its databases; no limit if left"
-    " out.",
-)
 @option("--processes", type=click.IntRange(min=1), default=1, help="Workers, each a process.")
 @option(
     "--grace",
@@ -75,14 +69,7 @@ def _text(read: Callable[[str], object], name: str = "AGE") -> Callable[[str], s
     default=30.0,
     help="Seconds that running jobs may take once a signal says to stop.",
 )
-@option("--poll", type=POSITIVE, default=2.0, help="Longest sleep of an idle worker, in seconds.")
-@option("--heartbeat", type=POSITIVE, default=5.0, help="Seconds between heartbeats.")
-@option(
-    "--expiry",
-    type=POSITIVE,
-    default=15.0,
-    help="Seconds after its last heartbeat until a worker's jobs run elsewhere.",
-)
+@beat_options
 @option(
     "--exit-when-stuck",
     type=click.FloatRange(min=0),
@@ -116,12 +103,6 @@ def _text(read: Callable[[str], object], name: str = "AGE") -> Callable[[str], s
     type=_text(kept),
     default="90d",
     help="How long the figures of an hour are kept, and errors after they last occurred.",
-)
-@option(
-    "--doorbell-grace",
-    type=POSITIVE,
-    default=30.0,
-    help="Seconds without an answer after which a broker is taken to have lost a doorbell.",
 )
 @option(
     "--keep-inbox",

@@ -5,16 +5,17 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
+from mutirao.engine.backlog import Backlog
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.doorbells import Doorbells
 from mutirao.engine.producer import Producer
 from mutirao.engine.pulse import Pulse
-from mutirao.engine.relay import Relay
+from mutirao.engine.relay import Relay, duty_of
 from mutirao.engine.settings import WorkerSettings
+from mutirao.errors import ConfigurationError
+from mutirao.model.doorbell import MAX_TOGETHER
 from mutirao.ports import Store, Transport
 from mutirao.ports.brokers import close_transports
-
-MAX_TOGETHER = 50  # doorbells in one message
 
 
 class Carried:
@@ -25,6 +26,7 @@ class Carried:
         tasks: the names of those that the application has.
         worker: returns its id.
         producer: leaves these queues to this; what it is told of them, the relay is told.
+        apart: the doorbells of a message, if it relays and answers none; None: it does both.
     """
 
     def __init__(
@@ -36,15 +38,25 @@ class Carried:
         worker: Callable[[], int],
         dispatcher: Dispatcher,
         producer: Producer,
+        apart: int | None = None,
     ) -> None:
-        self._transports = transports
+        self._transports, self.answers = transports, apart is None
         served = tasks if settings.tasks is None else settings.tasks
-        self._doorbells = {
-            queue: Doorbells(queue, transport, settings, served, dispatcher, producer.answer)
-            for queue, transport in transports.items()
-        }
-        parts = settings, worker, partial(_together, dispatcher)
-        self._relay = Relay(store, transports, self._doorbells, *parts)
+        self._heard: Mapping[str, Doorbells | Backlog]
+        if apart is None:
+            together = partial(_together, dispatcher)
+            self._heard = {
+                queue: Doorbells(queue, transport, settings, served, dispatcher, producer.answer)
+                for queue, transport in transports.items()
+            }
+        else:
+            together = partial(int, apart)
+            self._heard = {
+                queue: Backlog(queue, transport, settings)
+                for queue, transport in transports.items()
+            }
+        duty = duty_of(transports, apart=apart is not None)
+        self._relay = Relay(store, transports, self._heard, settings, worker, together, duty)
         producer.leave_to(self._relay)
         # Set while this worker asks for the duties that all share, and for the agenda. Of those
         # that have nothing to ask the database for, the one that relays does so for the others.
@@ -57,18 +69,26 @@ class Carried:
         """Return its loops by name."""
         if not self._transports:
             return {}
-        heard = {f"doorbells of {queue}": each.run for queue, each in self._doorbells.items()}
+        heard = {f"doorbells of {queue}": each.run for queue, each in self._heard.items()}
         return heard | {"relay": self._relay.run}
 
     def stop(self) -> None:
         """Let the loops end: what was received is answered, what was rung is published."""
-        for each in self._doorbells.values():
+        for each in self._heard.values():
             each.stop()
         self._relay.stop()
 
     async def close(self) -> None:
         """Close the connections to the brokers."""
         await close_transports(self._transports)
+
+
+def check_together(together: int) -> None:
+    """Raise ConfigurationError if so many doorbells are not to be in one message."""
+    if not 1 <= together <= MAX_TOGETHER:
+        raise ConfigurationError(
+            f"{together} doorbells are to be in one message; give 1 to {MAX_TOGETHER}"
+        )
 
 
 def _together(dispatcher: Dispatcher) -> int:

@@ -56,10 +56,10 @@ class Relay:
 
     Parameters:
         transports: those of the carried queues, by queue.
-        ears: what this worker hears of each of them. Without any, nothing is taken back: a broker
-            that is slow would look like one that has lost what it had.
+        ears: what this worker hears of each of them.
         worker: returns the worker's id.
         together: returns how many doorbells one message carries.
+        duty: the name of what one of several holds that do the same.
     """
 
     def __init__(
@@ -70,13 +70,14 @@ class Relay:
         settings: WorkerSettings,
         worker: Callable[[], int],
         together: Callable[[], int],
+        duty: str,
     ) -> None:
         self._together = together
         self._store, self._transports, self._ears = store, dict(transports), ears
         self._settings, self._worker = settings, worker
         self._woken = asyncio.Event()
         self._asked = True  # to look once, although others hold the duty
-        self._duty = duty_of(self._transports)
+        self._duty = duty
         self.holds = asyncio.Event()  # set while it has the duty
         self._ask_at = self._look_at = self._recall_at = 0.0  # monotonic
         self._expected: list[float] = []  # a heap of monotonic times
@@ -216,10 +217,15 @@ async def _publish_to(
     return [(bell, error) for (_, bells), error in pairs if error is not None for bell in bells]
 
 
-def duty_of(queues: Iterable[str]) -> str:
-    """Return the name of the duty of all workers that have the same carried queues."""
+def duty_of(queues: Iterable[str], *, apart: bool = False) -> str:
+    """Return the name of the duty of all workers that have the same carried queues.
+
+    Those that do nothing but relay (`apart`) have one of their own: who consumes knows better what
+    is lost, and so one of those is always to take back.
+    """
     listed = json.dumps(sorted(queues), ensure_ascii=False)
-    return f"relay {blake2s(listed.encode(), digest_size=8).hexdigest()}"
+    digest = blake2s(listed.encode(), digest_size=8).hexdigest()
+    return f"relay apart {digest}" if apart else f"relay {digest}"
 
 
 def _nothing() -> "asyncio.Future[None]":

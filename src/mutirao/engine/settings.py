@@ -55,6 +55,19 @@ class WorkerTerms(TypedDict, total=False):
     webhooks: bool | WebhookSettings
 
 
+class RelayTerms(TypedDict, total=False):
+    """The fields of `WorkerSettings` that one has which only relays, as keyword arguments."""
+
+    queues: Iterable[str] | None
+    exclude_queues: Iterable[str] | None
+    grace: float
+    poll: float
+    heartbeat: float
+    expiry: float
+    doorbell_grace: float
+    connections: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
     """The settings of a worker. All durations are in seconds, except `retention`,

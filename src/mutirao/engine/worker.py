@@ -6,6 +6,7 @@ period, interrupt the rest, write every outcome, retire. Each step needs only th
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -65,12 +66,14 @@ class Worker:
         shared: Shared | None = None,
         home: Home = NOWHERE,
         carried: Mapping[str, Transport] | None = None,
+        apart: int | None = None,
     ) -> None:
         """Set the parts: `declared` returns the schedules in the code, or raises if one is wrong.
 
         `limits` does the same for the limits. `shared` is what it has together with the workers of
         other databases in this process; None: it is the only one. `home` is its database.
-        `carried`: the brokers of carried queues, by queue.
+        `carried`: the brokers of carried queues, by queue. `apart`: the doorbells of a message, if
+        it relays these queues and runs no job.
         """
         self.settings = settings
         self.failure: BaseException | None = None
@@ -79,7 +82,8 @@ class Worker:
         self.at_close: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self.on_blocked: Callable[[], None] | None = None  # in a thread: the loop is lost for good
         self._store, self._tasks = store, tasks
-        self._identity, self._id = identity(settings, version), 0
+        here = identity(settings, version)
+        self._identity, self._id = here if apart is None else replace(here, concurrency=0), 0
         self._owns, self._home = shared is None, home
         self._shared = shared or Shared(settings)
         self._progress_writer = ProgressWriter(store)
@@ -93,7 +97,7 @@ class Worker:
         part = lambda: self._id, self._dispatcher, self._loops.pulse("producer"), carried or ()
         self._producer = Producer(store, notifier, settings, tasks, *part)
         parts = settings, tasks, lambda: self._id, self._dispatcher, self._producer
-        self._carried = Carried(store, carried or {}, *parts)
+        self._carried = Carried(store, carried or {}, *parts, apart)
         self._watch = Watch(self._shared.slots, self._loops.pulses, settings.exit_when_stuck)
         self._declared, self._limits = declared, limits
         self._scheduler: Scheduler | None = None
@@ -160,6 +164,8 @@ class Worker:
         for name, run in self._carried.loops().items():
             loops.spawn(name, run(loops.pulse(name, DUTY_TURN_LIMIT)))
         log.info("worker %s (%s) started", self._id, self._identity.name)
+        if not self._carried.answers:
+            log.info("relaying %s; it runs no job", ", ".join(sorted(settings.queues or ())))
 
     async def first_claim(self) -> None:
         """Wait until it has made its first claim."""
@@ -189,6 +195,8 @@ class Worker:
         if self._loops:
             end = monotonic() + (self.settings.grace if grace is None else grace)
             self.stop_claiming()
+            if not self._carried.answers:
+                await self._finish_publishing(end)
             await self._give_back_unstarted()
             await self._finish_running(end)
             self._completer.close()
@@ -201,6 +209,14 @@ class Worker:
             self._job_log.flush()
             log.info("worker %s stopped", self._id)
         self.ended.set()
+
+    async def _finish_publishing(self, end: float) -> None:
+        """Let a relay end what it publishes; what it does not end is rung again after a while."""
+        relay = asyncio.ensure_future(self._loops.ends(["relay"], max(0.0, end - monotonic())))
+        hurried = asyncio.ensure_future(self._hurried.wait())
+        await asyncio.wait((relay, hurried), return_when=asyncio.FIRST_COMPLETED)
+        for each in (relay, hurried):
+            each.cancel()
 
     async def _give_back_unstarted(self) -> None:
         """Stop claiming, and release what was claimed and has not started."""

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from mutirao.model.lanes import RUNG_LANE_PREFIX
 from mutirao.model.message import Message
 
+MAX_TOGETHER = 50  # doorbells in one message
+
 
 def rung_lane(lane: str) -> str:
     """Return the lane in which a job of this lane waits once its doorbell was rung."""

@@ -210,10 +210,10 @@ class WorkerRecord:
     running: int
 
     def serves(self, queue: str, task: str | None = None) -> bool:
-        """Return whether it takes jobs of a queue, and of that task in it."""
+        """Return whether it takes jobs of a queue, and of that task in it; a relay takes none."""
         of_queue = queue in self.queues if self.queues is not None else True
         of_task = task is None or self.tasks is None or task in self.tasks
-        return of_queue and queue not in self.exclude_queues and of_task
+        return of_queue and queue not in self.exclude_queues and of_task and self.concurrency > 0
 
 
 class GraphState(StrEnum):

@@ -9,7 +9,7 @@ class NewWorker:
     """A worker's description of itself when it registers.
 
     `queues` None: it serves all queues, but `exclude_queues`. `tasks` None: it serves all tasks of
-    its application.
+    its application. `concurrency` 0: it relays, and runs no job.
     """
 
     name: str

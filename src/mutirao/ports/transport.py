@@ -160,6 +160,17 @@ class Transport(Protocol):
         """
         ...
 
+    async def waiting(self, queue: str) -> int:
+        """Return how many messages wait in a queue, without those that consumers hold.
+
+        It may be some seconds old, and need not count what has a delay.
+
+        Raises:
+            TransportUnavailable: the broker is away.
+            TransportMismatch: the queue is not there.
+        """
+        ...
+
     async def dead(self, queue: str, most: int) -> list[DeadMessage]:
         """Return dead messages of a queue, the oldest first. They stay where they are.
 

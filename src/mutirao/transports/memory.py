@@ -114,6 +114,12 @@ class MemoryTransport:
         missing = [each for each in queues if each not in self._queues]
         return [Difference(f"queue {each!r}", "a queue", None) for each in missing]
 
+    async def waiting(self, queue: str) -> int:
+        """Return how many messages wait; see `Transport.waiting`."""
+        self._check_available()
+        with self._lock:
+            return len(self._queue(queue).ready)
+
     async def dead(self, queue: str, most: int) -> list[DeadMessage]:
         """Return dead messages; see `Transport.dead`."""
         self._check_available()

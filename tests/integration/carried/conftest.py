@@ -26,6 +26,7 @@ class Broker(MemoryTransport):
     def __init__(self) -> None:
         super().__init__("carried")
         self.passed: list[Message] = []
+        self.asked = 0  # how often somebody asked what waits
 
     async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
         """Publish, and keep what passed."""
@@ -34,9 +35,14 @@ class Broker(MemoryTransport):
             self.passed += messages
         return told
 
-    def waiting(self) -> int:
-        """Return how many messages wait for a consumer."""
-        return len(self._queues[QUEUE].ready)
+    async def waiting(self, queue: str) -> int:
+        """Return how many messages wait, and count that somebody asked."""
+        self.asked += 1
+        return await super().waiting(queue)
+
+    def is_empty(self) -> bool:
+        """Return whether no message waits for a consumer."""
+        return not self._queues[QUEUE].ready
 
     def purge(self) -> None:
         """Lose everything."""
@@ -82,7 +88,7 @@ class Shop:
             return {count.state for count in counts} == {JobState.SUCCEEDED}
 
         await until(over)
-        await until(lambda: not self.broker.waiting())
+        await until(self.broker.is_empty)
         assert await self.effects() == sorted(orders)
 
 

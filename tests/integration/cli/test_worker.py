@@ -78,14 +78,14 @@ def _record(line: str) -> Record:
 
 
 @contextmanager
-def working(shell: Shell, *options: str, **env: str) -> Iterator[Worker]:
-    """Run `mutirao worker` in the application's directory."""
+def working(shell: Shell, *options: str, command: str = "worker", **env: str) -> Iterator[Worker]:
+    """Run `mutirao worker`, or another command of its kind, in the application's directory."""
     process = subprocess.Popen(
         [
             sys.executable,
             "-m",
             "mutirao",
-            "worker",
+            command,
             "shop:app",
             "--log-format",
             "json",
@@ -221,6 +221,30 @@ def test_several_processes_on_a_server_that_is_read_only_for_a_while(
         assert worker.end() == 0
         assert not [record for record in worker.log if "again in 0.5 s" in record["message"]]
         assert sum(record["message"].endswith(") started") for record in worker.log) == 2
+
+
+CARRIED = """
+import asyncio
+
+from mutirao.transports.memory import MemoryTransport
+
+app.transports = {"mail": MemoryTransport("carried")}
+asyncio.run(app.transports["mail"].declare(["mail"]))
+"""
+
+
+def test_a_relay(sqlite_shell: Shell) -> None:
+    """It is a process like a worker: it carries, logs, and ends by a signal with status 0."""
+    sqlite_shell.ok("enqueue", "shop:app", "send")
+    shop = sqlite_shell.directory / "shop.py"
+    shop.write_text(shop.read_text() + CARRIED)
+    with working(sqlite_shell, "--together", "5", "--grace", "1", command="relay") as relay:
+        relay.wait_for_message("relaying mail; it runs no job")
+        wait_until(lambda: sqlite_shell.store(lambda store: store.recall(["mail"], 0.0, 9)))
+        assert relay.end() == 0
+        relay.wait_for_message("worker 1 stopped")
+    said = sqlite_shell.refused(2, "relay", "shop:app", "-q", "video")
+    assert "no broker carries queue video" in said
 
 
 def test_several_processes_that_cannot_start(sqlite_shell: Shell) -> None:

@@ -133,6 +133,21 @@ class TransportContract:
             (last,) = await receive(consumer)
             await settle(consumer, *map(Ack, (second, delivery, last)))
 
+    async def test_how_many_wait(self, transport: Transport) -> None:
+        """Without what a consumer holds; the number may come late."""
+        assert await transport.waiting(QUEUE) == 0
+        await publish(transport, letter(), letter(), letter(queue=OTHER))
+        async with deadline():
+            while await transport.waiting(QUEUE) != 2:
+                pass  # it is asked again
+            async with consuming(transport, prefetch=1) as consumer:
+                held = await receive(consumer)
+                while await transport.waiting(QUEUE) != 1:
+                    pass
+                await settle(consumer, *map(Ack, held))
+        with pytest.raises(TransportMismatch):
+            await transport.waiting(MISSING)
+
     async def test_what_is_not_settled_comes_again(self, transport: Transport) -> None:
         """And what is settled does not."""
         done, left = letter(), letter()

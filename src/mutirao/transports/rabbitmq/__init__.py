@@ -183,6 +183,13 @@ class RabbitMQ:
         """Return what is missing or otherwise; see `KeepsSchedules.compare_schedules`."""
         return await places.compare(self._topology.of_schedules(schedules), self._here().channel)
 
+    async def waiting(self, queue: str) -> int:
+        """Return how many messages wait; see `Transport.waiting`."""
+        name = self.source or self._topology.queue(queue)
+        async with self._here().channel() as channel:
+            told = await channel.queue_declare(name, passive=True)
+        return told.message_count or 0
+
     async def dead(self, queue: str, most: int) -> list[DeadMessage]:
         """Return dead messages; see `Transport.dead`."""
         return await Graveyard(self._here(), self._topology, queue).look(most)

@@ -102,6 +102,10 @@ class SqsCalls:
             attributes: Attributes = asked["Attributes"]
             return attributes
 
+    def waiting(self, url: str) -> int:
+        """Return how many messages of a queue are visible, about a minute ago."""
+        return int(self.attributes(url)["ApproximateNumberOfMessages"])
+
     def create(self, name: str, attributes: Mapping[str, str]) -> str:
         """Make a queue, unless it is there with the same attributes; return its URL."""
         with _explained(f"queue {name!r}"):

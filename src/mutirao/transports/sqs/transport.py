@@ -166,6 +166,10 @@ class SQS:
             found += await self._call(self._compare, each)
         return found
 
+    async def waiting(self, queue: str) -> int:
+        """Return how many messages wait, about a minute ago; see `Transport.waiting`."""
+        return await self._call(lambda: self._open().calls.waiting(self._queue(queue).url))
+
     async def dead(self, queue: str, most: int) -> list[DeadMessage]:
         """Return dead messages; see `Transport.dead`."""
         found: list[Found] = []

@@ -1,0 +1,42 @@
+"""`relay`: carry due jobs to brokers until a signal stops it."""
+
+from typing import Any
+
+import click
+
+from mutirao.cli import logs
+from mutirao.cli.options import beat_options, log_options, names, option, target
+from mutirao.cli.target import AppCommand, load_app
+from mutirao.model.doorbell import MAX_TOGETHER
+
+
+@click.command(cls=AppCommand)
+@target
+@option(
+    "-q", "--queues", type=names, help="Carried queues to relay, such as mail; all if left out."
+)
+@option("--exclude-queues", type=names, help="Queues not to relay, in place of -q.")
+@option(
+    "--together",
+    type=click.IntRange(1, MAX_TOGETHER),
+    default=1,
+    help="Doorbells in one message; more than one for jobs that take milliseconds.",
+)
+@option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    help="Seconds that a broker may take to confirm what is under way once a signal says to stop.",
+)
+@beat_options
+@log_options
+def relay(
+    target: str, together: int, log_format: logs.Format, log_level: str, **settings: Any
+) -> None:
+    """Carry due jobs of carried queues to their brokers until SIGTERM or SIGINT; run none of them.
+
+    Workers that serve such queues do so as well. Any number of relays may run beside them, or while
+    there is no worker: schedules tick, and the jobs of vanished workers are carried again.
+    """
+    logs.configure(log_format, log_level)
+    raise click.exceptions.Exit(load_app(target).run_relay(together, **settings))
