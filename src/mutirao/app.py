@@ -215,18 +215,19 @@ class Mutirao(Consuming, Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waki
         await self.store.check()
 
     async def aexamine(self) -> list[Finding]:
-        """Examine tasks, the database, its jobs and its workers; return all findings."""
+        """Examine tasks, the database, its jobs, workers and hub; return all findings."""
         refused = [
             Finding(Level.PROBLEM, "tasks", str(each), "correct the program: no worker starts")
             for each in refusals(self._tasks.values())
         ]
         found = [*refused, *await examine(self._engines, self.tasks)]
+        found += [] if self._hub is None else await self._hub.examine()
         queues = {task.options.queue for task in self._tasks.values()}
         kept = self.schedules.declared()
         return [*found, *await examine_transports(self.transports, queues, kept)]
 
     def examine(self) -> list[Finding]:
-        """Examine tasks, the database, its jobs and its workers, from synchronous code."""
+        """Examine tasks, the database, its jobs, workers and hub, from synchronous code."""
         return self._portal.call(self.aexamine)
 
     @staticmethod

@@ -21,7 +21,13 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.shared import Shared
 from mutirao.engine.threads import Threads
 from mutirao.engine.worker import Worker
-from mutirao.errors import ConfigurationError, StoreUnavailable, WorkerFailed, WorkerStuck
+from mutirao.errors import (
+    ConfigurationError,
+    MutiraoError,
+    StoreUnavailable,
+    WorkerFailed,
+    WorkerStuck,
+)
 
 PROVIDER_LIMIT = 60.0  # seconds that the provider may take
 BEATS_BETWEEN_TRIES = 6  # heartbeats after which a database that could not be served is tried again
@@ -97,20 +103,31 @@ class Fleet:
         self._looking: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._said = ""  # the trouble with the list that was logged last
+        self._serves_none = False
 
     async def start(self) -> None:
         """Ask for the list of databases, and begin to serve each.
 
         Raises:
             ConfigurationError: the list is none, or a task cannot work as it is.
-            Exception: what the provider raises.
+            WorkerFailed: the provider has raised an error, or has not answered in time.
         """
         if self._looking is not None or self.ended.is_set():
             return
         self._check()
-        listed = await self._listed()
+        try:
+            listed = await self._listed()
+        except MutiraoError:
+            raise
+        except Exception as error:
+            log.debug("the list of databases", exc_info=error)
+            raise WorkerFailed(
+                f"the function that lists the databases failed: {type(error).__name__}: {error}."
+                " A worker starts once it returns URLs; the log level debug shows where it failed"
+            ) from error
         self._resources.enter_context(naming())
         log.info("serving %s databases", len(listed))
+        self._warn_of_none(listed)
         self._follow(listed)
         self._looking = asyncio.create_task(self._look(), name="mutirao-databases")
         self._looking.add_done_callback(self._look_ended)
@@ -166,17 +183,31 @@ class Fleet:
             except Exception as error:  # noqa: BLE001 (logged; those that are known are served on)
                 self._say(f"{type(error).__name__}: {error}", error)
                 continue
+            self._warn_of_none(listed)
             if self._said:
                 log.warning("the list of databases can be read again")
                 self._said = ""
             self._follow(listed)
 
+    def _warn_of_none(self, listed: Mapping[str, str]) -> None:
+        """Say once that nothing is served, whenever the list becomes empty."""
+        if not listed and not self._serves_none:
+            log.warning("the list of databases is empty: no job runs until it names one")
+        self._serves_none = not listed
+
     async def _listed(self) -> Mapping[str, str]:
         if self._asking.stuck:
-            raise WorkerFailed("the provider of databases has not answered yet")
-        async with asyncio.timeout(PROVIDER_LIMIT):
-            answer = await self._asking.run(self._provider)
-            return self._named(await answer if isawaitable(answer) else answer)
+            raise WorkerFailed("the function that lists the databases has not answered yet")
+        limit = asyncio.timeout(PROVIDER_LIMIT)
+        try:
+            async with limit:
+                answer = await self._asking.run(self._provider)
+                return self._named(await answer if isawaitable(answer) else answer)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            waited = f"has not answered within {PROVIDER_LIMIT:.0f} s"
+            raise WorkerFailed(f"the function that lists the databases {waited}") from None
 
     def _say(self, text: str, error: Exception) -> None:
         if text == self._said:

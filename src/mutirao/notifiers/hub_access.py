@@ -4,13 +4,21 @@ The address is that which the application was given, or MUTIRAO_HUB, which is re
 needed.
 """
 
+import asyncio
 import os
+from contextlib import aclosing, suppress
 
+from mutirao.errors import StoreUnavailable
 from mutirao.hub.address import Address, parse_address
 from mutirao.hub.protocol import Serves, WakeLine
+from mutirao.model.findings import Finding, Level
 from mutirao.model.lanes import Wake
 from mutirao.notifiers.hub import HubNotifier
 from mutirao.notifiers.telling import HubTeller
+
+_FIRST_LOOK = 1.0  # seconds that a hub which has just started may take to look
+_START = "start it (`mutirao hub module:app`), or correct its URL or its token"
+_LOOK = "give it the database: `mutirao hub module:app`, or --database URL; docs/hub.md has names"
 
 VARIABLE, TOKEN = "MUTIRAO_HUB", "MUTIRAO_HUB_TOKEN"
 
@@ -67,7 +75,36 @@ class HubAccess:
             return None
         return HubNotifier(self.address, self.database, serves, poll)
 
+    async def examine(self) -> list[Finding]:
+        """Greet the hub as a busy worker does; return what came of it, nothing without a hub."""
+        if self.address is None:
+            return []
+        notifier = HubNotifier(self.address, self.database, Serves(idle=False))
+        try:
+            looks = await _looks(notifier)
+        except StoreUnavailable as away:
+            return [Finding(Level.WARNING, "hub", f"{away}; workers poll", _START)]
+        if looks:
+            found = f"the hub at {self.address} answers, and looks at this database"
+            return [Finding(Level.OK, "hub", found)]
+        found = (
+            f"the hub at {self.address} answers, and does not look at this database, which it"
+            f" knows as {self.database!r}: what nobody tells it of waits until workers poll"
+        )
+        return [Finding(Level.WARNING, "hub", found, _LOOK)]
+
     def close(self) -> None:
         """Say what has not been said, and end the thread that says it; the next hint starts one."""
         if self._teller is not None:
             self._teller.close()
+
+
+async def _looks(notifier: HubNotifier) -> bool:
+    """Return whether the hub looks at the database; raise StoreUnavailable if it is away."""
+    async with aclosing(notifier.listen()) as wakes:
+        await anext(wakes)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_LOOK):
+                while not notifier.complete:
+                    await anext(wakes)
+        return notifier.complete

@@ -71,6 +71,16 @@ async def test_a_coroutine_lists_them(company: Company) -> None:
         await until(lambda: company.ran)
 
 
+async def test_none_is_listed(company: Company, caplog: pytest.LogCaptureFixture) -> None:
+    """That is said, once, and what comes later is served."""
+    listed, company.listed = company.listed, []
+    async with company.worker():
+        company.listed = listed
+        await company.enqueue(listed[0], "note")
+        await until(lambda: company.ran)
+    assert caplog.text.count("the list of databases is empty") == 1
+
+
 async def test_one_is_away(
     company: Company, postgres: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -128,7 +138,7 @@ async def test_the_list_fails(company: Company, caplog: pytest.LogCaptureFixture
             raise LookupError("no list today")
         return company.listed[:1]
 
-    with pytest.raises(LookupError, match="no list today"):
+    with pytest.raises(WorkerFailed, match="failed: LookupError: no list today"):
         async with company.worker():
             pass
     failing.clear()
