@@ -54,10 +54,13 @@ class Application:
     def complete(self, dialect: Any, record: object, args: Any, parameters: dict[str, Any]) -> None:
         """Add the engine's own parameters of a connection; they come before ours.
 
-        But for the `context` of psycopg: it has the converters of the engine's own dialect.
+        But for the `context` of psycopg: it has the converters of the engine's own dialect. Of
+        `client_flag`, which is a set of bits, both hold.
         """
         theirs = dict(self._arguments() or {})
         theirs.pop("context", None)
+        if "client_flag" in theirs:
+            theirs["client_flag"] |= parameters.get("client_flag", 0)
         parameters.update(theirs)
 
     def connect(self, dialect: Any, record: Any, args: Any, parameters: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from sqlalchemy import URL, NullPool
 from sqlalchemy.exc import NoSuchModuleError
 
 from mutirao.errors import ConfigurationError, MissingDriver
-from mutirao.sql.dialects.connecting import MAY_CREATE_FILE, Drivers
+from mutirao.sql.dialects.connecting import MAY_CREATE_FILE, SINGLE_STATEMENT, Drivers
 from mutirao.sql.schema.json_text import read_json
 
 MAX_OVERFLOW = 64  # further connections, closed after use
@@ -38,7 +38,7 @@ def created(
             **_pool(pool_size),
             json_deserializer=read_json,
             connect_args=dict(drivers.arguments),
-            execution_options={MAY_CREATE_FILE: creates},
+            execution_options={MAY_CREATE_FILE: creates, SINGLE_STATEMENT: alone},
             **standing,
         )
     except ModuleNotFoundError as missing:

@@ -5,6 +5,7 @@ from MySQLdb.connections import Connection
 from MySQLdb.cursors import Cursor
 
 from mutirao.sql.drivers.dropping import shut_down
+from mutirao.sql.drivers.joining import MULTI_STATEMENTS, say_joined
 from mutirao.sql.drivers.placeholders import with_percents
 from mutirao.sql.drivers.steps import Autocommits, Execute, Request, Rows
 
@@ -36,6 +37,21 @@ class MysqldbDriver:
             else:
                 cursor.execute(self.native(request.sql), request.params)
             return list(cursor.fetchall()) if request.answers else []
+
+
+class OwnMysqldbDriver(MysqldbDriver):
+    """The adapter of a connection of ours that commits each statement by itself.
+
+    Unless it was opened in another way, several may be said to it at once.
+    """
+
+    def handle(self, request: Request) -> Rows:
+        if isinstance(request, Autocommits) and self._conn.client_flag & MULTI_STATEMENTS:
+            return [(True, True)]
+        if isinstance(request, Execute) and request.then:
+            with self._conn.cursor(Cursor) as cursor:
+                return say_joined(cursor, self.native, request)
+        return super().handle(request)
 
 
 def keeps_savepoint(conn: Connection, name: str) -> bool:

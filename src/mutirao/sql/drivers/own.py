@@ -62,7 +62,7 @@ class _Counted:
 
     def handle(self, request: Request) -> Any:
         if isinstance(request, Execute):
-            for count in _counts:
+            for count in _counts * (1 + len(request.then)):
                 count()
         return self._driver.handle(request)
 
@@ -71,7 +71,10 @@ class _Counted:
 
 
 _SYNC = Kinds[SyncDriver](
-    Adapting("psycopg", "Connection", speaking("psycopg:OwnPsycopgDriver")), *DRIVERS.each
+    Adapting("psycopg", "Connection", speaking("psycopg:OwnPsycopgDriver")),
+    Adapting("pymysql", "Connection", speaking("pymysql:OwnPyMysqlDriver")),
+    Adapting("MySQLdb.connections", "Connection", speaking("mysqldb:OwnMysqldbDriver")),
+    *DRIVERS.each,
 )
 _ASYNC = Kinds[AsyncDriver](
     Adapting("psycopg", "AsyncConnection", speaking("psycopg:OwnAsyncPsycopgDriver")),

@@ -5,6 +5,7 @@ from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from pymysql.cursors import Cursor
 
 from mutirao.sql.drivers.dropping import shut_down
+from mutirao.sql.drivers.joining import MULTI_STATEMENTS, say_joined
 from mutirao.sql.drivers.placeholders import with_percents
 from mutirao.sql.drivers.steps import Autocommits, Execute, Request, Rows
 
@@ -35,3 +36,18 @@ class PyMysqlDriver:
             else:
                 cursor.execute(self.native(request.sql), request.params)
             return list(cursor.fetchall()) if request.answers else []
+
+
+class OwnPyMysqlDriver(PyMysqlDriver):
+    """The adapter of a connection of ours that commits each statement by itself.
+
+    Unless it was opened in another way, several may be said to it at once.
+    """
+
+    def handle(self, request: Request) -> Rows:
+        if isinstance(request, Autocommits) and self._conn.client_flag & MULTI_STATEMENTS:
+            return [(True, True)]
+        if isinstance(request, Execute) and request.then:
+            with self._conn.cursor(Cursor) as cursor:
+                return say_joined(cursor, self.native, request)
+        return super().handle(request)

@@ -27,6 +27,8 @@ class Execute(NamedTuple):
     True if `params` are rows, for each of which the statement is executed; not on PostgreSQL, where
     arrays are sent instead. `commits`: True if the transaction's COMMIT may travel with it, on a
     connection that we have lent; whoever began the transaction finds it committed, or still open.
+    `then`: others that travel with it, where `Autocommits` was told that they may. The first that
+    fails is the last; the rows are those of the last that answers.
     """
 
     sql: str
@@ -34,6 +36,7 @@ class Execute(NamedTuple):
     answers: bool = True
     many: bool = False
     commits: bool = False
+    then: "tuple[Execute, ...]" = ()
 
 
 def each(sql: str, rows: Iterable[Row]) -> Execute:
@@ -69,7 +72,8 @@ class Autocommits:
     """The question whether each statement commits by itself: autocommit, in no transaction.
 
     The result is one row of one bool. Ask it after a first statement, because some layers begin
-    their transaction only with that.
+    their transaction only with that. A connection of ours to which several statements can be said
+    at once (`Execute.then`) has a second True.
     """
 
 
@@ -162,6 +166,14 @@ class Bracket:
             yield from self._undo(error)
             raise
         return ids
+
+    def joined(self, *statements: Execute) -> Asking[Rows]:
+        """Say these statements, and those around them, in one round trip; see `Execute.then`."""
+        try:
+            return (yield command(self.begin)._replace(then=(*statements, command(self.keep))))
+        except BaseException as error:
+            yield from self._undo(error)
+            raise
 
     def _undo(self, error: BaseException) -> Generator[Request, Rows, None]:
         try:

@@ -21,10 +21,10 @@ from mutirao.sql.drivers.steps import (
 )
 from mutirao.sql.enqueue.facts import FACTS, facts
 from mutirao.sql.rules.uniqueness import hold_keys, place
-from mutirao.sql.rules.words import Words
+from mutirao.sql.rules.words import TIMES, Due, Words
 from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
 
-COLUMNS = ("run_at", "enqueued_at", *FACTS)
+COLUMNS = (*TIMES, *FACTS)
 
 _HAS_FAIRNESS = "SELECT 1 FROM mutirao_fairness WHERE task = ?"
 
@@ -37,20 +37,15 @@ def enqueue(words: Words, jobs: Iterable[NewJob]) -> Steps:
         return []
     if second is None and first.unique is None:
         yield from _declare_fairness(words, [first])
-        now = yield from words.moment(None)
-        return (yield from words.whole(_single(words, _row(first, now))))
+        return [(yield from words.write_alone(FACTS, facts(first), _due(first)))]
     every = chain((first,), () if second is None else (second,), rest)
     return (yield from together(words, _insert(words, every), ENQUEUE_SAVEPOINT))
-
-
-def _single(words: Words, row: Row) -> Steps:
-    return [(yield from words.write_job(COLUMNS, row))]
 
 
 def together(words: Words, steps: Steps, savepoint: Bracket = GRAPH_SAVEPOINT) -> Steps:
     """Do all of these steps or none, in the transaction that there is or one of their own."""
     yield Execute("SELECT 1")  # whoever begins a transaction lazily has begun it now
-    ((autocommits,),) = yield Autocommits()
+    [(autocommits, *_)] = yield Autocommits()
     if autocommits:
         return (yield from words.transaction.around(steps))
     yield from words.before_savepoint()
@@ -96,9 +91,10 @@ def _declare_fairness(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
 
 
 def _row(job: NewJob, now: int) -> Row:
-    due = (
-        now + round((job.delay or 0) * MICROS_PER_SECOND)
-        if job.run_at is None
-        else to_micros(job.run_at)
-    )
-    return (due, now, *facts(job))
+    return (_due(job).reckoned(now), now, *facts(job))
+
+
+def _due(job: NewJob) -> Due:
+    if job.run_at is not None:
+        return Due(to_micros(job.run_at))
+    return Due(None, round((job.delay or 0) * MICROS_PER_SECOND))

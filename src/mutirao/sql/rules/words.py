@@ -9,6 +9,7 @@ from mutirao.model.uniqueness import FOREVER
 from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Row, each
 
 NO_LIMIT = 2_147_483_647  # as a LIMIT
+TIMES = ("run_at", "enqueued_at")  # of a job: when it is due, and when it was enqueued
 
 
 class Condition(NamedTuple):
@@ -16,6 +17,17 @@ class Condition(NamedTuple):
 
     sql: str
     values: Row
+
+
+class Due(NamedTuple):
+    """When a job is due: at a moment, or so many microseconds after it is enqueued."""
+
+    at: int | None
+    after: int = 0
+
+    def reckoned(self, now: int) -> int:
+        """Return the moment, for a job that is enqueued now."""
+        return now + self.after if self.at is None else self.at
 
 
 class Words(ABC):
@@ -79,6 +91,14 @@ class Words(ABC):
     def write_jobs(self, columns: Sequence[str], rows: Sequence[Row]) -> Asking[list[int]]:
         """Write many, and return their ids in order."""
 
+    def write_alone(self, columns: Sequence[str], row: Row, due: Due) -> Asking[int]:
+        """Write one job, all of it or nothing, and return its id; nothing else is written with it.
+
+        `columns` are without its times.
+        """
+        now = yield from self.moment(None)
+        return (yield from self.write_job((*TIMES, *columns), (due.reckoned(now), now, *row)))
+
     @abstractmethod
     def shown(self, moment: int) -> Any:
         """Return a moment in the form in which views show it."""
@@ -91,10 +111,6 @@ class Words(ABC):
         """
         yield from ()
         return latest
-
-    def whole(self, steps: Asking[list[int]]) -> Asking[list[int]]:
-        """Return steps that write one job as a whole; one statement is all of it by itself."""
-        return steps
 
     def late_before(self, oldest: int, moment: int) -> Asking[int | None]:
         """Return before which moment attempts came too late to be added up with their hour.

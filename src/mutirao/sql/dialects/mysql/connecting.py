@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import Engine, event
 
 from mutirao.sql.dialects import singlestore
-from mutirao.sql.dialects.connecting import Connecting, Drivers
+from mutirao.sql.dialects.connecting import SINGLE_STATEMENT, Connecting, Drivers
+from mutirao.sql.drivers.joining import MULTI_STATEMENTS
 
 CONNECT_TIMEOUT = 10  # seconds to open a connection, signing in included
 _COMMON: dict[str, Any] = {
@@ -40,6 +41,8 @@ _NOT_AWAITED = ("read_timeout", "write_timeout")  # of PyMySQL; each call has a 
 def _prepare(engine: Engine) -> None:
     if engine.driver == "aiomysql":
         event.listen(engine, "do_connect", _translate)
+    if not engine.dialect.is_async and engine.get_execution_options().get(SINGLE_STATEMENT):
+        event.listen(engine, "do_connect", _join)
 
     @event.listens_for(engine, "first_connect")
     def _refuse(connection: Any, record: object) -> None:
@@ -58,6 +61,11 @@ def _translate(dialect: object, record: object, args: object, parameters: dict[s
         parameters.pop(name, None)
     if isinstance(given := parameters.get("ssl"), dict):
         parameters["ssl"] = _context(given)
+
+
+def _join(dialect: object, record: object, args: object, parameters: dict[str, Any]) -> None:
+    """Let several statements of ours travel together. No handler gets such a connection."""
+    parameters["client_flag"] = parameters.get("client_flag", 0) | MULTI_STATEMENTS
 
 
 def _context(given: dict[str, Any]) -> ssl.SSLContext:

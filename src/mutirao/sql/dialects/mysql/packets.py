@@ -15,6 +15,7 @@ SPARE_BYTES = 1 << 12  # bytes that are left for what is no value
 MAX_PACKET = "SELECT @@max_allowed_packet"
 
 _BYTES_OF_OTHERS = 24  # bytes of a number, and of what stands between two values
+_SHORT = 64  # characters of a text that is not looked at: each takes 4 bytes at most
 _ESCAPED = "\0\n\r\x1a\"'\\"  # takes a backslash more
 
 
@@ -22,7 +23,9 @@ def size(row: Row) -> int:
     """Return how many bytes a row takes in a statement, at most."""
     total = _BYTES_OF_OTHERS * len(row)
     for value in row:
-        if isinstance(value, str):
+        if isinstance(value, str) and len(value) <= _SHORT:
+            total += 4 * len(value)
+        elif isinstance(value, str):
             total += len(value.encode(errors="replace")) + sum(map(value.count, _ESCAPED))
     return total
 
