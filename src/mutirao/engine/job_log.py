@@ -19,6 +19,7 @@ from mutirao.engine.logs import log
 from mutirao.errors import JobDied
 from mutirao.model.job import Claim, OutcomeKind
 from mutirao.model.outcome import SUCCEEDED, Outcome
+from mutirao.model.retry import Dead
 
 JobLogMode = Literal["all", "auto", "failures"]
 MAX_SUCCESS_LINES_PER_SECOND = 20  # of jobs that succeeded; others are added up
@@ -57,7 +58,8 @@ def ended(claim: Claim, outcome: Outcome, since: float, error: BaseException | N
     `error`: what a dead job died of; where it is not at hand, because a child process raised it or
     workers were lost, or cannot be written to a log, a `JobDied` with its text stands for it. A
     death is logged with it and its traceback, by a template of the task's own: what collects errors
-    groups by one of both.
+    groups by one of both. A `Dead` that says no more than its words is a line without a traceback:
+    the handler decided so, and nothing broke.
     """
     level = _LEVELS[outcome.kind]
     if not log.heeds(level):
@@ -66,6 +68,9 @@ def ended(claim: Claim, outcome: Outcome, since: float, error: BaseException | N
     extra = _fields(claim) | {"duration": duration, "outcome": str(outcome.kind)}
     if outcome.kind is OutcomeKind.DEAD:
         template = f"job %s ({claim.task.replace('%', '%%')}) dead in %.3f s%s"
+        if isinstance(error, Dead) and error.__context__ is None:
+            log.error(template, claim.id, duration, _why(outcome), extra=extra)
+            return
         died = error
         if died is None or not _can_be_written(died):
             died = JobDied(f"{outcome.error_type}: {outcome.error}", claim.id)

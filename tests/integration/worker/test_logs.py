@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mutirao import Mutirao, NewJob, Retry, Snooze
+from mutirao import Dead, Mutirao, NewJob, Retry, Snooze
 from mutirao.cli.logs import JsonFormatter, TextFormatter
 from tests.integration.worker import children
 from tests.integration.worker.kit import ended, working
@@ -91,13 +91,20 @@ async def test_a_death_is_worth_an_alert(app: Mutirao, caplog: pytest.LogCapture
     async def refuse(order_id: int) -> None:
         raise AssertionError
 
+    @app.task
+    async def gone() -> None:
+        raise Dead("410 Gone")
+
     children.register(app)
     async with working(app):
-        for job in (send.job(), hang.job(), NewJob(task="refuse"), children.fail.job("error")):
+        refused = NewJob(task="refuse")
+        for job in (send.job(), hang.job(), refused, children.fail.job("error"), gone.job()):
             await ended(app, app.submit(job).id)
     retried = [record for record in caplog.records if record.levelname == "WARNING"]
     assert {record.exc_info for record in retried} == {None}
     deaths = {record.task: record for record in caplog.records if record.levelname == "ERROR"}  # type: ignore[attr-defined]
+    decided = deaths.pop("gone")
+    assert (decided.exc_info, decided.getMessage()[-14:]) == (None, "Dead: 410 Gone")
     assert [str(record.msg) for record in deaths.values()] == [
         f"job %s ({task}) dead in %.3f s%s" for task in ("send 100%%s", "hang", "refuse", "fail")
     ]
