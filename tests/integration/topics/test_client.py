@@ -132,6 +132,11 @@ def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
         (lambda s, note: s.put("x", note, "a", filter={}), InvalidSubscription, "the filter is {}"),
         (lambda s, note: s.put("x", note, "a", filter=3), InvalidSubscription, "the filter is 3"),
         (
+            lambda s, note: s.put("x", note, "a", filter={"n": {"in": [1, float("nan")]}}),
+            InvalidSubscription,
+            "it is nan, which no number in JSON is",
+        ),
+        (
             lambda s, note: s.put("x", note, "a", filter={"a": object()}),
             InvalidSubscription,
             "cannot be written as JSON",
