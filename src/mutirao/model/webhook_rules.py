@@ -81,6 +81,8 @@ def check_headers(headers: Mapping[str, str], ours: Collection[str] = OURS) -> N
     """
     seen: set[str] = set()
     for name, value in headers.items():
+        # Servers give programs both X-A and X_A as HTTP_X_A.
+        plain = str(name).lower().replace("_", "-")
         if not _is(_NAME, name):
             raise InvalidEndpoint(
                 f"the header name {name!r} is none; expected letters, digits and hyphens"
@@ -90,11 +92,11 @@ def check_headers(headers: Mapping[str, str], ours: Collection[str] = OURS) -> N
                 f"the value of the header {name} has a line break, a control character or what is "
                 f"not ASCII, or is longer than {LONGEST_VALUE:,}; expected visible ASCII and spaces"
             )
-        if name.lower() in ours:
+        if plain in ours:
             raise InvalidEndpoint(f"the header {name} is set by the sender; leave it out")
-        if name.lower() in seen:
+        if plain in seen:
             raise InvalidEndpoint(f"the header {name} is given twice; give it once")
-        seen.add(name.lower())
+        seen.add(plain)
 
 
 def secret_parts(text: object) -> tuple[str, bytes]:

@@ -47,7 +47,9 @@ def request(**options: Any) -> WebhookRequest:
         ({"headers": {"content-length": "1"}}, "set by the sender"),
         ({"headers": {"Transfer-Encoding": "chunked"}}, "set by the sender"),
         ({"headers": {"Webhook-Signature": "v1,x"}}, "set by the sender"),
+        ({"headers": {"Webhook_Signature": "v1,x"}}, "set by the sender"),
         ({"headers": {"X-A": "a", "x-a": "b"}}, "given twice"),
+        ({"headers": {"X-A": "a", "X_A": "b"}}, "X_A is given twice"),
         ({"secrets": [Secret.parse(Secret.parse(new_key()).public())]}, "cannot sign"),
     ],
 )
