@@ -111,6 +111,12 @@ def _text(read: Callable[[str], object], name: str = "AGE") -> Callable[[str], s
     help="How long messages of the inbox are remembered.",
 )
 @option(
+    "--keep-said",
+    type=_text(kept),
+    default="90d",
+    help="How long federation remembers what has arrived last.",
+)
+@option(
     "--prune-batch",
     type=click.IntRange(min=1),
     default=1_000,
@@ -176,6 +182,7 @@ def _settings(
     keep_dead: str,
     keep_hours: str,
     keep_inbox: str,
+    keep_said: str,
     exit_when_stuck: float,
     webhooks: bool,
     **others: Any,
@@ -186,6 +193,7 @@ def _settings(
     others["exit_when_stuck"] = exit_when_stuck or None
     others["keep_hours"] = kept(keep_hours)
     others["keep_inbox"] = kept(keep_inbox)
+    others["keep_said"] = kept(keep_said)
     others["retention"] = {
         OutcomeKind.SUCCEEDED: kept(keep_succeeded),
         OutcomeKind.CANCELLED: kept(keep_cancelled),

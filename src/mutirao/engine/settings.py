@@ -45,6 +45,7 @@ class WorkerTerms(TypedDict, total=False):
     prune_batch: int
     keep_hours: timedelta | None
     keep_inbox: timedelta | None
+    keep_said: timedelta | None
     doorbell_grace: float
     exit_when_stuck: float | None
     log_jobs: JobLogMode
@@ -71,7 +72,7 @@ class RelayTerms(TypedDict, total=False):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
     """The settings of a worker. All durations are in seconds, except `retention`,
-    `keep_hours` and `keep_inbox`.
+    `keep_hours`, `keep_inbox` and `keep_said`.
 
     Parameters:
         queues: the queues to serve; None means all of them.
@@ -93,6 +94,8 @@ class WorkerSettings:
             last occurred; None keeps them forever.
         keep_inbox: how long messages of the inbox are remembered, as `timedelta`; None: forever.
             Longer than a message may come again: by retries, a replay, a dead letter sent back.
+        keep_said: how long federation remembers which activity about an object has arrived last, as
+            `timedelta`; None: until the object is deleted or the host forgotten.
         doorbell_grace: how long a doorbell may stay without an answer before a broker is taken to
             have lost it, and it is rung again.
         exit_when_stuck: how long handlers that do not end may hold all slots before the worker ends
@@ -126,6 +129,7 @@ class WorkerSettings:
     prune_batch: int = 1_000
     keep_hours: timedelta | None = timedelta(days=90)
     keep_inbox: timedelta | None = timedelta(days=100)
+    keep_said: timedelta | None = timedelta(days=90)
     doorbell_grace: float = 30.0
     exit_when_stuck: float | None = None
     log_jobs: JobLogMode = "auto"
@@ -226,7 +230,7 @@ class WorkerSettings:
             )
         self._check_served()
         self.defaults.defaults()  # raises if one is out of range
-        for name in ("keep_hours", "keep_inbox"):
+        for name in ("keep_hours", "keep_inbox", "keep_said"):
             if not isinstance(age := getattr(self, name), timedelta | None):
                 raise ConfigurationError(f"{name} is {age!r}; give a timedelta, or None for ever")
         for outcome, age in self.retention.items():

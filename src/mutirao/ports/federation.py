@@ -50,3 +50,10 @@ class FederationApi(Protocol):
     async def unsay(self, about: str) -> None:
         """Forget which activity about something has arrived last: another one is on its way."""
         ...
+
+    async def prune_said(self, before: float, limit: int, *, now: datetime | None = None) -> int:
+        """Forget activities that have arrived more than `before` seconds ago, each the last one.
+
+        At most `limit`, oldest first; returns how many.
+        """
+        ...

@@ -53,3 +53,8 @@ class SqlFederation:
     async def unsay(self, about: str) -> None:
         """Forget which activity about something has arrived last."""
         await self._insistent.run(federation.unsay, about)
+
+    async def prune_said(self, before: float, limit: int, *, now: datetime | None = None) -> int:
+        """Forget some of what has arrived long ago."""
+        moment = self._dialect.moment(now, -before)
+        return await self._patient.run(federation.prune_said, moment, limit)

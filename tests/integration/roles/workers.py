@@ -80,6 +80,13 @@ async def forgets_messages(mine: SqlStore, others: SqlStore) -> None:
     assert await mine.prune_inbox(-60, 10) == 1
 
 
+@duty("worker", "said")
+async def forgets_what_was_said(mine: SqlStore, others: SqlStore) -> None:
+    """That is old, too."""
+    await others.note_said("a" * 64, HOST, SAID)
+    assert await mine.prune_said(-60, 10) == 1
+
+
 @duty("worker", "further_topic", "webhook_attempt")
 async def forgets_webhooks(mine: SqlStore, others: SqlStore) -> None:
     """Tells an endpoint with several topics, and prunes what came of it."""

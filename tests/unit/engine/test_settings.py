@@ -50,6 +50,7 @@ def test_defaults() -> None:
         ({"prune_batch": 0}, "prune_batch is 0; give 1 or more"),
         ({"keep_hours": 7}, "keep_hours is 7; give a timedelta"),
         ({"keep_inbox": 7}, "keep_inbox is 7; give a timedelta"),
+        ({"keep_said": 7}, "keep_said is 7; give a timedelta"),
         ({"prefetch": -1}, "prefetch is -1; give 0 or more"),
         ({"linger": -1}, "linger is -1; give 0 or more"),
     ],

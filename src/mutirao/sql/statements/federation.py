@@ -26,6 +26,7 @@ from mutirao.model.hosts import (
 from mutirao.model.job import NewJob
 from mutirao.model.limits import LimitOrigin
 from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import attempt, job, live
 from mutirao.sql.schema.tables import host as hosts
 from mutirao.sql.schema.tables import said as said_last
@@ -125,6 +126,15 @@ def note_said(
 def unsay(conn: Connection, about: str) -> None:
     """Forget which activity about something has arrived last."""
     conn.execute(delete(said_last).where(said_last.c.about == about))
+
+
+def prune_said(conn: Connection, before: ColumnElement[datetime], limit: int) -> int:
+    """Forget what arrived before a moment and nothing has followed, oldest first."""
+    is_old = said_last.c.said_at < before
+    old = select(said_last.c.about).where(is_old).order_by(said_last.c.said_at).limit(limit)
+    which = dialect_of(conn.dialect).among(said_last.c.about, conn.scalars(old).all())
+    # It may have been said anew meanwhile.
+    return conn.execute(delete(said_last).where(which, is_old)).rowcount
 
 
 def _counted(conn: Connection, *which: ColumnElement[bool]) -> dict[str, int]:

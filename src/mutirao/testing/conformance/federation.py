@@ -112,3 +112,14 @@ class FederationContract:
         await store.note_said("b" * 64, HOST, SAID)
         await store.forget_host(HOST)
         assert await store.said("b" * 64) is None
+
+    async def test_what_was_said_long_ago(self, store: Store) -> None:
+        """Is forgotten, oldest first, a batch at a time; not what was said again since."""
+        for n in (3, 1, 2):
+            await store.note_said(f"{n}" * 64, HOST, SAID, now=at(n))
+        await store.note_said("1" * 64, HOST, SAID, now=at(10))
+        assert await store.prune_said(60.0, 10, now=at(62)) == 0
+        assert await store.prune_said(60.0, 1, now=at(64)) == 1
+        assert await store.said("2" * 64) is None
+        assert await store.prune_said(60.0, 10, now=at(64)) == 1
+        assert await store.said("1" * 64) == SAID

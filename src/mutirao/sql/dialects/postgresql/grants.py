@@ -230,6 +230,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_ordered": _ALL,
             "mutirao_further_topic": "SELECT",
             "mutirao_webhook_attempt": "SELECT (job), DELETE",
+            "mutirao_said": "SELECT (about, said_at), DELETE",
             "mutirao_rolled": "SELECT, INSERT, UPDATE",
             **_each(_ALL, "mutirao_hour", "mutirao_error"),
             "mutirao_kept": "SELECT, INSERT, DELETE",

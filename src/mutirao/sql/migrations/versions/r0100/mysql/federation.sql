@@ -23,5 +23,6 @@ CREATE TABLE IF NOT EXISTS mutirao_said (
     digest varchar(64) NOT NULL,
     job bigint NOT NULL,
     said_at bigint NOT NULL,
-    INDEX mutirao_said_host (host)
+    INDEX mutirao_said_host (host),
+    INDEX mutirao_said_at (said_at)
 ) ENGINE InnoDB ${bytes}

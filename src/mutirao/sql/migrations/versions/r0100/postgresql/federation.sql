@@ -26,3 +26,5 @@ CREATE TABLE mutirao_said (
 )
 --;
 CREATE INDEX mutirao_said_host ON mutirao_said (host)
+--;
+CREATE INDEX mutirao_said_at ON mutirao_said (said_at)
