@@ -68,7 +68,8 @@ def show(target: str, id: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        print_fields((name, getattr(found, name)) for name in EndpointRecord.__slots__)
+        names = EndpointRecord.__slots__
+        print_fields((name.replace("_", " "), getattr(found, name)) for name in names)
 
 
 def _put_options(command: Command) -> Command:
@@ -86,7 +87,7 @@ def _put_options(command: Command) -> Command:
         option("--redirects", type=int, default=0, help="How many are followed."),
         option("--accepts-3xx", is_flag=True, help="Let answers of 3xx be success, too."),
         option("--rate", type=float, help="Deliveries a second that start."),
-        option("--concurrency", type=int, help="Deliveries at once, less than the usual 20."),
+        option("--concurrency", type=int, help="Deliveries at once, less than the usual 50."),
         option("--tenant", help="Only what is published for this tenant."),
         option("--group", help="And for this group."),
         option("--filter", type=json_object, help="Only what has such fields, as JSON."),

@@ -97,11 +97,14 @@ def show(target: str, id: int, as_json: bool) -> None:
     shown = [name for name in JobRecord.__slots__ if name not in ("attempts", "error")]
     print_fields((name.replace("_", " "), getattr(job, name)) for name in shown)
     click.echo()
+    sent = any(a.status is not None for a in job.attempts)  # a webhook
     print_table(
-        ("attempt", "run", "worker", "outcome", "started", "seconds", "error"),
+        ("attempt", "run", "worker", "outcome", "started", "seconds",
+         *(["status"] if sent else []), "error"),
         [
             (a.attempt, a.run, a.worker, a.outcome, a.started_at,
-             (a.finished_at - a.started_at).total_seconds(), a.error_type)
+             (a.finished_at - a.started_at).total_seconds(), *([a.status] if sent else []),
+             a.error_type)
             for a in job.attempts
         ],
         empty="not attempted yet",

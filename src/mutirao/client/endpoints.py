@@ -47,7 +47,7 @@ class EndpointTerms(TypedDict, total=False):
         connect, first_byte, whole: timeouts in seconds.
         redirects: how many are followed.
         accepts_3xx: whether an answer of 3xx is success, too.
-        rate, concurrency: deliveries a second that start; at once, less than 20.
+        rate, concurrency: deliveries a second that start; at once, less than 50.
         tenant, group, filter: which publications; if left out, all on the topics.
     """
 

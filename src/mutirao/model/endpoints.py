@@ -155,7 +155,8 @@ class EndpointRecord:
     """An endpoint as people see it; the fields are columns of the view `mutirao_endpoints`.
 
     `held`: deliveries that wait for a limit, a pause or a breaker. `breaker`: `closed`, `open` or
-    `half_open`. `signed`: how: `standard`, a signer's name, or None. The URL is shown by its host.
+    `half_open`. `signed`: how: `standard`, a signer's name, or None. `last_failure`: what came of
+    the last attempt that failed, however long ago. The URL is shown by its host.
     """
 
     id: str
@@ -167,6 +168,9 @@ class EndpointRecord:
     signed: str | None
     rate: float | None
     concurrency: int | None
+    connect: float
+    first_byte: float
+    whole: float
     active: bool
     paused: bool
     disabled_reason: str | None
@@ -174,6 +178,8 @@ class EndpointRecord:
     breaker: str
     probe_at: datetime | None
     failing_since: datetime | None
+    last_failure: str | None
+    failed_at: datetime | None
     held: int
     created_at: datetime
     changed_at: datetime

@@ -19,7 +19,10 @@ MAX_INTEGER = 2**63 - 1  # the largest integer that databases store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
-    """One row of history: one execution of a job."""
+    """One row of history: one execution of a job.
+
+    `status`: of the answer, where it has sent a webhook and was answered.
+    """
 
     attempt: int
     run: int
@@ -29,6 +32,7 @@ class AttemptRecord:
     finished_at: datetime
     error_type: str | None
     error: str | None
+    status: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from mutirao.model.breakers import BreakerTerms
 
 GONE = 410  # the endpoint is to be disabled, by Standard Webhooks
 ASKS_TO_WAIT = (429, 503)
+LONGEST_TOLD = 500  # characters of the last failure of an endpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,13 @@ class WebhookAttempt:
     request_headers: Mapping[str, str] = field(repr=False)
     ok: bool
     hold: float | None = None
+
+    @property
+    def told(self) -> str:
+        """What came of it, in a line."""
+        if self.failure is None:
+            return f"answered {self.status}"
+        return f"{self.failure}: {self.detail}"[:LONGEST_TOLD]
 
     @property
     def answered(self) -> bool:

@@ -14,7 +14,7 @@ from math import inf
 import httpx2
 import msgspec
 
-from mutirao.errors import ConfigurationError, InvalidEndpoint, WebhookFailed
+from mutirao.errors import ConfigurationError, InvalidEndpoint, UnsafeUrl, WebhookFailed
 from mutirao.model.breakers import BreakerName
 from mutirao.model.endpoints import (
     DISABLED_TOPIC,
@@ -37,7 +37,7 @@ from mutirao.ports import Store
 from mutirao.tasks.options import TaskOptions
 from mutirao.tasks.task import Task
 from mutirao.tasks.topics import Topic, TopicApp
-from mutirao.webhooks.answer import Answer
+from mutirao.webhooks.answer import Answer, DeliveryFailure
 from mutirao.webhooks.batches import AttemptWriter, KnownEndpoints
 from mutirao.webhooks.courier import Courier
 from mutirao.webhooks.guard import Guard
@@ -88,7 +88,7 @@ class Deliveries:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._signers = store, signers
-        guard = Guard(settings.schemes, settings.ports, settings.networks)
+        guard = self._guard = Guard(settings.schemes, settings.ports, settings.networks)
         trusted = _trusting(settings.ca) if settings.ca else None
         limit = settings.connections
         self._courier = Courier(guard, ssl_context=trusted, connections=limit, now=now)
@@ -132,11 +132,24 @@ class Deliveries:
             return
         if answer.status == GONE:
             raise Dead(f"{_told(found, answer)}, so that the endpoint is disabled")
+        if answer.failure is DeliveryFailure.UNSAFE and self._never_calls(found.url):
+            raise Dead(
+                f"{_told(found, answer)}. No later attempt of this worker would call it: put the"
+                " endpoint with another URL, or let workers call it, and replay this delivery"
+            )
         raise WebhookFailed(_told(found, answer), _asked(answer))
 
     async def probe(self, kind: str, key: str) -> None:
         """Let one delivery through a breaker, now that its time has come."""
         await self._store.probe_webhooks(BreakerName(kind, key))
+
+    def _never_calls(self, url: str) -> bool:
+        """Return whether the guard refuses a URL as it is written, whatever its name leads to."""
+        try:
+            self._guard.check(url)
+        except UnsafeUrl:
+            return True
+        return False
 
     def _request(
         self, endpoint: Endpoint, id: str, event: Event, payload: msgspec.Raw

@@ -220,6 +220,23 @@ async def test_dead_ones_are_replayed(
     ]
 
 
+async def test_a_url_that_is_never_called(migrated_sqlite_url: str) -> None:
+    """It has one attempt, however its name is resolved; one behind a name has them all."""
+    async with shop(migrated_sqlite_url) as app, serving(answering()) as server:
+        await put(app, "inside", server)
+        await app.endpoints.aput("named", "http://localhost:8080/", ["order.*"], secret=None)
+        await publish(app)
+        strict = WebhookSettings(schemes=["http"], ports=range(1024, 65_536))
+        async with app.worker(webhooks=strict, poll=0.05):
+            await until(ended(app, "scheduled", 1))
+            await until(ended(app, "dead", 1))
+        [dead] = await app.ajobs(task="mutirao.webhook", state="dead")
+        assert (dead.args["endpoint"], dead.attempt, dead.error_type) == ("inside", 1, "Dead")
+        assert "give the guard this network" in str(dead.error)
+        assert "put the endpoint with another URL" in str(dead.error)
+        assert server.requests == []
+
+
 async def test_a_signer_that_the_worker_has_not(migrated_sqlite_url: str) -> None:
     """Nothing is sent, and the attempt says what to do."""
     async with shop(migrated_sqlite_url) as app, serving(answering()) as server:

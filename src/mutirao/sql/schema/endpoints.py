@@ -42,6 +42,8 @@ endpoint = Table(
     Column("paused", Boolean, nullable=False),
     Column("disabled_reason", Text),
     Column("disabled_at", Instant),
+    Column("last_failure", Text),
+    Column("failed_at", Instant),
     Column("created_at", Instant, nullable=False),
     Column("changed_at", Instant, nullable=False),
 )

@@ -6,13 +6,13 @@ Synchronous functions of a SQLAlchemy `Connection` in a transaction; their contr
 breakers, endpoints, subscriptions.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from mutirao.errors import InvalidEndpoint, MutiraoError
 from mutirao.model.endpoints import (
@@ -101,10 +101,11 @@ def resume(conn: Connection, dialect: Dialect, id: str, now: datetime | None) ->
     """Let out what was held for an endpoint, for whatever reason; return whether it exists."""
     limits.keep_claims_out(conn)
     enabled = {"active": True, "paused": False, "disabled_reason": None, "disabled_at": None}
-    if not _change(conn, dialect, id, now, **enabled):
+    if conn.scalar(select(endpoint.c.id).where(endpoint.c.id == id)) is None:
         return False
-    _set_active(conn, id, True)
     close(conn, dialect, "endpoint", id, now)
+    _change(conn, dialect, id, now, **enabled)
+    _set_active(conn, id, True)
     limits.remove(conn, dialect, stop_of("endpoint", id, "pause").name, now)
     return True
 
@@ -124,6 +125,13 @@ def disable(
     _set_active(conn, id, False)
     hold(conn, dialect, id, now)
     return found
+
+
+def note_failures(conn: Connection, told: Mapping[str, str], moment: ColumnElement[Any]) -> None:
+    """Keep what came of the last attempts that failed, by endpoint, in the order of their ids."""
+    for id in sorted(told):
+        failed = {"last_failure": told[id], "failed_at": moment}
+        conn.execute(update(endpoint).where(endpoint.c.id == id).values(**failed))
 
 
 def hold(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> None:

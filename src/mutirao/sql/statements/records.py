@@ -27,12 +27,14 @@ from mutirao.model.uniqueness import PARKED
 from mutirao.sql.drivers import kinds
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables, views
+from mutirao.sql.schema.endpoints import webhook_attempt
 
 _JOB = [
     column for column in views.jobs.c if column.name not in ("duration", "run", "fingerprint")
 ]  # the columns of a JobRecord
 _ATTEMPT = [
-    column for column in tables.attempt.c if column.name not in ("job", "came_late")
+    *(column for column in tables.attempt.c if column.name not in ("job", "came_late")),
+    webhook_attempt.c.status,
 ]  # of an AttemptRecord
 JOBS_SEARCHED_PER_LANE = 250  # jobs of each lane whose tasks are looked at
 _ITS = "its_"  # prefix of the columns of the joined table
@@ -51,10 +53,11 @@ def jobs(conn: Connection, which: JobFilter) -> list[JobRecord]:
 
 def job(conn: Connection, id: int) -> JobRecord:
     """Return one job with all its attempts; raise UnknownJob. A single statement."""
-    attempt = tables.attempt
+    attempt, sent = tables.attempt, webhook_attempt.c
     rows = conn.execute(
         select(*_JOB, *(column.label(_ITS + column.name) for column in _ATTEMPT))
         .outerjoin(attempt, attempt.c.job == views.jobs.c.id)
+        .outerjoin(webhook_attempt, and_(sent.job == attempt.c.job, sent.run == attempt.c.run))
         .where(views.jobs.c.id == id)
         .order_by(attempt.c.run)
     ).all()

@@ -87,6 +87,7 @@ def record(
     for name, verdict in verdicts.items():
         if not verdict.acts:
             _write(conn, name, verdict.row)
+    endpoints.note_failures(conn, {e.endpoint: e.told for e in attempts if not e.ok}, moment)
     free = done and not (verdicts or gone)
     settled = through(conn, dialect.rules.finish(done, now)) if free else set[int]()
     return Judged(acting, gone, settled)

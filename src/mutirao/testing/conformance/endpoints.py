@@ -213,6 +213,24 @@ class EndpointsContract:
         )  # fmt: skip
         assert await claimed(store, worker) == []
 
+    async def test_the_last_failure_stays_known(self, store: Store) -> None:
+        """Also when it has succeeded since; an attempt's status is shown with its job."""
+        await store.put_endpoint(endpoint(whole=7.5))
+        worker = await join(store)
+        await delivered(store, worker, 2)
+        first, second = await claimed(store, worker)
+        await came(store, [attempt(first, None, detail="d" * 9_999), attempt(second)])
+        found = await seen(store)
+        assert (found.connect, found.first_byte, found.whole) == (5.0, 15.0, 7.5)
+        assert (str(found.last_failure)[:9], found.failed_at) == ("silent: d", SOON)
+        await came(store, [attempt(first._replace(run=9), 503)], now=LATER)
+        await came(store, [attempt(second._replace(run=9))], now=LATER)
+        found = await seen(store)
+        assert (found.last_failure, found.failed_at) == ("answered 503", LATER)
+        await finish(store, worker, [first, second], now=SOON)
+        assert (await store.job(first.id)).attempts[0].status is None
+        assert (await store.job(second.id)).attempts[0].status == 200
+
     async def test_gone_is_disabled(self, store: Store) -> None:
         """410: no more deliveries are made, those there are held, and somebody is told."""
         await store.put_endpoint(endpoint(tenant="acme"))

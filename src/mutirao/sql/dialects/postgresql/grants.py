@@ -314,7 +314,7 @@ ROLES: Mapping[str, Role] = {
             **_each(_ALL, "mutirao_endpoint", "mutirao_breaker"),
             "mutirao_endpoints": "SELECT",
             "mutirao_further_topic": "SELECT, INSERT, DELETE",
-            "mutirao_webhook_attempt": "SELECT (job), DELETE",
+            "mutirao_webhook_attempt": "SELECT (job, run, status), DELETE",
             "mutirao_rolled": "SELECT (until), UPDATE (one)",
             "mutirao_kept": "INSERT",
             _SEQUENCE: "USAGE",

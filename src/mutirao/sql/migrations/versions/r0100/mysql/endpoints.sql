@@ -27,6 +27,8 @@ CREATE TABLE IF NOT EXISTS mutirao_endpoint (
     paused boolean NOT NULL,
     disabled_reason text,
     disabled_at bigint,
+    last_failure text,
+    failed_at bigint,
     created_at bigint NOT NULL,
     changed_at bigint NOT NULL
 ) ENGINE InnoDB ${bytes}
@@ -76,11 +78,13 @@ CREATE OR REPLACE VIEW mutirao_endpoints AS
 SELECT
     e.id, e.host, e.method, e.topics, e.tenant, e.`group`,
     CASE WHEN e.signer IS NOT NULL THEN e.signer WHEN e.secret IS NOT NULL THEN 'standard' END ${bytes} AS signed,
-    e.rate, e.concurrency, e.active, e.paused, e.disabled_reason,
+    e.rate, e.concurrency, e.connect, e.first_byte, e.whole, e.active, e.paused, e.disabled_reason,
     ${epoch} + INTERVAL e.disabled_at MICROSECOND AS disabled_at,
     coalesce(b.state, 'closed') ${bytes} AS breaker,
     ${epoch} + INTERVAL b.probe_at MICROSECOND AS probe_at,
     ${epoch} + INTERVAL b.failing_since MICROSECOND AS failing_since,
+    e.last_failure,
+    ${epoch} + INTERVAL e.failed_at MICROSECOND AS failed_at,
     (
         SELECT count(*) FROM mutirao_limit m JOIN mutirao_counter c ON c.name = m.name
         JOIN mutirao_parked p ON p.counter = c.id

@@ -27,6 +27,8 @@ CREATE TABLE mutirao_endpoint (
     paused boolean NOT NULL,
     disabled_reason text,
     disabled_at integer,
+    last_failure text,
+    failed_at integer,
     created_at integer NOT NULL,
     changed_at integer NOT NULL
 )
@@ -77,11 +79,13 @@ CREATE VIEW mutirao_endpoints AS
 SELECT
     e.id, e.host, e.method, e.topics, e.tenant, e."group",
     CASE WHEN e.signer IS NOT NULL THEN e.signer WHEN e.secret IS NOT NULL THEN 'standard' END AS signed,
-    e.rate, e.concurrency, e.active, e.paused, e.disabled_reason,
+    e.rate, e.concurrency, e.connect, e.first_byte, e.whole, e.active, e.paused, e.disabled_reason,
     ${moment: e.disabled_at} AS disabled_at,
     coalesce(b.state, 'closed') AS breaker,
     ${moment: b.probe_at} AS probe_at,
     ${moment: b.failing_since} AS failing_since,
+    e.last_failure,
+    ${moment: e.failed_at} AS failed_at,
     (
         SELECT count(*) FROM mutirao_limit m JOIN mutirao_counter c ON c.name = m.name
         JOIN mutirao_parked p ON p.counter = c.id
