@@ -120,16 +120,19 @@ class Ticking:
         """Do nothing: a schedule has one phase at a time."""
 
     async def stop(self) -> None:
-        """Leave what waits to others; see `Consumer.stop`."""
+        """Leave what waits to others; see `Consumer.stop`.
+
+        A phase that runs keeps its turn until it has ended: the next in line would find no token,
+        make one, and begin.
+        """
         if self._ready.ended or self._ready.broken is not None:
             return
         self._ready.ended = True
         try:
             for name, loop in self._loops.items():
                 async with loop.lock:
-                    _end_timer(loop)
-                    await self._tokens.pass_turn(name)
                     if loop.delivery is None:
+                        await self._tokens.pass_turn(name)
                         await self._tokens.give_back(loop.tags)
                         _forget(loop)
         except TransportError as error:
@@ -143,7 +146,8 @@ class Ticking:
     async def _held(self, held: HeldToken) -> None:
         """Take a token: the higher of two counts, and the other one is dropped."""
         loop = self._loops[held.schedule]
-        if self._ready.ended or held.turn != self._tokens.turn(held.schedule):
+        ends = self._ready.ended and loop.delivery is None
+        if ends or held.turn != self._tokens.turn(held.schedule):
             await self._tokens.give_back([held.tag])
             return
         try:

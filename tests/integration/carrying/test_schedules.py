@@ -16,7 +16,9 @@ from mutirao import Cancel, Job, Mutirao, Retry
 from mutirao.engine import ticking
 from mutirao.errors import InvalidSchedule
 from mutirao.model.token import Token
+from mutirao.ports.tokens import Queued
 from mutirao.transports.rabbitmq import RabbitMQ
+from mutirao.transports.rabbitmq.tokens import RabbitTokens
 from tests.support.rabbitmq import RabbitServer
 from tests.support.waiting import until
 
@@ -241,6 +243,46 @@ async def test_a_stopped_worker_leaves_it_at_once(shop: Shop) -> None:
     async with other.worker(queues=["feeds"]):
         await until(lambda: new)
     assert new[0] - stopped < 2
+    await other.aclose()
+
+
+async def test_a_stopped_worker_ends_its_phase_first(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others, who see no token then, make one: it comes to the worker that runs the phase."""
+    monkeypatch.setattr("mutirao.engine.ticking.LOOK_EVERY", 0.0)
+    monkeypatch.setattr("mutirao.engine.ticking.CARE_EVERY", 0.05)
+    old, new, release = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    looks: list[str] = []
+
+    def declare(app: Mutirao, began: asyncio.Event) -> None:
+        @app.schedule(every=EVERY)
+        @app.task(queue="feeds")
+        async def pull() -> None:
+            began.set()
+            await release.wait()
+
+    async def look(self: RabbitTokens, schedule: str) -> Queued:
+        looks.append(schedule)
+        return await looking(self, schedule)
+
+    async def stopping() -> None:
+        async with shop.app.worker(queues=["feeds"]):
+            await until(old.is_set)
+
+    other, _ = shop.another()
+    declare(shop.app, old)
+    declare(other, new)
+    stopped = asyncio.create_task(stopping())
+    await until(old.is_set)
+    looking = RabbitTokens.look
+    monkeypatch.setattr(RabbitTokens, "look", look)
+    async with other.worker(queues=["feeds"]):
+        await until(lambda: len(looks) >= 10 or new.is_set())
+        assert not new.is_set()
+        release.set()
+        await stopped
+        await until(new.is_set)
     await other.aclose()
 
 
