@@ -35,16 +35,24 @@ DEADLINE = 90.0  # seconds for what is waited for
 SAME = 0.001  # seconds
 CLOSED, BROKEN = "feed-03", "feed-07"
 Line = dict[str, Any]
+Span = tuple[float, float]
 
 
 def main() -> None:
     """Do it all, and count."""
-    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 20.0
+    sys.exit(bool(show(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 20.0)))
+
+
+def show(url: str, seconds: float, trouble: Callable[[], None] | None = None) -> list[str]:
+    """Let them work, print and return which promises were broken.
+
+    `trouble` is called at each kill, and returns when everybody can reach the broker again.
+    """
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "log"
         log.touch()
-        prepare(log, sys.argv[1])
-        demo = Demo(log)
+        prepare(log, url)
+        demo = Demo(log, trouble)
         try:
             purges = demo.run(seconds)
         finally:
@@ -54,7 +62,7 @@ def main() -> None:
         print("BROKEN:", flaw)
     pulls = sum(line["what"] == "ended" for line in lines)
     print(f"{pulls} pulls of {len(demo.periods)} feeds; {len(found)} promises broken")
-    sys.exit(bool(found))
+    return found
 
 
 def prepare(log: Path, url: str) -> None:
@@ -69,9 +77,9 @@ def prepare(log: Path, url: str) -> None:
 
 
 class Demo:
-    """The workers of two versions, and what befalls them. `trouble` is called at each kill."""
+    """The workers of two versions, and what befalls them; see `show`."""
 
-    def __init__(self, log: Path, trouble: Callable[[], None] | None = None) -> None:
+    def __init__(self, log: Path, trouble: Callable[[], None] | None) -> None:
         import feeds
 
         self._feeds, self._log, self._trouble = feeds, log, trouble
@@ -134,7 +142,9 @@ class Demo:
             self._start(version, 1)
             print(f"a worker of version {version} is killed with SIGKILL")
             if self._trouble is not None:
+                began = time.time()
                 self._trouble()
+                self._note("away", since=began)
 
     def _kill(self, victim: subprocess.Popen[bytes]) -> None:
         """Kill a worker; write down when it stopped, before others are given its pulls."""
@@ -200,10 +210,10 @@ class Demo:
         lines = read(self._log)
         return {each["feed"] for each in lines if each["what"] in whats and each["at"] > since}
 
-    def _note(self, what: str, feed: str = "", pid: int = 0) -> None:
+    def _note(self, what: str, feed: str = "", pid: int = 0, **told: float) -> None:
         with self._log.open("a") as log:
-            told = {"what": what, "feed": feed, "pid": pid, "at": time.time()}
-            log.write(json.dumps(told) + "\n")
+            line = {"what": what, "feed": feed, "pid": pid, "at": time.time()} | told
+            log.write(json.dumps(line) + "\n")
 
     def _until(self, condition: Callable[[], Any]) -> None:
         end = time.monotonic() + DEADLINE
@@ -221,15 +231,16 @@ def read(log: Path) -> list[Line]:
 def flaws(lines: list[Line], periods: dict[str, float], purges: int) -> list[str]:
     """Return which promises were broken, by what the handlers wrote down."""
     killed = {line["pid"]: line["at"] for line in lines if line["what"] == "killed"}
+    away = [(line["since"], line["at"]) for line in lines if line["what"] == "away"]
     end = max(line["at"] for line in lines)
     found = [] if side_by_side(lines) else ["the versions did not run side by side"]
     for feed, period in periods.items():
         its = sorted((each for each in lines if each["feed"] == feed), key=lambda each: each["at"])
         pulls = [*_pulls(its, killed)]
-        found += [f"{feed} {flaw}" for flaw in _flaws_of(pulls, killed)]
+        found += [f"{feed} {flaw}" for flaw in _flaws_of(pulls, killed, away)]
         found += [f"{feed} {flaw}" for flaw in _flaws_of_loop(pulls, period, purges)]
         if feed not in (CLOSED, BROKEN):
-            found += [f"{feed} {flaw}" for flaw in _gaps(pulls, period, end)]
+            found += [f"{feed} {flaw}" for flaw in _gaps(pulls, period, end, away)]
     began = [line for line in lines if line["what"] == "began"]
     closed = [line for line in began if line["feed"] == CLOSED]
     return [*found, *_flaws_of_stopped(lines, began, len(closed), killed)]
@@ -249,7 +260,7 @@ def _key(line: Line) -> tuple[Any, ...]:
     return line.get("id"), line.get("attempt"), line["pid"]
 
 
-def _flaws_of(pulls: list[Line], killed: dict[int, float]) -> Iterator[str]:
+def _flaws_of(pulls: list[Line], killed: dict[int, float], away: list[Span]) -> Iterator[str]:
     """Look at overlaps, and at ticks that were done twice."""
     for pull, following in pairwise(pulls):
         if pull["over"] is None:
@@ -262,8 +273,14 @@ def _flaws_of(pulls: list[Line], killed: dict[int, float]) -> Iterator[str]:
         if pull["what"] == "ended":
             ended[pull["tick"]].append(pull)
     for tick, done in ended.items():
-        # Nothing makes the end of a pull and the next token one: a kill between them repeats it.
-        lost = [each for each in done if each["over"] + 1 > killed.get(each["pid"], float("inf"))]
+        # Nothing makes the end of a pull and the next token one: a kill between them repeats it,
+        # and so does a broker that is away.
+        lost = [
+            each
+            for each in done
+            if each["over"] + 1 > killed.get(each["pid"], float("inf"))
+            or any(since - 1 < each["over"] < until for since, until in away)
+        ]
         if len(done) - len(lost) > 1 or len(done) > 1 + len(lost):
             yield f"was pulled {len(done)} times for the tick {tick}"
 
@@ -281,14 +298,15 @@ def _flaws_of_loop(pulls: list[Line], period: float, purges: int) -> Iterator[st
         yield f"has {len(ticks)} ticks in {ticks[-1] - ticks[0]:.1f} s, with a period of {period} s"
 
 
-def _gaps(pulls: list[Line], period: float, end: float) -> Iterator[str]:
-    """Look for loops that were lost."""
+def _gaps(pulls: list[Line], period: float, end: float, away: list[Span]) -> Iterator[str]:
+    """Look for loops that were lost; what counts is the time in which the broker was there."""
     moments = [pull["at"] for pull in pulls]
     if not moments:
         yield "was never pulled"
     for moment, following in pairwise([*moments, end]):
-        if following - moment > 2 * period + GRACE:
-            yield f"was not pulled for {following - moment:.1f} s"
+        gone = sum(max(0, min(following, b) - max(moment, a)) for a, b in away)
+        if following - moment - gone > 2 * period + GRACE:
+            yield f"was not pulled for {following - moment - gone:.1f} s"
 
 
 def _flaws_of_stopped(

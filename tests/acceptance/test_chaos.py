@@ -24,6 +24,7 @@ from mutirao.model.job import OutcomeKind
 from mutirao.sql.schema.tables import attempt, job, live
 from tests.acceptance.chaos import app, told
 from tests.acceptance.chaos.audit import Row, audit, flaws, misfits
+from tests.acceptance.chaos.blows import CRASH
 from tests.acceptance.chaos.run import Plan, Report, run
 from tests.acceptance.shared.histories import Attempt
 
@@ -56,7 +57,7 @@ def test_on_a_server(database: Literal["postgresql", "mysql"]) -> None:
         deadline=400,
     )
     report = disturbed(plan)
-    assert report.restarts == 1
+    assert report.dealt == {CRASH: 1}
     assert report.freezes > 0
 
 

@@ -51,6 +51,11 @@ def without(feed: str, *seconds: int) -> list[Line]:
     return [line for line in all_well() if line.get("id") not in gone]
 
 
+def away(since: float, until: float) -> Line:
+    """Return the line of a broker that nobody reached for a while."""
+    return {"what": "away", "feed": "", "pid": 0, "since": since, "at": until}
+
+
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
@@ -67,6 +72,13 @@ def without(feed: str, *seconds: int) -> list[Line]:
         (
             [*all_well(), *shifted(pull("feed-00", 5, pid=2), later=0.4)],
             "feed-00 was pulled 2 times for the tick 2026-01-01T00:00:05+00:00",
+        ),
+        ([*all_well(), *pull("feed-00", 40), away(12, 32)], None),
+        ([*all_well(), *pull("feed-00", 40), away(12, 22)], "feed-00 was not pulled for 21.0 s"),
+        ([*all_well(), *shifted(pull("feed-00", 5, pid=2), later=0.4), away(5.5, 5.6)], None),
+        (
+            [*all_well(), *shifted(pull("feed-00", 5, pid=2), later=0.1), away(5.5, 5.6)],
+            "feed-00 began at 5.1 while the pull before went on",
         ),
         (shifted(all_well(), version=1), "the versions did not run side by side"),
     ],

@@ -157,6 +157,14 @@ class MemoryTransport:
             for each in consumers:
                 self.leave(each, broken=True)
 
+    def purge(self, queue: str) -> int:
+        """Throw away all that waits in a queue; return how many messages that were."""
+        with self._lock:
+            ready = self._queue(queue).ready
+            messages = len(ready)
+            ready.clear()
+        return messages
+
     def leave(self, consumer: "_Consumer", *, broken: bool = False) -> None:
         """Take back what a consumer has not settled."""
         with self._lock:

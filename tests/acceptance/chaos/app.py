@@ -3,7 +3,8 @@
 Half of the handlers are coroutines and half plain functions. Every fifth job is enqueued by the
 one before it, in its transaction. Some attempts fail, before or after they have written.
 
-Deliveries of what is published insert one row each, too; see `told`.
+Deliveries of what is published insert one row each, too; see `told`. So do jobs by broker alone,
+which complete in no transaction; see `messages`.
 """
 
 from __future__ import annotations
@@ -15,17 +16,46 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
-from sqlalchemy import BigInteger, Column, Insert, Integer, MetaData, String, Table, insert
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Engine,
+    Insert,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    insert,
+)
 
 from mutirao import Event, Job, Mutirao, NewJob, Retry
 from mutirao.errors import StaleRun
+from mutirao.ports import Transport
 
 STUMBLES = 0.02  # the share of attempts that fail at either of two places
 RETRY = Retry.fixed(max_attempts=100, interval=0.2)
+PREFIX = "chaos"
+CARRIED, INBOX, ALONE = QUEUES = "default", "inbox", "alone"
+
+
+def transports_at(url: str | None) -> dict[str, Transport]:
+    """Return who carries which queue, given the URL of a broker."""
+    if url is None:
+        return {}
+    from mutirao.transports.rabbitmq import RabbitMQ  # only some runs need the client
+
+    carried, alone = RabbitMQ(url, mode="carried", prefix=PREFIX), RabbitMQ(url, prefix=PREFIX)
+    return {CARRIED: carried, INBOX: alone, ALONE: alone}
+
 
 log = logging.getLogger(__name__)
-app = Mutirao(os.environ.get("CHAOS_DATABASE", "sqlite:///chaos.db"))
+app = Mutirao(
+    os.environ.get("CHAOS_DATABASE", "sqlite:///chaos.db"),
+    transports=transports_at(os.environ.get("CHAOS_BROKER")),
+)
 metadata = MetaData()
 # Nothing here forbids a second row for a number: that is what is tried.
 rows = Table(
@@ -46,6 +76,13 @@ told = Table(
     Column("key", Integer, nullable=False),
     Column("job", BigInteger, nullable=False),
     Column("run", Integer, nullable=False),
+)
+taken = Table(
+    "chaos_taken",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("queue", String(50), nullable=False),
+    Column("number", BigInteger, nullable=False),
 )
 happened = app.topic("chaos.happened")
 
@@ -102,6 +139,37 @@ async def note(job: Job, said: dict[str, float], event: Event) -> None:
             row = {"publication": event.id, "subscription": event.subscription, "key": said["key"]}
             await session.execute(insert(told).values(job=job.id, run=job.run, **row))
             stumble()
+
+
+@app.task(queue=INBOX, retry=RETRY)
+async def take_once(number: int, pause: float) -> None:
+    """Insert one row for a message, unless the inbox knows it. Cancelled, its thread goes on."""
+    await asyncio.sleep(random.uniform(0, pause))
+    stumble()
+    await asyncio.to_thread(write_taken, INBOX, number)
+
+
+@app.task(queue=ALONE, retry=RETRY)
+def take(number: int, pause: float) -> None:
+    """Insert one row for a message."""
+    time.sleep(random.uniform(0, pause))
+    stumble()
+    write_taken(ALONE, number)
+
+
+def write_taken(queue: str, number: int) -> None:
+    """Insert the row of a message in a transaction."""
+    with engine().begin() as connection:
+        if queue == INBOX and not app.inbox(connection).remember(queue, number):
+            return
+        connection.execute(insert(taken).values(queue=queue, number=number))
+        stumble()
+
+
+@cache
+def engine() -> Engine:
+    """Return the connections of handlers that have no `job.transaction()`."""
+    return create_engine(app.url)
 
 
 @contextmanager

@@ -19,19 +19,25 @@ TOO_LATE = "was taken from this"  # what a worker says when the store rejects a 
 class Crew:
     """Workers on the database at `url`; what they say goes to files in `logs`.
 
-    `heartbeat` and `expiry` are seconds. `problems` tells of workers that ended by themselves:
-    whatever happens to the database, they must not, once they have started.
+    `heartbeat` and `expiry` are seconds. `broker`: the URL of one, None without. `problems`
+    tells of workers that ended by themselves: whatever happens to the database and the broker, they
+    must not, once they have started.
     """
 
-    def __init__(self, url: str, logs: Path, heartbeat: float, expiry: float) -> None:
+    def __init__(
+        self, url: str, logs: Path, heartbeat: float, expiry: float, broker: str | None
+    ) -> None:
         self._settings = {
             "concurrency": 10,
             "heartbeat": heartbeat,
             "expiry": expiry,
             "poll": 0.5,
             "grace": GRACE,
+            "doorbell_grace": expiry,
         }
         self._environment = {"CHAOS_DATABASE": url}
+        if broker is not None:
+            self._environment["CHAOS_BROKER"] = broker
         self._logs, self._expiry = logs, expiry
         self._workers: list[subprocess.Popen[bytes]] = []  # the oldest one first
         self._frozen: tuple[subprocess.Popen[bytes], float] | None = None  # and until when
@@ -113,9 +119,11 @@ class Crew:
 
 
 @contextmanager
-def crew(url: str, logs: Path, size: int, heartbeat: float, expiry: float) -> Iterator[Crew]:
+def crew(
+    url: str, logs: Path, size: int, heartbeat: float, expiry: float, broker: str | None = None
+) -> Iterator[Crew]:
     """Lend `size` workers at work; whatever happens, none is left."""
-    workers = Crew(url, logs, heartbeat, expiry)
+    workers = Crew(url, logs, heartbeat, expiry, broker)
     try:
         for _ in range(size):
             workers.start()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,15 +19,21 @@ from mutirao import Mutirao
 from mutirao.model.job import OutcomeKind
 from mutirao.sql import migrations
 from mutirao.sql.schema.tables import live
-from tests.acceptance.chaos import app, told
+from tests.acceptance.chaos import app, blows, messages, told
 from tests.acceptance.chaos.audit import audit
+from tests.acceptance.chaos.blows import Blows
+from tests.acceptance.chaos.broker import Broker, broker_on
 from tests.acceptance.chaos.crew import Crew, crew
-from tests.acceptance.shared.timer import Timer
+from tests.acceptance.chaos.messages import Messages
+from tests.acceptance.shared.timer import Stillness, Timer
 from tests.support.mariadb import MariadbServer
 from tests.support.postgresql import PostgresServer
+from tests.support.rabbitmq import RabbitServer
 from tests.support.servers import PrivateServer
 
 HEARTBEAT, EXPIRY = 0.5, 2.0  # seconds
+QUIET = 3.0  # seconds without an effect, after which a broker may have nothing left
+SOME_WORK = 50  # effects
 
 Say = Callable[[str], None]
 
@@ -41,8 +47,12 @@ class Plan:
         pause: the most that a job waits before it writes.
         kill_every: between two kills; 0 for none.
         freeze_every: between two workers suspended for longer than their expiry; 0 for none.
-        restarts: crashes of the server, spread over the run.
+        restarts: crashes of the server, spread over the run: the broker's where there is one.
         publications, subscriptions: how often something is published, and how many are told of it.
+        carried: whether RabbitMQ carries the jobs.
+        inbox, alone: messages by broker alone, whose handler asks the inbox, and does not.
+        purges, cuts: how often all queues of a broker are purged, and its network is cut.
+        cut_for: how long each cut lasts.
         deadline: when to give up.
     """
 
@@ -56,14 +66,25 @@ class Plan:
     deadline: float = 300.0
     publications: int = 0
     subscriptions: int = 20
+    carried: bool = False
+    inbox: int = 0
+    alone: int = 0
+    purges: int = 1
+    cuts: int = 1
+    cut_for: float = 10.0
 
     @property
     def effects(self) -> int:
         """How many rows there are to be."""
-        return self.jobs + self.publications * self.subscriptions
+        return self.jobs + self.publications * self.subscriptions + self.inbox + self.alone
+
+    @property
+    def has_broker(self) -> bool:
+        """Whether there is a broker; then that is what is troubled, not the database."""
+        return self.carried or self.inbox > 0 or self.alone > 0
 
     def __post_init__(self) -> None:
-        if self.database == "sqlite" and self.restarts:
+        if self.database == "sqlite" and self.restarts and not self.has_broker:
             raise ValueError(f"SQLite has no server to crash; give restarts=0, not {self.restarts}")
 
 
@@ -76,48 +97,67 @@ class Report:
     jobs: int
     kills: int
     freezes: int
-    restarts: int
+    dealt: Counter[str]
     outcomes: Counter[OutcomeKind]
     stale: int
+    counts: list[messages.Count]
 
     def lines(self) -> Iterator[str]:
         """Yield the figures, one a line."""
         yield f"{self.seconds:10.1f} seconds, {self.jobs / self.seconds:,.0f} jobs a second"
         yield f"{self.kills:10,} workers killed and replaced"
         yield f"{self.freezes:10,} workers suspended for longer than their expiry"
-        yield f"{self.restarts:10,} crashes of the server"
+        for blow, times in self.dealt.items():
+            yield f"{times:10,} {blow}"
         for outcome in OutcomeKind:
             yield f"{self.outcomes[outcome]:10,} attempts {outcome}"
         yield f"{self.stale:10,} stale runs rejected"
+        for count in self.counts:
+            yield f"{count.published:10,} messages of {count.queue}, by broker alone"
+            yield f"{count.purged:10,} at most thrown away by a purge, {count.again:,} sent again"
+            yield f"{count.repetitions:10,} effects that were repeated"
 
 
-def run(plan: Plan, say: Say, logs: Path | None = None) -> Report:
+def run(
+    plan: Plan, say: Say, logs: Path | None = None, rabbit: RabbitServer | None = None
+) -> Report:
     """Carry out a plan.
 
     `say` is called with lines that tell how far it is. What the workers say goes to files in the
-    directory `logs`, or is thrown away at the end.
+    directory `logs`, or is thrown away at the end. `rabbit`: the node to use where there is to be a
+    broker; None: one is started.
     """
-    with tempfile.TemporaryDirectory(prefix="mutirao-chaos-") as name, _database(plan, name) as at:
-        url, server = at
+    with tempfile.TemporaryDirectory(prefix="mutirao-chaos-") as name, ExitStack() as stack:
+        url, server = stack.enter_context(_database(plan, name))
+        broker = _broker(plan, rabbit, stack)
+        broker_url = None if broker is None else broker.url
         engine = create_engine(url, poolclass=NullPool)
         _prepare(engine, url, plan)
+        counts = {app.INBOX: plan.inbox, app.ALONE: plan.alone}
+        sent = stack.enter_context(messages.messages_of(url, broker_url, counts, plan.pause))
+        sent.publish_ahead()
         say(f"{plan.effects:,} effects, {plan.workers} workers, {plan.database}")
-        with crew(url, logs or Path(name), plan.workers, HEARTBEAT, EXPIRY) as workers:
-            chaos = Chaos(plan, engine, workers, server, say)
+        size = plan.workers
+        with crew(url, logs or Path(name), size, HEARTBEAT, EXPIRY, broker_url) as workers:
+            chaos = Chaos(plan, engine, workers, _blows(plan, server, broker), broker, sent, say)
             chaos.endure()
             workers.stop()
         with engine.connect() as connection:
             findings = audit(connection, plan.jobs)
             untold = [*told.audit(connection, plan.publications, plan.subscriptions)]
+            purged = {} if broker is None else broker.purged
+            counted = [*sent.counted(connection, purged, chaos.held)]
+        flaws = [flaw for count in counted for flaw in count.flaws()]
         return Report(
-            problems=[*findings.problems, *untold, *workers.problems],
+            problems=[*findings.problems, *untold, *flaws, *workers.problems],
             seconds=chaos.seconds,
             jobs=plan.effects,
             kills=workers.kills,
             freezes=workers.freezes,
-            restarts=chaos.restarts,
+            dealt=chaos.blows.dealt,
             outcomes=findings.outcomes,
             stale=len(workers.rejected()),
+            counts=counted,
         )
 
 
@@ -125,14 +165,21 @@ class Chaos:
     """What disturbs the workers until no job is left, or the deadline has passed."""
 
     def __init__(
-        self, plan: Plan, engine: Engine, workers: Crew, server: PrivateServer | None, say: Say
+        self,
+        plan: Plan,
+        engine: Engine,
+        workers: Crew,
+        blows: Blows,
+        broker: Broker | None,
+        sent: Messages,
+        say: Say,
     ) -> None:
-        self._plan, self._engine, self._workers = plan, engine, workers
-        self._server, self._say = server, say
-        self._crash: Future[None] | None = None
+        self._plan, self._engine, self._workers, self.blows = plan, engine, workers, blows
+        self._broker, self._sent, self._say = broker, sent, say
         self._rows, self._unfinished = 0, plan.effects
         self._rows_at_kill = 0
-        self.restarts = 0
+        self._still = Stillness(QUIET)
+        self.held: Mapping[str, int] = {}  # by the broker, when it was asked last, by queue
         self.seconds = 0.0
 
     def endure(self) -> None:
@@ -140,12 +187,13 @@ class Chaos:
         plan, workers = self._plan, self._workers
         kill, freeze, tell = (Timer(each) for each in (plan.kill_every, plan.freeze_every, 2.0))
         started = time.monotonic()
-        with ThreadPoolExecutor(1) as helper:
-            while self._unfinished and self.seconds < plan.deadline:
+        with ThreadPoolExecutor(2) as helper:
+            self._sent.go_on(helper)
+            while not self._is_done() and self.seconds < plan.deadline:
                 time.sleep(0.1)
                 self.seconds = time.monotonic() - started
                 self._look()
-                self._crash_when_due(helper)
+                self.blows.deal_when_due(self._rows / plan.effects, helper)
                 workers.replace_ended()
                 if self._some_work_was_done() and kill.rang():
                     self._rows_at_kill = self._rows
@@ -153,40 +201,66 @@ class Chaos:
                 if freeze.rang():
                     workers.freeze_one()
                 workers.thaw(now=time.monotonic())
+                self._publish_what_was_purged()
                 if tell.rang():
                     self._tell()
-        if self._crash is not None:
-            self._crash.result()
+            self._sent.give_up()
+        self.blows.wait()
 
     def _some_work_was_done(self) -> bool:
         """Tell whether it was, since the last kill: a slow machine starts workers slowly."""
-        return self._rows - self._rows_at_kill >= self._plan.effects // 20
+        return self._rows - self._rows_at_kill >= min(SOME_WORK, self._plan.effects // 20)
 
     def _look(self) -> None:
         try:
             with self._engine.connect() as connection:
-                self._rows, self._unfinished = (
-                    _count(connection, app.rows) + _count(connection, app.told),
-                    _count(connection, live),
-                )
+                rows = sum(_count(connection, each) for each in (app.rows, app.told, app.taken))
+                missing = self._sent.missing(connection)
+                self._rows, self._unfinished = rows, _count(connection, live) + missing
         except OperationalError:
             return  # the server is away, as it shall be: what was counted last still stands
 
-    def _crash_when_due(self, helper: ThreadPoolExecutor) -> None:
-        """Crash the server when the next part of the jobs is done; others go on meanwhile."""
-        plan = self._plan
-        due = (self.restarts + 1) * plan.effects / (plan.restarts + 1)
-        if self._server is not None and self.restarts < plan.restarts and self._rows >= due:
-            if self._crash is not None:
-                self._crash.result()
-            self._crash = helper.submit(self._server.crash)
-            self.restarts += 1
+    def _is_done(self) -> bool:
+        """Tell whether all has happened, and no repetition waits at the broker."""
+        return not self._unfinished and self.blows.over and self._nothing_is_held()
+
+    def _nothing_is_held(self) -> bool:
+        """Ask the broker, if there is one, what it holds. Takes a second or two."""
+        if self._broker is not None:
+            self.held = self._broker.held()
+        return not any(self.held.values())
+
+    def _publish_what_was_purged(self) -> None:
+        """Once nothing happens any more and the broker holds nothing, others have to act."""
+        if self._broker is None or not self._still.rang(self._rows):
+            return
+        if self._sent.published and self.blows.free and self._nothing_is_held():
+            with self._engine.connect() as connection:
+                self._sent.publish_again(connection)
 
     def _tell(self) -> None:
+        blows = ", ".join(f"{times} {name}" for name, times in self.blows.dealt.items())
         self._say(
             f"{self.seconds:6.1f} s: {self._rows:,} rows, {self._unfinished:,} jobs unfinished,"
-            f" {self._workers.kills} kills, {self.restarts} crashes"
+            f" {self._workers.kills} kills{', ' if blows else ''}{blows}"
         )
+
+
+def _broker(plan: Plan, rabbit: RabbitServer | None, stack: ExitStack) -> Broker | None:
+    if not plan.has_broker:
+        return None
+    server = rabbit if rabbit is not None else stack.enter_context(RabbitServer())
+    return stack.enter_context(broker_on(server))
+
+
+def _blows(plan: Plan, server: PrivateServer | None, broker: Broker | None) -> Blows:
+    if broker is None:
+        return Blows(blows.of_server(server, plan.restarts))
+    purges, cuts, seconds = plan.purges, plan.cuts, plan.cut_for
+    dealt = blows.of_broker(
+        broker, crashes=plan.restarts, purges=purges, cuts=cuts, cut_for=seconds
+    )
+    return Blows(dealt)
 
 
 def _count(connection: Connection, table: Table) -> int:

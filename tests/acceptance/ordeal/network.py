@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tests.acceptance.ordeal.plan import Event, Lasts
-from tests.acceptance.ordeal.proxy import BOTH, Proxy, Way
 from tests.acceptance.ordeal.stages import PostgresStage
 from tests.acceptance.ordeal.troubles import Catalogue, Scene
+from tests.acceptance.shared.proxy import BOTH, Proxy, Way
 
 NETWORK = Catalogue()
 

@@ -16,7 +16,7 @@ from sqlalchemy import NullPool, create_engine, make_url
 from mutirao.sql import migrations
 from tests.acceptance.ordeal import app
 from tests.acceptance.ordeal.plan import Plan
-from tests.acceptance.ordeal.proxy import Proxy
+from tests.acceptance.shared.proxy import Proxy
 from tests.support.postgresql import PostgresServer
 
 NAME = ROLE = "ordeal"

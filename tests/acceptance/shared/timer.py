@@ -19,3 +19,21 @@ class Timer:
             return False
         self._next = now + self._interval
         return True
+
+
+class Stillness:
+    """Rings when a number has stayed the same for `interval` seconds, and again after as many."""
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._number, self._since = -1, 0.0
+
+    def rang(self, number: int) -> bool:
+        """Tell whether it has rung, given the number as it is now."""
+        now = time.monotonic()
+        if number != self._number:
+            self._number, self._since = number, now
+        if now - self._since < self._interval:
+            return False
+        self._since = now
+        return True

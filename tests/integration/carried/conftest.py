@@ -44,11 +44,6 @@ class Broker(MemoryTransport):
         """Return whether no message waits for a consumer."""
         return not self._queues[QUEUE].ready
 
-    def purge(self) -> None:
-        """Lose everything."""
-        with self._lock:
-            self._queues[QUEUE].ready.clear()
-
 
 class Shop:
     """An application with a carried queue, and its effects."""

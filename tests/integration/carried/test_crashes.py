@@ -99,7 +99,7 @@ async def test_the_broker_loses_everything(shop: Shop) -> None:
     bells = await shop.rung()
     old = [bell.message() for bell in bells]
     await shop.broker.publish(old)
-    shop.broker.purge()
+    shop.broker.purge(QUEUE)
     async with shop.app.worker(queues=[QUEUE], **QUICK):
         await until(lambda: len(shop.broker.passed) >= 40)
         await shop.broker.publish(old)

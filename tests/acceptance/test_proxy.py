@@ -10,7 +10,7 @@ from time import monotonic
 
 import pytest
 
-from tests.acceptance.ordeal.proxy import BOTH, Proxy, Way
+from tests.acceptance.shared.proxy import BOTH, Proxy, Way
 
 SHORT = 0.3  # seconds in which nothing comes
 LONG = 60.0  # seconds in which something must
