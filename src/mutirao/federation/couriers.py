@@ -33,9 +33,9 @@ class Couriers:
     async def one(self) -> AsyncIterator[Courier]:
         """Yield the courier of the running event loop."""
         loop = asyncio.get_running_loop()
-        used = self._used.setdefault(
-            loop, _Used(Courier(self._guard, ssl_context=self._ssl_context))
-        )
+        used = self._used.get(loop)
+        if used is None:  # making one reads the system's certificates
+            used = self._used[loop] = _Used(Courier(self._guard, ssl_context=self._ssl_context))
         used.users += 1
         try:
             yield used.courier

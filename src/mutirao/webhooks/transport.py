@@ -7,7 +7,6 @@ of the certificate, and a second answer of the DNS comes too late. Proxies are n
 from __future__ import annotations
 
 import asyncio
-import select
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,8 +18,12 @@ import httpcore2
 import httpx2
 
 from mutirao.webhooks.guard import Guard
+from mutirao.webhooks.pool import Pool, Pooled
+from mutirao.webhooks.wire import Wire
 
 Options = Iterable[Any] | None
+KEPT_FOR = 5.0  # seconds that a connection is kept without a request
+_EXTRA = {"client_addr": "sockname", "server_addr": "peername"}  # httpcore2's words: asyncio's
 _NAMES = [
     "ConnectError",
     "ConnectTimeout",
@@ -82,16 +85,10 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         *,
         ssl_context: ssl.SSLContext | None = None,
         connections: int = 100,
-        backend: httpcore2.AsyncNetworkBackend | None = None,
     ) -> None:
-        self._guard = guard
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=ssl_context or httpx2.create_ssl_context(trust_env=False),
-            max_connections=connections,
-            max_keepalive_connections=connections,
-            keepalive_expiry=5.0,
-            network_backend=_GuardedBackend(guard, backend or httpcore2.AnyIOBackend()),
-        )
+        self._guard, self._backend = guard, _GuardedBackend(guard)
+        self._ssl_context = ssl_context or httpx2.create_ssl_context(trust_env=False)
+        self._pool = Pool(self._connection, connections)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request where the guard lets it go; UnsafeUrl where it does not."""
@@ -107,11 +104,11 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             extensions=request.extensions,
         )
         with _translated():
-            answer = await self._pool.handle_async_request(asked)
+            answer, pooled = await self._pool.send(asked)
         return httpx2.Response(
             answer.status,
             headers=answer.headers,
-            stream=_Body(answer),
+            stream=_Body(answer, self._pool, pooled),
             extensions=answer.extensions,
         )
 
@@ -119,12 +116,21 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         """Close all connections."""
         await self._pool.aclose()
 
+    def _connection(self, origin: httpcore2.Origin) -> httpcore2.AsyncHTTPConnection:
+        return httpcore2.AsyncHTTPConnection(
+            origin,
+            ssl_context=self._ssl_context,
+            keepalive_expiry=KEPT_FOR,
+            network_backend=self._backend,
+        )
+
 
 class _Body(httpx2.AsyncByteStream):
     """The body of an answer, read as it is asked for."""
 
-    def __init__(self, answer: httpcore2.Response) -> None:
-        self._answer = answer
+    def __init__(self, answer: httpcore2.Response, pool: Pool, pooled: Pooled) -> None:
+        self._answer, self._pool = answer, pool
+        self._pooled: Pooled | None = pooled
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         with _translated():
@@ -132,14 +138,20 @@ class _Body(httpx2.AsyncByteStream):
                 yield part
 
     async def aclose(self) -> None:
-        await self._answer.aclose()
+        pooled, self._pooled = self._pooled, None
+        if pooled is None:
+            return
+        try:
+            await self._answer.aclose()
+        finally:
+            await self._pool.give_back(pooled)
 
 
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
     """Connects to the addresses that the guard gives for a name, one after the other."""
 
-    def __init__(self, guard: Guard, backend: httpcore2.AsyncNetworkBackend) -> None:
-        self._guard, self._backend = guard, backend
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
 
     async def connect_tcp(
         self,
@@ -152,68 +164,60 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         try:
             async with asyncio.timeout(timeout):
                 addresses = await self._guard.vet(host, port)
-                return await self._first_of(addresses, port, local_address, socket_options)
+                return await _first_of(addresses, port, local_address, socket_options)
         except TimeoutError as error:
             raise httpcore2.ConnectTimeout(f"no connection to {host} in {timeout} s") from error
         except OSError as error:
             raise httpcore2.ConnectError(f"{host}: {error}") from error
 
-    async def _first_of(
-        self, addresses: list[str], port: int, local: str | None, options: Options
-    ) -> httpcore2.AsyncNetworkStream:
-        """Connect to the first address that answers; the last one's error if none does."""
-        for address in addresses[:-1]:
-            try:
-                return await self._connected(address, port, local, options)
-            except httpcore2.ConnectError:
-                continue  # the next may answer; if none does, the last one's error is raised
-        return await self._connected(addresses[-1], port, local, options)
 
-    async def _connected(
-        self, address: str, port: int, local: str | None, options: Options
-    ) -> httpcore2.AsyncNetworkStream:
-        note = _Noting(f"[{address}]:{port}" if ":" in address else f"{address}:{port}")
-        note.address()
-        stream = await self._backend.connect_tcp(
-            address, port, local_address=local, socket_options=options
-        )
-        return _Stream(stream, note)
+async def _first_of(
+    addresses: list[str], port: int, local: str | None, options: Options
+) -> httpcore2.AsyncNetworkStream:
+    """Connect to the first address that answers; the last one's error if none does."""
+    for address in addresses[:-1]:
+        try:
+            return await _connected(address, port, local, options)
+        except OSError:
+            continue  # the next may answer; if none does, the last one's error is raised
+    return await _connected(addresses[-1], port, local, options)
 
 
-class _Noting:
-    """Tells the trail of the request at hand; a connection serves one request after another."""
+async def _connected(
+    address: str, port: int, local: str | None, options: Options
+) -> httpcore2.AsyncNetworkStream:
+    place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    _note(place)
+    return _Stream(await Wire.to(address, port, local, options), place)
 
-    def __init__(self, address: str) -> None:
-        self._address = address
 
-    def address(self) -> None:
-        if trail := _trail.get():
-            trail.address = self._address
-
-    def heard(self) -> None:
-        if trail := _trail.get():
-            trail.heard = True
+def _note(address: str) -> None:
+    if trail := _trail.get():
+        trail.address = address
 
 
 class _Stream(httpcore2.AsyncNetworkStream):
-    """A connection that tells the trail its address, and when something was heard."""
+    """A connection that tells the trail of the request at hand its address, and what it hears.
 
-    def __init__(self, inner: httpcore2.AsyncNetworkStream, note: _Noting) -> None:
-        self._inner, self._note = inner, note
-        self._socket: Any = None
+    It serves one request after another.
+    """
+
+    def __init__(self, wire: Wire, address: str) -> None:
+        self._wire, self._address = wire, address
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        found = await self._inner.read(max_bytes, timeout)
-        if found:
-            self._note.heard()
+        found = await self._wire.read(max_bytes, timeout)
+        if found and (trail := _trail.get()):
+            trail.heard = True
         return found
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._note.address()
-        await self._inner.write(buffer, timeout)
+        _note(self._address)
+        if buffer:
+            await self._wire.write(buffer, timeout)
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        self._wire.close()
 
     async def start_tls(
         self,
@@ -221,27 +225,22 @@ class _Stream(httpcore2.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        secured = await self._inner.start_tls(ssl_context, server_hostname, timeout)
-        return _Stream(secured, self._note)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._wire.secure(ssl_context, server_hostname)
+        except BaseException as error:
+            self._wire.close()
+            if isinstance(error, TimeoutError):
+                raise httpcore2.ConnectTimeout(f"no TLS in {timeout} s") from error
+            if isinstance(error, OSError):
+                raise httpcore2.ConnectError(str(error)) from error
+            raise
+        return self
 
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":
-            return self._readable()
-        return self._inner.get_extra_info(info)
-
-    def _readable(self) -> bool:
-        """Tell whether the peer has said something unasked, or hung up.
-
-        A pool asks so of every idle connection before each request. By AnyIO, which gathers all
-        that it knows of a socket for that, it took a fifth of a delivery's time.
-        """
-        if self._socket is None:
-            self._socket = self._inner.get_extra_info("socket")
-        if self._socket is None or self._socket.fileno() < 0:
-            return True
-        asked = select.poll()
-        asked.register(self._socket.fileno(), select.POLLIN)
-        return bool(asked.poll(0))
+            return self._wire.spoke
+        return self._wire.transport.get_extra_info(_EXTRA.get(info, info))
 
 
 @contextmanager

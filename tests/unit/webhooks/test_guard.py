@@ -8,7 +8,6 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import NoReturn
 
-import httpcore2
 import httpx2
 import pytest
 from hypothesis import example, given
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from mutirao.errors import ConfigurationError, UnsafeUrl
 from mutirao.webhooks import Guard, GuardedTransport, Target
 from mutirao.webhooks.ranges import Address, danger
+from mutirao.webhooks.wire import Wire
 
 CORPUS = Path(__file__).with_name("hostile_urls.txt")
 PUBLIC = ["93.184.215.14", "2606:2800:220:1:248:1893:25c8:1946", "1.1.1.1", "2a00:1450::1"]
@@ -40,12 +40,9 @@ def open_guard(addresses: Sequence[str] = (), networks: Sequence[str] = ()) -> G
     return Guard(schemes=["http", "https"], ports=ports, networks=networks, resolve=resolve)
 
 
-class NoConnection(httpcore2.AsyncNetworkBackend):
-    """Fails where anything connects."""
-
-    async def connect_tcp(self, host: str, port: int, *_: object, **__: object) -> NoReturn:
-        """Refuse."""
-        raise AssertionError(f"connected to {host}")
+async def no_connection(address: str, *_: object) -> NoReturn:
+    """Fail where anything connects."""
+    raise AssertionError(f"connected to {address}")
 
 
 async def vetted(guard: Guard, url: str) -> list[str]:
@@ -70,12 +67,13 @@ async def test_hostile_urls_are_refused(reason: str, url: str, addresses: list[s
     assert reason in str(refused.value)
 
 
-async def test_hostile_urls_connect_to_nothing() -> None:
+async def test_hostile_urls_connect_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our transport for httpx2 opens no connection for any of them."""
+    monkeypatch.setattr(Wire, "to", no_connection)
     context = ssl.create_default_context()
     for _, url, addresses in hostile():
         guard = open_guard(addresses)
-        transport = GuardedTransport(guard, ssl_context=context, backend=NoConnection())
+        transport = GuardedTransport(guard, ssl_context=context)
         with pytest.raises((UnsafeUrl, httpx2.InvalidURL, httpx2.UnsupportedProtocol)):
             await transport.handle_async_request(httpx2.Request("GET", url))
 

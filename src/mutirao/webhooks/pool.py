@@ -1,0 +1,123 @@
+"""Connections that are kept between requests; the one that was used last is taken first.
+
+httpcore2's own pool looks at each of its connections twice for a request, wherever they lead. Here
+a request looks at one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httpcore2
+
+Connection = httpcore2.AsyncHTTPConnection
+Place = tuple[bytes, bytes, int]  # scheme, host, port
+
+
+@dataclass(eq=False, slots=True)
+class Pooled:
+    """A connection, where it leads, and how many requests use it: more than one by HTTP/2 only."""
+
+    connection: Connection
+    place: Place
+    users: int = 0
+
+
+class Pool:
+    """Connections of one event loop.
+
+    Parameters:
+        make: returns a connection to an origin; its first request opens it.
+        most: open at once, to all origins together. A request for which there is none waits.
+    """
+
+    def __init__(self, make: Callable[[httpcore2.Origin], Connection], most: int) -> None:
+        self._make, self._most = make, most
+        self._room = asyncio.Semaphore(most)
+        self._used: set[Pooled] = set()
+        self._idle: dict[Pooled, None] = {}  # in the order in which they were given back
+        self._at: dict[Place, dict[Pooled, None]] = {}  # the same
+        self._shared: dict[Place, Pooled] = {}  # where HTTP/2 is spoken
+
+    async def send(self, request: httpcore2.Request) -> tuple[httpcore2.Response, Pooled]:
+        """Send a request; return its answer, and what to give back when that was read."""
+        await self._room.acquire()
+        pooled = await self._take(request.url.origin)
+        try:
+            answer = await pooled.connection.handle_async_request(request)
+        except BaseException:
+            await self.give_back(pooled)
+            raise
+        if pooled.connection.can_multiplex():
+            self._shared[pooled.place] = pooled
+        return answer, pooled
+
+    async def give_back(self, pooled: Pooled) -> None:
+        """Keep a connection for the next request, unless it was closed; close the outdated ones."""
+        self._room.release()
+        pooled.users -= 1
+        if not pooled.users:
+            self._used.remove(pooled)
+            await self._rest(pooled)
+        while self._idle and (oldest := next(iter(self._idle))).connection.has_expired():
+            await self._close(oldest)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for pooled in [*self._used, *self._idle]:
+            await pooled.connection.aclose()
+        self._idle.clear()
+        self._at.clear()
+        self._shared.clear()
+
+    async def _take(self, origin: httpcore2.Origin) -> Pooled:
+        """Return a connection for one more request, a new one where there is none.
+
+        For that the one is closed that was idle longest, if there are enough.
+        """
+        place = (origin.scheme, origin.host, origin.port)
+        shared = self._shared.get(place)
+        if shared is not None and shared.users and shared.connection.is_available():
+            shared.users += 1
+            return shared
+        found: Pooled | None = None
+        while found is None and (idle := self._at.get(place)):
+            if (last := next(reversed(idle))).connection.has_expired():
+                await self._close(last)
+            else:
+                found = self._forget(last)
+        if found is None and len(self._used) + len(self._idle) >= self._most:
+            await self._close(next(iter(self._idle)))
+        found = found or Pooled(self._make(origin), place)
+        found.users = 1
+        self._used.add(found)
+        return found
+
+    async def _rest(self, pooled: Pooled) -> None:
+        """Keep a connection that nobody uses; of those that many can use, one."""
+        connection = pooled.connection
+        shared = self._shared.get(pooled.place)
+        if connection.is_closed() or not connection.is_idle():
+            if shared is pooled:
+                del self._shared[pooled.place]
+        elif shared not in (None, pooled):
+            await connection.aclose()
+        else:
+            self._idle[pooled] = None
+            self._at.setdefault(pooled.place, {})[pooled] = None
+
+    async def _close(self, idle: Pooled) -> None:
+        self._forget(idle)
+        if self._shared.get(idle.place) is idle:
+            del self._shared[idle.place]
+        await idle.connection.aclose()
+
+    def _forget(self, idle: Pooled) -> Pooled:
+        del self._idle[idle]
+        at = self._at[idle.place]
+        del at[idle]
+        if not at:
+            del self._at[idle.place]
+        return idle
