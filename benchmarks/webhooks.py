@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
-from time import perf_counter
+from time import perf_counter, process_time
 
 import httpx2
 from sqlalchemy import Connection, func, select
@@ -37,7 +37,8 @@ _SETTINGS = WebhookSettings(
 class Webhooks:
     """Requests a second: of a bare loop, of deliveries, and of these beside a silent peer's.
 
-    `asked` is how many requests the silent peer got.
+    `asked` is how many requests the silent peer got. The last two are microseconds of a processor
+    that this process, the client or the worker, has spent on each: what else runs matters less.
     """
 
     jobs: int
@@ -45,6 +46,8 @@ class Webhooks:
     delivered: float
     beside: float
     asked: int
+    bare_cpu: float
+    delivered_cpu: float
 
     def figures(self) -> Figures:
         """Return the rates, and what they are of each other."""
@@ -55,6 +58,9 @@ class Webhooks:
             "beside a silent peer, deliveries/s": self.beside,
             "beside a silent peer, of those alone": self.beside / self.delivered,
             "attempts at the silent peer": self.asked,
+            "bare client, CPU µs/request": self.bare_cpu,
+            "deliveries, CPU µs each": self.delivered_cpu,
+            "CPU of a delivery, of the bare client's": self.delivered_cpu / self.bare_cpu,
         }
 
 
@@ -73,14 +79,27 @@ async def webhooks(url: str, *, jobs: int = 10_000) -> Webhooks:
     """
     with receiver() as (healthy, silent):
         async with ground(url) as place:
+            cpu = process_time()
             bare = await _bare(healthy, jobs)
+            bare_cpu = process_time() - cpu
             async with _endpoints(place, healthy, silent):
-                delivered = jobs / await _delivered(place, jobs, _to(_HEALTHY, ANSWERING, jobs))
+                took, cpu = await _delivered(place, jobs, _to(_HEALTHY, ANSWERING, jobs))
+                delivered, delivered_cpu = jobs / took, cpu
                 await _empty(place)
                 both = zip(_to(_SILENT, SILENT, jobs), _to(_HEALTHY, ANSWERING, jobs), strict=True)
-                beside = jobs / await _delivered(place, jobs, chain.from_iterable(both))
+                took, _ = await _delivered(place, jobs, chain.from_iterable(both))
+                beside = jobs / took
                 asked = await place.ask(lambda conn: _attempts(conn, _SILENT))
-    return Webhooks(jobs=jobs, bare=bare, delivered=delivered, beside=beside, asked=asked)
+    each = 1e6 / jobs
+    return Webhooks(
+        jobs=jobs,
+        bare=bare,
+        delivered=delivered,
+        beside=beside,
+        asked=asked,
+        bare_cpu=bare_cpu * each,
+        delivered_cpu=delivered_cpu * each,
+    )
 
 
 async def _bare(url: str, jobs: int) -> float:
@@ -123,19 +142,22 @@ def _to(endpoint: str, host: str, jobs: int) -> Iterator[NewJob]:
     yield from (one for _ in range(jobs))
 
 
-async def _delivered(place: Ground, jobs: int, deliveries: Iterator[NewJob]) -> float:
-    """Return the seconds from a worker's start until so many were delivered to the healthy one."""
+async def _delivered(place: Ground, jobs: int, deliveries: Iterator[NewJob]) -> tuple[float, float]:
+    """Return the seconds from a worker's start until so many were delivered to the healthy one.
+
+    And those of a processor that this process has spent meanwhile.
+    """
     await place.store.aenqueue(list(deliveries))
     await place.store.refresh_statistics()
     app = Mutirao(place.url)
     settings = {"queues": [WEBHOOK_QUEUE], "concurrency": SLOTS, "log_jobs": "failures"}
-    started = perf_counter()
+    started, cpu = perf_counter(), process_time()
     async with app.worker(webhooks=_SETTINGS, grace=0.0, **settings):  # type: ignore[arg-type]
         while await place.ask(lambda conn: _attempts(conn, _HEALTHY)) < jobs:
             if perf_counter() - started > GIVE_UP_AFTER:
                 raise TimeoutError(f"not all were delivered after {GIVE_UP_AFTER:g} s")
             await asyncio.sleep(LOOK_EVERY)
-        took = perf_counter() - started
+        took = perf_counter() - started, process_time() - cpu
     await app.aclose()
     return took
 

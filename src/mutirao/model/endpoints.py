@@ -8,13 +8,13 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 from mutirao.errors import InvalidEndpoint, InvalidSecret
-from mutirao.model.limits import MAX_LIMIT_NAME, MAX_VALUE, Rule
+from mutirao.model.limits import MAX_LIMIT_NAME, MAX_VALUE, Limit, Rule
 from mutirao.model.payload_filter import check_filter
 from mutirao.model.topics import check_pattern
 from mutirao.model.webhook_rules import (
@@ -33,6 +33,11 @@ TEST_TOPIC = "mutirao.test"  # of what `endpoints test` sends
 # Of one endpoint, in the whole fleet: one that answers slowly leaves slots to the others. So many
 # are claimed, and completed, together: with 20 the same work took a seventh more of a processor.
 USUAL_CONCURRENCY = 50
+# Until it has answered, and again when its breaker has opened: silent ones hold few slots.
+CONCURRENCY_AT_FIRST = 5
+USUAL_LIMIT = replace(
+    Limit(USUAL_CONCURRENCY, by="endpoint").on(task=WEBHOOK_TASK), start=CONCURRENCY_AT_FIRST
+)
 MAX_TOPICS = 50
 MAX_HEADERS = 32_000  # characters of JSON
 

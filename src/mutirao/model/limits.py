@@ -99,6 +99,7 @@ class Rule:
     """A limit of a queue or a task, as it is stored. A pause is a rule whose `most` is 0.
 
     `key` is the only value of the argument `by` that the rule covers; None: each value separately.
+    `start` is how many may run at once at first: each that proves to go well admits one more.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Rule:
     most: int
     per: float | None = None
     burst: int | None = None
+    start: int | None = None
 
     @property
     def covers(self) -> tuple[str | None, ...]:
@@ -118,12 +120,16 @@ class Rule:
     @property
     def fingerprint(self) -> str:
         """The terms of the rule, as text."""
-        return json.dumps([*self.covers, self.most, self.per, self.burst])
+        return json.dumps([*self.covers, self.most, self.per, self.burst, self.start])
 
     @property
     def stops_a_queue(self) -> bool:
         """True if this is the pause of a whole queue, whose lanes claims do not read at all."""
         return self.most == 0 and self.queue is not None and self.by is None
+
+    def bound(self, proven: int) -> int:
+        """Return how many may run at once, where so many have proven that it goes well."""
+        return self.most if self.start is None else min(self.most, self.start + proven)
 
     def counter(self, queue: str, task: str, args: str, whose: Whose = NOBODY) -> str | None:
         """Return the key under which this rule counts a job; None if it does not cover it."""

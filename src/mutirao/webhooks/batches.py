@@ -7,8 +7,10 @@ second than a commit for each.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import monotonic
+from typing import NamedTuple
 
 from mutirao.model.breakers import BreakerTerms
 from mutirao.model.endpoints import Endpoint, UnreadableEndpoint
@@ -19,11 +21,18 @@ from mutirao.ports import Store
 
 KNOWN_FOR = 1.0  # seconds; for as long a change of an endpoint may take to be noticed
 MOST_KNOWN = 10_000  # endpoints that are remembered
-LINGER = 0.005  # seconds that an attempt waits for others
+LINGER = 0.025  # seconds that an attempt waits for others at most
 MOST_AT_ONCE = 100  # attempts in a statement; each has up to 16 kB of an answer
 
 Found = Endpoint | UnreadableEndpoint | None
-Made = tuple[WebhookAttempt, Completion | None]
+
+
+class Made(NamedTuple):
+    """An attempt that was made: what completes its job, and the future that says it is written."""
+
+    attempt: WebhookAttempt
+    done: Completion | None
+    written: asyncio.Future[None]
 
 
 class KnownEndpoints:
@@ -62,34 +71,69 @@ class KnownEndpoints:
 
 
 class AttemptWriter:
-    """Writes attempts, one batch after the other; who hands one in waits until it is written."""
+    """Writes attempts, one batch after the other; who hands one in waits until it is written.
+
+    A batch is written once it has half of the attempts that are going on, or after `LINGER`: so one
+    delivery alone does not wait, and of fifty, which end at any time, about half are together.
+    """
 
     def __init__(self, store: Store, terms: BreakerTerms) -> None:
         self._store, self._terms = store, terms
         self._lock = asyncio.Lock()
         self._batch: list[Made] = []
-        self._writing: asyncio.Task[None] | None = None
+        # What the batch waits for: that it is large enough. None: the next attempt begins another.
+        self._gathering: asyncio.Future[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._going_on = 0
+
+    @contextmanager
+    def expecting(self) -> Iterator[None]:
+        """Count an attempt as one that is going on, until it is written."""
+        self._going_on += 1
+        try:
+            yield
+        finally:
+            self._going_on -= 1
 
     async def write(self, attempt: WebhookAttempt, done: Completion | None = None) -> None:
         """Write an attempt together with others; raises what the store raises.
 
         `done` completes its job, unless the store leaves that to the worker.
         """
-        if self._writing is None or len(self._batch) >= MOST_AT_ONCE:
-            self._batch = []
-            self._writing = asyncio.create_task(self._write(self._batch))
-        self._batch.append((attempt, done))
-        await asyncio.shield(self._writing)
+        loop = asyncio.get_running_loop()
+        if self._gathering is None:
+            self._batch, self._gathering = [], loop.create_future()
+            task = loop.create_task(self._write(self._batch, self._gathering))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        made = Made(attempt, done, loop.create_future())
+        self._batch.append(made)
+        if not self._gathering.done() and 2 * len(self._batch) >= self._going_on:
+            self._gathering.set_result(None)
+        if self._gathering.done() and (len(self._batch) >= MOST_AT_ONCE or not self._lock.locked()):
+            self._gathering = None
+        await made.written
 
-    async def _write(self, batch: list[Made]) -> None:
+    async def _write(self, batch: list[Made], enough: asyncio.Future[None]) -> None:
         async with self._lock:
-            await asyncio.sleep(LINGER)
-            if self._batch is batch:
-                self._writing = None  # what comes from now on is for the next one
-            attempts, done = [made[0] for made in batch], [made[1] for made in batch if made[1]]
-            settlements = [each.settlement for each in done]
-            recorded = await self._store.record_webhooks(attempts, self._terms, settlements)
-            _tell(done, recorded.settled)
+            await asyncio.wait([enough], timeout=LINGER)
+            if self._gathering is enough:
+                self._gathering = None
+            try:
+                await self._record(batch)
+            except Exception as error:  # noqa: BLE001 (raised where the attempts are)
+                for made in batch:
+                    if not made.written.done():
+                        made.written.set_exception(error)
+
+    async def _record(self, batch: list[Made]) -> None:
+        done = [made.done for made in batch if made.done]
+        attempts, settlements = [made.attempt for made in batch], [each.settlement for each in done]
+        recorded = await self._store.record_webhooks(attempts, self._terms, settlements)
+        _tell(done, recorded.settled)
+        for made in batch:
+            if not made.written.done():
+                made.written.set_result(None)
 
 
 def _tell(done: list[Completion], settled: set[int]) -> None:

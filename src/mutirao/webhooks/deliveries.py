@@ -19,7 +19,7 @@ from mutirao.model.breakers import BreakerName
 from mutirao.model.endpoints import (
     DISABLED_TOPIC,
     PROBE_TASK,
-    USUAL_CONCURRENCY,
+    USUAL_LIMIT,
     WEBHOOK_QUEUE,
     WEBHOOK_TASK,
     Endpoint,
@@ -27,7 +27,7 @@ from mutirao.model.endpoints import (
     subscription_of,
 )
 from mutirao.model.job import Job
-from mutirao.model.limits import Limit, Rule
+from mutirao.model.limits import Rule
 from mutirao.model.moments import EPOCH
 from mutirao.model.outcome import completing
 from mutirao.model.retry import Cancel, Dead, Retry
@@ -107,7 +107,7 @@ class Deliveries:
 
     def limits(self) -> list[Rule]:
         """Return the limit of deliveries at once to each endpoint, which a worker declares."""
-        return [Limit(USUAL_CONCURRENCY, by="endpoint").on(task=WEBHOOK_TASK)]
+        return [USUAL_LIMIT]
 
     async def aclose(self) -> None:
         """Close all connections to endpoints."""
@@ -123,11 +123,13 @@ class Deliveries:
         if isinstance(found, UnreadableEndpoint):
             raise InvalidEndpoint(f"endpoint {endpoint!r} cannot be used: {found.reason}")
         id = webhook_id(event) if event.id else f"test_{job.id}_{endpoint}"
-        answer = await self._courier.deliver_once(self._request(found, id, event, payload))
-        redirected = 300 <= (answer.status or 0) < 400 and answer.failure is None
-        ok = answer.ok or (found.accepts_3xx and redirected)
-        done = completing(job) if ok else None
-        await self._writer.write(_attempt(job, found, host, answer, ok), done)
+        request = self._request(found, id, event, payload)
+        with self._writer.expecting():
+            answer = await self._courier.deliver_once(request)
+            redirected = 300 <= (answer.status or 0) < 400 and answer.failure is None
+            ok = answer.ok or (found.accepts_3xx and redirected)
+            done = completing(job) if ok else None
+            await self._writer.write(_attempt(job, found, host, answer, ok), done)
         if ok:
             return
         if answer.status == GONE:

@@ -29,14 +29,15 @@ from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
 
 PARKED_MICROS = to_micros(PARKED)
 
-_TERMS = ("name", "queue", "task", "by", "key", "most", "per", "burst")
+_TERMS = ("name", "queue", "task", "by", "key", "most", "per", "burst", "start")
 _RULES = f"SELECT {', '.join(f'm.{term}' for term in _TERMS)} FROM mutirao_limit m ORDER BY m.name"
 _ASKED = """
 SELECT l.id, j.queue, j.task, j.args, l.priority, l.run_at, j.tenant, j.`group`
 FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
 WHERE """
 _COUNTER = """
-SELECT c.id, c.name, c.key, c.running, c.tokens, c.touched_at, c.probe_at FROM mutirao_counter c
+SELECT c.id, c.name, c.key, c.running, c.tokens, c.touched_at, c.probe_at, c.proven
+FROM mutirao_counter c
 WHERE """
 _COUNT = "UPDATE mutirao_counter SET running = ?, tokens = ?, touched_at = ? WHERE id = ?"
 _MOVE = "UPDATE mutirao_live SET run_at = ? WHERE id = ? AND worker IS NULL"
@@ -79,11 +80,12 @@ class Counter:
     tokens: float
     touched_at: int
     probe_at: int | None
+    proven: int
 
     def room(self, rule: Rule, moment: int) -> int:
         """Return how many more may start at a moment."""
         if rule.per is None:
-            return max(0, rule.most - self.running)
+            return max(0, rule.bound(self.proven) - self.running)
         return int(self.filled(rule, moment))
 
     def filled(self, rule: Rule, moment: int) -> float:

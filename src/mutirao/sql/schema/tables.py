@@ -23,6 +23,10 @@ from mutirao.sql.schema.federation import said as said
 from mutirao.sql.schema.gathered import metadata as metadata
 from mutirao.sql.schema.inbox import inbox as inbox
 from mutirao.sql.schema.instant import Instant
+from mutirao.sql.schema.limits import counter as counter
+from mutirao.sql.schema.limits import limit as limit
+from mutirao.sql.schema.limits import parked as parked
+from mutirao.sql.schema.limits import slot as slot
 from mutirao.sql.schema.topics import delivery as delivery
 from mutirao.sql.schema.topics import ordered as ordered
 from mutirao.sql.schema.topics import subscription as subscription
@@ -271,53 +275,6 @@ tick = Table(
     Column("schedule", Text, primary_key=True),
     Column("job", BigInteger, primary_key=True, autoincrement=False),
     Column("tick", Instant),
-)
-
-limit = Table(
-    "mutirao_limit",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("queue", Text),
-    Column("task", Text),
-    Column("by", Text),
-    Column("key", Text),
-    Column("most", Integer, nullable=False),
-    Column("per", Double),
-    Column("burst", Integer),
-    Column("origin", Text, nullable=False),
-    Column("declared", Text),
-    Column("declared_at", Instant),
-    Column("declared_by", Text),
-    Column("created_at", Instant, nullable=False),
-    Column("changed_at", Instant, nullable=False),
-)
-
-counter = Table(
-    "mutirao_counter",
-    metadata,
-    Column("id", BigInteger, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("key", Text, nullable=False),
-    Column("running", Integer, nullable=False),
-    Column("tokens", Double, nullable=False),
-    Column("touched_at", Instant, nullable=False),
-    Column("probe_at", Instant),
-)
-
-slot = Table(
-    "mutirao_slot",
-    metadata,
-    Column("job", BigInteger, primary_key=True, autoincrement=False),
-    Column("counter", BigInteger, primary_key=True, autoincrement=False),
-)
-
-parked = Table(
-    "mutirao_parked",
-    metadata,
-    Column("job", BigInteger, primary_key=True, autoincrement=False),
-    Column("counter", BigInteger, nullable=False),
-    Column("priority", SmallInteger, nullable=False),
-    Column("run_at", Instant, nullable=False),
 )
 
 graph = Table(

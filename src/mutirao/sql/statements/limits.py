@@ -6,11 +6,11 @@ PostgreSQL in functions. Locks are taken in one order: the lock that stops claim
 counters.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, or_, select, update
 
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.sql.dialects.base import Dialect
@@ -19,6 +19,7 @@ from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import views
 from mutirao.sql.schema.tables import counter, limit, live, parked
 
+PROVEN_ENOUGH = 1_000_000  # beyond that it is not counted
 _TERMS = ("queue", "task", "by", "key", "most", "per", "burst")
 
 
@@ -36,6 +37,8 @@ def put(
     moment = dialect.moment(now)
     values: dict[str, Any] = {name: getattr(rule, name) for name in _TERMS}
     values |= {"changed_at": moment}
+    if rule.start is not None:  # who changes how many keeps it
+        values["start"] = rule.start
     if origin is LimitOrigin.CODE:
         declared = {"declared": rule.fingerprint, "declared_at": moment, "declared_by": worker}
         if row is not None and row.declared == rule.fingerprint:
@@ -75,6 +78,21 @@ def cancelled(
     """Delete the parked rows of cancelled jobs; other jobs may be admitted instead."""
     dialect.delete_rows(conn, parked.c.job, list(jobs))
     through(conn, dialect.rules.mend_limits(now))
+
+
+def prove(conn: Connection, name: str, proven: Mapping[str, int]) -> None:
+    """Count for each value how many more have proven that it goes well; its counter is locked."""
+    mine = (counter.c.name == name, counter.c.key == bindparam("of"))
+    more = counter.c.proven + bindparam("more")
+    write = update(counter).where(*mine, counter.c.proven < PROVEN_ENOUGH).values(proven=more)
+    conn.execute(write, [{"of": key, "more": number} for key, number in proven.items()])
+
+
+def doubt(conn: Connection, name: str, keys: Collection[str]) -> None:
+    """Begin with few again, for each of these values. Whoever does so keeps claims out."""
+    hold(conn)
+    mine = (counter.c.name == name, dialect_of(conn.dialect).among(counter.c.key, list(keys)))
+    conn.execute(update(counter).where(*mine).values(proven=0))
 
 
 def hold(conn: Connection) -> None:
@@ -119,4 +137,4 @@ def keep_claims_out(conn: Connection) -> None:
 
 
 def _to_rule(row: Any) -> Rule:
-    return Rule(name=row.name, **{name: getattr(row, name) for name in _TERMS})
+    return Rule(name=row.name, start=row.start, **{name: getattr(row, name) for name in _TERMS})

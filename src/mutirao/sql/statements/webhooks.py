@@ -4,6 +4,7 @@ Synchronous functions of a SQLAlchemy `Connection` in a transaction; their contr
 `mutirao.ports.webhooks_api`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from mutirao.model.breakers import (
 from mutirao.model.endpoints import (
     DISABLED_TOPIC,
     PROBE_TASK,
+    USUAL_LIMIT,
     WEBHOOK_QUEUE,
     stop_of,
 )
@@ -90,6 +92,8 @@ def record(
     endpoints.note_failures(conn, {e.endpoint: e.told for e in attempts if not e.ok}, moment)
     free = done and not (verdicts or gone)
     settled = through(conn, dialect.rules.finish(done, now)) if free else set[int]()
+    if well := Counter(each.endpoint for each in attempts if each.job in settled):
+        limits.prove(conn, USUAL_LIMIT.name, well)
     return Judged(acting, gone, settled)
 
 
@@ -120,6 +124,9 @@ def act(
     reasons |= dict.fromkeys(sorted(judged.gone), "it answered 410 Gone")
     for id, reason in reasons.items():
         _disable(conn, dialect, enqueue, id, reason, now)
+    opened = [name.key for name, each in verdicts.items() if each.wait and name.kind == "endpoint"]
+    if opened:
+        limits.doubt(conn, USUAL_LIMIT.name, opened)
 
 
 def probe(

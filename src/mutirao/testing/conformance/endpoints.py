@@ -1,6 +1,7 @@
 """Endpoints: one delivery for each publication, what holds it, and what comes of attempts."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from mutirao.model.breakers import BreakerName, BreakerTerms
 from mutirao.model.endpoints import (
     DISABLED_TOPIC,
     PROBE_TASK,
+    USUAL_LIMIT,
     WEBHOOK_QUEUE,
     WEBHOOK_TASK,
     Endpoint,
@@ -187,6 +189,30 @@ class EndpointsContract:
         recorded = await store.record_webhooks(told, TERMS, [completion(last)], now=SOON)
         assert (recorded.acted, recorded.settled) == (False, set())
         assert (await store.job(last.id)).state == "running"
+
+    async def test_few_at_first(self, store: Store) -> None:
+        """What has arrived admits more, up to the limit; an open breaker begins anew."""
+        await store.put_limit(replace(USUAL_LIMIT, most=5, start=2))
+        await store.put_endpoint(endpoint())
+        worker = await join(store)
+        await delivered(store, worker, 14)
+        rounds = []
+        for _ in range(3):
+            claims = await claimed(store, worker)
+            rounds.append(len(claims))
+            done = [completion(each) for each in claims]
+            await store.record_webhooks([attempt(each) for each in claims], TERMS, done, now=SOON)
+        assert rounds == [2, 2, 4]
+        claims = await claimed(store, worker)
+        assert len(claims) == 5
+        await fail(store, worker, claims)
+        assert await store.probe_webhooks(ERP, at_once=True)
+        [probe] = await claimed(store, worker)
+        await came(store, [attempt(probe)])
+        await store.put_limit(replace(USUAL_LIMIT, most=4, start=None))  # as an operator would
+        await finish(store, worker, [probe], now=SOON)
+        await delivered(store, worker, 3)
+        assert len(await claimed(store, worker)) == 2
 
     async def test_a_host_that_does_not_answer(self, store: Store) -> None:
         """Its breaker counts for all of its endpoints together."""

@@ -12,6 +12,8 @@ CREATE TABLE IF NOT EXISTS mutirao_limit (
     -- Seconds in which so many may start; without, so many run at once.
     per double CHECK (per > 0),
     burst int CHECK (burst >= 1),
+    -- Of what runs at once: how many at first, until some have proven that it goes well.
+    start int CHECK (start >= 1),
     origin varchar(20) NOT NULL,
     -- What the code said when it last said something new.
     declared text,
@@ -21,7 +23,8 @@ CREATE TABLE IF NOT EXISTS mutirao_limit (
     changed_at bigint NOT NULL DEFAULT (${now}),
     CHECK ((queue IS NULL) <> (task IS NULL)),
     CHECK ((per IS NULL) = (burst IS NULL)),
-    CHECK (`key` IS NULL OR `by` IS NOT NULL)
+    CHECK (`key` IS NULL OR `by` IS NOT NULL),
+    CHECK (start IS NULL OR per IS NULL)
 ) ENGINE InnoDB ${bytes}
 --;
 -- How full a limit is, for each value of its argument.
@@ -32,6 +35,8 @@ CREATE TABLE IF NOT EXISTS mutirao_counter (
     running int NOT NULL DEFAULT 0,
     -- Of a rate: what was left when it was last looked at.
     tokens double NOT NULL DEFAULT 0,
+    -- How many more than at first have proven to go well.
+    proven int NOT NULL DEFAULT 0,
     touched_at bigint NOT NULL,
     -- When the first of the parked jobs is in its lane again, because there will be a token.
     probe_at bigint,

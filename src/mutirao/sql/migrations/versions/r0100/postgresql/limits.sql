@@ -13,6 +13,8 @@ CREATE TABLE mutirao_limit (
     -- Seconds in which so many may start; without, so many run at once.
     per double precision CHECK (per > 0),
     burst integer CHECK (burst >= 1),
+    -- Of what runs at once: how many at first, until some have proven that it goes well.
+    start integer CHECK (start >= 1),
     origin text NOT NULL,
     -- What the code said when it last said something new.
     declared text,
@@ -22,7 +24,8 @@ CREATE TABLE mutirao_limit (
     changed_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     CHECK ((queue IS NULL) <> (task IS NULL)),
     CHECK ((per IS NULL) = (burst IS NULL)),
-    CHECK (key IS NULL OR by IS NOT NULL)
+    CHECK (key IS NULL OR by IS NOT NULL),
+    CHECK (start IS NULL OR per IS NULL)
 )
 --;
 -- How full a limit is, for each value of its argument. Its row is the lock: who takes or gives back
@@ -34,6 +37,8 @@ CREATE TABLE mutirao_counter (
     running integer NOT NULL DEFAULT 0,
     -- Of a rate: what was left when it was last looked at.
     tokens double precision NOT NULL DEFAULT 0,
+    -- How many more than at first have proven to go well.
+    proven integer NOT NULL DEFAULT 0,
     touched_at timestamptz NOT NULL,
     -- When the first of the parked jobs is in its lane again, because there will be a token.
     probe_at timestamptz,
@@ -60,10 +65,17 @@ CREATE TABLE mutirao_parked (
 --;
 CREATE INDEX mutirao_parked_order ON mutirao_parked (counter, priority, run_at, job)
 --;
+-- How many a limit admits at once, where so many have proven that it goes well.
+CREATE FUNCTION mutirao_bound(_limit mutirao_limit, _proven integer)
+RETURNS integer LANGUAGE sql IMMUTABLE
+RETURN least(_limit.most, _limit.start + _proven)
+--;
 -- What a counter has room for: jobs that may start now.
 CREATE FUNCTION mutirao_room(_counter mutirao_counter, _limit mutirao_limit, _now timestamptz)
 RETURNS double precision LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN _limit.per IS NULL THEN _limit.most - _counter.running ELSE
+RETURN CASE WHEN _limit.per IS NULL THEN
+    mutirao_bound(_limit, _counter.proven) - _counter.running
+ELSE
     least(
         _limit.burst,
         _counter.tokens + _limit.most / _limit.per
@@ -155,12 +167,12 @@ DECLARE
     names text[];
     keys text[];
 BEGIN
-    SELECT array_agg(n.job), array_agg(n.name), array_agg(n.key), array_agg(n.most),
+    SELECT array_agg(n.job), array_agg(n.name), array_agg(n.key), array_agg(n.bound),
            array_agg(n.held), array_agg(n.place <= _most), array_agg(n.counter)
     INTO jobs, names, keys, bounds, held, early, counters
     FROM (
-        SELECT c.place, c.id AS job, m.name, v.key, m.most, m.per IS NULL AS held,
-               (SELECT k.id FROM mutirao_counter k WHERE k.name = m.name AND k.key = v.key) AS counter
+        SELECT c.place, c.id AS job, m.name, v.key, m.per IS NULL AS held, k.id AS counter,
+               mutirao_bound(m, coalesce(k.proven, 0)) AS bound
         FROM unnest(_looked) WITH ORDINALITY AS c (id, place)
         CROSS JOIN LATERAL (
             SELECT task, queue, args, tenant, "group" FROM mutirao_job WHERE id = c.id OFFSET 0
@@ -171,6 +183,9 @@ BEGIN
                 ELSE mutirao_value_of(j.args, m.by, j.tenant, j."group") END AS value OFFSET 0
         ) a
         CROSS JOIN LATERAL (SELECT CASE WHEN m.key IS NULL THEN a.value ELSE '' END AS key) v
+        LEFT JOIN LATERAL (
+            SELECT id, proven FROM mutirao_counter WHERE name = m.name AND key = v.key OFFSET 0
+        ) k ON true
         WHERE m.key IS NULL OR m.key = a.value
         ORDER BY c.place, m.name
     ) n;

@@ -12,6 +12,8 @@ CREATE TABLE mutirao_limit (
     -- Seconds in which so many may start; without, so many run at once.
     per real CHECK (per > 0),
     burst integer CHECK (burst >= 1),
+    -- Of what runs at once: how many at first, until some have proven that it goes well.
+    start integer CHECK (start >= 1),
     origin text NOT NULL,
     -- What the code said when it last said something new.
     declared text,
@@ -21,7 +23,8 @@ CREATE TABLE mutirao_limit (
     changed_at integer NOT NULL DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000),
     CHECK ((queue IS NULL) <> (task IS NULL)),
     CHECK ((per IS NULL) = (burst IS NULL)),
-    CHECK (key IS NULL OR by IS NOT NULL)
+    CHECK (key IS NULL OR by IS NOT NULL),
+    CHECK (start IS NULL OR per IS NULL)
 )
 --;
 -- How full a limit is, for each value of its argument.
@@ -32,6 +35,8 @@ CREATE TABLE mutirao_counter (
     running integer NOT NULL DEFAULT 0,
     -- Of a rate: what was left when it was last looked at.
     tokens real NOT NULL DEFAULT 0,
+    -- How many more than at first have proven to go well.
+    proven integer NOT NULL DEFAULT 0,
     touched_at integer NOT NULL,
     -- When the first of the parked jobs is in its lane again, because there will be a token.
     probe_at integer,
