@@ -13,6 +13,7 @@ from mutirao.client.portal import Portal
 from mutirao.errors import InvalidEndpoint, UnknownEndpoint
 from mutirao.model.breakers import BreakerName
 from mutirao.model.endpoints import (
+    PROBE_TASK,
     TEST_TOPIC,
     WEBHOOK_QUEUE,
     WEBHOOK_TASK,
@@ -24,6 +25,7 @@ from mutirao.model.endpoints import (
 )
 from mutirao.model.job import MAX_KEY, NewJob
 from mutirao.model.records import Which
+from mutirao.model.uniqueness import Unique
 from mutirao.ports import Store
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import Duration, length_of_time, refuse_unknown
@@ -154,6 +156,18 @@ class Endpoints:
         store = self._app.store
         return any([await store.probe_webhooks(each, at_once=True) for each in names])
 
+    async def aheard_from(self, id: str) -> None:
+        """Let one delivery through to an endpoint whose breaker is open; see `heard_from`."""
+        for kind, key in await self._app.store.open_breakers(check_id(id)):
+            probe = NewJob(
+                task=PROBE_TASK,
+                queue=WEBHOOK_QUEUE,
+                args=json.dumps({"kind": kind, "key": key, "heard": True}),
+                key=f"heard {kind} {key}"[:MAX_KEY],
+                unique=Unique(),
+            )
+            await self._app.asubmit(probe)
+
     async def aremove(self, id: str) -> None:
         """Remove an endpoint; raise UnknownEndpoint if there is none of that id."""
         _known(id, await self._app.store.remove_endpoint(check_id(id)))
@@ -269,6 +283,15 @@ class Endpoints:
             UnknownEndpoint: there is none of that id.
         """
         return self._portal.call(self.aprobe, id)
+
+    def heard_from(self, id: str) -> None:
+        """Let one delivery through to an endpoint whose breaker is open, by a job of its workers.
+
+        For whoever has verified a request of that peer; `mutirao.webhooks.verify` can call it. It
+        costs a look at two rows, and may be called as often as there are requests. From
+        synchronous code.
+        """
+        self._portal.call(self.aheard_from, id)
 
     def remove(self, id: str) -> None:
         """Remove an endpoint, from synchronous code; what waits for it is cancelled when it is due.

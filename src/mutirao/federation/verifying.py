@@ -46,6 +46,14 @@ class KeySource(Protocol):
         ...
 
 
+class ActorsHeard(Protocol):
+    """What is told that an actor was heard from: a `Federation`."""
+
+    async def heard_from(self, actor: str) -> None:
+        """Let a delivery through to the host of an actor, if it was down."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Verified:
     """A request that was verified.
@@ -81,6 +89,7 @@ async def verify(
     forwarded: bool = False,
     tolerance: float = TOLERANCE,
     now: float | None = None,
+    federation: ActorsHeard | None = None,
 ) -> Verified:
     """Return who has signed a request, by RFC 9421 or draft-cavage, or raise.
 
@@ -97,6 +106,8 @@ async def verify(
             signature says nothing about whether it is true.
         tolerance: seconds that its moment may differ from now, in both directions.
         now: Unix seconds; None is the clock of this machine.
+        federation: yours. If deliveries to the signer's host are held because it was down, one is
+            let through. That costs a look at the host's row.
 
     Raises:
         UnverifiedActivity: one of these does not hold; the message says which. Answer 401.
@@ -120,6 +131,8 @@ async def verify(
             raise UnverifiedActivity(f"the signature does not fit the key {one.key_id[:200]}")
     if not forwarded:
         _check_actor(body, key.owner)
+    if federation is not None:
+        await federation.heard_from(key.owner)
     return Verified(key.owner, key.id, one.version)
 
 

@@ -88,6 +88,10 @@ class WebhooksApi(Protocol):
         """
         ...
 
+    async def open_breakers(self, endpoint: str) -> list[BreakerName]:
+        """Return which breakers hold deliveries to an endpoint: its own, its host's, or none."""
+        ...
+
     async def probe_webhooks(
         self, name: BreakerName, *, at_once: bool = False, now: datetime | None = None
     ) -> bool:

@@ -72,6 +72,10 @@ class SqlWebhooks:
             await self._patient.run(webhooks.act, *rest)
         return Recorded(bool(judged), judged.settled)
 
+    async def open_breakers(self, endpoint: str) -> list[BreakerName]:
+        """Return which breakers hold deliveries to an endpoint."""
+        return await self._runner.alone(webhooks.open_to, endpoint)
+
     async def probe_webhooks(
         self, name: BreakerName, *, at_once: bool = False, now: datetime | None = None
     ) -> bool:

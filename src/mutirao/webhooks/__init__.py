@@ -21,7 +21,7 @@ from mutirao.webhooks.keys import Secret, new_key, new_secret
 from mutirao.webhooks.request import Signer, Timeouts, WebhookRequest
 from mutirao.webhooks.signing import sign
 from mutirao.webhooks.transport import GuardedTransport
-from mutirao.webhooks.verifying import Received, verify
+from mutirao.webhooks.verifying import Received, averify, verify
 
 __all__ = [
     "Answer",
@@ -37,6 +37,7 @@ __all__ = [
     "Timeouts",
     "WebhookRequest",
     "WebhookSettings",
+    "averify",
     "new_key",
     "new_secret",
     "sign",

@@ -141,9 +141,9 @@ class Deliveries:
             )
         raise WebhookFailed(_told(found, answer), _asked(answer))
 
-    async def probe(self, kind: str, key: str) -> None:
-        """Let one delivery through a breaker, now that its time has come."""
-        await self._store.probe_webhooks(BreakerName(kind, key))
+    async def probe(self, kind: str, key: str, heard: bool = False) -> None:
+        """Let one delivery through a breaker: its time has come, or the peer was heard from."""
+        await self._store.probe_webhooks(BreakerName(kind, key), at_once=heard)
 
     def _never_calls(self, url: str) -> bool:
         """Return whether the guard refuses a URL as it is written, whatever its name leads to."""

@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
-from mutirao.errors import InvalidWebhook, StaleWebhook, WrongSignature
+from mutirao.errors import ConfigurationError, InvalidWebhook, StaleWebhook, WrongSignature
 from mutirao.webhooks.keys import Secret
 from mutirao.webhooks.signing import signed_content
 
@@ -31,6 +32,18 @@ class Received:
     sent_at: datetime
 
 
+class EndpointsHeard(Protocol):
+    """What is told that a peer was heard from: `app.endpoints`."""
+
+    def heard_from(self, id: str) -> None:
+        """Let one delivery through to an endpoint whose breaker is open."""
+        ...
+
+    async def aheard_from(self, id: str) -> None:
+        """Do the same from asynchronous code."""
+        ...
+
+
 def verify(
     headers: Mapping[str, str],
     body: bytes,
@@ -38,6 +51,8 @@ def verify(
     *,
     tolerance: float = 300,
     now: float | None = None,
+    endpoints: EndpointsHeard | None = None,
+    sender: str | None = None,
 ) -> Received:
     """Return the id and time of a webhook that was signed with the secret, or raise.
 
@@ -49,13 +64,57 @@ def verify(
         secret: `whsec_…`, or the sender's `whpk_…`; several while one is rotated.
         tolerance: seconds that the attempt's time may differ from now, in both directions.
         now: Unix seconds; None is the clock of this machine.
+        endpoints: `app.endpoints`, where the sender has an endpoint, too.
+        sender: the id of that endpoint. If its deliveries are held because it was down, one is let
+            through: it is back, perhaps. In asynchronous code give it to `averify`.
 
     Raises:
         InvalidSecret: the secret itself cannot be one.
         InvalidWebhook: a header is missing, there twice or unreadable; the next two are such.
         StaleWebhook: signed, but for a time too long ago, or ahead.
         WrongSignature: no signature fits: another secret, or another body than was signed.
+        ConfigurationError: of `endpoints` and `sender` one is given.
     """
+    _check_both(endpoints, sender)
+    received = _verified(headers, body, secret, tolerance, now)
+    if endpoints is not None and sender is not None:
+        endpoints.heard_from(sender)
+    return received
+
+
+async def averify(
+    headers: Mapping[str, str],
+    body: bytes,
+    secret: str | Iterable[str],
+    *,
+    tolerance: float = 300,
+    now: float | None = None,
+    endpoints: EndpointsHeard | None = None,
+    sender: str | None = None,
+) -> Received:
+    """Do as `verify` does, from asynchronous code: the loop goes on while the database is asked."""
+    _check_both(endpoints, sender)
+    received = _verified(headers, body, secret, tolerance, now)
+    if endpoints is not None and sender is not None:
+        await endpoints.aheard_from(sender)
+    return received
+
+
+def _check_both(endpoints: EndpointsHeard | None, sender: str | None) -> None:
+    if (endpoints is None) != (sender is None):
+        raise ConfigurationError(
+            f"endpoints is {endpoints!r:.80} and sender is {sender!r:.80}; give app.endpoints and"
+            " the id of the sender's endpoint there, or neither"
+        )
+
+
+def _verified(
+    headers: Mapping[str, str],
+    body: bytes,
+    secret: str | Iterable[str],
+    tolerance: float,
+    now: float | None,
+) -> Received:
     if not isinstance(body, bytes):
         raise InvalidWebhook(
             f"the body is of type {type(body).__name__}; give the bytes of the request as they "

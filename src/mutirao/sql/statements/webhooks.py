@@ -38,7 +38,7 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
-from mutirao.sql.schema.endpoints import breaker, webhook_attempt
+from mutirao.sql.schema.endpoints import breaker, endpoint, webhook_attempt
 from mutirao.sql.statements import endpoints, limits
 
 Tallies = Mapping[BreakerName, Tally]
@@ -145,6 +145,17 @@ def probe(
     rule = stop_of(*name, "breaker", most=1)
     limits.put(conn, dialect, rule, LimitOrigin.COMMAND, None, now)
     return True
+
+
+def open_to(conn: Connection, id: str) -> list[BreakerName]:
+    """Return which breakers hold deliveries to an endpoint. A single statement."""
+    host = select(endpoint.c.host).where(endpoint.c.id == id).scalar_subquery()
+    mine = or_(
+        and_(breaker.c.kind == "endpoint", breaker.c.key == id),
+        and_(breaker.c.kind == "host", breaker.c.key == host),
+    )
+    opened = select(breaker.c.kind, breaker.c.key).where(breaker.c.state == BreakerState.OPEN, mine)
+    return [BreakerName(*row) for row in conn.execute(opened)]
 
 
 def forget(conn: Connection, jobs: Sequence[int]) -> None:

@@ -214,6 +214,18 @@ class EndpointsContract:
         await delivered(store, worker, 3)
         assert len(await claimed(store, worker)) == 2
 
+    async def test_whose_breakers_are_open(self, store: Store) -> None:
+        """The endpoint's and its host's, but no other's."""
+        await store.put_endpoint(endpoint())
+        await store.put_endpoint(endpoint("crm", url="https://example.com/crm"))
+        worker = await join(store)
+        await delivered(store, worker, 4)
+        assert await store.open_breakers("erp") == []
+        mine = [each for each in await claimed(store, worker) if "example.org" in each.args]
+        await came(store, [attempt(each, None) for each in mine])
+        assert {*await store.open_breakers("erp")} == {ERP, HOST}
+        assert await store.open_breakers("crm") == await store.open_breakers("nobody") == []
+
     async def test_a_host_that_does_not_answer(self, store: Store) -> None:
         """Its breaker counts for all of its endpoints together."""
         for id in ("erp", "crm"):
