@@ -75,13 +75,15 @@ def count(conn: Connection) -> dict[str, int]:
 
 
 def mend(conn: Connection, dialect: Dialect, now: datetime | None) -> dict[str, int]:
-    """Repair some unlocked leftovers of each kind; return how many, by kind."""
+    """Repair some unlocked leftovers of each kind; return how many, by kind.
+
+    Looking locks nothing: InnoDB would lock each row that is looked at, all live ones, and callers
+    met that with what they had locked themselves.
+    """
     mended: dict[str, int] = {}
     for each in LEFTOVERS:
-        held = (
-            each.found().limit(MAX_ROWS_PER_REPAIR).with_for_update(skip_locked=True, of=each.table)
-        )
-        if ids := _still(conn, each, list(conn.scalars(held))):
+        seen = list(conn.scalars(each.found().limit(MAX_ROWS_PER_REPAIR)))
+        if ids := _still(conn, each, _held(conn, each, seen)):
             each.mend(conn, ids)
             mended[each.what] = len(ids)
     if mended:
@@ -90,12 +92,17 @@ def mend(conn: Connection, dialect: Dialect, now: datetime | None) -> dict[str, 
     return mended
 
 
+def _held(conn: Connection, kind: Leftover, ids: list[int]) -> list[int]:
+    """Lock those of some rows that nobody else has, and return them."""
+    rows = select(kind.id).where(_among(conn, kind.id, ids)).order_by(kind.id)
+    return list(conn.scalars(rows.with_for_update(skip_locked=True))) if ids else []
+
+
 def _still(conn: Connection, kind: Leftover, ids: list[int]) -> list[int]:
     """Return those of some rows, which are locked, that are leftovers now, too.
 
-    A statement of MySQL that locks sees rows as they are, and in its subqueries what was committed
-    when it began: with many live jobs it takes a while, and a job that was enqueued meanwhile would
-    seem to be one that is no more.
+    Not in the statement that locks: on MySQL that sees rows as they are, but in its subqueries what
+    was committed when it began.
     """
     return list(conn.scalars(kind.found().where(_among(conn, kind.id, ids)))) if ids else []
 
