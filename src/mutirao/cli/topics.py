@@ -1,6 +1,6 @@
 """`publish`, `replay` and `subscriptions`: publish on a topic, and say who is told."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from mutirao.cli.options import as_json, ask, duration, json_object, option, pas
 from mutirao.cli.output import fields_of, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.terms import options_of
+from mutirao.model.limits import Limit
 from mutirao.model.subscriptions import SubscriptionRecord, WhenDead
 from mutirao.tasks.options import CallTerms
 from mutirao.tasks.subscribers import Subscriber
@@ -82,11 +83,11 @@ def list_(target: str, as_json: bool) -> None:
         print_json(found)
         return
     print_table(
-        ("id", "topic", "tenant", "group", "filter", "order by", "task", "queue", "status",
+        ("id", "topic", "tenant", "group", "filter", "key", "order by", "task", "queue", "status",
          "waiting", "running", "stopped", "lag", "origin"),
         [
-            (s.id, s.topic, s.tenant, s.group, s.filter, s.order_by, s.task, s.queue, _status(s),
-             s.waiting, s.running, s.stopped, _seconds(s.lag), _origin(s))
+            (s.id, s.topic, s.tenant, s.group, s.filter, s.key, s.order_by, s.task, s.queue,
+             _status(s), s.waiting, s.running, s.stopped, _seconds(s.lag), _origin(s))
             for s in found
         ],
         empty="no subscriptions",
@@ -101,6 +102,7 @@ def list_(target: str, as_json: bool) -> None:
 @option("--tenant", help="Only what is published for this tenant.")
 @option("--group", help="Only what is published for this group.")
 @option("--filter", type=json_object, help="Only what has these fields, as a JSON object.")
+@option("--key", help="A field: of equal ones one delivery waits at most, or runs.")
 @option("--order-by", help="A field: equal ones are delivered in the order of publications.")
 @option("--when-dead", type=click.Choice(WhenDead), help="A dead delivery stops later ones.")
 @option("--queue", help="Of the deliveries, instead of the subscriber's.")
@@ -109,6 +111,9 @@ def list_(target: str, as_json: bool) -> None:
 @option("--delay", type=duration, help="Deliver not before so long after the publication.")
 @option("--max-attempts", type=int, help="Instead of the subscriber's.")
 @option("--timeout", type=duration, help="Instead of the subscriber's.")
+@option("--tag", "tags", multiple=True, help="Added to the subscriber's; may be repeated.")
+@option("--limit", type=int, help="So many of its deliveries at once; with --per, in that time.")
+@option("--per", type=duration, help="The time in which so many may start (1, 60, 2h).")
 @as_json
 def put(
     target: str,
@@ -118,9 +123,12 @@ def put(
     tenant: str | None,
     group: str | None,
     filter: dict[str, Any] | None,
+    key: str | None,
     order_by: str | None,
     when_dead: str | None,
     from_: datetime | None,
+    limit: int | None,
+    per: timedelta | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -132,11 +140,14 @@ def put(
     mutirao subscriptions put shop:app acme notify 'order.*' --tenant acme
     mutirao subscriptions put shop:app paid notify order.placed --filter '{"status": "paid"}'
     """
+    if per is not None and limit is None:
+        raise click.UsageError("--per is the time of a limit; give --limit, too")
     app = load_app(target)
     found = app.task_named(subscriber)
     handler = found.using(**options) if isinstance(found, Subscriber) else subscriber
-    terms: Any = {"tenant": tenant, "group": group, "filter": filter}
+    terms: Any = {"tenant": tenant, "group": group, "filter": filter, "key": key}
     terms |= {"order_by": order_by, "when_dead": when_dead}
+    terms["limit"] = () if limit is None else Limit(limit, per=per)
     ask(app, lambda: app.subscriptions.aput(id, handler, topic, from_=from_, **terms))
     print_done({"put": id}, f"subscription {id} is told of {topic}", as_json)
 

@@ -16,7 +16,7 @@ from mutirao.model.subscriptions import Replay, Subscription, SubscriptionRecord
 from mutirao.model.topics import check_topic, task_of
 from mutirao.ports import Store
 from mutirao.tasks.subscribers import Subscriber
-from mutirao.tasks.subscribing import SubscriptionTerms, subscription_of
+from mutirao.tasks.subscribing import PutTerms, subscription_of
 from mutirao.tasks.task import Call, Task
 from mutirao.tasks.topics import Topic
 from mutirao.tasks.validation import check_job
@@ -53,7 +53,7 @@ class Subscriptions:
 
     async def aput(
         self, id: str, handler: Handler, topic: "str | Topic[Any]", *,
-        from_: datetime | None = None, **terms: Unpack[SubscriptionTerms],
+        from_: datetime | None = None, **terms: Unpack[PutTerms],
     ) -> Subscription:  # fmt: skip
         """Create a subscription, or replace the one of that id; return it.
 
@@ -71,6 +71,9 @@ class Subscriptions:
             group: only what is published for this group; unless given for any, and for none.
             filter: fields of what is published, each with the value that it equals,
                 `{"in": [values]}` or `{"exists": True}`.
+            key: a field: of deliveries with the same value in it one waits at most, or runs, as the
+                subscriber's options of a key say (`on_conflict`, `unique_for`, …).
+            limit: how many of its deliveries run at once, or start in a period; in the whole fleet.
             order_by: a field: deliveries with the same value in it run one after another, in the
                 order of the publications.
             when_dead: `"stop"` unless given: a dead delivery stops those of its value that come
@@ -84,7 +87,9 @@ class Subscriptions:
         """
         known = self._app.tasks.get(task_of(topic)) if isinstance(topic, str) else None
         told = known if isinstance(known, Topic) else topic
-        asked = subscription_of(id, told, self._job(handler), terms)
+        job = self._job(handler)
+        unique = self._app.task_named(job.task).options.unique
+        asked = subscription_of(id, told, job, unique, terms)
         since = None if from_ is None else _moment("from_", from_)
         await self._app.store.put_subscription(asked)
         if since is not None:
@@ -163,7 +168,7 @@ class Subscriptions:
 
     def put(
         self, id: str, handler: Handler, topic: "str | Topic[Any]", *,
-        from_: datetime | None = None, **terms: Unpack[SubscriptionTerms],
+        from_: datetime | None = None, **terms: Unpack[PutTerms],
     ) -> Subscription:  # fmt: skip
         """Create a subscription, or replace the one of that id, from synchronous code; return it.
 

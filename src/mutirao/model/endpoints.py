@@ -10,11 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 from mutirao.errors import InvalidEndpoint, InvalidSecret
-from mutirao.model.limits import MAX_LIMIT_NAME, MAX_VALUE, Limit, Rule
+from mutirao.model.limits import MAX_VALUE, Limit, Rule, name_about
 from mutirao.model.payload_filter import check_filter
 from mutirao.model.topics import check_pattern
 from mutirao.model.webhook_rules import (
@@ -213,10 +212,7 @@ def subscription_of(id: str) -> str:
 
 def limit_name(kind: str, key: str, what: str = "") -> str:
     """Return what a limit of an endpoint or a host is called."""
-    name = f"webhook {kind} {key} {what}".rstrip()
-    if len(name) <= MAX_LIMIT_NAME:
-        return name
-    return f"webhook {kind} {key[:80]}… {sha256(key.encode()).hexdigest()[:16]} {what}".rstrip()
+    return name_about(f"webhook {kind}", key, what)
 
 
 def stop_of(kind: str, key: str, what: str, most: int = 0) -> Rule:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from hashlib import sha256
 from typing import NamedTuple
 
 from mutirao.errors import InvalidLimit
@@ -170,6 +171,14 @@ class LimitRecord:
     declared_by: str | None
     created_at: datetime
     changed_at: datetime
+
+
+def name_about(what: str, key: str, more: str = "") -> str:
+    """Return what a limit about one thing is called, with a digest in place of a long key."""
+    name = f"{what} {key} {more}".rstrip()
+    if len(name) <= MAX_LIMIT_NAME:
+        return name
+    return f"{what} {key[:80]}… {sha256(key.encode()).hexdigest()[:16]} {more}".rstrip()
 
 
 class Settled(set[int]):

@@ -2,16 +2,21 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any, NamedTuple
 
-from mutirao.model.job import NewJob
+from mutirao.errors import InvalidSubscription
+from mutirao.model.job import MAX_KEY, NewJob
+from mutirao.model.limits import Limit, Rule, name_about
+from mutirao.model.topics import SUBSCRIPTION
+from mutirao.model.uniqueness import FOREVER, OnConflict, Unique
 
 MAX_SUBSCRIPTION_ID = 200
 
-_SAID = ("tenant", "group", "filter", "kind", "order_by", "when_dead")
+_SAID = ("tenant", "group", "filter", "kind", "key", "order_by", "when_dead")
 
 
 class SubscriptionOrigin(StrEnum):
@@ -46,6 +51,9 @@ class Subscription:
         tenant, group: only what is published for them; None: for any, and for none.
         filter: only what has such fields; see `mutirao.model.payload_filter`.
         kind: what its jobs do.
+        key: the field of what is published whose equal values have one delivery at a time, as
+            `job.unique` says.
+        limits: how many of its deliveries run at once, or start in a period.
         order_by: the field of what is published whose equal values are delivered one after another.
         when_dead: what becomes of the later ones where one is dead; None without `order_by`.
     """
@@ -57,6 +65,8 @@ class Subscription:
     group: str | None = None
     filter: Mapping[str, Any] | None = None
     kind: SubscriptionKind = SubscriptionKind.HANDLER
+    key: str | None = None
+    limits: tuple[Limit, ...] = ()
     order_by: str | None = None
     when_dead: WhenDead | None = None
 
@@ -65,6 +75,22 @@ class Subscription:
         """What it says, as text."""
         said = {name: getattr(self, name) for name in _SAID}
         return json.dumps([self.topic, job_options(self.job), said], sort_keys=True, default=list)
+
+    @property
+    def rules(self) -> dict[str, Rule | None]:
+        """Its own limits by their names, None where it has none: at once, and in a period."""
+        rules: dict[str, Rule | None] = dict.fromkeys(limit_names(self.id))
+        for each in self.limits:
+            name = limit_names(self.id)[each.per is not None]
+            if each.by is not None or each.name is not None or rules[name] is not None:
+                raise InvalidSubscription(
+                    f"a limit of subscription {self.id!r} is {each!r}; give one of deliveries at"
+                    " once, Limit(5), one of a period, Limit(100, per=60), or both, without by and"
+                    " name"
+                )
+            counted = replace(each, by=SUBSCRIPTION, name=name).on(task=self.job.task)
+            rules[name] = replace(counted, key=self.id)
+        return rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +108,7 @@ class SubscriptionRecord:
     tenant: str | None
     group: str | None
     filter: Mapping[str, Any] | None
+    key: str | None
     order_by: str | None
     when_dead: WhenDead | None
     kind: SubscriptionKind
@@ -129,4 +156,32 @@ class Replayed(NamedTuple):
 def job_options(job: NewJob) -> Mapping[str, Any]:
     """Return what a job is asked to be, without what is as usual."""
     asked = {each.name: getattr(job, each.name) for each in fields(job) if each.compare}
+    if job.unique is not None:
+        asked["unique"] = _said_of(job.unique)
     return {name: value for name, value in asked.items() if value}
+
+
+def _said_of(unique: Unique) -> dict[str, Any]:
+    """Return the options of a key as JSON has them."""
+    said = {name: value for name, value in asdict(unique).items() if value is not None}
+    return said | ({"unique_for": "forever"} if unique.unique_for == FOREVER else {})
+
+
+def unique_of(said: Mapping[str, Any]) -> Unique:
+    """Return the options of a key that were said as JSON."""
+    told = dict(said)
+    told["on_conflict"] = OnConflict(told["on_conflict"])
+    if told.get("unique_for") == "forever":
+        told["unique_for"] = FOREVER
+    return Unique(**told)
+
+
+def scope_of(id: str) -> str:
+    """Return the scope of the keys of a subscription's deliveries."""
+    scope = f"subscription {id}"
+    return scope if len(scope) <= MAX_KEY else sha256(scope.encode()).hexdigest()
+
+
+def limit_names(id: str) -> tuple[str, str]:
+    """Return what the limits of a subscription are called: at once, and in a period."""
+    return name_about("subscription", id), name_about("subscription", id, "rate")

@@ -213,6 +213,12 @@ class AnnouncingStore(SqlStore):
         self._tell_all([name] if removed else [])
         return removed
 
+    async def remove_subscription(self, id: str) -> bool:
+        """Remove a subscription; what waited for its limits may run."""
+        removed = await super().remove_subscription(id)
+        self._tell_all([id] if removed else [])
+        return removed
+
     async def resume_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
         """Let deliveries to an endpoint out."""
         resumed = await super().resume_endpoint(id, now=now)

@@ -171,7 +171,7 @@ class SqlRecords:
 
     async def remove_subscription(self, id: str) -> bool:
         """Remove a subscription."""
-        return await self._insistent.run(subscriptions.remove, id)
+        return await self._insistent.run(subscriptions.remove, self._dialect, id)
 
     async def confirm_declared_subscriptions(
         self, ids: Collection[str], worker: str, *, every: float, now: datetime | None = None

@@ -11,12 +11,19 @@ import msgspec
 
 from mutirao.errors import InvalidArguments, InvalidTask
 from mutirao.model.job import Job
+from mutirao.model.limits import Whose
 from mutirao.model.subscriptions import MAX_SUBSCRIPTION_ID, Subscription
 from mutirao.model.topics import Event
 from mutirao.tasks.conversion import decoder
 from mutirao.tasks.providing import Factories
 from mutirao.tasks.signature import Signature
-from mutirao.tasks.subscribing import SubscriberTerms, options_of, separated, subscription_of
+from mutirao.tasks.subscribing import (
+    PutTerms,
+    SubscriberTerms,
+    options_of,
+    separated,
+    subscription_of,
+)
 from mutirao.tasks.task import Task, TaskApp
 from mutirao.tasks.topics import Topic
 from mutirao.tasks.validation import check_text
@@ -52,6 +59,7 @@ class Subscriber(Task[P, R]):
         check_text("id of a subscription", id, MAX_SUBSCRIPTION_ID)
         of_task, self._terms = separated(terms)
         super().__init__(app, function, id, options_of(of_task))
+        self._check_counted()
         self._topic = topic
         kind = topic.kind if isinstance(topic, Topic) else Any
         own = self.subscription  # checks it
@@ -66,7 +74,22 @@ class Subscriber(Task[P, R]):
         """The subscription, as a worker declares it; None if it is for others' only."""
         if self._topic is None:
             return None
-        return subscription_of(self.name, self._topic, self.using().template, self._terms)
+        told: PutTerms = {**self._terms, "limit": ()}  # its limits are the task's
+        job, unique = self.using().template, self.options.unique
+        return subscription_of(self.name, self._topic, job, unique, told)
+
+    def _check_counted(self) -> None:
+        """Raise InvalidTask if deliveries are told apart by an argument: theirs is in another job.
+
+        What was published is stored once, and read when a delivery is claimed: it is counted
+        before that.
+        """
+        by = [self.options.fair_by, *(each.by for each in self.options.limits)]
+        if wrong := [each for each in by if each not in (None, *Whose._fields)]:
+            raise InvalidTask(
+                f"the subscriber {self.name!r} counts or takes turns by {wrong[0]!r}, which its"
+                " deliveries do not have before they run; say tenant or group"
+            )
 
 
 class DeliverySignature(Signature):
@@ -126,7 +149,9 @@ class DeliverySignature(Signature):
         Raises:
             InvalidArguments: it is no delivery, or does not fit the handler's types.
         """
-        if payload == "{}":
+        # Where its subscription has a limit, a delivery has an argument by which that counts.
+        counted = payload.startswith('{"subscription":') and '"event":{' not in payload
+        if payload == "{}" or counted:
             raise InvalidArguments(
                 f"this job of {self._task!r} is no delivery, or its publication is not there any"
                 " more; a subscriber's jobs are made of what is published"

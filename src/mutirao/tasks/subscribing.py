@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import isfinite
 from typing import Any, Literal, TypedDict, is_typeddict
 
@@ -10,19 +11,23 @@ import msgspec
 
 from mutirao.errors import InvalidSubscription
 from mutirao.model.job import MAX_KEY, NewJob
+from mutirao.model.limits import Limit
 from mutirao.model.payload_filter import (
     asked_values,
     check_field,
     check_filter,
     first_names,
 )
-from mutirao.model.subscriptions import MAX_SUBSCRIPTION_ID, Subscription, WhenDead
+from mutirao.model.subscriptions import MAX_SUBSCRIPTION_ID, Subscription, WhenDead, scope_of
 from mutirao.model.topics import check_pattern
+from mutirao.model.uniqueness import OnConflict, Unique
 from mutirao.tasks.annotations import UNRESOLVED, fields_of
 from mutirao.tasks.conversion import UNFIT, decoder, readable, to_json
-from mutirao.tasks.options import TaskOptions, TaskTerms, refuse_unknown
+from mutirao.tasks.options import TaskOptions, TaskTerms, refuse_unknown, several_limits
 from mutirao.tasks.topics import Topic
-from mutirao.tasks.validation import check_text
+from mutirao.tasks.validation import check_text, check_unique
+
+_WITH_KEY = (OnConflict.KEEP, OnConflict.REPLACE, OnConflict.RERUN)
 
 
 class SubscriptionTerms(TypedDict, total=False):
@@ -34,6 +39,10 @@ class SubscriptionTerms(TypedDict, total=False):
         filter: fields of what is published, by name (with dots between the names on the way into
             objects), each with the value that it equals, `{"in": [values]}` or `{"exists": True}`
             (or False). All of them have to be so.
+        key: a field of what is published (likewise): of deliveries with the same value in it one
+            waits at most, or runs, as the options of a key say (`on_conflict`, `unique_for`,
+            `debounce_limit`; `scope` is the subscription's own unless given). Where it is missing
+            or null there is no key.
         order_by: a field of what is published (likewise): deliveries with the same value in it run
             one after another, in the order of the publications. Where it is missing or null there
             is no order.
@@ -44,8 +53,20 @@ class SubscriptionTerms(TypedDict, total=False):
     tenant: str | None
     group: str | None
     filter: dict[str, Any] | None
+    key: str | None
     order_by: str | None
     when_dead: Literal["stop", "continue"] | None
+
+
+class PutTerms(SubscriptionTerms, total=False):
+    """The parameters of `app.subscriptions.put(…)`, besides the first three.
+
+    Parameters:
+        limit: how many of its deliveries run at once, in the whole fleet, or start in a period:
+            `Limit(5)`, `Limit(100, per=60)`, or both.
+    """
+
+    limit: Limit | Iterable[Limit]
 
 
 class SubscriberTerms(TaskTerms, SubscriptionTerms, total=False):
@@ -75,32 +96,59 @@ def options_of(terms: TaskTerms) -> TaskOptions:
 
 
 def subscription_of(
-    id: str, topic: "str | Topic[Any]", job: NewJob, terms: SubscriptionTerms
+    id: str, topic: "str | Topic[Any]", job: NewJob, unique: Unique, terms: PutTerms
 ) -> Subscription:
-    """Return a subscription.
+    """Return a subscription; `unique` is what its task says of keys.
 
     Raises:
         InvalidTopic: it is no topic and no pattern.
-        InvalidSubscription: the filter cannot be, or asks of fields that the topic does not have.
+        InvalidSubscription: the filter, the key or a limit cannot be, or asks of fields that the
+            topic does not have.
+        InvalidLimit: a limit is none.
         InvalidJob: the id, the tenant or the group is too long, or no text.
         TypeError: an option is unknown.
     """
-    refuse_unknown("a subscription", terms, SubscriptionTerms)
+    refuse_unknown("a subscription", terms, PutTerms)
     check_text("id of a subscription", id, MAX_SUBSCRIPTION_ID)
     tenant, group, filter = (terms.get(name) for name in ("tenant", "group", "filter"))
     for what, value in (("tenant", tenant), ("group", group)):
         if value is not None:
             check_text(what, value, MAX_KEY)
-    return Subscription(
+    key = terms.get("key")
+    if key is not None:
+        job = replace(job, unique=_unique(id, key, unique, topic))
+        if terms.get("order_by") is not None:
+            raise InvalidSubscription(
+                f"key is {key!r} and order_by {terms.get('order_by')!r}: by the one deliveries make"
+                " others redundant, by the other none is left out; give one of them"
+            )
+    made = Subscription(
         id=id,
         topic=topic.topic if isinstance(topic, Topic) else check_pattern(topic),
         job=job,
         tenant=terms.get("tenant"),
         group=terms.get("group"),
         filter=None if filter is None else check_asked(filter, topic),
+        key=key,
+        limits=several_limits(terms.get("limit", ())),
         order_by=terms.get("order_by"),
         when_dead=_when_dead(terms, topic),
     )
+    _ = made.rules  # checks the limits
+    return made
+
+
+def _unique(id: str, key: str, usual: Unique, topic: "str | Topic[Any]") -> Unique:
+    """Return what a key means among the deliveries of a subscription, checked."""
+    _check_names_field(key, topic, "key")
+    if usual.supersede is not None or usual.on_conflict is OnConflict.ERROR:
+        raise InvalidSubscription(
+            f"subscription {id!r} has a key, and its task a supersede rule, which compares what"
+            f" deliveries have not, or on_conflict={OnConflict.ERROR.value!r}, and nobody to tell;"
+            f" give {', '.join(map(repr, map(str, _WITH_KEY)))}"
+        )
+    check_unique(usual)
+    return usual if usual.scope is not None else replace(usual, scope=scope_of(id))
 
 
 def _when_dead(terms: SubscriptionTerms, topic: "str | Topic[Any]") -> WhenDead | None:
@@ -113,13 +161,18 @@ def _when_dead(terms: SubscriptionTerms, topic: "str | Topic[Any]") -> WhenDead 
                 " another; give both, or leave it out"
             )
         return None
-    check_field(order_by, "order_by")
-    if len(order_by) > MAX_KEY:
-        raise InvalidSubscription(f"order_by has {len(order_by)} characters; give up to {MAX_KEY}")
-    _check_known({order_by.partition(".")[0]}, topic, "order_by")
+    _check_names_field(order_by, topic, "order_by")
     if given is not None and given not in [*WhenDead]:
         raise InvalidSubscription(f"when_dead is {given!r}; give 'stop' or 'continue'")
     return WhenDead(given or WhenDead.STOP)
+
+
+def _check_names_field(field: str, topic: "str | Topic[Any]", what: str) -> None:
+    """Raise InvalidSubscription unless this is a field of what is published."""
+    check_field(field, what)
+    if len(field) > MAX_KEY:
+        raise InvalidSubscription(f"{what} has {len(field)} characters; give up to {MAX_KEY}")
+    _check_known({field.partition(".")[0]}, topic, what)
 
 
 def check_asked(given: object, topic: "str | Topic[Any]") -> dict[str, Any]:

@@ -33,8 +33,13 @@ def topics(request: pytest.FixtureRequest) -> None:
 def test_a_life(shell: Shell) -> None:
     """Put, listed, paused, resumed, removed; each answers in a line."""
     put = ("subscriptions", "put", APP, "acme", "notify", "order.*", "--tenant", "acme")
+    shell.ok(*put, "--key", "id", "--tag", "bulk", "--limit", 5, "--per", "1m")
+    assert "give --limit" in shell.refused(2, *put, "--per", "1m")
+    assert shell.json("limits", "list", APP)[0]["name"] == "subscription acme rate"
+    assert shell.json("subscriptions", "list", APP)[0]["key"] == "id"
     said = shell.ok(*put, "--filter", '{"paid": true}', "--queue", "slow", "--order-by", "id")
     assert said == "subscription acme is told of order.*\n"
+    assert shell.ok("limits", "list", APP) == "no limits\n"
     assert shell.ok("subscriptions", "pause", APP, "acme") == "subscription acme is paused\n"
     assert "paused" in shell.ok("subscriptions", "list", APP)
     assert shell.json("subscriptions", "resume", APP, "acme") == {"resumed": "acme"}

@@ -14,10 +14,11 @@ import msgspec
 import pytest
 from sqlalchemy import make_url
 
-from mutirao import Event, Mutirao
+from mutirao import Event, Limit, Mutirao
 from mutirao.errors import (
     InvalidArguments,
     InvalidJob,
+    InvalidLimit,
     InvalidSubscription,
     InvalidTask,
     InvalidTopic,
@@ -89,6 +90,28 @@ def test_a_life() -> None:
             app.subscriptions.pause("acme")
 
 
+def test_a_key_and_a_limit() -> None:
+    """Of the code, and at run time: what they say of keys is the subscriber's."""
+    app = Mutirao()
+    orders = app.topic("order.placed", Order)
+    told: list[tuple[str, str]] = []
+
+    @app.subscriber("note", topic=orders, key="id", on_conflict="replace", limit=Limit(1))
+    def note(order: Order, event: Event) -> None:
+        told.append((event.subscription, order.status))
+
+    with capture(app):
+        app.subscriptions.put("more", note, orders, key="status", limit=Limit(1))
+        drain(app)  # which declares the other one
+        for status in ("new", "paid", "new"):
+            orders.publish(Order(1, status))
+        drain(app)
+        assert sorted(told) == [("more", "new"), ("more", "paid"), ("note", "new")]
+        assert [each.key for each in app.subscriptions.list()] == ["status", "id"]
+        # The jobs were captured, and no worker has declared the limit of the code.
+        assert [each.name for each in app.limits.list()] == ["subscription more"]
+
+
 def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
     """It ends the publication, which says which row it is; redriven, the publication goes on."""
     app = Mutirao(migrated_sqlite_url)
@@ -147,6 +170,32 @@ def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
             "order_by has a field 'a..b'",
         ),
         (
+            lambda s, note: s.put("x", note, "a", key="a..b"),
+            InvalidSubscription,
+            "key has a field 'a..b'",
+        ),
+        (
+            lambda s, note: s.put("x", note, "a", key="a", order_by="a"),
+            InvalidSubscription,
+            "give one of them",
+        ),
+        (
+            lambda s, note: s.put("x", "loud", "a", key="a"),
+            InvalidSubscription,
+            "and nobody to tell",
+        ),
+        (
+            lambda s, note: s.put("x", note, "a", limit=Limit(1, by="tenant")),
+            InvalidSubscription,
+            "without by and name",
+        ),
+        (
+            lambda s, note: s.put("x", note, "a", limit=[Limit(1), Limit(2)]),
+            InvalidSubscription,
+            r"one of a period, Limit\(100, per=60\), or both",
+        ),
+        (lambda s, note: s.put("x", note, "a", limit=3), InvalidLimit, "limit is 3"),
+        (
             lambda s, note: s.put("x", note, "a", when_dead="stop"),
             InvalidSubscription,
             "order_by is not given",
@@ -163,6 +212,7 @@ def test_refused(
 ) -> None:
     """By what is put, before anything is written: there is no table."""
     app.task(name="plain")(lambda: None)
+    app.subscriber("loud", on_conflict="error")(lambda event: None)
     note = app.subscriber("note")(lambda event: None)
     with pytest.raises(error, match=says):
         put(app.subscriptions, note)
@@ -240,6 +290,8 @@ def test_subscribers_that_cannot_be(app: Mutirao) -> None:
         app.topic("order.placed")
     with pytest.raises(InvalidTask, match=r"was given <function .* in place of an id; write"):
         app.subscriber(lambda order: None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidTask, match="turns by 'order', which its deliveries do not have"):
+        app.subscriber("y", topic=orders, limit=Limit(1, by="order"))(lambda order: None)
     with pytest.raises(InvalidTask, match="it may take one argument"):
         app.subscriber("y", topic=orders)(lambda order, total: None)
 

@@ -13,6 +13,7 @@ subscription = Table(
     Column("tenant", Text),
     Column("group", Text),
     Column("filter", Text),
+    Column("key", Text),
     Column("order_by", Text),
     Column("when_dead", Text),
     Column("reached", BigInteger),

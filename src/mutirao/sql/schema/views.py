@@ -260,6 +260,7 @@ subscriptions = Table(
     Column("tenant", Text),
     Column("group", Text),
     Column("filter", Text),
+    Column("key", Text),
     Column("order_by", Text),
     Column("when_dead", Text),
     Column("kind", Text),

@@ -59,27 +59,29 @@ class Replaying:
             .limit(self.most)
         ).all()
         told = self._told_of(conn, whom, found)
-        if told:
-            self._deliver(conn, whom, told)
-        return Replayed(len(told), found[-1].id if len(found) == self.most else None)
+        made = self._deliver(conn, whom, told) if told else 0
+        return Replayed(made, found[-1].id if len(found) == self.most else None)
 
-    def _deliver(self, conn: Connection, whom: Any, told: Sequence[Any]) -> None:
+    def _deliver(self, conn: Connection, whom: Any, told: Sequence[Any]) -> int:
+        """Make deliveries of these; return how many, as some may meet others of their key."""
         asked, keys = subscriptions.job_in(whom), self._keys(conn, whom, told)
         made = (
             subscriptions.delivery_of(asked, whom.id, each, keys.get(each.id, "")) for each in told
         )
-        ids = self.enqueue(made, conn)
+        ids = subscriptions.written(self.enqueue(made, conn))
         self._record(conn, whom.id, ids)
         if whom.order_by is not None:
             ends = [(new, keys[each.id]) for new, each in zip(ids, told, strict=True)]
             ordering.line_up(conn, whom.id, ends)
+        return len(ids)
 
     def _keys(self, conn: Connection, whom: Any, told: Sequence[Any]) -> dict[int, str]:
-        """Return by what each of these is ordered, if they are."""
-        if whom.order_by is None:
+        """Return by what each of these is ordered, or its key, if there is one."""
+        field = whom.order_by or whom.key
+        if field is None:
             return {}
         rows = self._payloads(conn, [each.id for each in told])
-        return {row.id: value_at(_read(row), whom.order_by) for row in rows}
+        return {row.id: value_at(_read(row), field) for row in rows}
 
     def _whom(self, conn: Connection) -> Any:
         """Return the subscription's row, locked: replays for one are made one after the other."""

@@ -24,7 +24,8 @@ from sqlalchemy import (
 
 from mutirao.errors import InvalidSubscription
 from mutirao.model.job import Job, NewJob
-from mutirao.model.payload_filter import check_filter, matches
+from mutirao.model.limits import LimitOrigin
+from mutirao.model.payload_filter import check_filter, matches, value_at
 from mutirao.model.subscriptions import (
     Subscription,
     SubscriptionKind,
@@ -32,16 +33,20 @@ from mutirao.model.subscriptions import (
     SubscriptionRecord,
     WhenDead,
     job_options,
+    limit_names,
+    unique_of,
 )
 from mutirao.model.topics import PUBLICATION, SUBSCRIPTION, patterns_of, topic_of
+from mutirao.model.uniqueness import Placed
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema import views
 from mutirao.sql.schema.endpoints import further_topic
 from mutirao.sql.schema.json_text import read_json
-from mutirao.sql.schema.tables import subscription
+from mutirao.sql.schema.tables import limit, subscription
+from mutirao.sql.statements import limits
 
 _NAMED = ("task", "queue", "priority")  # options of a job that have columns of their own
-_SAID = ("topic", "tenant", "group", "kind", "order_by", "when_dead")
+_SAID = ("topic", "tenant", "group", "kind", "key", "order_by", "when_dead")
 
 
 def put(
@@ -51,9 +56,20 @@ def put(
     worker: str | None,
     now: datetime | None,
 ) -> None:
-    """Write a subscription: one that a worker has in its code, or one that was asked for."""
+    """Write a subscription: one that a worker has in its code, or one that was asked for.
+
+    What the code declares has no limits of its own; those that were asked for stay.
+    """
     moment = dialect.moment(now)
-    changed = {"changed_at": moment} | _to_row(asked)
+    had = _limits_of(conn, asked.id)
+    if worker is None:
+        for name, rule in asked.rules.items():
+            if rule is not None:
+                limits.put(conn, dialect, rule, LimitOrigin.COMMAND, None, now)
+            elif name in had:
+                limits.remove(conn, dialect, name, now)
+    limited = bool(asked.limits or (worker is not None and had))
+    changed = {"changed_at": moment} | _to_row(asked, limited)
     origin = SubscriptionOrigin.CALL if worker is None else SubscriptionOrigin.CODE
     declared = {} if worker is None else {
         "declared": asked.fingerprint, "declared_at": moment, "declared_by": worker,
@@ -85,8 +101,14 @@ def set_active(
     return True
 
 
-def remove(conn: Connection, id: str) -> bool:
-    """Remove a subscription; return whether there was one."""
+def _limits_of(conn: Connection, id: str) -> set[str]:
+    return set(conn.scalars(select(limit.c.name).where(limit.c.name.in_(limit_names(id)))))
+
+
+def remove(conn: Connection, dialect: Dialect, id: str) -> bool:
+    """Remove a subscription with its limits; return whether there was one."""
+    for name in _limits_of(conn, id):
+        limits.remove(conn, dialect, name, None)
     return bool(conn.execute(delete(subscription).where(subscription.c.id == id)).rowcount)
 
 
@@ -176,6 +198,11 @@ def passes(row: Any, payload: object) -> bool:
     return row.filter is None or matches(_filter_in(row), payload)
 
 
+def key_in(row: Any, payload: object) -> str:
+    """Return the key of a delivery to a subscription, of what was published; empty: none."""
+    return "" if row.key is None else value_at(payload, row.key)
+
+
 def _filter_in(row: Any) -> dict[str, Any]:
     try:
         return check_filter(msgspec.json.decode(row.filter))
@@ -191,8 +218,9 @@ def job_in(row: Any) -> NewJob:
     try:
         options = msgspec.json.decode(row.options)
         options["tags"] = tuple(options.get("tags", ()))
+        options["unique"] = unique_of(said) if (said := options.get("unique")) else None
         return NewJob(**{name: getattr(row, name) for name in _NAMED}, **options)
-    except (msgspec.DecodeError, TypeError) as unfit:
+    except (msgspec.DecodeError, TypeError, ValueError, LookupError) as unfit:
         raise InvalidSubscription(
             f"the options of subscription {row.id!r} in the database are {row.options:.200}:"
             f" {unfit}; put it again, or remove it"
@@ -200,7 +228,10 @@ def job_in(row: Any) -> NewJob:
 
 
 def delivery_of(asked: NewJob, id: str, publication: Any, key: str = "") -> NewJob:
-    """Return the job of a delivery: what a subscription asks for, of a publication, with a key."""
+    """Return the job of a delivery: what a subscription asks for, of a publication, with a key.
+
+    The key is unique if the subscription asks for that.
+    """
     return replace(
         asked,
         metadata={PUBLICATION: publication.id, SUBSCRIPTION: id},
@@ -208,11 +239,19 @@ def delivery_of(asked: NewJob, id: str, publication: Any, key: str = "") -> NewJ
         tenant=publication.tenant,
         group=publication.group,
         key=key or None,
+        unique=asked.unique if key else None,
     )
 
 
-def _to_row(asked: Subscription) -> dict[str, Any]:
+def written(ids: Sequence[int]) -> list[int]:
+    """Return those of the ids of an enqueue that are new jobs: others had the key."""
+    return [id for id in ids if not isinstance(id, Placed) or id.written]
+
+
+def _to_row(asked: Subscription, limited: bool) -> dict[str, Any]:
     options = {k: v for k, v in job_options(asked.job).items() if k not in (*_NAMED, "args")}
+    if limited:  # limits count by this argument
+        options["args"] = msgspec.json.encode({SUBSCRIPTION: asked.id}).decode()
     filter = asked.filter and msgspec.json.encode(asked.filter).decode()
     row: dict[str, Any] = {name: getattr(asked.job, name) for name in _NAMED}
     row |= {name: getattr(asked, name) for name in _SAID}

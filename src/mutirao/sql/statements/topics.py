@@ -110,10 +110,13 @@ class FanOut:
 
     def _deliver(self, conn: Connection, publication: Job, told: Sequence[Any]) -> None:
         if self.dialect.delivers:
-            self.dialect.deliver(conn, publication.id, [row.id for row in told])
-        else:
-            ids = self.enqueue((_delivery(row, publication) for row in told), conn)
-            _record(conn, self.dialect, publication, ids)
+            plain = [row.id for row in told if row.key is None]
+            if plain:
+                self.dialect.deliver(conn, publication.id, plain)
+            told = [row for row in told if row.key is not None]
+        if told:
+            ids = self.enqueue(_deliveries(told, publication), conn)
+            _record(conn, self.dialect, publication, subscriptions.written(ids))
 
 
 class _Part(NamedTuple):
@@ -186,8 +189,12 @@ def _payload(publication: Job) -> Any:
         ) from None
 
 
-def _delivery(row: Any, publication: Job) -> NewJob:
-    return subscriptions.delivery_of(subscriptions.job_in(row), row.id, publication)
+def _deliveries(told: Sequence[Any], publication: Job) -> Iterator[NewJob]:
+    has_keys = any(row.key is not None for row in told)
+    payload = _payload(publication) if has_keys else None
+    for row in told:
+        asked, key = subscriptions.job_in(row), subscriptions.key_in(row, payload)
+        yield subscriptions.delivery_of(asked, row.id, publication, key)
 
 
 def _record(conn: Connection, dialect: Dialect, publication: Job, ids: Sequence[int]) -> None:

@@ -3,14 +3,32 @@
 import json
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from mutirao.errors import InvalidSubscription, UnknownSubscription
+from mutirao.model.limits import Limit
 from mutirao.model.moments import EPOCH
-from mutirao.model.subscriptions import Replay, SubscriptionKind, SubscriptionOrigin
+from mutirao.model.subscriptions import (
+    Replay,
+    Subscription,
+    SubscriptionKind,
+    SubscriptionOrigin,
+    scope_of,
+)
+from mutirao.model.uniqueness import OnConflict, Unique
 from mutirao.ports import Store
-from mutirao.testing.conformance.kit import FAR_AHEAD, NOW, at, job_of, join, take, take_one
+from mutirao.testing.conformance.kit import (
+    FAR_AHEAD,
+    NOW,
+    at,
+    finish,
+    job_of,
+    join,
+    take,
+    take_one,
+)
 from mutirao.testing.conformance.topics import (
     TOPIC,
     Noted,
@@ -22,6 +40,7 @@ from mutirao.testing.conformance.topics import (
 )
 
 SECOND = timedelta(seconds=1)
+LATER = at(10**9)  # deliveries are due by the clock of the database
 
 
 async def told(store: Store, worker: int, payload: str = "{}", **whose: str) -> set[str]:
@@ -29,6 +48,19 @@ async def told(store: Store, worker: int, payload: str = "{}", **whose: str) -> 
     id = await publish(store, payload=payload, **whose)
     await fan_out(store, await take_one(store, worker))
     return {task for task, _ in await deliveries(store, id)}
+
+
+def keyed(id: str = "mail", **how: Any) -> Subscription:
+    """Return a subscription of which one delivery of each receiver waits, or runs."""
+    return subscription(id, key="to.id", unique=Unique(scope=scope_of(id), **how))
+
+
+async def published(store: Store, worker: int, *receivers: object) -> list[int]:
+    """Publish something for each of these, and fan out."""
+    ids = [await publish(store, payload=json.dumps({"to": {"id": each}})) for each in receivers]
+    for claim in await take(store, worker):
+        await fan_out(store, claim)
+    return ids
 
 
 class SubscriptionsContract:
@@ -55,6 +87,61 @@ class SubscriptionsContract:
         assert free == {*acme, "free"}
         big = '{"total":1000000,"to":{"country":"Zoë"}}'
         assert await told(store, worker, big) == {"open", "big"}
+
+    async def test_one_delivery_of_a_key(self, store: Store) -> None:
+        """What comes while one waits, or runs, makes none; other keys, and no key, do."""
+        await subscribe(store, keyed(), keyed("other"), "audit")
+        worker = await join(store)
+        first, second, *others = await published(store, worker, 7, 7, 8, None, None)
+        for id in (first, *others):
+            assert [task for task, _ in await deliveries(store, id)] == ["audit", "mail", "other"]
+        assert [task for task, _ in await deliveries(store, second)] == ["audit"]
+        claims = [claim for claim in await take(store, worker, now=LATER) if claim.task == "mail"]
+        assert sorted(str(claim.key) for claim in claims) == ["7", "8", "None", "None"]
+        [again] = await published(store, worker, 7)  # while it runs
+        assert [task for task, _ in await deliveries(store, again)] == ["audit"]
+        await finish(store, worker, claims, now=LATER)
+        [last] = await published(store, worker, 7)
+        assert [task for task, _ in await deliveries(store, last)] == ["audit", "mail"]
+        replayed = await store.replay(Replay(subscription="mail", since=EPOCH), 0)
+        assert replayed == (3, None)  # of 8, and those without a key
+        [record] = [each for each in await store.subscriptions() if each.id == "mail"]
+        assert record.key == "to.id"
+
+    async def test_the_newest_of_a_key(self, store: Store) -> None:
+        """It takes the place of one that waits, and comes after one that runs."""
+        await subscribe(store, keyed(on_conflict=OnConflict.REPLACE))
+        worker = await join(store)
+        first, second = await published(store, worker, 7, 7)
+        [(_, old)], [(_, new)] = await deliveries(store, first), await deliveries(store, second)
+        assert (await store.job(old)).state == "cancelled"
+        [claim] = await take(store, worker, now=LATER)
+        assert (claim.id, json.loads(claim.args)["event"]["id"]) == (new, second)
+        await published(store, worker, 7)
+        assert await take(store, worker, now=LATER) == []
+        await finish(store, worker, [claim], now=LATER)
+        assert len(await take(store, worker, now=LATER)) == 1
+
+    async def test_a_limit_of_a_subscription(self, store: Store) -> None:
+        """It counts its own deliveries, of all workers; without it those that waited may run."""
+        asked = subscription("mail", limits=(Limit(2), Limit(100, per=60, burst=100)))
+        await store.put_subscription(asked)
+        await store.put_subscription(replace(asked, id="other", limits=()))
+        worker, colleague = await join(store), await join(store)
+        await published(store, worker, 1, 2, 3)
+        claims = await take(store, worker, 4, now=LATER) + await take(store, colleague, now=LATER)
+        mine = [json.loads(claim.args)["event"]["subscription"] for claim in claims]
+        assert sorted(mine) == ["mail", "mail", "other", "other", "other"]
+        await finish(store, worker, [c for c in claims if '"mail"' in c.args][:1], now=LATER)
+        assert len(await take(store, worker, now=LATER)) == 1
+        [most, _] = [limit for limit in await store.limits() if limit.running or limit.per]
+        assert (most.name, most.running) == ("subscription mail", 2)
+        await store.put_subscription(asked, worker="w")  # declared: what was asked for stays
+        await published(store, worker, 4)
+        assert len(await take(store, worker, now=LATER)) == 1
+        assert await store.remove_subscription("mail")
+        assert len(await take(store, worker, now=LATER)) == 1
+        assert await store.limits() == []
 
     async def test_replayed(self, store: Store) -> None:
         """What fits is told again, in parts; what a worker comes to is left to it."""

@@ -48,7 +48,7 @@ class Noted:
 
 def subscription(id: str, topic: str = TOPIC, **options: Any) -> Subscription:
     """Return a subscription whose task is called like it; `options` of it and of its jobs."""
-    own = ("tenant", "group", "filter", "kind", "order_by", "when_dead")
+    own = ("tenant", "group", "filter", "kind", "key", "limits", "order_by", "when_dead")
     said: dict[str, Any] = {name: options.pop(name) for name in own if name in options}
     return Subscription(id=id, topic=topic, job=NewJob(task=id, **options), **said)
 

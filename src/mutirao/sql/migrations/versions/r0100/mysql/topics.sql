@@ -2,7 +2,8 @@
 
 -- `options` and `filter` are JSON, as the text they came as. A topic is a name, or a pattern that ends with
 -- `*`. Without a tenant, a group or a filter it is told of any. `order_by`: the field of what is published whose
--- deliveries are made one after another; `reached`: up to which publication that was done.
+-- deliveries are made one after another; `reached`: up to which publication that was done. `key`: the field whose
+-- equal values have one delivery at a time.
 -- A publication is told to the subscriptions of a topic in the order of their ids.
 CREATE TABLE IF NOT EXISTS mutirao_subscription (
     id varchar(200) PRIMARY KEY CHECK (char_length(id) >= 1),
@@ -10,6 +11,7 @@ CREATE TABLE IF NOT EXISTS mutirao_subscription (
     tenant varchar(200),
     `group` varchar(200),
     filter text,
+    `key` varchar(200),
     order_by varchar(200),
     when_dead varchar(20) CHECK (when_dead IN ('stop', 'continue')),
     reached bigint,

@@ -40,7 +40,7 @@ JOIN mutirao_job p ON p.id = d.publication
 -- Only live deliveries are read for the numbers. A worker notes every minute that one is in its code.
 CREATE VIEW mutirao_subscriptions AS
 SELECT
-    s.id, s.topic, s.tenant, s."group", s.filter, s.order_by, s.when_dead, s.kind, s.active, s.task, s.queue,
+    s.id, s.topic, s.tenant, s."group", s.filter, s.key, s.order_by, s.when_dead, s.kind, s.active, s.task, s.queue,
     s.priority,
     coalesce(c.waiting, 0) AS waiting, coalesce(c.running, 0) AS running,
     coalesce(c.stopped, 0) AS stopped,

@@ -2,13 +2,15 @@
 
 -- `options` and `filter` are JSON, as the text they came as. A topic is a name, or a pattern that ends with
 -- `*`. Without a tenant, a group or a filter it is told of any. `order_by`: the field of what is published whose
--- deliveries are made one after another; `reached`: up to which publication that was done.
+-- deliveries are made one after another; `reached`: up to which publication that was done. `key`: the field whose
+-- equal values have one delivery at a time.
 CREATE TABLE mutirao_subscription (
     id text PRIMARY KEY CHECK (char_length(id) BETWEEN 1 AND 200),
     topic text NOT NULL,
     tenant text,
     "group" text,
     filter text,
+    key text,
     order_by text,
     when_dead text CHECK (when_dead IN ('stop', 'continue')),
     reached bigint,
@@ -71,7 +73,7 @@ ${s}.active AND ${s}.order_by IS NULL AND (${s}.tenant IS NULL OR ${s}.tenant = 
 -- finds the same for databases without this function. Ordered by the tenant, too, which is one: or the index
 -- would not give them in order, and all that come later be sorted each time.
 --: next_told
-SELECT m.*, filter IS NULL AS plain FROM (
+SELECT m.*, filter IS NULL AND key IS NULL AS plain FROM (
     SELECT n.* FROM unnest(_topics) AS t (topic) CROSS JOIN LATERAL (
         SELECT s.* FROM mutirao_subscription s
         WHERE s.topic = t.topic AND s.tenant IS NULL AND s.id > _after AND ${whose: s}

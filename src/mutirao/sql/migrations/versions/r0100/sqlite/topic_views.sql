@@ -37,7 +37,7 @@ JOIN mutirao_job p ON p.id = d.publication
 -- Only live deliveries are read for the numbers. A worker notes every minute that one is in its code.
 CREATE VIEW mutirao_subscriptions AS
 SELECT
-    s.id, s.topic, s.tenant, s."group", s.filter, s.order_by, s.when_dead, s.kind, s.active, s.task, s.queue,
+    s.id, s.topic, s.tenant, s."group", s.filter, s.key, s.order_by, s.when_dead, s.kind, s.active, s.task, s.queue,
     s.priority,
     CAST(ifnull(c.waiting, 0) AS integer) AS waiting, CAST(ifnull(c.running, 0) AS integer) AS running,
     CAST(ifnull(c.stopped, 0) AS integer) AS stopped,

@@ -2,13 +2,15 @@
 
 -- `options` and `filter` are JSON, as the text they came as. A topic is a name, or a pattern that ends with
 -- `*`. Without a tenant, a group or a filter it is told of any. `order_by`: the field of what is published whose
--- deliveries are made one after another; `reached`: up to which publication that was done.
+-- deliveries are made one after another; `reached`: up to which publication that was done. `key`: the field whose
+-- equal values have one delivery at a time.
 CREATE TABLE mutirao_subscription (
     id text PRIMARY KEY CHECK (length(id) BETWEEN 1 AND 200),
     topic text NOT NULL,
     tenant text,
     "group" text,
     filter text,
+    key text,
     order_by text,
     when_dead text CHECK (when_dead IN ('stop', 'continue')),
     reached integer,
