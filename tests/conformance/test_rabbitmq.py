@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator
+from typing import Any
 
 import aiormq
+import pamqp.frame
 import pytest
+from aiormq.channel import Channel
+from pamqp.commands import Basic
 
 from mutirao.errors import ConfigurationError, TransportMismatch, TransportUnavailable
-from mutirao.model.message import Ack, Delivery
+from mutirao.model.message import Ack, Bury, Delivery
 from mutirao.ports import Transport
 from mutirao.testing.conformance import TransportContract
 from mutirao.testing.conformance.kit import deadline
 from mutirao.testing.conformance.transport import (
+    CAUSE,
     OTHER,
     QUEUE,
     PublishForeign,
@@ -71,7 +77,7 @@ async def test_a_delay_of_several_periods(transport: RabbitMQ) -> None:
 
 async def test_a_message_of_another_program(transport: RabbitMQ, rabbit: RabbitServer) -> None:
     """Three properties make a job; one of a newer form is left alone, with what to do."""
-    said = {"message_id": "order-7", "message_type": "greet"}
+    said: dict[str, Any] = {"message_id": "order-7", "message_type": "greet"}
     await publish_raw(rabbit, PREFIX, QUEUE, b'{"name": "x"}', **said)
     await publish_raw(rabbit, PREFIX, QUEUE, b"{}", **said, headers={"mutirao-version": 2})
     async with consuming(transport) as consumer:
@@ -80,6 +86,68 @@ async def test_a_message_of_another_program(transport: RabbitMQ, rabbit: RabbitS
         assert newer.message is None
         assert "upgrade the workers" in str(newer.problem)
         await settle(consumer, Ack(plain), Ack(newer))
+
+
+async def test_what_is_done_together_is_acknowledged_so(
+    transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one frame up to the first that is held, and in one for each behind it."""
+    frames: list[tuple[int, bool]] = []
+    acknowledge = Channel.basic_ack
+
+    async def counting(self: Channel, tag: int, multiple: bool = False, **how: Any) -> None:
+        frames.append((tag, multiple))
+        await acknowledge(self, tag, multiple, **how)
+
+    monkeypatch.setattr(Channel, "basic_ack", counting)
+    await publish(transport, *(letter() for _ in range(50)))
+    async with consuming(transport) as consumer:
+        came = await receive(consumer, 50)
+        held = came.pop(40)
+        await settle(consumer, *map(Ack, came))
+        assert frames[0] == (40, True)
+        assert sorted(frames[1:]) == [(tag, False) for tag in range(42, 51)]
+        await settle(consumer, Ack(held))
+        assert frames[10:] == [(41, True)]
+
+
+async def test_deliveries_go_past_the_client(
+    transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads answers to what it has asked, and as good as nothing for a message."""
+    read: list[str] = []
+    unmarshal = pamqp.frame.unmarshal
+
+    def counting(data: bytes) -> Any:
+        told = unmarshal(data)
+        read.append(type(told[-1]).__name__)
+        return told
+
+    await publish(transport, *(letter(headers={"n": n}) for n in range(100)))
+    monkeypatch.setattr(pamqp.frame, "unmarshal", counting)
+    async with consuming(transport) as consumer:
+        await settle(consumer, *map(Ack, await receive(consumer, 100)))
+    assert not {"Deliver", "ContentHeader", "ContentBody"} & {*read}
+    assert len(read) < 20
+
+
+async def test_properties_that_nobody_can_read(transport: RabbitMQ, rabbit: RabbitServer) -> None:
+    """Are those of one message, which is dead; the others come."""
+
+    class Wrong(Basic.Properties):
+        def marshal(self) -> bytes:
+            return struct.pack(">HQ", self.flags["timestamp"], 2**63 - 1)
+
+    await publish_raw(rabbit, PREFIX, QUEUE, b"{}", properties=Wrong())
+    await publish(transport, letter())
+    async with consuming(transport) as consumer:
+        wrong, _ = came = await receive(consumer, 2)
+        assert wrong.message is None
+        assert "properties" in str(wrong.problem)
+        await settle(consumer, Bury(wrong, CAUSE), Ack(came[1]))
+    [dead] = await transport.dead(QUEUE, 2)
+    assert (dead.raw, dead.task) == (b"{}", None)
+    assert await transport.drop_dead(QUEUE, None) == 1
 
 
 async def test_the_broker_gives_up(rabbit: RabbitServer) -> None:

@@ -148,12 +148,17 @@ async def emptied(transport: Transport, server: RabbitServer, *queues: str) -> A
 
 
 async def publish_raw(
-    server: RabbitServer, exchange: str, key: str, body: bytes, **properties: Any
+    server: RabbitServer,
+    exchange: str,
+    key: str,
+    body: bytes,
+    properties: Basic.Properties | None = None,
+    **values: Any,
 ) -> None:
-    """Publish a body as any program might."""
+    """Publish a body as any program might, with these properties or with those of these values."""
     async with aiormq.connect(server.url()) as connection:
         channel = await connection.channel()
-        said = Basic.Properties(**properties)
+        said = properties or Basic.Properties(**values)
         await channel.basic_publish(body, exchange=exchange, routing_key=key, properties=said)
 
 

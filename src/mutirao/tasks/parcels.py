@@ -83,7 +83,7 @@ def id_of(message: Message) -> MessageId:
 def claim_of(message: Message, run: int, now: datetime) -> Claim:
     """Return a message as a claim. `run` tells this delivery from others of the same message."""
     id, said = id_of(message), message.headers
-    return Claim(
+    claim = Claim(
         id=id,
         run=run,
         attempt=message.attempt,
@@ -93,15 +93,25 @@ def claim_of(message: Message, run: int, now: datetime) -> Claim:
         priority=0,
         run_at=now,
         enqueued_at=_made_at(id) or now,
+        max_attempts=None,
+        timeout=None,
+        key=None,
+        tags=None,
+        metadata=None,
+        traceparent=None,
+        redrive_of=None,
+        on_dead_of=None,
+        lost=message.lost,
+    )
+    if not said:  # as most
+        return claim
+    return claim._replace(
         max_attempts=_number(said, MAX_ATTEMPTS, int),
         timeout=_number(said, TIMEOUT, float),
-        key=None,
         tags=_text(said, TAGS),
         metadata=_text(said, METADATA),
         traceparent=_text(said, TRACEPARENT),
-        redrive_of=None,
         on_dead_of=_id(_text(said, ON_DEAD_OF)),
-        lost=message.lost,
         tenant=_text(said, TENANT),
         group=_text(said, GROUP),
     )

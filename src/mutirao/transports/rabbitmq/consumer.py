@@ -1,10 +1,11 @@
 """The deliveries of one queue to one worker, over one channel."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from aiormq.abc import AbstractChannel, DeliveredMessage
+from aiormq.abc import AbstractChannel
+from pamqp.commands import Basic
 
 from mutirao.errors import (
     DeliveryLost,
@@ -17,6 +18,7 @@ from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import OnLost
 from mutirao.transports.rabbitmq import foreign, wire
 from mutirao.transports.rabbitmq.delays import next_step
+from mutirao.transports.rabbitmq.deliveries import Arrived
 from mutirao.transports.rabbitmq.links import (
     CALL_LIMIT,
     FAILURES,
@@ -44,7 +46,7 @@ class RabbitConsumer:
     ) -> None:
         self._links, self._topology, self._queue = links, topology, queue
         self._channel, self._on_lost = channel, on_lost
-        self._held: dict[int, DeliveredMessage] = {}
+        self._held: dict[int, Arrived] = {}
         self._out: dict[int, Delivery] = {}  # those that were, or are to be, received
         self._come: Arrivals[Delivery] = Arrivals()
         # The broker counts the prefetch for each consumer: one has what is always held, another
@@ -69,6 +71,7 @@ class RabbitConsumer:
     def leave(self) -> None:
         """Hold nothing any more: the channel is closed next."""
         self._left = True
+        self._take_no_more()
         for hop in self._hops:
             hop.cancel()
 
@@ -133,7 +136,7 @@ class RabbitConsumer:
         callback = self._on_foreign if name == source else self._on_message
         try:
             await self._channel.basic_qos(prefetch_count=prefetch, timeout=CALL_LIMIT)
-            answer = await self._channel.basic_consume(name, callback, timeout=CALL_LIMIT)
+            return await self._links.consume(self._channel, name, callback)
         except FAILURES as error:
             raise_if_cancelled(error)
             told = self._links.translated(error)
@@ -143,7 +146,6 @@ class RabbitConsumer:
                     " are to make it, and to let this user read it"
                 )
             raise told from error
-        return answer.consumer_tag
 
     async def _cancel(self, tag: str | None) -> None:
         if tag is None or self._come.broken is not None:
@@ -153,42 +155,56 @@ class RabbitConsumer:
         except FAILURES as error:
             raise_if_cancelled(error)
             self._break(self._links.translated(error))
+        else:
+            self._links.leave(tag)
 
-    async def _on_message(self, message: DeliveredMessage) -> None:
-        tag: Any = message.delivery_tag
-        self._held[tag] = message
-        properties = message.header.properties
-        if properties.headers and (rest := wire.rest_of(properties)):
-            self._start_sending(tag, self._next_hop(message, rest))
-            return
-        if foreign.came_so(properties):
-            self._hand_out(self._unread(tag, message))
-            return
+    def _on_message(self, message: Arrived) -> None:
+        """Take what came from a queue of ours."""
+        self._held[message.tag] = message
+        read = wire.plain_message(message.header, message.body, self._queue)
+        if read is not None:
+            self._hand_out(Delivery(read, message.body, None, message.tag))
+        else:
+            self._read(message, self._take_unusual)
+
+    def _on_foreign(self, message: Arrived) -> None:
+        """Take what came from a queue of other programs."""
+        self._held[message.tag] = message
+        self._read(message, self._take_foreign)
+
+    def _read(self, message: Arrived, take: Callable[[Arrived], None]) -> None:
         try:
-            read = wire.message_of(properties, message.body, self._queue)
-            self._hand_out(Delivery(read, message.body, None, tag))
+            take(message)
         except wire.Unreadable as why:
-            self._hand_out(Delivery(None, message.body, str(why), tag))
+            self._hand_out(Delivery(None, message.body, str(why), message.tag))
 
-    async def _on_foreign(self, message: DeliveredMessage) -> None:
-        """Take what came from a queue of other programs.
+    def _take_unusual(self, message: Arrived) -> None:
+        properties = message.properties
+        if properties.headers and (rest := wire.rest_of(properties)):
+            self._start_sending(message.tag, self._next_hop(message, rest))
+        elif foreign.came_so(properties):
+            self._hand_out(self._unread(message))
+        else:
+            read = wire.message_of(properties, message.body, self._queue)
+            self._hand_out(Delivery(read, message.body, None, message.tag))
+
+    def _take_foreign(self, message: Arrived) -> None:
+        """Hand out a message of other programs, or move it.
 
         What has been delivered before by a queue that does not count is moved to ours, which does:
         a message that ends its workers would come for ever.
         """
-        tag: Any = message.delivery_tag
-        self._held[tag] = message
-        headers = message.header.properties.headers or {}
+        headers = message.properties.headers or {}
         if message.redelivered and wire.DELIVERY_COUNT not in headers:
             parcel = Parcel(
                 self._topology.prefix, self._queue, message.body, foreign.moved(message)
             )
-            self._start_sending(tag, parcel)
+            self._start_sending(message.tag, parcel)
         else:
-            self._hand_out(self._unread(tag, message))
+            self._hand_out(self._unread(message))
 
-    def _unread(self, tag: int, message: DeliveredMessage) -> Delivery:
-        return Delivery(None, message.body, NO_DECODER, tag, foreign.foreign_of(message))
+    def _unread(self, message: Arrived) -> Delivery:
+        return Delivery(None, message.body, NO_DECODER, message.tag, foreign.foreign_of(message))
 
     def _hand_out(self, delivery: Delivery) -> None:
         self._out[delivery.tag] = delivery
@@ -208,16 +224,16 @@ class RabbitConsumer:
             loop = asyncio.get_running_loop()
             loop.call_later(HOP_AGAIN_AFTER, self._start_sending, tag, parcel)
 
-    def _next_hop(self, message: DeliveredMessage, rest: float) -> Parcel:
+    def _next_hop(self, message: Arrived, rest: float) -> Parcel:
         """Return what is published of a message that has waited one period of several."""
         step = next_step(rest)
-        properties = wire.waiting_on(message.header.properties, step.rest)
+        properties = wire.waiting_on(message.properties, step.rest)
         return Parcel(self._topology.delay(step.period), self._queue, message.body, properties)
 
     def _parcel(self, settling: Again | Bury) -> Parcel:
         message, read = self._held[settling.delivery.tag], settling.delivery.foreign
         if isinstance(settling, Bury):
-            properties = message.header.properties
+            properties = _readable(message)
             if read is not None:
                 properties = foreign.buried(message, read.id)
             dead = wire.dead_properties(properties, settling.cause)
@@ -255,10 +271,15 @@ class RabbitConsumer:
     def _closed(self, closing: "asyncio.Future[Any]") -> None:
         self._break(self._links.why_closed(closing))
 
+    def _take_no_more(self) -> None:
+        for tag in (self._base_tag, self._extra_tag, self._own_tag):
+            self._links.leave(tag)
+
     def _break(self, error: TransportError) -> None:
         if self._come.broken is not None or self._left:
             return
         self._come.broken = error
+        self._take_no_more()
         lost = list(self._out.values())
         self._held.clear()
         self._out.clear()
@@ -268,3 +289,11 @@ class RabbitConsumer:
         self._come.tell()
         if lost:
             self._on_lost(lost)
+
+
+def _readable(message: Arrived) -> Basic.Properties:
+    """Return the properties of a message; none if they cannot be read."""
+    try:
+        return message.properties
+    except wire.Unreadable:
+        return Basic.Properties()

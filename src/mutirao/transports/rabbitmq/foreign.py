@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from aiormq.abc import DeliveredMessage
 from pamqp.commands import Basic
 
 from mutirao.model.foreign import ForeignMessage
 from mutirao.model.message import Message
 from mutirao.transports.rabbitmq import wire
+from mutirao.transports.rabbitmq.deliveries import Arrived
 from mutirao.transports.rabbitmq.wire import OURS
 
 AS_IT_CAME = f"{OURS}as-it-came"  # a message in a queue of ours that is in its publisher's form
@@ -25,9 +25,9 @@ def came_so(properties: Basic.Properties) -> bool:
     return AS_IT_CAME in (properties.headers or {})
 
 
-def foreign_of(message: DeliveredMessage) -> ForeignMessage:
+def foreign_of(message: Arrived) -> ForeignMessage:
     """Return a message of another program, for a decoder."""
-    properties = message.header.properties
+    properties = message.properties
     headers = properties.headers or {}
     exchange, key = _routing(message, headers)
     return ForeignMessage(
@@ -50,7 +50,7 @@ def foreign_of(message: DeliveredMessage) -> ForeignMessage:
 
 
 def going_on(
-    message: DeliveredMessage, told: Message, read: ForeignMessage, rest: float
+    message: Arrived, told: Message, read: ForeignMessage, rest: float
 ) -> Basic.Properties:
     """Return the properties with which a message comes again, as `told` says.
 
@@ -64,31 +64,31 @@ def going_on(
         headers[wire.LOST] = told.lost
     if rest:
         headers[wire.WAIT] = rest
-    return wire.copied(message.header.properties, headers)
+    return wire.copied(message.properties, headers)
 
 
-def moved(message: DeliveredMessage) -> Basic.Properties:
+def moved(message: Arrived) -> Basic.Properties:
     """Return the properties with which a message goes to our queue, which counts who is lost."""
     headers = _noted(message, foreign_of(message).id) | {wire.LOST: 1}
-    return wire.copied(message.header.properties, headers)
+    return wire.copied(message.properties, headers)
 
 
-def buried(message: DeliveredMessage, id: str) -> Basic.Properties:
+def buried(message: Arrived, id: str) -> Basic.Properties:
     """Return the properties of a message that is to be among the dead, without the cause."""
-    return wire.copied(message.header.properties, _noted(message, id))
+    return wire.copied(message.properties, _noted(message, id))
 
 
-def _noted(message: DeliveredMessage, id: str) -> dict[str, Any]:
+def _noted(message: Arrived, id: str) -> dict[str, Any]:
     """Return the publisher's headers, and where they came from, which delays make forgotten."""
-    headers = message.header.properties.headers or {}
+    headers = message.properties.headers or {}
     exchange, key = _routing(message, headers)
     return {**_theirs(headers), AS_IT_CAME: True, ID: id, EXCHANGE: exchange, KEY: key}
 
 
-def _routing(message: DeliveredMessage, headers: Mapping[str, Any]) -> tuple[str, str]:
+def _routing(message: Arrived, headers: Mapping[str, Any]) -> tuple[str, str]:
     if EXCHANGE in headers:
         return str(headers[EXCHANGE]), str(headers.get(KEY, ""))
-    return message.exchange or "", message.routing_key or ""
+    return message.exchange, message.routing_key
 
 
 def _theirs(headers: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, cast
+from uuid import uuid4
 
 import aiormq
 from aiormq.abc import AbstractChannel, AbstractConnection
@@ -31,6 +32,7 @@ from mutirao.errors import (
     TransportMismatch,
     TransportUnavailable,
 )
+from mutirao.transports.rabbitmq.deliveries import OpensApart, Take, Takers, pass_over
 
 CONNECT_LIMIT = 15.0  # seconds to connect and sign in
 CALL_LIMIT = 30.0  # seconds for the broker to answer a request, or to confirm a message
@@ -57,6 +59,7 @@ class Links:
         self._connections: dict[str, AbstractConnection] = {}
         self._publishing: Channel | None = None
         self._lock = asyncio.Lock()
+        self._takers: Takers = {}
 
     async def publish(self, parcel: Parcel) -> TransportError | None:
         """Publish one thing; return None once the broker has confirmed it, or why it has not."""
@@ -104,6 +107,25 @@ class Links:
                 yield channel
         finally:
             await _closed(channel)
+
+    async def consume(self, channel: AbstractChannel, queue: str, take: Take) -> str:
+        """Have a channel consume a queue; return the tag of the consumer.
+
+        `take` is called with each delivery until `leave`, and must not raise.
+        """
+        tag = f"mutirao-{uuid4().hex}"
+        self._takers[tag.encode()] = take
+        try:
+            await channel.basic_consume(queue, pass_over, consumer_tag=tag, timeout=CALL_LIMIT)
+        except BaseException:
+            self.leave(tag)
+            raise
+        return tag
+
+    def leave(self, consumer: str | None) -> None:
+        """Take no more deliveries to a consumer."""
+        if consumer is not None:
+            self._takers.pop(consumer.encode(), None)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -190,8 +212,11 @@ class Links:
             if found is not None:
                 await _closed(found)
             said: Any = {"connection_name": f"mutirao {what}"}
+            apart = OpensApart(self._takers) if what == "consumes" else None
             async with asyncio.timeout(CONNECT_LIMIT):
-                found = await aiormq.connect(self._url, client_properties=said)
+                found = await aiormq.connect(
+                    self._url, client_properties=said, transport_factory=apart
+                )
             self._connections[what] = found
         return found
 

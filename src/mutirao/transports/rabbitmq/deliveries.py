@@ -1,0 +1,191 @@
+"""Deliveries, taken from what a broker sends before aiormq reads it.
+
+aiormq passes each frame through a stream, a queue and two coroutines, and starts a task for each
+message: more than half of the processor time that a worker took for a short job (docs/adr/0076). So
+a connection that consumes cuts into frames what comes. Those of deliveries are put together and
+handed over at once; all others are aiormq's, and answer what it has asked.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import cached_property
+from struct import Struct
+from typing import Any
+
+from aiormq import AMQPConnectionError, TransportFactory
+from pamqp.commands import Basic
+from pamqp.header import ContentHeader
+from pamqp.heartbeat import Heartbeat
+
+from mutirao.transports.rabbitmq.wire import Unreadable
+
+HEAD, TAG, SIZE = Struct(">BHI"), Struct(">QB"), Struct(">Q")
+AROUND = HEAD.size + 1  # bytes of a frame beside its payload: the head, and an octet at its end
+METHOD, HEADER, BODY, HEARTBEAT = KINDS = 1, 2, 3, 8
+FRAME_END = 0xCE
+DELIVER = Basic.Deliver.index.to_bytes(4)
+# aiormq closes a connection on which it reads nothing, and brokers send no heartbeats while there
+# are deliveries. So it is given one in place of them.
+SIGN_OF_LIFE, SIGN_EVERY = Heartbeat().marshal(), 1.0  # seconds
+
+Take = Callable[["Arrived"], None]
+Takers = dict[bytes, Take]  # by the consumer tag; they must not raise
+
+
+class Arrived:
+    """A message as it was delivered. What few want to know of it is read when it is asked."""
+
+    def __init__(self, method: bytes, at: int) -> None:
+        """Begin with the frame that announces it; `at`: where its delivery tag stands."""
+        self.tag, redelivered = TAG.unpack_from(method, at)
+        self.redelivered = bool(redelivered)
+        self.header = self.body = b""
+        self._from = method[at + TAG.size :]
+        self._left, self._parts = 0, list[bytes]()
+
+    def take_header(self, payload: bytes) -> bool:
+        """Take the frame of its properties; return whether it is whole."""
+        self.header = payload[12:]  # after the class, the weight and the size
+        self._left = SIZE.unpack_from(payload, 4)[0]
+        return not self._left
+
+    def take_body(self, payload: bytes) -> bool:
+        """Take a frame of its body; return whether it is whole."""
+        self._parts.append(payload)
+        self._left -= len(payload)
+        if self._left > 0:
+            return False
+        self.body = b"".join(self._parts)
+        self._parts.clear()
+        return True
+
+    @cached_property
+    def properties(self) -> Basic.Properties:
+        """Its properties.
+
+        Raises:
+            Unreadable: they are not of AMQP.
+        """
+        read = ContentHeader()
+        try:
+            read.unmarshal(bytes(12) + self.header)
+        except Exception as error:
+            raise Unreadable(f"its properties are not those of AMQP 0.9.1: {error}") from error
+        return read.properties
+
+    @property
+    def exchange(self) -> str:
+        """The exchange to which it was published."""
+        return self._text(0)
+
+    @property
+    def routing_key(self) -> str:
+        """The key with which it was published."""
+        return self._text(1 + self._from[0])
+
+    def _text(self, at: int) -> str:
+        return self._from[at + 1 : at + 1 + self._from[at]].decode(errors="replace")
+
+
+class DeliveryStream(asyncio.StreamReader):
+    """What a broker sends, without what is delivered to `takers`, who are called with it."""
+
+    def __init__(self, takers: Takers) -> None:
+        self._clock = asyncio.get_running_loop()
+        super().__init__(loop=self._clock)
+        self._takers = takers
+        self._coming: dict[int, tuple[Take, Arrived]] = {}  # by channel
+        self._rest = b""  # the begin of a frame
+        self._is_amqp = True
+        self._signed_at = 0.0
+
+    def feed_data(self, data: Any) -> None:
+        """Take what came; the transport calls it."""
+        if self._is_amqp:
+            data = self._cut(self._rest + data)
+        if data:
+            super().feed_data(data)
+
+    def feed_eof(self) -> None:
+        """Take that nothing more comes; the transport calls it."""
+        if rest := self._rest:
+            self._rest = b""
+            super().feed_data(rest)
+        super().feed_eof()
+
+    def _cut(self, data: bytes) -> bytes:
+        """Take the deliveries out of what came; return the other frames."""
+        at, size, others = 0, len(data), []
+        while size - at >= AROUND:
+            kind, channel, length = HEAD.unpack_from(data, at)
+            end = at + AROUND + length
+            if kind not in KINDS or (end <= size and data[end - 1] != FRAME_END):
+                self._is_amqp = False  # let aiormq say what is wrong
+                end = size
+            elif end > size:
+                break
+            elif self._takes(kind, channel, data[at + HEAD.size : end - 1]):
+                at = end
+                continue
+            others.append(data[at:end])
+            at = end
+        self._rest = data[at:] if at < size else b""
+        if at and not others:
+            return self._sign_of_life()
+        return b"".join(others)
+
+    def _takes(self, kind: int, channel: int, payload: bytes) -> bool:
+        """Take a frame of a delivery; return False if it is another."""
+        if kind == METHOD:
+            return self._begins(channel, payload)
+        coming = self._coming.get(channel)
+        if coming is None:
+            return False
+        take, message = coming
+        if message.take_header(payload) if kind == HEADER else message.take_body(payload):
+            del self._coming[channel]
+            take(message)
+        return True
+
+    def _begins(self, channel: int, payload: bytes) -> bool:
+        self._coming.pop(channel, None)
+        if payload[:4] != DELIVER:
+            return False
+        end = 5 + payload[4]
+        take = self._takers.get(payload[5:end])
+        if take is None:
+            return False
+        self._coming[channel] = take, Arrived(payload, end)
+        return True
+
+    def _sign_of_life(self) -> bytes:
+        now = self._clock.time()
+        if now < self._signed_at + SIGN_EVERY:
+            return b""
+        self._signed_at = now
+        return SIGN_OF_LIFE
+
+
+class OpensApart(TransportFactory):
+    """Opens connections whose deliveries to `takers` are apart from all else."""
+
+    def __init__(self, takers: Takers) -> None:
+        self._takers = takers
+
+    async def create(
+        self, url: Any, **kwargs: Any
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a connection, as `asyncio.open_connection` does, with a stream of ours."""
+        tls = await kwargs["ssl_context_provider"].get_context() if url.scheme == "amqps" else None
+        loop, stream = asyncio.get_running_loop(), DeliveryStream(self._takers)
+        protocol = asyncio.StreamReaderProtocol(stream, loop=loop)
+        try:
+            made = loop.create_connection(lambda: protocol, url.host, url.port, ssl=tls)
+            transport, _ = await made
+        except OSError as error:
+            raise AMQPConnectionError(*error.args) from error
+        return stream, asyncio.StreamWriter(transport, protocol, stream, loop)
+
+
+async def pass_over(_: object) -> None:
+    """Do nothing with what aiormq was handed: it comes again, as its consumer is gone."""
