@@ -18,7 +18,8 @@ from mutirao.errors import StoreBusy
 from mutirao.model.records import JobFilter
 from mutirao.sql import migrations
 from mutirao.sql.store import SqlStore
-from mutirao.testing.conformance.kit import due, ended, join, put, take
+from mutirao.testing.conformance.kit import due, ended, ids_of, join, put, take, take_one
+from mutirao.testing.conformance.limits import limited, of
 from mutirao.testing.conformance.uniqueness import keyed
 from tests.support.history import opened
 from tests.support.mariadb import MysqlServer, empty
@@ -115,6 +116,24 @@ async def test_a_lock_that_is_held_for_too_long(
             assert await soon(acting) == ids
     finally:
         other.say(f"SET GLOBAL innodb_lock_wait_timeout = {usual}")
+
+
+async def test_a_counter_that_has_to_be_made(store: SqlStore, other: Other) -> None:
+    """Nobody who has others waits for it while its maker waits for those: it is made apart."""
+    await limited(store, 9)
+    await limited(store, 9, by="tenant")
+    worker = await join(store)
+    await put(store, of("a"))
+    await take_one(store, worker)
+    ids = await put(store, of("b"))
+    other.connection.begin()
+    other.say("SELECT id FROM mutirao_counter FORCE INDEX (PRIMARY) ORDER BY id LIMIT 1 FOR UPDATE")
+    claiming = asyncio.ensure_future(take(store, worker))
+    await until(lambda: other.say(WAITING) == "1")
+    other.say("SELECT id FROM mutirao_counter FORCE INDEX (PRIMARY) ORDER BY id FOR UPDATE")
+    other.connection.commit()
+    assert ids_of(await soon(claiming)) == ids
+    assert other.say(RETRIES) == 0
 
 
 @pytest.mark.parametrize("number", [DEADLOCK, TOO_LONG, OLD])

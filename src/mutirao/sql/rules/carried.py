@@ -54,17 +54,16 @@ def answer(
     yield from claim.require(worker)
     rules = yield from limits.rules()
     if rules and (yield from limits.pace(words, moment)) and words.locks:
-        # Counters are locked, and live rows come first: this transaction is over.
-        again = Claimed()
-        again.again = True
-        return again
+        return claim.once_more(Claimed())  # counters are locked, and live rows come first
     ids = yield from _waiting(words, rung, moment)
     if rules and ids:
         stopped = yield from _stopped()
         allowed = [id for id, lane in ids.items() if queue_of(lane) not in stopped]
         held: set[CounterName] | None = set() if words.locks else None
         room = yield from limits.let_in(words, rules, allowed, len(allowed), moment, held)
-        fit = [] if room is None else room[0]
+        if room is None:
+            return claim.once_more(Claimed())
+        fit = room[0]
     else:
         fit = list(ids)
     if not fit:

@@ -122,7 +122,7 @@ def _claim_within(
         if queue_of(lane.queue) not in stopped
     ]
     if (yield from limits.pace(words, moment)) and words.locks:
-        return _more(Claimed())
+        return once_more(Claimed())
     held: set[CounterName] | None = set() if words.locks else None
     ids, parked, called, again = list[int](), 0, True, False
     while called and not again:
@@ -146,10 +146,11 @@ def _claim_within(
     claims = fairness.in_order(Claimed((yield from taken(words, ids))), lanes, ids)
     if len(ids) >= limit or parked >= MAX_PARKED_PER_CLAIM:
         claims.woken = tuple(Wake(lane.queue, lane.priority, BEFORE_ALL_JOBS) for lane in served)
-    return _more(claims) if again else claims
+    return once_more(claims) if again else claims
 
 
-def _more(claims: Claimed) -> Claimed:
+def once_more(claims: Claimed) -> Claimed:
+    """Say that another transaction is to claim what is left."""
     claims.again = True
     return claims
 

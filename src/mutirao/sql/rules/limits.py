@@ -129,7 +129,8 @@ def let_in(
 
     The last says whether others came back to their lanes, because a job that one limit had room
     for is parked behind another. `held`: the counters that this transaction has locked, to which
-    those of these jobs are added; None is returned where it has others: nothing was done then.
+    those of these jobs are added. None is returned where it has others, and where rows are locked
+    and some had to be made: that is for another transaction, as a new row is locked out of order.
     """
     rows = yield from _due(words, ids)
     asked = (rows[id] for id in ids)
@@ -138,9 +139,17 @@ def let_in(
     names = {name for job in candidates for name in job.counters}
     if held and not names <= held:
         return None
+    found = yield from _found(words, names)
+    if missing := names - found.keys():
+        yield from _make(words, missing, by_name, moment)
+        if held is not None:
+            return None
+        found |= yield from _found(words, missing)
     if held is not None:
         held |= names
-    counters = yield from _counters(words, names, by_name, moment)
+    counters = yield from _locked(words, found)
+    if counters.keys() != names:  # housekeeping has deleted one that nobody used
+        return None
     room = {name: one.room(by_name[name.limit], moment) for name, one in counters.items()}
     admission = admit(candidates, room, most)
     taken = [job.id for job in admission.taken]
@@ -219,7 +228,9 @@ def count_running(words: Words, rule: Rule, moment: int) -> Asking[None]:
     found = [row.candidate([rule]) for row in rows.values()]
     names = {name for job in found for name in job.counters}
     by_name = {rule.name: rule}
-    counters = yield from _counters(words, names, by_name, moment)
+    missing = names - (yield from _found(words, names)).keys()
+    yield from _make(words, missing, by_name, moment)
+    counters = yield from _locked(words, (yield from _found(words, names)))
     yield from _count_in(words, found, counters, by_name, moment)
 
 
@@ -288,29 +299,33 @@ def _read(words: Words, where: Condition, *, hold: bool = False) -> Asking[list[
     return [Counter(*row) for row in rows]
 
 
-def _counters(
-    words: Words, names: Collection[CounterName], by_name: dict[str, Rule], moment: int
-) -> Asking[dict[CounterName, Counter]]:
-    """Return counters, locked; make those that are not there."""
+def _found(words: Words, names: Collection[CounterName]) -> Asking[dict[CounterName, Counter]]:
+    """Return those of these counters that there are."""
     found: dict[CounterName, Counter] = {}
     for name in sorted(names):
-        found[name] = yield from _counter(words, name, by_name[name.limit], moment)
-    if words.locks and found:
-        ids = [counter.id for counter in found.values()]
-        held = yield from _read(words, words.among("c.id", ids), hold=True)
-        found = {CounterName(each.name, each.key): each for each in held}
+        for counter in (yield from _read(words, Condition("c.name = ? AND c.key = ?", name))):
+            found[name] = counter
     return found
 
 
-def _counter(words: Words, name: CounterName, rule: Rule, moment: int) -> Asking[Counter]:
-    where = Condition("c.name = ? AND c.key = ?", name)
-    found = yield from _read(words, where)
-    if not found:
-        columns = ("name", "key", "running", "tokens", "touched_at")
-        sql = words.upsert("mutirao_counter", columns, ("name", "key"))
-        yield Execute(sql, (*name, 0, rule.burst or 0, moment), answers=False)
-        found = yield from _read(words, where)
-    return found[0]
+def _make(
+    words: Words, names: Collection[CounterName], by_name: dict[str, Rule], moment: int
+) -> Asking[None]:
+    """Make counters, unless others do."""
+    columns = ("name", "key", "running", "tokens", "touched_at")
+    sql = words.upsert("mutirao_counter", columns, ("name", "key"))
+    for name in sorted(names):
+        values = (*name, 0, by_name[name.limit].burst or 0, moment)
+        yield Execute(sql, values, answers=False)
+
+
+def _locked(words: Words, found: dict[CounterName, Counter]) -> Asking[dict[CounterName, Counter]]:
+    """Lock counters; return them as they are now."""
+    if not words.locks or not found:
+        return found
+    ids = [counter.id for counter in found.values()]
+    held = yield from _read(words, words.among("c.id", ids), hold=True)
+    return {CounterName(each.name, each.key): each for each in held}
 
 
 def _count_in(
