@@ -64,9 +64,9 @@ def main(arguments: list[str]) -> int:
 
 def play(house: House) -> int:
     """Submit documents, with an accident and a repair; return how many were stopped."""
-    for _ in range(2):
-        house.start(*WORK)
     house.run(sys.executable, "documents.py", "submit", str(DOCUMENTS))
+    for _ in range(2):  # after that, or a busy machine has done it all before anybody looks
+        house.start(*WORK)
     victim = until(lambda: [int(row[0]) for row in house.ask(BUSY_ONES)], "nobody works")[0]
     print(f"Worker {victim} is at work, and is killed with SIGKILL.")
     house.kill(victim)

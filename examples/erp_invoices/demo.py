@@ -111,8 +111,11 @@ def play(house: House, partner: Partner) -> None:
     until(partner.asked.is_set, "the partner was told nothing")  # and has not answered yet
     first = replace_one(house)
     partner.open.set()
-    house.run(sys.executable, "erp_invoices.py", "place", str(ORDERS // 2 + 1), str(ORDERS))
+    more = (sys.executable, "erp_invoices.py", "place", str(ORDERS // 2 + 1), str(ORDERS))
+    placing = house.start(*more)
     replace_one(house, first)
+    if placing.wait() != 0:
+        sys.exit("the orders could not be placed")
     until(lambda: house.ask(LIVE) == [(0,)], "some deliveries have not ended")
 
 
