@@ -241,12 +241,15 @@ class UnknownEndpoint(MutiraoError, LookupError):
 class WebhookFailed(MutiraoError):
     """A webhook was not delivered: no whole answer came, or one that is no success.
 
-    `retry_after`: the seconds for which the server asked to be left alone, if it did.
+    `retry_after`: the seconds for which the server asked to be left alone, if it did. `waits`:
+    those between the attempts, where the endpoint has its own.
     """
 
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, retry_after: float | None = None, waits: tuple[float, ...] | None = None
+    ) -> None:
         super().__init__(message)
-        self.retry_after = retry_after
+        self.retry_after, self.waits = retry_after, waits
 
 
 class InvalidSecret(MutiraoError, ValueError):

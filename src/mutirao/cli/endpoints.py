@@ -20,6 +20,7 @@ from mutirao.cli.options import (
 from mutirao.cli.output import fields_of, print_done, print_fields, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.endpoints import EndpointRecord
+from mutirao.model.subscriptions import WhenDead
 from mutirao.model.webhook_rules import METHODS
 
 endpoint_id = click.argument("id")
@@ -72,6 +73,11 @@ def show(target: str, id: str, as_json: bool) -> None:
         print_fields((name.replace("_", " "), getattr(found, name)) for name in names)
 
 
+def _waits(text: str) -> list[timedelta]:
+    """Return the waits between attempts in a text."""
+    return [] if text == "never" else [duration(each) for each in text.split(",")]
+
+
 def _put_options(command: Command) -> Command:
     for decorate in reversed((
         secret_file,
@@ -91,6 +97,9 @@ def _put_options(command: Command) -> Command:
         option("--tenant", help="Only what is published for this tenant."),
         option("--group", help="And for this group."),
         option("--filter", type=json_object, help="Only what has such fields, as JSON."),
+        option("--order-by", help="A field: equal ones are delivered one after another."),
+        option("--when-dead", type=click.Choice(WhenDead), help="A dead one stops later ones."),
+        option("--retry", type=_waits, help="Waits between attempts: 5s,1m,1h; or: never."),
     )):  # fmt: skip
         command = decorate(command)
     return command

@@ -51,6 +51,11 @@ class EndpointTerms(TypedDict, total=False):
         accepts_3xx: whether an answer of 3xx is success, too.
         rate, concurrency: deliveries a second that start; at once, less than 50.
         tenant, group, filter: which publications; if left out, all on the topics.
+        order_by: a field of what is published: equal values are delivered one after another.
+        when_dead: `"stop"` unless given: a dead delivery stops those of its value that come after
+            it, until it is redriven; `"continue"`: they go on.
+        retry: seconds (or `timedelta`s) between the attempts, of which there is one more; if left
+            out, as Standard Webhooks advises. It holds for deliveries that are made from now on.
     """
 
     secret: str | None
@@ -68,6 +73,9 @@ class EndpointTerms(TypedDict, total=False):
     tenant: str | None
     group: str | None
     filter: Mapping[str, Any] | None
+    order_by: str | None
+    when_dead: Literal["stop", "continue"] | None
+    retry: Iterable[Duration] | None
 
 
 class EndpointsApp(Protocol):
@@ -109,7 +117,8 @@ class Endpoints:
             raise InvalidEndpoint(
                 f"endpoint {str(id)[:100]!r} was given a secret and a signer; give one of them"
             )
-        endpoint = Endpoint(id=id, url=url, topics=_topics(topics), **terms)
+        given: Any = terms
+        endpoint = Endpoint(id=id, url=url, topics=_topics(topics), **given)
         keep = "secret" not in terms and endpoint.signer is None
         await self._app.store.put_endpoint(endpoint, keep_secret=keep)
         return endpoint

@@ -7,14 +7,16 @@ secrets.
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from mutirao.errors import InvalidEndpoint, InvalidSecret
+from mutirao.model.job import MAX_KEY
 from mutirao.model.limits import MAX_VALUE, Limit, Rule, name_about
-from mutirao.model.payload_filter import check_filter
+from mutirao.model.payload_filter import check_field, check_filter
+from mutirao.model.subscriptions import WhenDead
 from mutirao.model.topics import check_pattern
 from mutirao.model.webhook_rules import (
     MOST_REDIRECTS,
@@ -38,6 +40,7 @@ USUAL_LIMIT = replace(
     Limit(USUAL_CONCURRENCY, by="endpoint").on(task=WEBHOOK_TASK), start=CONCURRENCY_AT_FIRST
 )
 MAX_TOPICS = 50
+MAX_WAITS, LONGEST_WAIT = 100, 30 * 86_400.0  # between attempts, and seconds of each
 MAX_HEADERS = 32_000  # characters of JSON
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # it is part of the webhook's id, without a full stop
@@ -68,6 +71,10 @@ class Endpoint:
         concurrency: deliveries at once, in the whole fleet; less than the 50 that any has.
         tenant, group: only what is published for them; None: for any, and for none.
         filter: only publications with such fields.
+        order_by: the field of what is published whose equal values are delivered one after another.
+        when_dead: what becomes of the later ones where one is dead; None without `order_by`.
+        retry: seconds between the attempts, of which there is one more; None: those that Standard
+            Webhooks advises.
 
     Raises:
         InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: one of these cannot be;
@@ -94,6 +101,9 @@ class Endpoint:
     tenant: str | None = None
     group: str | None = None
     filter: Mapping[str, Any] | None = None
+    order_by: str | None = None
+    when_dead: WhenDead | None = None
+    retry: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         check_id(self.id)
@@ -116,6 +126,14 @@ class Endpoint:
                 f"previous_until is {self.previous_until}; give a datetime with a time zone"
             )
         self._check_numbers()
+        self._check_order()
+        if self.retry is not None:
+            object.__setattr__(self, "retry", _waits(self.retry))
+
+    @property
+    def max_attempts(self) -> int | None:
+        """How often a delivery is tried; None: as often as Standard Webhooks advises."""
+        return None if self.retry is None else len(self.retry) + 1
 
     @property
     def host(self) -> str:
@@ -137,6 +155,26 @@ class Endpoint:
             burst = max(1, math.ceil(rate))
             pace = Rule(name=names[1], most=1, per=1 / rate, burst=burst, **where)
         return {names[0]: slots, names[1]: pace}
+
+    def _check_order(self) -> None:
+        """Check the order, and say what a dead delivery does to those after it."""
+        if self.order_by is None and self.when_dead is None:
+            return
+        if self.order_by is None:
+            raise InvalidEndpoint(
+                f"when_dead is {self.when_dead!r}, and order_by is not given, so no delivery comes"
+                " after another; give both, or leave it out"
+            )
+        check_field(self.order_by, "order_by")
+        if len(self.order_by) > MAX_KEY or len(self.topics) > 1:
+            raise InvalidEndpoint(
+                f"endpoint {self.id!r} has an order by {self.order_by[:MAX_KEY]!r} and"
+                f" {len(self.topics)} topics; give a field of up to {MAX_KEY} characters, and one"
+                " topic or pattern, such as order.*: publications are told in order for one"
+            )
+        if self.when_dead is not None and self.when_dead not in [*WhenDead]:
+            raise InvalidEndpoint(f"when_dead is {self.when_dead!r}; give 'stop' or 'continue'")
+        object.__setattr__(self, "when_dead", WhenDead(self.when_dead or WhenDead.STOP))
 
     def _check_numbers(self) -> None:
         for name in ("connect", "first_byte", "whole", "rate"):
@@ -170,6 +208,9 @@ class EndpointRecord:
     tenant: str | None
     group: str | None
     signed: str | None
+    order_by: str | None
+    when_dead: WhenDead | None
+    retry: tuple[float, ...] | None
     rate: float | None
     concurrency: int | None
     connect: float
@@ -232,6 +273,21 @@ def _topics(id: str, topics: object) -> tuple[str, ...]:
             ' patterns, such as ["order.*"]'
         )
     return tuple(dict.fromkeys(map(check_pattern, given)))
+
+
+def _waits(given: object) -> tuple[float, ...]:
+    """Return the seconds between attempts, checked."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidEndpoint(f"retry is {given!r}; give seconds in a list, such as [5, 60, 3600]")
+    waits = tuple(each.total_seconds() if isinstance(each, timedelta) else each for each in given)
+    wrong = [each for each in waits if not (_is_number(each) and 0 <= each <= LONGEST_WAIT)]
+    if wrong or len(waits) > MAX_WAITS:
+        one = f", of which one is {wrong[0]!r}" if wrong else ""
+        raise InvalidEndpoint(
+            f"retry has {len(waits)} waits{one}; give up to {MAX_WAITS}, of 0 to"
+            f" {LONGEST_WAIT:,.0f} seconds each, or none for one attempt"
+        )
+    return waits
 
 
 def _check_secret(secret: str | None) -> None:

@@ -52,10 +52,14 @@ _BODILESS = ("GET", "DELETE")
 
 
 def wait_of(attempt: int, error: BaseException | None) -> float:
-    """Return the seconds until the next attempt: by the schedule, and what the server asked for."""
-    wait = SCHEDULE[min(attempt, len(SCHEDULE)) - 1] * random.uniform(1 - SPREAD, 1 + SPREAD)
-    asked = error.retry_after if isinstance(error, WebhookFailed) else None
-    return max(wait, asked or 0.0)
+    """Return the seconds until the next attempt, as is usual or the endpoint says.
+
+    Not before the server asked for.
+    """
+    failed = error if isinstance(error, WebhookFailed) else None
+    waits = (failed and failed.waits) or SCHEDULE
+    wait = waits[min(attempt, len(waits)) - 1] * random.uniform(1 - SPREAD, 1 + SPREAD)
+    return max(wait, (failed and failed.retry_after) or 0.0)
 
 
 POLICY = Retry.by(wait_of, len(SCHEDULE) + 1)
@@ -139,7 +143,7 @@ class Deliveries:
                 f"{_told(found, answer)}. No later attempt of this worker would call it: put the"
                 " endpoint with another URL, or let workers call it, and replay this delivery"
             )
-        raise WebhookFailed(_told(found, answer), _asked(answer))
+        raise WebhookFailed(_told(found, answer), _asked(answer), found.retry)
 
     async def probe(self, kind: str, key: str, heard: bool = False) -> None:
         """Let one delivery through a breaker: its time has come, or the peer was heard from."""

@@ -27,6 +27,10 @@ def test_a_life(shell: Shell, tmp_path: Path) -> None:
     assert "one of --secret-file, --signer and --unsigned" in shell.refused(2, *put, *two)
     assert "tenant has 10000" in shell.refused(1, *put, "--unsigned", "--tenant", "t" * 10_000)
     assert shell.ok(*put, "--secret-file", secret) == "endpoint erp is in force\n"
+    one = ("endpoints", "put", APP, "erp", URL, "order.*", "--order-by", "id", "--retry", "5s,1h")
+    shell.ok(*one)
+    [found] = shell.json("endpoints", "list", APP)
+    assert (found["order_by"], found["when_dead"], found["retry"]) == ("id", "stop", [5, 3_600])
     shell.ok(*put, "--rate", 5, "--tenant", "acme")
     secret.write_text(new_secret())
     told = shell.ok("endpoints", "rotate", APP, "erp", "--secret-file", secret)

@@ -25,7 +25,7 @@ from mutirao.model.endpoints import (
     subscription_of,
 )
 from mutirao.model.limits import LimitOrigin, Rule
-from mutirao.model.subscriptions import SubscriptionKind
+from mutirao.model.subscriptions import SubscriptionKind, WhenDead
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import views
@@ -34,7 +34,7 @@ from mutirao.sql.schema.json_text import read_json
 from mutirao.sql.schema.tables import subscription
 from mutirao.sql.statements import limits
 
-_JSON = ("headers", "topics", "filter")
+_JSON = ("headers", "topics", "filter", "retry")
 _SECRETS = ("secret", "previous_secret", "previous_until")
 _FIELDS = [each.name for each in fields(Endpoint)]
 
@@ -151,9 +151,15 @@ def listed(conn: Connection) -> list[EndpointRecord]:
     """List the endpoints by id. A single statement."""
     view = views.endpoints
     rows = conn.execute(select(view).order_by(view.c.id))
-    return [
-        EndpointRecord(**row._asdict() | {"topics": tuple(read_json(row.topics))}) for row in rows
-    ]
+    return [EndpointRecord(**row._asdict() | _as_values(row)) for row in rows]
+
+
+def _as_values(row: Any) -> dict[str, Any]:
+    return {
+        "topics": tuple(read_json(row.topics)),
+        "when_dead": None if row.when_dead is None else WhenDead(row.when_dead),
+        "retry": None if row.retry is None else tuple(read_json(row.retry)),
+    }
 
 
 def read(conn: Connection, ids: Collection[str]) -> list[Endpoint | UnreadableEndpoint]:
@@ -207,12 +213,14 @@ def _subscribe(conn: Connection, dialect: Dialect, asked: Endpoint, now: datetim
     """Write the subscription by which the fan-out makes jobs for an endpoint."""
     moment = dialect.moment(now)
     args = msgspec.json.encode({"endpoint": asked.id, "host": asked.host}).decode()
+    attempts = {} if asked.max_attempts is None else {"max_attempts": asked.max_attempts}
     name = subscription_of(asked.id)
     row: dict[str, Any] = {
         "topic": asked.topics[0], "tenant": asked.tenant, "group": asked.group,
         "filter": _json(asked.filter), "kind": str(SubscriptionKind.ENDPOINT),
+        "order_by": asked.order_by, "when_dead": asked.when_dead,
         "task": WEBHOOK_TASK, "queue": WEBHOOK_QUEUE, "priority": 0,
-        "options": _json({"args": args}), "changed_at": moment,
+        "options": _json({"args": args} | attempts), "changed_at": moment,
     }  # fmt: skip
     first = {"id": name, "created_at": moment, "active": True, "origin": "call"}
     if not dialect.write_new(conn, subscription, first | row):

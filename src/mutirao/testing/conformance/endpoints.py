@@ -20,6 +20,7 @@ from mutirao.model.endpoints import (
 from mutirao.model.job import Claim, OutcomeKind
 from mutirao.model.outcome import SUCCEEDED, Settlement
 from mutirao.model.records import JobFilter, JobRecord
+from mutirao.model.subscriptions import WhenDead
 from mutirao.model.topics import task_of
 from mutirao.model.webhook_attempts import WebhookAttempt
 from mutirao.ports import Store
@@ -250,6 +251,29 @@ class EndpointsContract:
             "open", at(10**9 + 90), None,
         )  # fmt: skip
         assert await claimed(store, worker) == []
+
+    async def test_one_after_another_and_as_often_as_it_says(self, store: Store) -> None:
+        """Where an endpoint has an order, and waits between attempts, of its own."""
+        own: dict[str, Any] = {"order_by": "order_id", "retry": (1.0, 2.5)}
+        own["when_dead"] = WhenDead.CONTINUE
+        await store.put_endpoint(endpoint(**own))
+        worker = await join(store)
+        first, second = await delivered(store, worker, 2)
+        [claim] = await claimed(store, worker)
+        assert (claim_told(claim)["event"]["id"], claim.max_attempts) == (first, 3)
+        await fail(store, worker, [claim])  # it is dead, and the next one goes on
+        [claim] = await claimed(store, worker)
+        assert claim_told(claim)["event"]["id"] == second
+        found, [sent] = await seen(store), await store.endpoints_to_send(["erp"])
+        assert isinstance(sent, Endpoint)
+        for each in (found, sent):
+            assert {name: getattr(each, name) for name in own} == own
+        await store.put_endpoint(endpoint(retry=()))
+        await publish(store)
+        await fan_out(store, await take_one(store, worker))
+        [claim] = await claimed(store, worker)  # it waits for nobody
+        assert claim.max_attempts == 1
+        assert (await seen(store)).retry == ()
 
     async def test_the_last_failure_stays_known(self, store: Store) -> None:
         """Also when it has succeeded since; an attempt's status is shown with its job."""

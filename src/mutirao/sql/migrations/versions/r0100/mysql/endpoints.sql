@@ -1,6 +1,6 @@
 -- Where webhooks go, what came of each attempt, and what is held because it only fails.
 
--- `headers` and `topics` are JSON, as text. What a secret signs or a header says, nobody but a worker reads.
+-- `headers`, `topics` and `retry`, seconds between attempts, are JSON, as text. What a secret signs or a header says, nobody but a worker reads.
 CREATE TABLE IF NOT EXISTS mutirao_endpoint (
     id varchar(100) PRIMARY KEY CHECK (char_length(id) >= 1),
     url text NOT NULL,
@@ -23,6 +23,9 @@ CREATE TABLE IF NOT EXISTS mutirao_endpoint (
     tenant text,
     `group` text,
     filter text,
+    order_by varchar(200),
+    when_dead varchar(20) CHECK (when_dead IN ('stop', 'continue')),
+    retry text,
     active boolean NOT NULL,
     paused boolean NOT NULL,
     disabled_reason text,
@@ -78,6 +81,7 @@ CREATE OR REPLACE VIEW mutirao_endpoints AS
 SELECT
     e.id, e.host, e.method, e.topics, e.tenant, e.`group`,
     CASE WHEN e.signer IS NOT NULL THEN e.signer WHEN e.secret IS NOT NULL THEN 'standard' END ${bytes} AS signed,
+    e.order_by, e.when_dead, e.retry,
     e.rate, e.concurrency, e.connect, e.first_byte, e.whole, e.active, e.paused, e.disabled_reason,
     ${epoch} + INTERVAL e.disabled_at MICROSECOND AS disabled_at,
     coalesce(b.state, 'closed') ${bytes} AS breaker,

@@ -1,6 +1,6 @@
 -- Where webhooks go, what came of each attempt, and what is held because it only fails.
 
--- `headers` and `topics` are JSON, as text. What a secret signs or a header says, nobody but a worker reads.
+-- `headers`, `topics` and `retry`, seconds between attempts, are JSON, as text. What a secret signs or a header says, nobody but a worker reads.
 CREATE TABLE mutirao_endpoint (
     id text PRIMARY KEY CHECK (length(id) BETWEEN 1 AND 100),
     url text NOT NULL,
@@ -23,6 +23,9 @@ CREATE TABLE mutirao_endpoint (
     tenant text,
     "group" text,
     filter text,
+    order_by text,
+    when_dead text CHECK (when_dead IN ('stop', 'continue')),
+    retry text,
     active boolean NOT NULL,
     paused boolean NOT NULL,
     disabled_reason text,
@@ -79,6 +82,7 @@ CREATE VIEW mutirao_endpoints AS
 SELECT
     e.id, e.host, e.method, e.topics, e.tenant, e."group",
     CASE WHEN e.signer IS NOT NULL THEN e.signer WHEN e.secret IS NOT NULL THEN 'standard' END AS signed,
+    e.order_by, e.when_dead, e.retry,
     e.rate, e.concurrency, e.connect, e.first_byte, e.whole, e.active, e.paused, e.disabled_reason,
     ${moment: e.disabled_at} AS disabled_at,
     coalesce(b.state, 'closed') AS breaker,
