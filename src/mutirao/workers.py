@@ -30,6 +30,7 @@ from mutirao.model.limits import Rule
 from mutirao.model.schedule import Schedule
 from mutirao.model.webhook_attempts import WebhookSettings
 from mutirao.ports import Notifier, Store, Transport
+from mutirao.ports.announcements import Announces
 from mutirao.sql.announcing import AnnouncingStore
 from mutirao.sql.connections.budget import Budget
 from mutirao.sql.connections.listed import named
@@ -157,9 +158,10 @@ class Workers:
     def run_worker(self, **settings: Unpack[WorkerTerms]) -> int:
         """Run a worker in this process until a signal stops it; return an exit status.
 
-        0: it was stopped. 3: the schema does not fit any more. 5: one of its loops failed. 6:
-        handlers that do not end held all slots for `exit_when_stuck` seconds (30 unless given). 7:
-        it was ended by force, because handlers did not end within `grace` plus 15 seconds.
+        0: it was stopped. 2: a broker cannot be used as it is configured. 3: the schema does not
+        fit any more. 5: one of its loops failed. 6: handlers that do not end held all slots for
+        `exit_when_stuck` seconds (30 unless given). 7: it was ended by force, because handlers did
+        not end within `grace` plus 15 seconds.
         """
         chosen = WorkerSettings.of({"exit_when_stuck": EXIT_WHEN_STUCK, **settings})
         return run(lambda: self._make_worker(chosen))
@@ -214,6 +216,7 @@ class Workers:
         if not carried:
             return self._make_sql_worker(settings, None)
         if settings.queues is not None and {*settings.queues} == carried.keys():
+            _check_can_hear(settings, carried)
             return self._carrying(carried, settings, None)
         shared = Shared(settings)
         worker = self._make_sql_worker(settings, shared)
@@ -252,6 +255,7 @@ class Workers:
     ) -> Serving:
         budget = Budget(settings.connections) if settings.connections else None
         if self._databases is not None:
+            _check_can_drain(settings)
             make = partial(self._make_member, settings, budget)
             check, names = partial(self._check, settings), partial(named, budget=budget)
             return Fleet(self._databases, names, make, settings, check)
@@ -331,6 +335,25 @@ class Workers:
                 " tables; give Mutirao(url) a database"
             )
         return self.store
+
+
+def _check_can_drain(settings: WorkerSettings) -> None:
+    if settings.drain_on_new_version:
+        raise ConfigurationError(
+            "drain_on_new_version is for the worker of one database, and this one serves several;"
+            " stop it by SIGTERM"
+        )
+
+
+def _check_can_hear(settings: WorkerSettings, carried: Mapping[str, Transport]) -> None:
+    if settings.drain_on_new_version and not any(
+        isinstance(each, Announces) for each in carried.values()
+    ):
+        names = ", ".join(sorted({each.name for each in carried.values()}))
+        raise ConfigurationError(
+            f"drain_on_new_version is set, and by {names} workers hear nothing of each other; serve"
+            " a queue of the database, too, or stop it by SIGTERM"
+        )
 
 
 def _both(

@@ -14,7 +14,7 @@ from aiormq.channel import Channel
 from pamqp.commands import Basic
 
 from mutirao.errors import ConfigurationError, TransportMismatch, TransportUnavailable
-from mutirao.model.message import Ack, Bury, Delivery
+from mutirao.model.message import Ack, Again, Bury, Cause, Delivery
 from mutirao.ports import Transport
 from mutirao.testing.conformance import TransportContract
 from mutirao.testing.conformance.kit import deadline
@@ -80,8 +80,11 @@ async def test_a_message_of_another_program(transport: RabbitMQ, rabbit: RabbitS
     said: dict[str, Any] = {"message_id": "order-7", "message_type": "greet"}
     await publish_raw(rabbit, PREFIX, QUEUE, b'{"name": "x"}', **said)
     await publish_raw(rabbit, PREFIX, QUEUE, b"{}", **said, headers={"mutirao-version": 2})
+    await publish_raw(rabbit, PREFIX, QUEUE, b"{}", **said, headers={"tags": ["x"], "n": None})
     async with consuming(transport) as consumer:
-        plain, newer = await receive(consumer, 2)
+        plain, newer, typed = await receive(consumer, 3)
+        assert read(typed).headers == {"tags": "['x']"}
+        await settle(consumer, Ack(typed))
         assert (read(plain).id, read(plain).task) == ("order-7", "greet")
         assert newer.message is None
         assert "upgrade the workers" in str(newer.problem)
@@ -221,4 +224,11 @@ async def test_one_that_is_too_large(transport: RabbitMQ, rabbit: RabbitServer) 
     refused, passed = await small.publish([letter(args='{"a": "too large"}'), letter()])
     assert "max_size" in str(refused)
     assert passed is None
+    await transport.publish([letter(args='{"a": "theirs"}', id="theirs")])
+    async with consuming(small) as consumer:  # what others have published is settled like any
+        kept, large = await receive(consumer, 2)
+        await settle(consumer, Ack(kept), Again(large, read(large)))
+        [again] = await receive(consumer)
+        await settle(consumer, Bury(again, Cause(error_type="Unreadable", error="too large")))
+    assert [each.id for each in await small.dead(QUEUE, 5)] == ["theirs"]
     await small.aclose()

@@ -138,7 +138,8 @@ class RabbitServer(PrivateServer):
 @asynccontextmanager
 async def emptied(transport: Transport, server: RabbitServer, *queues: str) -> AsyncIterator[None]:
     """Lend a transport with these queues, and nothing in them; close its connections at the end."""
-    names = [each for each in await transport.declare(queues) if not each.endswith("-dead")]
+    exchanges = ("-dead", "-workers")
+    names = [each for each in await transport.declare(queues) if not each.endswith(exchanges)]
     async with aiormq.connect(server.url()) as connection:
         channel = await connection.channel()
         for name in names[1:]:

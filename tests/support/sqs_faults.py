@@ -67,6 +67,7 @@ class FakeSqs:
         lost_deletes: so many deletes are answered with success and not done.
         duplicates: so many messages are handed out again though they are in flight.
         disorder: whether standard queues hand out the newest first.
+        refused: the codes with which receiving from queues is refused, by queue.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class FakeSqs:
         self.queues: dict[str, FakeQueue] = {}
         self.requests: Counter[str] = Counter()
         self.away, self.disorder = False, False
+        self.refused: dict[str, str] = {}
         self.lost_deletes = self.duplicates = 0
         self._faults: dict[str, deque[Callable[[], None]]] = defaultdict(deque)
         self._entry_faults: dict[str, deque[tuple[str, str, bool, int]]] = defaultdict(deque)
@@ -149,6 +151,8 @@ class FakeSqs:
     ) -> Answer:  # fmt: skip
         """Hand out messages, waiting for some."""
         self._begin("receive_message")
+        if QueueUrl in self.refused:
+            raise refusal("receive_message", self.refused[QueueUrl])
         end = time.monotonic() + (self._long_poll if WaitTimeSeconds else 0)
         while True:
             with self._lock:

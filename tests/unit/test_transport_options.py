@@ -44,7 +44,10 @@ def test_what_the_program_does_not_give(monkeypatch: pytest.MonkeyPatch) -> None
         (SQS, "MUTIRAO_SQS_WAIT", "soon", "MUTIRAO_SQS_WAIT cannot be read: Expected `int`"),
         (SQS, "MUTIRAO_SQS_WAIT", "99", r"wait is 99.*\(options are from MUTIRAO_SQS_WAIT\)"),
         (RabbitMQ, "MUTIRAO_RABBITMQ_URL", "http://me:secret@x/", "must be amqp://"),
-        (RabbitMQ, "MUTIRAO_RABBITMQ_MODE", "carried", "or MUTIRAO_RABBITMQ_URL"),
+        (RabbitMQ, "MUTIRAO_RABBITMQ_PREFIX", "ours", "or MUTIRAO_RABBITMQ_URL"),
+        (RabbitMQ, "MUTIRAO_RABBITMQ_MODE", "carried", "RABBITMQ_MODE is none.*the mode too"),
+        (SQS, "MUTIRAO_SQS_WIAT", "3", "MUTIRAO_SQS_WIAT is none.*MUTIRAO_SQS_WAIT"),
+        (RabbitMQ, "MUTIRAO_RABBITMQ_URL", "amqp://me:secret@x?hartbeat=5", "'hartbeat'.*cafile"),
     ],
 )
 def test_what_cannot_be_used(
@@ -55,6 +58,22 @@ def test_what_cannot_be_used(
     with pytest.raises(ConfigurationError, match=told) as failure:
         assert make().name, make()._options
     assert "secret" not in str(failure.value)
+
+
+@pytest.mark.parametrize("said", ["hartbeat=5", "heartbeat=often", "timeout=-1", "heartbeat="])
+def test_parameters_of_a_url(said: str) -> None:
+    """The client would pass over a wrong one, and over a number it cannot read."""
+    with pytest.raises(ConfigurationError, match=f"{said.partition('=')[0]}.*give|may have"):
+        RabbitMQ(f"amqp://there?cafile=x&{said}")
+    assert RabbitMQ("amqps://there/v?heartbeat=5&cafile=x").name == "amqps://there/v"
+
+
+async def test_no_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to set is said, when a queue is first used."""
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    with pytest.raises(ConfigurationError, match="MUTIRAO_SQS_REGION or AWS_DEFAULT_REGION"):
+        await SQS("shop").declare(["mail"])
 
 
 @pytest.mark.parametrize(("page", "options"), [("sqs", SqsOptions), ("rabbitmq", RabbitOptions)])

@@ -33,14 +33,14 @@ def transports() -> None:
 @target
 @as_json
 def declare(target: str, as_json: bool) -> None:
-    """Make the exchanges and queues of all brokers; safe to repeat, and changes nothing."""
+    """Make what queues need at their brokers; safe to repeat, and changes nothing."""
     app = _app(target)
     made = _ask(app, lambda: brokers.declare(app.transports, app.schedules.declared()))
     if as_json:
         print_json(made)
         return
     for broker, names in made.items():
-        click.echo(f"{broker} has {len(names)} exchanges and queues")
+        click.echo(f"{broker} has all that its queues need ({len(names)} names)")
 
 
 @transports.command(cls=AppCommand)

@@ -15,6 +15,7 @@ from mutirao.cli.reloading import watch_here
 from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.webhook_options import webhook_options, webhook_settings
+from mutirao.model.deploys import named
 from mutirao.model.job import OutcomeKind
 from mutirao.model.retry_words import ACCEPTED_FORMS, policy_in_words
 from mutirao.workers import EXIT_WHEN_STUCK
@@ -122,6 +123,17 @@ def _text(read: Callable[[str], object], name: str = "AGE") -> Callable[[str], s
     default=1_000,
     help="Jobs deleted in one transaction.",
 )
+@option(
+    "--app-version",
+    help="Version of the application: numbers with dots, such as a build number, that grow with"
+    " each deployment, also with one that goes back to older code.",
+)
+@option(
+    "--drain-on-new-version",
+    is_flag=True,
+    help="Take no more work once workers with a later --app-version serve all that this one serves,"
+    " and end with status 0 when what runs has.",
+)
 @option("--webhooks", is_flag=True, help="Deliver webhooks to endpoints as well.")
 @webhook_options
 @option(
@@ -145,6 +157,8 @@ def worker(
     are released without costing an attempt.
     """
     logs.configure(log_format, log_level)
+    if settings["app_version"] is not None:  # other applications may share the database or broker
+        settings["app_version"] = named(settings["app_version"], target)
     if processes > 1 or reload:
         command = _command(target, log_format=log_format, log_level=log_level, **settings)
         command += _databases_given(databases)

@@ -135,7 +135,7 @@ def _findings(transport: Transport, differences: Sequence[Difference]) -> list[F
     missing = [each for each in differences if each.found is None]
     if len(missing) <= SHOWN:
         return [_finding(transport, each) for each in differences]
-    said = f"{transport.name}: {len(missing)} exchanges and queues are missing"
+    said = f"{transport.name}: {len(missing)} things that its queues need are missing"
     others = [_finding(transport, each) for each in differences if each.found is not None]
     return [Finding(Level.PROBLEM, "transports", said, DECLARE), *others]
 

@@ -5,11 +5,13 @@ served: then no database is needed.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, NoReturn
 
 from mutirao.engine import outcomes
+from mutirao.engine.deploys import Herald
 from mutirao.engine.dispatcher import HURRIED_CANCEL_TIMEOUT
 from mutirao.engine.executor import Executor
 from mutirao.engine.job_log import JobLog
@@ -24,12 +26,13 @@ from mutirao.engine.shared import Shared
 from mutirao.engine.task_checks import check_tasks
 from mutirao.engine.ticking import ScheduleSource
 from mutirao.engine.watch import WATCH_EVERY, Watch
-from mutirao.errors import WrongState
+from mutirao.errors import ConfigurationError, WrongState
 from mutirao.model.foreign import Decode
 from mutirao.model.job import Gives, Job
 from mutirao.model.schedule import Schedule
 from mutirao.ports import Transport
-from mutirao.ports.brokers import close_transports
+from mutirao.ports.announcements import Announces
+from mutirao.ports.brokers import by_transport, close_transports
 from mutirao.ports.tokens import KeepsSchedules
 from mutirao.tasks.middleware import AttemptMiddleware
 from mutirao.tasks.task import Task
@@ -69,12 +72,18 @@ class Carrying:
         usual = settings.defaults.defaults()
         parts = self._shared.threads, self._shared.processes, None, self._job_log, usual
         self._executor = Executor(tasks, middleware, *parts)
+        self.outdated = self._shared.deploys.outdated
+        self._shared.deploys.serve(tasks)
         self._loops = Loops(settings.turn_limit, self._loop_failed)
-        self._receivers = [self._receiver(*each) for each in self._transports.items()]
-        self._schedules = schedules
+        self._receivers = [
+            self._receiver(queue, each, f"consuming queue {queue} of {each.name}")
+            for queue, each in self._transports.items()
+        ]
         for transport, kept in schedules:
-            source = ScheduleSource(transport, kept)
-            self._receivers.append(self._receiver(f"of schedules at {transport.name}", source))
+            queue = f"of schedules at {transport.name}"
+            names = ", ".join(each.name for each in kept)
+            begun = f"in line for schedules {names} of {transport.name}"
+            self._receivers.append(self._receiver(queue, ScheduleSource(transport, kept), begun))
         self._stopping: asyncio.Task[None] | None = None
         self._hurried = asyncio.Event()
 
@@ -89,23 +98,23 @@ class Carrying:
         check_tasks(self._tasks, self.settings.tasks)
         for each in self._receivers:
             self._loops.spawn(_named(each.queue), each.run())
+        for herald, name in self._heralds():
+            self._loops.spawn(name, herald.run(self._loops.pulse(name)))
         watch = Watch(self._shared.slots, self._loops.pulses, self.settings.exit_when_stuck)
         pulse = self._loops.pulse("watch of queues")
         self._loops.spawn(pulse.name, watch.run(pulse, WATCH_EVERY))
-        for queue, transport in self._transports.items():
-            log.info("consuming queue %s of %s", queue, transport.name)
-        for transport, kept in self._schedules:
-            names = ", ".join(each.name for each in kept)
-            log.info("in line for schedules %s of %s", names, transport.name)
 
     async def first_claim(self) -> None:
         """Wait until each queue is consumed, or has turned out to be away."""
         await asyncio.gather(*(each.consumes.wait() for each in self._receivers))
 
-    async def stop(self) -> None:
-        """Stop gracefully; a second call waits for the first one."""
+    async def stop(self, grace: float | None = None) -> None:
+        """Stop gracefully; a second call waits for the first one.
+
+        `grace`: instead of that in the settings.
+        """
         if self._stopping is None:
-            self._stopping = asyncio.create_task(self._stop())
+            self._stopping = asyncio.create_task(self._stop(grace))
         await asyncio.shield(self._stopping)
 
     def stop_claiming(self) -> None:
@@ -122,14 +131,15 @@ class Carrying:
         stopping, stuck = self._stopping is not None, self._shared.slots.stuck
         return self._loops.health(self.failure, stopping, stuck)
 
-    async def _stop(self) -> None:
+    async def _stop(self, grace: float | None = None) -> None:
         if self._loops:
-            end = monotonic() + self.settings.grace
+            end = monotonic() + (self.settings.grace if grace is None else grace)
             self.stop_claiming()
             await self._finish_running(end)
             for each in self._receivers:
                 each.finish()
-            await self._end_loops(max(LAST_SETTLINGS, end - monotonic()))
+            left = min(end - monotonic(), self.settings.grace)
+            await self._end_loops(max(LAST_SETTLINGS, left))
             await self._close()
             self._job_log.flush()
             log.info("consuming no more: %s", ", ".join(self._transports))
@@ -168,20 +178,35 @@ class Carrying:
         except TimeoutError:
             log.warning("the connections to brokers could not be closed within %g s", CLOSE_LIMIT)
 
-    def _receiver(self, queue: str, transport: Source) -> Receiver:
+    def _receiver(self, queue: str, transport: Source, begun: str) -> Receiver:
         served = self._tasks if self.settings.tasks is None else set(self.settings.tasks)
         pulse = self._loops.pulse(_named(queue))
         about = self._executor, self._shared.slots, self._begin, pulse
         reader = Reader(queue, self._tasks, self._decoders.get(queue))
-        return Receiver(queue, transport, self.settings, served, *about, reader)
+        return Receiver(queue, transport, self.settings, served, *about, reader, begun)
+
+    def _heralds(self) -> Iterator[tuple[Herald, str]]:
+        if self.settings.app_version is None:
+            return
+        for transport, queues in by_transport(self._transports):
+            if isinstance(transport, Announces):
+                mine = [each for each in self._receivers if each.queue in queues]
+                works = partial(_all_work, mine)
+                herald = Herald(transport, self._shared.deploys, self.settings, works)
+                yield herald, f"versions at {transport.name}"
 
     def _loop_failed(self, name: str, error: BaseException) -> None:
         """Stop: the broker gives its deliveries to others."""
-        log.critical("%s failed", name, exc_info=error)
+        unfit = isinstance(error, ConfigurationError)  # which is for people, and has no trace
+        log.critical("%s failed: %s", name, error, exc_info=None if unfit else error)
         self.failure = self.failure or error
         self._hurried.set()
         self._stopping = self._stopping or asyncio.create_task(self._stop())
         self.failed.set()
+
+
+def _all_work(receivers: Sequence[Receiver]) -> bool:
+    return all(each.works for each in receivers)
 
 
 def _named(queue: str) -> str:
@@ -197,19 +222,39 @@ def served_alone(
 
     A broker hands out whatever comes: a worker of some tasks serves a queue if all of its tasks are
     among them.
+
+    Raises:
+        ConfigurationError: a queue is asked for by name, and its tasks are not all served.
     """
 
     def has_its_tasks(queue: str) -> bool:
         if settings.tasks is None:
             return True
         its = {name for name, task in tasks.items() if task.options.queue == queue}
-        return bool(its) and its <= {*settings.tasks}
+        if its and its <= {*settings.tasks}:
+            return True
+        _tell_left(queue, its, settings)
+        return False
 
     return {
         queue: transport
         for queue, transport in transports.items()
         if transport.mode == "alone" and settings.serves(queue) and has_its_tasks(queue)
     }
+
+
+def _tell_left(queue: str, its: Collection[str], settings: WorkerSettings) -> None:
+    """Say that a queue is left to other workers, if somebody may expect it to be served."""
+    mine = set(settings.tasks or ())
+    missed = ", ".join(sorted({*its} - mine))
+    said = f"a broker hands out whatever comes, and {missed} would not be served"
+    if not its:
+        said = "no task of this application is in it"
+    advice = "serve all of its tasks, or give those that are served apart a queue of their own"
+    if settings.queues is not None:
+        raise ConfigurationError(f"queue {queue!r} cannot be served with --tasks: {said}; {advice}")
+    if mine & {*its}:
+        log.warning("queue %s is left to other workers: %s; %s", queue, said, advice)
 
 
 def refuse_to_begin(job: Job, running: Running, gives: Gives) -> NoReturn:

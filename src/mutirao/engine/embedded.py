@@ -14,6 +14,7 @@ from typing import Self
 from mutirao.engine.fleet import Serving
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import Health
+from mutirao.engine.service import until_ending
 from mutirao.errors import WorkerFailed, WrongState
 
 NOT_STARTED = Health(False, "it has not been started", {})
@@ -27,7 +28,8 @@ class EmbeddedWorker:
     `start` and `stop`, runs it in a thread with a loop of its own (WSGI, scripts). Loops and
     guarantees are the same in both cases. A forked child does not inherit the running worker; it
     may start its own with the same object. If the worker ends by itself, `failed` and `health` say
-    so, and the end of a block raises WorkerFailed.
+    so, and the end of a block raises WorkerFailed; but if a newer version of the application has
+    taken over (`drain_on_new_version`), only `health` says that it has been stopped.
     """
 
     def __init__(self, make: Callable[[], Serving]) -> None:
@@ -52,6 +54,8 @@ class EmbeddedWorker:
         await worker.start()
         self._worker = worker
         self._watching = asyncio.create_task(_tell_failure(worker, self._failure))
+        self._asked = asyncio.Event()
+        self._ending = asyncio.create_task(until_ending(worker, self._asked))
         return self
 
     async def __aexit__(
@@ -67,6 +71,8 @@ class EmbeddedWorker:
         """
         worker, self._worker = self._worker, None
         if worker is not None:
+            self._asked.set()
+            await self._ending
             await worker.stop()
             self._ended = replace(worker.health(), ages={})
             self._watching.cancel()
@@ -188,11 +194,9 @@ class _WorkerThread:
         self._started.set()
         settling = asyncio.create_task(self._settle_in(worker))
         watching = asyncio.create_task(_tell_failure(worker, self._failure))
-        ended = asyncio.create_task(worker.ended.wait())
-        stop = asyncio.create_task(asked.wait())
-        await asyncio.wait((ended, stop), return_when=asyncio.FIRST_COMPLETED)
+        await until_ending(worker, asked)
         await worker.stop()
-        for waiting in (ended, stop, watching, settling):
+        for waiting in (watching, settling):
             waiting.cancel()
 
     async def _settle_in(self, worker: Serving) -> None:

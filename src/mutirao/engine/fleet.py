@@ -42,6 +42,7 @@ class Serving(Protocol):
     failure: BaseException | None
     failed: asyncio.Event
     ended: asyncio.Event
+    outdated: asyncio.Event
     on_blocked: Callable[[], None] | None
 
     async def start(self) -> None:
@@ -52,8 +53,11 @@ class Serving(Protocol):
         """Wait until it has made its first claims."""
         ...
 
-    async def stop(self) -> None:
-        """Stop gracefully; a second call waits for the first one."""
+    async def stop(self, grace: float | None = None) -> None:
+        """Stop gracefully; a second call waits for the first one.
+
+        `grace`: instead of that in the settings.
+        """
         ...
 
     def stop_claiming(self) -> None:
@@ -96,6 +100,7 @@ class Fleet:
         self._provider, self._named, self._check = provider, named, check
         self._make = make
         self._shared = Shared(settings)
+        self.outdated = self._shared.deploys.outdated
         self._asking = Threads()
         self._members: dict[str, _Member] = {}
         self._resources = ExitStack()
@@ -136,10 +141,13 @@ class Fleet:
         """Wait until each database has been claimed from, or has turned out to be away."""
         await asyncio.gather(*(each.first.wait() for each in self._members.values()))
 
-    async def stop(self) -> None:
-        """Stop gracefully; a second call waits for the first one."""
+    async def stop(self, grace: float | None = None) -> None:
+        """Stop gracefully; a second call waits for the first one.
+
+        `grace`: instead of that in the settings.
+        """
         if self._stopping is None:
-            self._stopping = asyncio.create_task(self._stop())
+            self._stopping = asyncio.create_task(self._stop(grace))
         await asyncio.shield(self._stopping)
 
     def stop_claiming(self) -> None:
@@ -247,12 +255,12 @@ class Fleet:
         if self.on_blocked is not None:
             self.on_blocked()
 
-    async def _stop(self) -> None:
+    async def _stop(self, grace: float | None = None) -> None:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait((self._looking,))
         if members := list(self._members.values()):
-            await asyncio.gather(*(each.stop() for each in members), return_exceptions=True)
+            await asyncio.gather(*(each.stop(grace) for each in members), return_exceptions=True)
         self._shared.close()
         self._asking.close()
         self._resources.close()
@@ -284,11 +292,12 @@ class _Member:
             self._left.set()
             self.stop_claiming()
 
-    async def stop(self) -> None:
+    async def stop(self, grace: float | None = None) -> None:
         """End within the grace period."""
         self.leave()
         if self.task is not None:
-            await asyncio.wait((self.task,), timeout=self._settings.grace)
+            seconds = self._settings.grace if grace is None else grace
+            await asyncio.wait((self.task,), timeout=seconds)
             self.end_grace()
             await asyncio.wait((self.task,))
 

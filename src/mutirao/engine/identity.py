@@ -19,4 +19,5 @@ def identity(settings: WorkerSettings, version: str) -> NewWorker:
         tasks=settings.tasks,
         concurrency=settings.concurrency,
         version=version,
+        app_version=settings.app_version,
     )

@@ -63,6 +63,7 @@ class Receiver:
         tasks: the names of those that the worker serves.
         begin: opens the transactions of handlers.
         reader: reads what other programs published.
+        begun: the line that tells that it consumes.
     """
 
     def __init__(
@@ -76,7 +77,9 @@ class Receiver:
         begin: Begin,
         pulse: Pulse,
         reader: Reader,
+        begun: str,
     ) -> None:
+        self._begun: str | None = begun
         self.queue, self._transport, self._settings = queue, transport, settings
         self._tasks, self._pulse, self._reader = tasks, pulse, reader
         self._returns = Returns(settings.linger, self._follow, self._settled)
@@ -88,6 +91,11 @@ class Receiver:
         self._stopping = asyncio.Event()
         self._settled_all = asyncio.Event()
         self.consumes = asyncio.Event()  # set once it has begun, or could not
+
+    @property
+    def works(self) -> bool:
+        """Whether it consumes, as far as it knows."""
+        return self._begun is None and not self._backoff.failing
 
     async def run(self) -> None:
         """Consume until stopped, and until all that was received is settled."""
@@ -172,7 +180,11 @@ class Receiver:
             message = self._read(consumer, delivery, run, now)
             if message is None:
                 continue
-            claim = parcels.claim_of(message, run, now)
+            try:
+                claim = parcels.claim_of(message, run, now)
+            except parcels.UnfitHeader as why:
+                self._bury(consumer, delivery, run, why)
+                continue
             key = claim.id, run
             self._returns.hold(key, consumer, delivery, message)
             if claim.task not in self._tasks:
@@ -193,20 +205,31 @@ class Receiver:
         self, consumer: Consumer, delivery: Delivery, run: int, now: datetime
     ) -> Message | None:
         """Return the message of a delivery; None if it was settled, as nobody is to run it."""
-        key = 0, run
         try:
             return self._reader.read(delivery, now)
         except Expired as why:
             log.info("a message of queue %r is dropped: %s", self.queue, why)
-            self._returns.hold(key, consumer, delivery, None)
-            self._returns.settle(key, Ack(delivery))
-        except Undecodable as why:  # it would come again and again
-            told = why.__cause__ if delivery.foreign is not None else None
-            self._say(f"a message of queue {self.queue!r} is dead: {why}", why.kind, told)
-            cause = Cause(error_type="Unreadable", error=str(why), first_at=now, last_at=now)
-            self._returns.hold(key, consumer, delivery, None)
-            self._returns.settle(key, Bury(delivery, cause))
+            self._returns.hold((0, run), consumer, delivery, None)
+            self._returns.settle((0, run), Ack(delivery))
+        except Undecodable as why:
+            self._bury(consumer, delivery, run, why, why.kind)
         return None
+
+    def _bury(
+        self,
+        consumer: Consumer,
+        delivery: Delivery,
+        run: int,
+        why: Exception,
+        kind: str | None = None,
+    ) -> None:
+        """Put what nobody can read to the dead: it would come again and again."""
+        told = why.__cause__ if delivery.foreign is not None else None
+        self._say(f"a message of queue {self.queue!r} is dead: {why}", kind, told)
+        now = datetime.now(UTC)
+        cause = Cause(error_type="Unreadable", error=str(why), first_at=now, last_at=now)
+        self._returns.hold((0, run), consumer, delivery, None)
+        self._returns.settle((0, run), Bury(delivery, cause))
 
     def _leave_to_others(self, key: Key, delivery: Delivery, message: Message) -> None:
         """Leave a message to workers that have its task; if there are none for long, bury it."""
@@ -255,7 +278,11 @@ class Receiver:
         await wait_for(self._stopping, min(MAX_REST, wait))
 
     def _back(self) -> None:
-        if self._backoff.reset():
+        had_failed = self._backoff.reset()
+        if self._begun is not None:
+            log.info("%s", self._begun)
+            self._begun = None
+        elif had_failed:
             log.warning("consuming queue %r again", self.queue)
         self._met = ""
         self.consumes.set()

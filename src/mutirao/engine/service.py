@@ -5,14 +5,15 @@ import itertools
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 
 from mutirao.engine.alarm import Alarm
 from mutirao.engine.fleet import Serving
 from mutirao.engine.logs import log
-from mutirao.errors import SchemaError, WorkerStuck
+from mutirao.errors import ConfigurationError, SchemaError, WorkerStuck
 
 # Exit statuses of a worker; 1 to 4 are common to all commands.
-ENDED, SCHEMA, FAILED, STUCK, FORCED = 0, 3, 5, 6, 7
+ENDED, MISUSED, SCHEMA, FAILED, STUCK, FORCED = 0, 2, 3, 5, 6, 7
 HURRIED_STOP_LIMIT = 5.0  # seconds that a hurried stop may take before the process ends anyway
 STOP_MARGIN = 15.0  # seconds after the grace period before the process ends anyway
 STOP_TIMED_OUT = "handlers, or what they started, did not end in time"
@@ -51,7 +52,7 @@ async def _serve(make: Callable[[], Serving], alarm: Alarm) -> int:
 
     with _signals(heed, alarm):
         await worker.start()
-        await _first_of(worker.failed, worker.ended, stopping)
+        await until_ending(worker, stopping)
         grace = worker.settings.grace
         if worker.failure is not None:
             alarm.set(
@@ -61,6 +62,21 @@ async def _serve(make: Callable[[], Serving], alarm: Alarm) -> int:
             alarm.set(grace + STOP_MARGIN, FORCED, STOP_TIMED_OUT)
         await worker.stop()
     return _status(worker)
+
+
+async def until_ending(worker: Serving, asked: asyncio.Event) -> None:
+    """Wait until a worker has ended, or somebody asks it to.
+
+    If it is outdated it takes no more meanwhile, and ends once what runs has, however long that
+    takes; who asks then gives it the grace period from that moment on.
+    """
+    await _first_of(worker.failed, worker.ended, worker.outdated, asked)
+    if worker.outdated.is_set() and not (worker.failed.is_set() or asked.is_set()):
+        draining = asyncio.create_task(worker.stop(inf))
+        await _first_of(worker.failed, worker.ended, asked)
+        asyncio.get_running_loop().call_later(worker.settings.grace, worker.end_grace)
+        if worker.ended.is_set():
+            await draining
 
 
 async def _first_of(*events: asyncio.Event) -> None:
@@ -78,6 +94,8 @@ def _status(worker: Serving) -> int:
             return STUCK
         case SchemaError():
             return SCHEMA
+        case ConfigurationError():
+            return MISUSED
     return FAILED
 
 

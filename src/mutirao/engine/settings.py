@@ -8,6 +8,7 @@ from typing import Any, Self, TypedDict, get_args
 from mutirao.engine.backoff import MAX_WAIT
 from mutirao.engine.job_log import JobLogMode
 from mutirao.errors import ConfigurationError, InvalidJob
+from mutirao.model.deploys import Serves, is_version
 from mutirao.model.job import MAX_QUEUE_NAME, MAX_TASK_NAME, OutcomeKind
 from mutirao.model.webhook_attempts import WebhookSettings
 from mutirao.tasks.defaults import DefaultsInWords
@@ -54,6 +55,8 @@ class WorkerTerms(TypedDict, total=False):
     timeout: float | None
     connections: int | None
     webhooks: bool | WebhookSettings
+    app_version: str | None
+    drain_on_new_version: bool
 
 
 class RelayTerms(TypedDict, total=False):
@@ -109,6 +112,10 @@ class WorkerSettings:
         connections: the maximum number of connections to servers, of all databases together; None:
             as many as needed.
         webhooks: whether it delivers webhooks, and how; `True` is as usual, None not at all.
+        app_version: the version of the application: numbers with dots between them, such as a build
+            number, that grow with each deployment, also with one that goes back to older code.
+        drain_on_new_version: whether it takes no more work, lets what runs end and ends itself once
+            workers of newer versions serve all that it serves.
 
     Raises:
         ConfigurationError: a setting is out of range.
@@ -138,11 +145,17 @@ class WorkerSettings:
     timeout: float | None = None
     connections: int | None = None
     webhooks: WebhookSettings | None = None
+    app_version: str | None = None
+    drain_on_new_version: bool = False
 
     def serves(self, queue: str) -> bool:
         """Return whether a queue is served."""
-        wanted = self.queues is None or queue in self.queues
-        return wanted and queue not in (self.exclude_queues or ())
+        return self.served.has(queue)
+
+    @property
+    def served(self) -> Serves:
+        """What is served."""
+        return Serves(self.queues, self.exclude_queues or (), self.tasks)
 
     @classmethod
     def of(cls, terms: WorkerTerms) -> Self:
@@ -229,6 +242,7 @@ class WorkerSettings:
                 f"webhooks is {self.webhooks!r}; give True, or WebhookSettings(…)"
             )
         self._check_served()
+        self._check_version()
         self.defaults.defaults()  # raises if one is out of range
         for name in ("keep_hours", "keep_inbox", "keep_said"):
             if not isinstance(age := getattr(self, name), timedelta | None):
@@ -248,6 +262,19 @@ class WorkerSettings:
             )
         if self.tasks is not None:
             _check_names("task", self.tasks, MAX_TASK_NAME)
+
+    def _check_version(self) -> None:
+        version = self.app_version
+        if version is not None and not is_version(version):
+            raise ConfigurationError(
+                f"app_version is {version!r:.100}; give numbers with dots between them that grow"
+                " with each deployment, such as a build number or the seconds since 1970"
+            )
+        if self.drain_on_new_version and version is None:
+            raise ConfigurationError(
+                "drain_on_new_version is set, and nothing says which version this is; give"
+                " app_version, too"
+            )
 
 
 def _names(setting: str, names: Iterable[str]) -> tuple[str, ...]:

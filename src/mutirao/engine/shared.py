@@ -1,5 +1,6 @@
 """What the workers of one process share, each of which serves one database."""
 
+from mutirao.engine.deploys import Deploys
 from mutirao.engine.heart import Heart
 from mutirao.engine.logs import log
 from mutirao.engine.processes import Processes
@@ -9,13 +10,16 @@ from mutirao.engine.threads import Threads
 
 
 class Shared:
-    """The slots, threads and child processes of handlers, and the thread of heartbeats."""
+    """The slots, threads and child processes of handlers, the thread of heartbeats, and what is
+    known of other versions of the application.
+    """
 
     def __init__(self, settings: WorkerSettings) -> None:
         self.threads = Threads(self._on_slot_freed)
         self.processes = Processes(self.threads, settings.defaults)
         self.slots = Slots(settings.concurrency, self.threads)
         self.heart = Heart()
+        self.deploys = Deploys(settings)
 
     def close(self) -> None:
         """Let threads and child processes end; the heart ends with its last heartbeat."""

@@ -21,6 +21,7 @@ class Together:
         self.failure: BaseException | None = None
         self.failed, self.ended = asyncio.Event(), asyncio.Event()
         self._worker, self._carrying, self._shared = worker, carrying, shared
+        self.outdated = shared.deploys.outdated
         self._both: tuple[Serving, Serving] = (worker, carrying)
         self._watching: list[asyncio.Task[None]] = []
         self._stopping: asyncio.Task[None] | None = None
@@ -46,10 +47,13 @@ class Together:
         """Wait until both have made their first claims."""
         await asyncio.gather(*(each.first_claim() for each in self._both))
 
-    async def stop(self) -> None:
-        """Stop both gracefully; a second call waits for the first one."""
+    async def stop(self, grace: float | None = None) -> None:
+        """Stop both gracefully; a second call waits for the first one.
+
+        `grace`: instead of that in the settings.
+        """
         if self._stopping is None:
-            self._stopping = asyncio.create_task(self._stop())
+            self._stopping = asyncio.create_task(self._stop(grace))
         await asyncio.shield(self._stopping)
 
     def stop_claiming(self) -> None:
@@ -75,8 +79,8 @@ class Together:
         self._stopping = self._stopping or asyncio.create_task(self._stop())
         self.failed.set()
 
-    async def _stop(self) -> None:
-        await asyncio.gather(*(each.stop() for each in self._both))
+    async def _stop(self, grace: float | None = None) -> None:
+        await asyncio.gather(*(each.stop(grace) for each in self._both))
         for each in self._watching:
             each.cancel()
         self._shared.close()

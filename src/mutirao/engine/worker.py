@@ -86,6 +86,8 @@ class Worker:
         self._identity, self._id = here if apart is None else replace(here, concurrency=0), 0
         self._owns, self._home = shared is None, home
         self._shared = shared or Shared(settings)
+        self.outdated = self._shared.deploys.outdated
+        self._shared.deploys.serve(tasks)
         self._progress_writer = ProgressWriter(store)
         self._loops = Loops(settings.turn_limit, self._loop_failed)
         self._job_log = JobLog(settings.log_jobs)
@@ -159,6 +161,9 @@ class Worker:
         for duty in Housekeeping(self._store, settings, heartbeat.may_judge_others).duties():
             pulse = loops.pulse(duty.name, DUTY_TURN_LIMIT)
             loops.spawn(duty.name, keep(self._store, duty, lambda: self._id, pulse, longest, house))
+        if settings.app_version is not None:
+            pulse = loops.pulse("versions", DUTY_TURN_LIMIT)
+            loops.spawn("versions", self._shared.deploys.look(self._store, pulse, longest))
         watch_every = min(settings.heartbeat, WATCH_EVERY)
         loops.spawn("watch", self._watch.run(loops.pulse("watch"), watch_every))
         for name, run in self._carried.loops().items():
@@ -200,7 +205,8 @@ class Worker:
             await self._give_back_unstarted()
             await self._finish_running(end)
             self._completer.close()
-            if await self._loops.ends(["completer"], max(LAST_WRITES_LIMIT, end - monotonic())):
+            left = min(end - monotonic(), self.settings.grace)
+            if await self._loops.ends(["completer"], max(LAST_WRITES_LIMIT, left)):
                 unsettled = self._completer.unsettled
                 log.error("completer did not end; %s jobs will run again", unsettled)
             await self._end_loops()

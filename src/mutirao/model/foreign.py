@@ -7,7 +7,10 @@ A decoder is a function from a `ForeignMessage` to arguments: a mapping of them 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 from typing import Any
+
+from mutirao.errors import InvalidJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,33 @@ class Decoded:
     tenant: str | None = None
     group: str | None = None
     traceparent: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check what would otherwise end more than this message.
+
+        Raises:
+            InvalidJob: something is of another type, or has no time zone.
+        """
+        if not isinstance(self.args, Mapping):
+            raise _unfit("args", self.args, "a mapping of the arguments by name")
+        if isinstance(self.positional, str) or not isinstance(self.positional, Sequence):
+            raise _unfit("positional", self.positional, "a list of arguments")
+        for name in ("task", "id", "tenant", "group", "traceparent"):
+            if not isinstance(text := getattr(self, name), str | None) or text == "":
+                raise _unfit(name, text, "a text that is not empty, or None")
+        for name in ("run_at", "expires_at"):
+            moment = getattr(self, name)
+            if not isinstance(moment, datetime | None) or (
+                moment is not None and moment.tzinfo is None
+            ):
+                raise _unfit(name, moment, "a datetime with a time zone, or None")
+        timeout: object = self.timeout
+        if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout < inf):
+            raise _unfit("timeout", self.timeout, "seconds above 0, or None")
+
+
+def _unfit(name: str, value: object, expected: str) -> InvalidJob:
+    return InvalidJob(f"a decoder returned {name}={value!r:.100}; it is to be {expected}")
 
 
 Decode = Callable[[ForeignMessage], Decoded | Mapping[str, Any]]

@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any, NamedTuple, TypedDict
 
 from mutirao.errors import InvalidFilter
+from mutirao.model.deploys import Serves
 from mutirao.model.job import JobState, OutcomeKind
 
 Scalar = str | int | float | bool | None  # in JSON
@@ -192,7 +193,8 @@ class QueueCount:
 class WorkerRecord:
     """A registered worker, what it serves, and how many jobs it holds.
 
-    `queues` None: all but `exclude_queues`; `tasks` None: all of its application.
+    `queues` None: all but `exclude_queues`; `tasks` None: all of its application. `version`: of the
+    package; `app_version`: of its application, if it was said.
     """
 
     id: int
@@ -204,6 +206,7 @@ class WorkerRecord:
     tasks: tuple[str, ...] | None
     concurrency: int
     version: str
+    app_version: str | None
     started_at: datetime
     beat_at: datetime
     expires_at: datetime
@@ -215,9 +218,8 @@ class WorkerRecord:
 
     def serves(self, queue: str, task: str | None = None) -> bool:
         """Return whether it takes jobs of a queue, and of that task in it; a relay takes none."""
-        of_queue = queue in self.queues if self.queues is not None else True
-        of_task = task is None or self.tasks is None or task in self.tasks
-        return of_queue and queue not in self.exclude_queues and of_task and self.concurrency > 0
+        serves = Serves(self.queues, self.exclude_queues, self.tasks)
+        return self.concurrency > 0 and serves.has(queue, task)
 
 
 class GraphState(StrEnum):

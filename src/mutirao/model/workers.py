@@ -10,6 +10,7 @@ class NewWorker:
 
     `queues` None: it serves all queues, but `exclude_queues`. `tasks` None: it serves all tasks of
     its application. `concurrency` 0: it relays, and runs no job.
+    `version`: of this package; `app_version`: of the application, if it is said.
     """
 
     name: str
@@ -20,6 +21,7 @@ class NewWorker:
     version: str
     exclude_queues: tuple[str, ...] = ()
     tasks: tuple[str, ...] | None = None
+    app_version: str | None = None
 
 
 class Beat(NamedTuple):

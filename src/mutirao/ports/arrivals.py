@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -44,3 +45,10 @@ class Arrivals(deque[T]):
             self._told.clear()
             await self._told.wait()
         return [self.popleft() for _ in range(min(most, len(self)))]
+
+    async def next_within(self, seconds: float) -> T | None:
+        """Wait for what comes, for so long; return it, or None. Raises what `take` does."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                return next(iter(await self.take(1)), None)
+        return None

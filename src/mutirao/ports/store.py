@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from mutirao.model.deploys import Deployed
 from mutirao.model.job import (
     Attempt,
     Beat,
@@ -84,6 +85,14 @@ class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, Protocol
 
     async def listen(self, worker: int, listening: bool) -> None:
         """Record whether this worker wants notifications of new jobs; only idle workers do."""
+        ...
+
+    async def deployed(self, but: str, *, now: datetime | None = None) -> list[Deployed]:
+        """Return what live workers serve that run another version of their application than `but`.
+
+        Only of those that said their version and have beaten since they were registered: who ends
+        right after its start has taken over nothing.
+        """
         ...
 
     async def retire(self, worker: int) -> None:

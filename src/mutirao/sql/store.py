@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
+from mutirao.model.deploys import Deployed
 from mutirao.model.doorbell import is_rung
 from mutirao.model.graph_plan import Plan
 from mutirao.model.job import (
@@ -191,6 +192,10 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried):
     async def listen(self, worker: int, listening: bool) -> None:
         """Record whether a worker wants notifications."""
         await self._runner.alone(workers.listen, worker, listening)
+
+    async def deployed(self, but: str, *, now: datetime | None = None) -> list[Deployed]:
+        """Return what live workers of other versions of the application serve."""
+        return await self._runner.alone(workers.deployed, self._dialect, but, now)
 
     async def retire(self, worker: int) -> None:
         """Remove a worker that has ended."""

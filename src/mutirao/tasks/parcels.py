@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import msgspec
@@ -31,6 +32,10 @@ UNKNOWN = "unknown-here"  # how often workers that do not have its task have met
 MAX_ATTEMPTS, TIMEOUT, TAGS, METADATA = "max-attempts", "timeout", "tags", "metadata"
 TRACEPARENT, TENANT, GROUP, ON_DEAD_OF = "traceparent", "tenant", "group", "on-dead-of"
 _TEXTS = ((TRACEPARENT, "traceparent"), (TENANT, "tenant"), (GROUP, "group"))
+
+
+class UnfitHeader(ValueError):
+    """A header that says nothing usable; the text says which, and what it should have."""
 
 
 def new_id() -> MessageId:
@@ -81,7 +86,11 @@ def id_of(message: Message) -> MessageId:
 
 
 def claim_of(message: Message, run: int, now: datetime) -> Claim:
-    """Return a message as a claim. `run` tells this delivery from others of the same message."""
+    """Return a message as a claim. `run` tells this delivery from others of the same message.
+
+    Raises:
+        UnfitHeader: what its publisher says of it cannot be used.
+    """
     id, said = id_of(message), message.headers
     claim = Claim(
         id=id,
@@ -106,10 +115,10 @@ def claim_of(message: Message, run: int, now: datetime) -> Claim:
     if not said:  # as most
         return claim
     return claim._replace(
-        max_attempts=_number(said, MAX_ATTEMPTS, int),
-        timeout=_number(said, TIMEOUT, float),
-        tags=_text(said, TAGS),
-        metadata=_text(said, METADATA),
+        max_attempts=_whole(said, MAX_ATTEMPTS),
+        timeout=_seconds(said, TIMEOUT),
+        tags=_json(said, TAGS, list[str]),
+        metadata=_json(said, METADATA, dict[str, Any]),
         traceparent=_text(said, TRACEPARENT),
         on_dead_of=_id(_text(said, ON_DEAD_OF)),
         tenant=_text(said, TENANT),
@@ -148,13 +157,13 @@ def cause_of(message: Message, outcome: Outcome, now: datetime) -> Cause:
 
 def met_unknown(message: Message) -> Message:
     """Return a message whose task a worker does not have, with that counted."""
-    times = _number(message.headers, UNKNOWN, int) or 0
-    return replace(message, headers={**message.headers, UNKNOWN: times + 1})
+    return replace(message, headers={**message.headers, UNKNOWN: times_unknown(message) + 1})
 
 
 def times_unknown(message: Message) -> int:
     """Return how often workers that do not have its task have met a message."""
-    return _number(message.headers, UNKNOWN, int) or 0
+    times = message.headers.get(UNKNOWN)
+    return times if isinstance(times, int) and times > 0 else 0
 
 
 def _id(text: str | None) -> MessageId | None:
@@ -173,14 +182,44 @@ def _made_at(id: MessageId) -> datetime | None:
         return None
 
 
-def _number(said: Mapping[str, Header], name: str, kind: type[Any]) -> Any:
+def _whole(said: Mapping[str, Header], name: str) -> int | None:
     value = said.get(name)
-    return kind(value) if isinstance(value, int | float) and value > 0 else None
+    if value is None or (type(value) is int and value > 0):
+        return value
+    raise _unfit(name, value, "a whole number from 1")
+
+
+def _seconds(said: Mapping[str, Header], name: str) -> float | None:
+    value = said.get(name)
+    if value is None:
+        return None
+    if type(value) in (int, float) and 0 < float(value) < inf:
+        return float(value)
+    raise _unfit(name, value, "seconds, a number above 0")
 
 
 def _text(said: Mapping[str, Header], name: str) -> str | None:
     value = said.get(name)
-    return value if isinstance(value, str) else None
+    if value is None or isinstance(value, str):
+        return value
+    raise _unfit(name, value, "a text")
+
+
+def _json(said: Mapping[str, Header], name: str, kind: Any) -> str | None:
+    text = _text(said, name)
+    try:
+        if text is not None:
+            msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as unfit:
+        raise _unfit(name, text, f"JSON in text ({unfit})") from None
+    return text
+
+
+def _unfit(name: str, value: object, expected: str) -> UnfitHeader:
+    return UnfitHeader(
+        f"its header {name!r} is {value!r:.100}; its publisher is to give {expected}, or leave it"
+        " out, and to publish it again"
+    )
 
 
 def _moment(text: object) -> datetime | None:

@@ -5,7 +5,7 @@ module is imported.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -28,10 +28,11 @@ def with_environment(kind: str, options: type[Options], given: Mapping[str, Any]
         given: those that the program gives, by name.
 
     Raises:
-        ConfigurationError: a variable cannot be read, or its option is out of range; the message
-            names the variables, and not what they have: that may be a secret.
+        ConfigurationError: a variable cannot be read or is of no option, or its option is out of
+            range; the message names the variables, and not what they have: that may be a secret.
     """
     kinds = get_type_hints(options)
+    _check_known(f"MUTIRAO_{kind}_", kinds)
     told: dict[str, str] = {}
     found = dict(given)
     for name in (each.name for each in fields(options) if each.name not in given):
@@ -45,6 +46,16 @@ def with_environment(kind: str, options: type[Options], given: Mapping[str, Any]
         if told:
             raise ConfigurationError(f"{wrong} (options are from {', '.join(told)})") from None
         raise
+
+
+def _check_known(prefix: str, names: Iterable[str]) -> None:
+    known = [f"{prefix}{name}".upper() for name in names]
+    for variable in sorted(os.environ):
+        if variable.startswith(prefix) and variable not in known:
+            raise ConfigurationError(
+                f"{variable} is none of the variables of a transport, which are"
+                f" {', '.join(known)}; all else stands in the code, the mode too"
+            )
 
 
 def _read(variable: str, text: str, kind: Any) -> Any:

@@ -73,6 +73,7 @@ class MemoryTransport:
         self._lock = threading.RLock()
         self._numbers = count(1)
         self._timers: set[threading.Timer] = set()
+        self._listeners: set[_Announcements] = set()
 
     async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
         """Publish messages; see `Transport.publish`."""
@@ -99,6 +100,23 @@ class MemoryTransport:
             yield consumer
         finally:
             self.leave(consumer)
+
+    @asynccontextmanager
+    async def announcements(self) -> AsyncIterator["_Announcements"]:
+        """Listen to what workers tell; see `Announces.announcements`."""
+        self._check_available()
+        listener = _Announcements(self.announce)
+        self._listeners.add(listener)
+        try:
+            yield listener
+        finally:
+            self._listeners.discard(listener)
+
+    def announce(self, body: bytes) -> None:
+        """Tell something to all that listen."""
+        self._check_available()
+        for each in list(self._listeners):
+            each.hear(body)
 
     async def declare(self, queues: Sequence[str]) -> list[str]:
         """Make queues; see `Transport.declare`."""
@@ -327,6 +345,25 @@ class _Consumer:
 
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(tell)
+
+
+class _Announcements:
+    def __init__(self, announce: Callable[[bytes], None]) -> None:
+        self._announce, self._loop = announce, asyncio.get_running_loop()
+        self._come: Arrivals[bytes] = Arrivals()
+
+    async def receive(self, seconds: float) -> bytes | None:
+        """Wait for what somebody tells; see `Announcements.receive`."""
+        return await self._come.next_within(seconds)
+
+    async def tell(self, body: bytes) -> None:
+        """Tell all that listen; see `Announcements.tell`."""
+        self._announce(body)
+
+    def hear(self, body: bytes) -> None:
+        """Take what is told, in whatever thread this is."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._come.put, body)
 
 
 def _once_more_lost(what: Message | bytes) -> Message | bytes:

@@ -251,16 +251,29 @@ async def test_messages_that_nobody_can_run(
     unknown = Message(id="unknown", task="other", queue="mail")
     given_up = Message(id="given-up", task="other", queue="mail", headers={"unknown-here": 120})
     killer = Message(id="killer", task="send", args='{"n": 1}', queue="mail", lost=5)
-    await broker.publish([unfit, unread, unknown, given_up, killer])
+    said: list[dict[str, Any]] = [
+        {"timeout": "soon"},
+        {"timeout": 0},
+        {"max-attempts": 1.5},
+        {"tags": "['x']"},
+        {"tenant": 7},
+    ]
+    wrong = [Message(id="w", task="send", queue="mail", headers=headers) for headers in said]
+    await broker.publish([unfit, unread, unknown, given_up, killer, *wrong])
     async with app.worker(queues=["mail"]):
-        found = await dead(broker, 7)
+        found = await dead(broker, 12)
         send.enqueue(1)
         await ran.wait()
     assert sorted((each.id, each.cause.error_type) for each in found if each.task) == [
         ("given-up", "UnknownTask"), ("killer", "WorkerLost"), ("unfit", "InvalidArguments"),
         ("unread", "InvalidArguments"),
+        *[("w", "Unreadable")] * 5,
     ]  # fmt: skip
     assert [each.cause.error_type for each in found if not each.task] == ["Unreadable"] * 3
+    told = [each.cause.error for each in found if each.id == "w"]
+    for name, text in zip(map(next, map(iter, said)), told, strict=True):
+        assert f"its header {name!r} is" in text
+        assert "publish it again" in text
     lines = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
     assert sum("no message of Mutirão" in line for line in lines) == 1
     assert sum("no such task here: other" in line for line in lines) == 1
@@ -353,18 +366,46 @@ async def test_doctor(app: Mutirao, broker: MemoryTransport) -> None:
     assert "'vidoe' is missing" in missing.found
     assert missing.advice == "mutirao transports declare"
     app.transports |= {f"q{n}": broker for n in range(3)}
-    assert "4 exchanges and queues are missing" in (await found())[-1].found
+    assert "4 things that its queues need are missing" in (await found())[-1].found
     broker.available = False
     assert "away" in (await found())[-1].found
 
 
-async def test_a_worker_of_some_tasks(app: Mutirao) -> None:
-    """It leaves a queue to others that has a task it does not serve."""
+async def test_a_worker_of_some_tasks(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
+    """It leaves a queue to others that has a task it does not serve, and says so."""
     app.task(queue="mail", name="one")(lambda: None)
     app.task(queue="mail", name="two")(lambda: None)
-    for tasks, serves in ((["one"], False), (["one", "two"], True)):
+    app.task(name="elsewhere")(lambda: None)
+    for tasks, serves in ((["elsewhere"], False), (["one"], False), (["one", "two"], True)):
         async with app.worker(tasks=tasks) as worker:
             assert ("queue mail" in worker.health().ages) is serves
+    assert [each for each in caplog.messages if "queue mail is left to other workers" in each] == [
+        "queue mail is left to other workers: a broker hands out whatever comes, and two would not"
+        " be served; serve all of its tasks, or give those that are served apart a queue of their"
+        " own"
+    ]
+    for tasks, why in ((["one"], "two would not be served"), (["elsewhere"], "one, two would")):
+        with pytest.raises(ConfigurationError, match=f"queue 'mail' cannot be served.*{why}"):
+            await app.worker(queues=["mail"], tasks=tasks).__aenter__()
+
+
+async def test_it_tells_that_it_consumes(
+    app: Mutirao, broker: MemoryTransport, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once it does, not before: first the broker is away."""
+    app.task(queue="mail", name="one")(lambda: None)
+
+    def told(text: str) -> list[str]:
+        return [each for each in caplog.messages if text in each]
+
+    broker.available = False
+    with caplog.at_level(logging.INFO, "mutirao"):
+        async with app.worker(queues=["mail"]):
+            await until(lambda: told("cannot consume queue"))
+            assert told("consuming queue") == []
+            broker.available = True
+            await until(lambda: told("consuming queue"))
+    assert told("consuming queue") == ["consuming queue mail of memory"]
 
 
 async def test_captured(app: Mutirao, broker: MemoryTransport) -> None:

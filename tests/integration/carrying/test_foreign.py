@@ -125,6 +125,27 @@ async def test_the_decoder_says_more(app: Mutirao, broker: MemoryTransport) -> N
     assert await broker.dead("theirs", 10) == []
 
 
+async def test_what_no_decoder_may_say(app: Mutirao, broker: MemoryTransport) -> None:
+    """It ends its message, and not the worker."""
+    naive = datetime(2026, 1, 2)  # noqa: DTZ001 (what is wrong)
+    wrong: list[dict[str, Any]] = [
+        {"run_at": naive}, {"timeout": "soon"}, {"args": [1]}, {"id": 7}, {"positional": "x"},
+        {"task": ""},
+    ]  # fmt: skip
+
+    def decode(message: ForeignMessage) -> Decoded:
+        return Decoded(**wrong[int(message.body)])
+
+    app.consumer(broker, decode=decode, name="one")(lambda: None)
+    for n in range(len(wrong)):
+        broker.publish_raw("theirs", str(n).encode())
+    async with app.worker(queues=["theirs"]) as worker:
+        found = await dead(broker, len(wrong))
+        assert worker.health().alive
+    for each in found:
+        assert f"returned {next(iter(wrong[int(each.raw)]))}=" in each.cause.error
+
+
 async def test_which_task_is_not_said(app: Mutirao, broker: MemoryTransport) -> None:
     """With two of them nobody knows."""
     for name in ("one", "two"):

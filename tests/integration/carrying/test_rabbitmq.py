@@ -26,6 +26,30 @@ async def broker(rabbit: RabbitServer) -> AsyncIterator[RabbitMQ]:
         yield broker
 
 
+async def test_universal_and_special_workers(rabbit: RabbitServer, lite_url: str) -> None:
+    """One of a queue takes nothing else; one without queues serves these and the database's."""
+    broker = RabbitMQ(rabbit.url(), prefix="special")
+    app = Mutirao(lite_url, transports={"mail": broker, "video": broker})
+    ran: list[str] = []
+    tasks = {
+        queue: app.task(queue=queue, name=queue)(lambda queue: ran.append(queue))
+        for queue in ("mail", "video", "default")
+    }
+    async with emptied(broker, rabbit, "mail", "video"):
+        for each in ("video", "default", "mail", "mail"):
+            await tasks[each].aenqueue(each)
+        async with app.worker(queues=["mail"]) as special:
+            await until(lambda: len(ran) == 2)
+            assert "queue video" not in special.health().ages
+        assert ran == ["mail", "mail"]
+        async with app.worker():
+            await tasks["mail"].aenqueue("mail")
+            await until(lambda: len(ran) == 5)
+        assert sorted(ran[2:]) == ["default", "mail", "video"]
+    await app.aclose()
+    app.close()
+
+
 async def test_the_broker_is_killed() -> None:
     """Nothing that it confirmed is lost; workers come back by themselves."""
     with RabbitServer() as own:

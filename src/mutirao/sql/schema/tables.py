@@ -216,6 +216,7 @@ worker = Table(
     Column("tasks", Json),
     Column("concurrency", Integer, nullable=False),
     Column("version", Text, nullable=False),
+    Column("app_version", Text),
     Column("started_at", Instant, nullable=False),
     Column("beat_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False),

@@ -126,6 +126,7 @@ workers = Table(
     Column("tasks", JSON),
     Column("concurrency", Integer),
     Column("version", Text),
+    Column("app_version", Text),
     Column("started_at", Moment),
     Column("beat_at", Moment),
     Column("expires_at", Moment),

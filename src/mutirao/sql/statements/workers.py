@@ -1,11 +1,12 @@
 """Workers, their heartbeats and the leases of their duties; the same on every database."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import cast
 
 from sqlalchemy import Connection, Table, and_, delete, insert, or_, select, update
 
+from mutirao.model.deploys import Deployed, Serves
 from mutirao.model.job import Beat, NewWorker
 from mutirao.model.schedule import ScheduleOrigin
 from mutirao.sql.dialects.base import Dialect
@@ -29,6 +30,7 @@ def register(
             tasks=None if new.tasks is None else list(new.tasks),
             concurrency=new.concurrency,
             version=new.version,
+            app_version=new.app_version,
             started_at=started,
             beat_at=started,
             expires_at=dialect.moment(now, expiry),
@@ -66,6 +68,27 @@ def beat(
         return Beat(alive is not None, ())
     cancelled = conn.execute(select(live.c.id, live.c.run).where(dialect.to_cancel_by(id)))
     return Beat(True, tuple((row[0], row[1]) for row in cancelled))
+
+
+def deployed(conn: Connection, dialect: Dialect, but: str, now: datetime | None) -> list[Deployed]:
+    """Return what live workers serve that have beaten, of other versions than `but`.
+
+    A single statement. It finds nothing but while two versions run.
+    """
+    rows = conn.execute(
+        select(worker.c.app_version, worker.c.queues, worker.c.exclude_queues, worker.c.tasks)
+        .where(worker.c.app_version.is_not(None), worker.c.app_version != but)
+        .where(worker.c.concurrency > 0)  # others relay, and run no job
+        .where(worker.c.expires_at > dialect.moment(now), worker.c.beat_at > worker.c.started_at)
+    )
+    return [
+        Deployed(version, Serves(_names(queues), _names(others) or (), _names(tasks)))
+        for version, queues, others, tasks in rows
+    ]
+
+
+def _names(found: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if found is None else tuple(found)
 
 
 def listen(conn: Connection, id: int, listening: bool) -> None:

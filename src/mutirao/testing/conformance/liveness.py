@@ -2,6 +2,7 @@
 
 import pytest
 
+from mutirao.model.deploys import Deployed, Serves
 from mutirao.model.job import JobState, OutcomeKind
 from mutirao.model.records import JobFilter
 from mutirao.ports import Store
@@ -53,6 +54,19 @@ class WorkersContract:
         await store.register(newcomer(exclude_queues=but, tasks=tasks), expiry=15, now=NOW)
         [record] = await store.workers()
         assert (record.queues, record.exclude_queues, record.tasks) == (None, but, tasks)
+
+    async def test_other_versions_of_the_application(self, store: Store) -> None:
+        """Of live workers that said theirs, once they have beaten."""
+        serves = Serves(("mail",), (), ("send",))
+        said = newcomer(app_version="shop@2", queues=serves.queues, tasks=serves.tasks)
+        new = await store.register(said, expiry=15, now=NOW)
+        for version in (None, "shop@1"):
+            await store.register(newcomer(app_version=version), expiry=60, now=NOW)
+        assert await store.deployed("shop@1", now=at(1)) == []
+        await store.beat(new, expiry=15, now=at(1))
+        assert await store.deployed("shop@1", now=at(2)) == [Deployed("shop@2", serves)]
+        assert await store.deployed("shop@2", now=at(2)) == []
+        assert await store.deployed("shop@1", now=at(17)) == []
 
     async def test_alive_or_not(self, store: Store) -> None:
         """Told by the database's clock; the dead are listed until they are rescued from."""

@@ -10,16 +10,23 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, get_args
-from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from mutirao.errors import ConfigurationError, MissingDriver, TransportError, TransportRefused
+from mutirao.errors import (
+    ConfigurationError,
+    MessageTooLarge,
+    MissingDriver,
+    TransportError,
+    TransportRefused,
+)
 from mutirao.model.message import DeadMessage, Difference, Message, Mode
 from mutirao.ports.transport import OnLost
 from mutirao.transports.environment import with_environment
+from mutirao.transports.rabbitmq.urls import shown_url
 
 try:
     from mutirao.transports.rabbitmq import topology as places
+    from mutirao.transports.rabbitmq.announcing import RabbitAnnouncements
     from mutirao.transports.rabbitmq.consumer import RabbitConsumer
     from mutirao.transports.rabbitmq.graveyard import Graveyard
     from mutirao.transports.rabbitmq.links import Links
@@ -74,7 +81,8 @@ class RabbitMQ:
         queue: a queue of other programs to consume, for `@app.consumer`; nothing of it is changed.
 
     Raises:
-        ConfigurationError: the URL is none of AMQP, or an option is out of range.
+        ConfigurationError: the URL is none of AMQP or has an unknown parameter, or an option is out
+            of range.
     """
 
     rewrites = True
@@ -103,7 +111,7 @@ class RabbitMQ:
         }  # fmt: skip
         self._given = {each: value for each, value in given.items() if value is not None}
         if url is not None:
-            _name_of(url)
+            shown_url(url)
         RabbitOptions(**self._given)  # which checks them
         self.mode: Mode = mode
         self.source = queue
@@ -116,7 +124,7 @@ class RabbitMQ:
     @cached_property
     def name(self) -> str:
         """The broker's name for people: its URL without secrets."""
-        return _name_of(self._options.url)
+        return shown_url(self._options.url)
 
     @cached_property
     def _topology(self) -> "places.Topology":
@@ -124,7 +132,7 @@ class RabbitMQ:
 
     def __repr__(self) -> str:
         url = self._given.get("url")
-        return f"<RabbitMQ {'at MUTIRAO_RABBITMQ_URL' if url is None else _name_of(url)}>"
+        return f"<RabbitMQ {'at MUTIRAO_RABBITMQ_URL' if url is None else shown_url(url)}>"
 
     async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
         """Publish messages; see `Transport.publish`."""
@@ -170,6 +178,15 @@ class RabbitMQ:
             tokens = RabbitTokens(links, self._topology, channel)
             await tokens.begin(schedules)
             yield tokens
+
+    @asynccontextmanager
+    async def announcements(self) -> AsyncIterator[RabbitAnnouncements]:
+        """Listen to what workers tell; see `Announces.announcements`."""
+        links = self._here()
+        async with links.channel(consuming=True) as channel:
+            announcements = RabbitAnnouncements(links, self._topology, channel)
+            await announcements.begin()
+            yield announcements
 
     async def start_schedule(self, schedule: str) -> None:
         """Have a schedule go on; see `KeepsSchedules.start_schedule`."""
@@ -218,27 +235,16 @@ class RabbitMQ:
             parcel = parcel_of(self._topology, message, message.delay)
         except TransportError as error:
             return error
+        if (size := len(parcel.body)) > self._options.max_size:
+            return MessageTooLarge(
+                f"a message of {size} bytes is more than {self._options.max_size}, which max_size="
+                " allows; pass a reference to the data instead"
+            )
         return await links.publish(parcel)
 
     def _here(self) -> Links:
         loop = asyncio.get_running_loop()
         links = self._links.get(loop)
         if links is None:
-            links = self._links[loop] = Links(self._options.url, self.name, self._options.max_size)
+            links = self._links[loop] = Links(self._options.url, self.name)
         return links
-
-
-def _name_of(url: str) -> str:
-    """Return a URL without its password."""
-    try:
-        parts = urlsplit(url)
-        if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
-            raise ValueError
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        raise ConfigurationError(
-            "the URL of a RabbitMQ broker (or MUTIRAO_RABBITMQ_URL) must be"
-            " amqp://user:password@host:port/vhost (amqps: TLS)"
-        ) from None
-    user = f"{parts.username}@" if parts.username else ""
-    return f"{parts.scheme}://{user}{parts.hostname}{port}{parts.path}"

@@ -26,12 +26,7 @@ from aiormq.exceptions import (
 )
 from pamqp.commands import Basic
 
-from mutirao.errors import (
-    MessageTooLarge,
-    TransportError,
-    TransportMismatch,
-    TransportUnavailable,
-)
+from mutirao.errors import TransportError, TransportMismatch, TransportUnavailable
 from mutirao.transports.rabbitmq.deliveries import OpensApart, Take, Takers, pass_over
 
 CONNECT_LIMIT = 15.0  # seconds to connect and sign in
@@ -54,8 +49,8 @@ class Parcel(NamedTuple):
 class Links:
     """The connections of one event loop to the broker at a URL. `name` is for people."""
 
-    def __init__(self, url: str, name: str, max_size: int) -> None:
-        self._url, self._name, self._max_size = url, name, max_size
+    def __init__(self, url: str, name: str) -> None:
+        self._url, self._name = url, name
         self._connections: dict[str, AbstractConnection] = {}
         self._publishing: Channel | None = None
         self._lock = asyncio.Lock()
@@ -63,11 +58,6 @@ class Links:
 
     async def publish(self, parcel: Parcel) -> TransportError | None:
         """Publish one thing; return None once the broker has confirmed it, or why it has not."""
-        if (size := len(parcel.body)) > self._max_size:
-            return MessageTooLarge(
-                f"a message of {size} bytes is more than {self._max_size}, which max_size= allows;"
-                " pass a reference to the data instead"
-            )
         try:
             channel = await self._channel_to_publish()
             await channel.basic_publish(

@@ -9,8 +9,11 @@
     exchange PREFIX-schedules  direct
     queue PREFIX-schedules.SCHEDULE
                                the token of a schedule
+    exchange PREFIX-workers    fanout: workers tell each other of themselves, each has a queue while
+                               it listens
 
-All queues are quorum queues: only these have delivery limits, and dead letters that are not lost.
+All queues but the latter are quorum queues: only these have delivery limits, and dead letters that
+are not lost.
 """
 
 import re
@@ -84,6 +87,11 @@ class Topology:
         """The name of the exchange that leads to the tokens of schedules."""
         return f"{self.prefix}-schedules"
 
+    @property
+    def workers(self) -> str:
+        """The name of the exchange by which workers tell each other of themselves."""
+        return f"{self.prefix}-workers"
+
     def schedule(self, schedule: str) -> str:
         """Return the name of the queue of a schedule's token."""
         return _short(f"{self.schedules}.{_plain(schedule)}")
@@ -94,7 +102,7 @@ class Topology:
 
     def exchanges(self) -> dict[str, str]:
         """Return the exchanges by name, with their types."""
-        fixed = {self.prefix: "direct", self.dead_exchange: "direct"}
+        fixed = {self.prefix: "direct", self.dead_exchange: "direct", self.workers: "fanout"}
         return fixed | {self.delay(each): "fanout" for each in PERIODS}
 
     def queues(self, queues: Sequence[str]) -> dict[str, Arguments]:

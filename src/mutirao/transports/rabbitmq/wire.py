@@ -214,9 +214,10 @@ def _with(message: Message, headers: Mapping[str, Any]) -> Message:
         lost=lost_of(headers),
         ordering_key=order if isinstance(order, str) else None,
         headers={
-            name: value
+            # What is neither text nor number is shown as text: whoever reads it can say what it is.
+            name: value if isinstance(value, str | int | float) else str(value)
             for name, value in headers.items()
-            if not name.startswith((OURS, "x-")) and isinstance(value, str | int | float)
+            if not name.startswith((OURS, "x-")) and value is not None
         },
     )
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mutirao.errors import DeliveryLost, TransportError, TransportMismatch, TransportUnavailable
+from mutirao.errors import DeliveryLost, TransportError, TransportUnavailable
 from mutirao.model.message import Ack, Again, Bury, Delivery, Settling
 from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import OnLost
@@ -51,15 +51,19 @@ class SqsConsumer:
         self._groups = Groups()
         self._out: set[Lease] = set()  # what was handed over, and is not settled
         self._deletes = Deletes(self._delete, lambda: len(self._out))
-        self._ended = asyncio.Event()
+        self._begun, self._ended = asyncio.Event(), asyncio.Event()
         self._polling = Polling(
             settler.calls, queue, options.wait, options.visibility, self._take,
-            lambda error: self._tell(self._break, error), lambda: self._tell(self._end),
+            lambda: self._tell(self._begun.set), lambda error: self._tell(self._break, error),
+            lambda: self._tell(self._end),
         )  # fmt: skip
 
-    def start(self) -> None:
-        """Begin to receive."""
+    async def begin(self) -> None:
+        """Begin to receive; return once SQS has answered, or raise what it said."""
         self._polling.start(self._prefetch)
+        await self._begun.wait()
+        if self._come.broken is not None:
+            raise self._come.broken
 
     async def receive(self, most: int) -> list[Delivery]:
         """Wait for deliveries; see `Consumer.receive`."""
@@ -239,9 +243,10 @@ class SqsConsumer:
             lease.settling = True
         return lease
 
-    def _break(self, error: TransportMismatch) -> None:
+    def _break(self, error: TransportError) -> None:
         self._come.broken = error
         self._come.tell()
+        self._begun.set()
 
     def _end(self) -> None:
         self._ended.set()

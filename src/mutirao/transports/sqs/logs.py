@@ -79,6 +79,16 @@ class note:  # noqa: N801 (read as words: note.lost(…))
         log.warning("%s is paused for %.1f s: %s", queue, seconds, why, extra={"queue": queue})
 
     @staticmethod
+    def waits(queue: str, seconds: float) -> None:
+        """Tell why stopping takes long."""
+        log.info(
+            "%s: SQS answers the last request within %.0f s; what it hands out is given back at"
+            " once. A shorter SQS(wait=…) ends sooner",
+            *(queue, seconds),
+            extra={"queue": queue},
+        )
+
+    @staticmethod
     def goes_on(queue: str) -> None:
         """Tell that it is received from again."""
         log.info("%s goes on", queue, extra={"queue": queue})

@@ -40,6 +40,11 @@ class SqsOptions:
 def clients(session: Any, options: SqsOptions) -> tuple[Any, Any]:
     """Return the clients for short calls and for long polls."""
     made = session or Session()
+    if not (options.region or made.region_name):
+        raise ConfigurationError(
+            "nothing says in which region of AWS the queues are: give SQS(region=…), or set"
+            " MUTIRAO_SQS_REGION or AWS_DEFAULT_REGION"
+        )
     long = _config(options.wait + CALL_TIMEOUT, {"total_max_attempts": 1})
     where = {"region_name": options.region, "endpoint_url": options.endpoint_url}
     try:

@@ -7,9 +7,10 @@ to everybody until its time is over. What is wrong with a queue pauses this thre
 import threading
 from collections.abc import Callable
 from random import random
+from time import monotonic
 from typing import Any
 
-from mutirao.errors import TransportMismatch
+from mutirao.errors import TransportError, TransportMismatch
 from mutirao.transports.sqs.calls import MOST, SqsCalls, SqsQueue
 from mutirao.transports.sqs.failures import Raised, explain
 from mutirao.transports.sqs.logs import note
@@ -24,7 +25,9 @@ class Polling:
         wait: seconds of a long poll.
         visibility: seconds for which what is received is invisible to others.
         take: called in the thread with what was received.
-        failed: called in the thread when the queue is not there any more: the last call.
+        begun: called in the thread once SQS has answered for the first time.
+        failed: called in the thread when it has not, or when the queue is not there any more: the
+            last call.
         ended: called in the thread when nothing more comes.
     """
 
@@ -35,15 +38,17 @@ class Polling:
         wait: int,
         visibility: int,
         take: Callable[[list[dict[str, Any]]], None],
-        failed: Callable[[TransportMismatch], object],
+        begun: Callable[[], object],
+        failed: Callable[[TransportError], object],
         ended: Callable[[], object],
     ) -> None:
         self._calls, self._queue, self._wait, self._visibility = calls, queue, wait, visibility
-        self._take, self._failed, self._ended = take, failed, ended
+        self._take, self._begun, self._failed, self._ended = take, begun, failed, ended
         self._changed = threading.Condition()
         self._room = 0
         self._stopped = False
         self._pause = 0.0
+        self._answers_by: float | None = None  # monotonic; while SQS is asked
         self._thread = threading.Thread(
             target=self._run, name=f"mutirao-sqs-{queue.name}", daemon=True
         )
@@ -62,15 +67,29 @@ class Polling:
     def stop(self) -> None:
         """Receive no more, once SQS has answered what it was asked; does not wait for that."""
         with self._changed:
+            if not self._stopped and self._answers_by is not None:
+                note.waits(self._queue.name, max(0.0, self._answers_by - monotonic()))
             self._stopped = True
             self._changed.notify_all()
 
     def _run(self) -> None:
         try:
-            while (most := self._wanted()) > 0:
-                self._receive(most)
+            if self._begins():
+                while (most := self._wanted()) > 0:
+                    self._receive(most)
         finally:
             self._ended()
+
+    def _begins(self) -> bool:
+        """Ask for the first time, without waiting for messages; return whether SQS answers."""
+        try:
+            found = self._asked(min(MOST, self._room), 0)
+        except Raised as error:
+            self._failed(explain(error, f"queue {self._queue.name!r}"))
+            return False
+        self._took(found)
+        self._begun()
+        return True
 
     def _wanted(self) -> int:
         with self._changed:
@@ -79,7 +98,7 @@ class Polling:
 
     def _receive(self, most: int) -> None:
         try:
-            found = self._calls.receive(self._queue, most, self._wait, self._visibility)
+            found = self._asked(most, self._wait)
         except Raised as error:
             told = explain(error, f"queue {self._queue.name!r}")
             if isinstance(told, TransportMismatch):
@@ -91,9 +110,19 @@ class Polling:
         if self._pause:
             self._pause = 0.0
             note.goes_on(self._queue.name)
+        self._took(found)
+
+    def _took(self, found: list[dict[str, Any]]) -> None:
         with self._changed:
             self._room -= len(found)
         self._take(found)
+
+    def _asked(self, most: int, wait: int) -> list[dict[str, Any]]:
+        self._answers_by = monotonic() + wait
+        try:
+            return self._calls.receive(self._queue, most, wait, self._visibility)
+        finally:
+            self._answers_by = None
 
     def _rest(self, why: Exception) -> None:
         """Pause, longer each time, with full jitter, so that workers do not come back together."""

@@ -143,8 +143,8 @@ class SQS:
             there, prefetch, on_lost, parts.heartbeat, parts.settler, self._call, self._options
         )
         self._consumers += 1
-        consumer.start()
         try:
+            await consumer.begin()
             yield consumer
         finally:
             try:

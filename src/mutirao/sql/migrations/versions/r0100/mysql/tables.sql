@@ -125,6 +125,7 @@ CREATE TABLE IF NOT EXISTS mutirao_worker (
     tasks longtext, -- NULL: all of its application
     concurrency int NOT NULL,
     version text NOT NULL,
+    app_version text, -- NULL: it was not said
     started_at bigint NOT NULL,
     beat_at bigint NOT NULL,
     expires_at bigint NOT NULL,

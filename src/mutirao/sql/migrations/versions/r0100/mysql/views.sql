@@ -234,6 +234,7 @@ FROM (
 CREATE OR REPLACE VIEW mutirao_workers AS
 SELECT
     w.id, w.name, w.host, w.pid, w.queues, w.exclude_queues, w.tasks, w.concurrency, w.version,
+    w.app_version,
     ${epoch} + INTERVAL w.started_at MICROSECOND AS started_at,
     ${epoch} + INTERVAL w.beat_at MICROSECOND AS beat_at,
     ${epoch} + INTERVAL w.expires_at MICROSECOND AS expires_at,

@@ -150,6 +150,7 @@ CREATE TABLE mutirao_worker (
     tasks jsonb, -- NULL: all of its application
     concurrency integer NOT NULL,
     version text NOT NULL,
+    app_version text, -- NULL: it was not said
     started_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     beat_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     expires_at timestamptz NOT NULL,

@@ -297,8 +297,8 @@ FROM (
 --;
 CREATE VIEW mutirao_workers AS
 SELECT
-    w.id, w.name, w.host, w.pid, w.queues, w.exclude_queues, w.tasks, w.concurrency, w.version, w.started_at, w.beat_at,
-    w.expires_at, w.expires_at > statement_timestamp() AS alive, w.listening, w.stuck, w.late,
+    w.id, w.name, w.host, w.pid, w.queues, w.exclude_queues, w.tasks, w.concurrency, w.version,
+    w.app_version, w.started_at, w.beat_at, w.expires_at, w.expires_at > statement_timestamp() AS alive, w.listening, w.stuck, w.late,
     coalesce(l.running, 0) AS running, coalesce(l.jobs, '[]') AS jobs
 FROM mutirao_worker w
 LEFT JOIN (

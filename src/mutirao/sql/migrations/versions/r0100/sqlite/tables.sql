@@ -136,6 +136,7 @@ CREATE TABLE mutirao_worker (
     tasks text, -- NULL: all of its application
     concurrency integer NOT NULL,
     version text NOT NULL,
+    app_version text, -- NULL: it was not said
     started_at integer NOT NULL,
     beat_at integer NOT NULL,
     expires_at integer NOT NULL,

@@ -280,6 +280,7 @@ FROM (
 CREATE VIEW mutirao_workers AS
 SELECT
     w.id, w.name, w.host, w.pid, w.queues, w.exclude_queues, w.tasks, w.concurrency, w.version,
+    w.app_version,
     ${moment: w.started_at} AS started_at,
     ${moment: w.beat_at} AS beat_at,
     ${moment: w.expires_at} AS expires_at,

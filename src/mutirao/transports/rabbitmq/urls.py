@@ -1,0 +1,55 @@
+"""URLs of brokers: what they may say, and how they are shown to people.
+
+The client ignores parameters that it does not know, and takes 0 for a number that it cannot read:
+one letter too few, and nobody misses a silent peer any more.
+"""
+
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from mutirao.errors import ConfigurationError
+
+LONGEST_HEARTBEAT = 65_535  # seconds, in AMQP's 16 bits
+NUMBERS = ("heartbeat", "timeout")  # seconds
+PARAMETERS = (
+    *NUMBERS, "cafile", "capath", "cadata", "certfile", "keyfile", "no_verify_ssl", "auth", "name",
+)  # fmt: skip
+
+
+def shown_url(url: str) -> str:
+    """Return a URL without its password and parameters.
+
+    Raises:
+        ConfigurationError: it is none of AMQP, or has a parameter that the client does not know.
+    """
+    parts = _split(url)
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        _check(name, value)
+    port = f":{parts.port}" if parts.port else ""
+    user = f"{parts.username}@" if parts.username else ""
+    return f"{parts.scheme}://{user}{parts.hostname}{port}{parts.path}"
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("amqp", "amqps") and parts.hostname and parts.port != 0:
+            return parts
+    except ValueError:
+        pass
+    raise ConfigurationError(
+        "the URL of a RabbitMQ broker (or MUTIRAO_RABBITMQ_URL) must be"
+        " amqp://user:password@host:port/vhost (amqps: TLS)"
+    )
+
+
+def _check(name: str, value: str) -> None:
+    if name not in PARAMETERS:
+        raise ConfigurationError(
+            f"the URL of a RabbitMQ broker has a parameter {name!r}; those that it may have are"
+            f" {', '.join(PARAMETERS)}"
+        )
+    if name in NUMBERS and not (value.isdecimal() and int(value) < LONGEST_HEARTBEAT):
+        raise ConfigurationError(
+            f"the URL of a RabbitMQ broker has {name}={value!r}; give whole seconds below"
+            f" {LONGEST_HEARTBEAT}"
+        )
