@@ -14,11 +14,13 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Insert,
+    Select,
     Table,
     Update,
     and_,
     delete,
     exists,
+    insert,
     null,
     true,
     update,
@@ -31,7 +33,7 @@ from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.connecting import Connecting, Place
 from mutirao.sql.enqueue.intake import DialectIntake
 from mutirao.sql.rules.base import Rules
-from mutirao.sql.schema.tables import live
+from mutirao.sql.schema.tables import job, live
 
 Id = TypeVar("Id", int, str)
 
@@ -145,6 +147,22 @@ class Dialect(ABC):
     def deliver(self, conn: Connection, publication: int, subscriptions: Sequence[str]) -> None:
         """Make the deliveries of a publication for these, where `delivers`."""
         raise NotImplementedError
+
+    def write_jobs(
+        self,
+        conn: Connection,
+        columns: Sequence[str],
+        rows: Select[Any],
+        mine: ColumnElement[bool],
+    ) -> Sequence[int]:
+        """Write the jobs that a query returns, make them live, and return their ids.
+
+        Parameters:
+            columns: the names of what it returns, of `mutirao_job`.
+            mine: is true of these jobs, among all that are written about now.
+        """
+        write = insert(job).from_select(list(columns), rows).returning(job.c.id)
+        return conn.execute(write).scalars().all()
 
     def place_inserted(self, conn: Connection) -> None:
         """Make live what other programs have inserted, unless something in the database does.

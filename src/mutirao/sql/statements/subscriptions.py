@@ -3,16 +3,21 @@
 Synchronous functions of a SQLAlchemy `Connection`; their contracts are in `mutirao.ports`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import msgspec
 from sqlalchemy import (
-    ColumnElement,
     Connection,
+    Integer,
+    Row,
     Select,
+    Text,
+    and_,
+    bindparam,
     delete,
     exists,
     or_,
@@ -133,9 +138,18 @@ def named(conn: Connection, dialect: Dialect, ids: Sequence[str]) -> Sequence[An
     return conn.execute(which.order_by(subscription.c.id)).all()
 
 
-def any_with_order(publication: Job) -> ColumnElement[bool]:
-    """Return whether there are such subscriptions, as an expression."""
-    return exists(_with_order(publication))
+_with_order = select(subscription.c.id).where(
+    subscription.c.topic.in_(bindparam("topics", expanding=True)),
+    subscription.c.order_by.is_not(None),
+    subscription.c.active == true(),
+    *(
+        or_(its.is_(None), its == bindparam(its.name, type_=its.type))
+        for its in (subscription.c.tenant, subscription.c.group)
+    ),
+)
+# Whether there are any: an expression over what `whose` returns. Made once, as that takes 0.3 ms.
+ANY_WITH_ORDER = exists(_with_order)
+_BY_ID = _with_order.order_by(subscription.c.id)
 
 
 def with_order(conn: Connection, publication: Job) -> list[str]:
@@ -143,54 +157,57 @@ def with_order(conn: Connection, publication: Job) -> list[str]:
 
     They are few, and have one topic each; their filters were not asked.
     """
-    return list(conn.scalars(_with_order(publication).order_by(subscription.c.id)))
+    return list(conn.scalars(_BY_ID, whose(publication)))
 
 
-def _with_order(publication: Job) -> Select[Any]:
-    return select(subscription.c.id).where(
-        subscription.c.topic.in_(patterns_of(topic_of(publication.task))),
-        subscription.c.order_by.is_not(None),
-        subscription.c.active == true(),
-        *_whose(publication),
-    )
+def whose(publication: Job) -> dict[str, Any]:
+    """Return the topics, the tenant and the group of a publication, by name."""
+    topics = patterns_of(topic_of(publication.task))
+    return {"topics": topics, "tenant": publication.tenant, "group": publication.group}
 
 
-def matching(conn: Connection, publication: Job, after: str, most: int) -> Sequence[Any]:
-    """Return the next active subscriptions to a publication, by id; their filters were not asked.
+def matching(
+    conn: Connection, publication: Job, after: str, most: int
+) -> Sequence[Row[tuple[str, bool]]]:
+    """Return the next active subscriptions to a publication, by id, and whether each is plain.
 
-    Not those with an order. One that has several topics is there once for each that matches.
+    A plain one asks for a job of its task, and for nothing else. Their filters were not asked. Not
+    those with an order. One that has several topics is there once for each that matches.
     Each topic or pattern is one range of an index, and so is each with the publication's tenant.
     A dialect that `delivers` finds them in the same way.
     """
-    whose: list[ColumnElement[bool]] = [subscription.c.tenant.is_(None)]
-    if publication.tenant is not None:
-        whose.append(subscription.c.tenant == publication.tenant)
-    group = or_(subscription.c.group.is_(None), subscription.c.group == publication.group)
     topics = patterns_of(topic_of(publication.task))
-    places = [select(subscription).where(subscription.c.topic == each) for each in topics]
-    if conn.scalar(select(exists().where(further_topic.c.topic.in_(topics)))):
-        several = further_topic.c.subscription == subscription.c.id
-        further = select(subscription).join(further_topic, several)
-        places += [further.where(further_topic.c.topic == each) for each in topics]
+    further = bool(conn.scalar(select(exists().where(further_topic.c.topic.in_(topics)))))
+    asked: dict[str, Any] = {f"topic_{n}": topic for n, topic in enumerate(topics)}
+    asked |= {"tenant": publication.tenant, "group": publication.group}
+    found = _next(len(topics), publication.tenant is not None, further)
+    return conn.execute(found, asked | {"after": after, "most": most}).all()
+
+
+@cache
+def _next(topics: int, tenant: bool, further: bool) -> Select[tuple[str, bool]]:
+    """Return the statement for so many topics and patterns; to make it takes more than a part."""
+    is_told = [subscription.c.tenant.is_(None), subscription.c.tenant == bindparam("tenant")]
+    group = or_(subscription.c.group.is_(None), subscription.c.group == bindparam("group"))
+    its = subscription.c
+    plain = and_(its.filter.is_(None), its.key.is_(None), its.options == "{}")
+    each = (
+        select(subscription.c.id, plain.label("plain"))
+        .where(subscription.c.id > bindparam("after"), group)
+        .where(subscription.c.active == true(), subscription.c.order_by.is_(None))
+        .order_by(subscription.c.id)
+        .limit(bindparam("most", type_=Integer))
+    )
+    names = [bindparam(f"topic_{n}", type_=Text) for n in range(topics)]
+    places = [each.where(subscription.c.topic == name) for name in names]
+    if further:
+        more = each.join(further_topic, further_topic.c.subscription == subscription.c.id)
+        places += [more.where(further_topic.c.topic == name) for name in names]
     parts = [
-        select(
-            place.where(tenant, subscription.c.id > after)
-            .where(group, subscription.c.active == true(), subscription.c.order_by.is_(None))
-            .order_by(subscription.c.id)
-            .limit(most)
-            .subquery()
-        )
-        for place in places
-        for tenant in whose
+        select(place.where(whose).subquery()) for place in places for whose in is_told[: 1 + tenant]
     ]
     found = union_all(*parts).subquery()
-    return conn.execute(select(found).order_by(found.c.id).limit(most)).all()
-
-
-def _whose(publication: Job) -> Iterator[ColumnElement[bool]]:
-    for name in ("tenant", "group"):
-        its = subscription.c[name]
-        yield or_(its.is_(None), its == getattr(publication, name))
+    return select(found).order_by(found.c.id).limit(bindparam("most", type_=Integer))
 
 
 def passes(row: Any, payload: object) -> bool:

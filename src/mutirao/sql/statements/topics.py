@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Connection,
     Select,
     Text,
+    and_,
+    bindparam,
     cast,
     exists,
     func,
@@ -34,9 +37,10 @@ from mutirao.model.topics import (
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
-from mutirao.sql.schema.tables import attempt, delivery, job, live
+from mutirao.sql.schema.tables import attempt, delivery, job, live, subscription
 from mutirao.sql.statements import ordering, subscriptions
 from mutirao.sql.statements.ordering import InOrder
+from mutirao.sql.statements.subscriptions import ANY_WITH_ORDER, whose
 
 Finish = Callable[[Connection, Settlement], set[int]]
 
@@ -92,21 +96,25 @@ class FanOut:
         same, told = [publication.id], held.told
         if publication.redrive_of is not None:
             same += _dead_before(conn, publication)
-            told = conn.scalar(_last_told(same))
+            told = conn.scalar(_last_told(delivery.c.publication.in_(same)))
         if held.in_order:
             in_order = InOrder(self.dialect, self.enqueue)
             in_order.tell(conn, publication, _payload(publication), same)
         return told or ""
 
     def _next(self, conn: Connection, publication: Job, after: str, most: int) -> "_Part":
-        """Find the next subscriptions; a dialect that can makes the jobs of the plain ones."""
+        """Find the next subscriptions; let the database make the jobs of the plain ones."""
         if self.dialect.delivers:
             topics = patterns_of(topic_of(publication.task))
-            met, last, ids = self.dialect.deliver_next(conn, publication.id, topics, after, most)
-            return _Part(met, last, subscriptions.named(conn, self.dialect, ids) if ids else ())
-        found = subscriptions.matching(conn, publication, after, most)
-        last = str(found[-1].id) if found else after
-        return _Part(len(found), last, [*{row.id: row for row in found}.values()])
+            met, last, asked = self.dialect.deliver_next(conn, publication.id, topics, after, most)
+        else:
+            found = subscriptions.matching(conn, publication, after, most)
+            met, last = len(found), found[-1].id if found else after
+            each = {row.id: row.plain for row in found}
+            if plain := [id for id, is_plain in each.items() if is_plain]:
+                _make_plain(conn, self.dialect, publication, plain)
+            asked = [id for id, is_plain in each.items() if not is_plain]
+        return _Part(met, last, subscriptions.named(conn, self.dialect, asked) if asked else ())
 
     def _deliver(self, conn: Connection, publication: Job, told: Sequence[Any]) -> None:
         if self.dialect.delivers:
@@ -132,12 +140,7 @@ def _hold(conn: Connection, publication: Job) -> Any:
 
     Returns it, with what the first part wants to know.
     """
-    told = _last_told([publication.id]).scalar_subquery().label("told")
-    in_order = subscriptions.any_with_order(publication).label("in_order")
-    mine = select(live.c.run, told, in_order).where(
-        live.c.id == publication.id, live.c.worker.is_not(None)
-    )
-    row = conn.execute(mine.with_for_update()).first()
+    row = conn.execute(_HOLD, {"publication": publication.id} | whose(publication)).first()
     if row is None or row.run != publication.run:
         raise _stale(publication)
     return row
@@ -150,13 +153,23 @@ def _stale(publication: Job) -> StaleRun:
     )
 
 
-def _last_told(same: Sequence[int]) -> Select[Any]:
-    """Return the last subscription without an order that was told of a publication."""
-    told = select(delivery.c.subscription).where(
-        delivery.c.publication.in_(same), delivery.c.nth == 0
-    )
+def _last_told(which: ColumnElement[bool]) -> Select[Any]:
+    """Return the last subscription without an order that was told of some publications."""
+    told = select(delivery.c.subscription).where(which, delivery.c.nth == 0)
     others = told.where(~ordering.is_in_line(delivery.c.job))
     return others.order_by(delivery.c.subscription.desc()).limit(1)
+
+
+_THIS: BindParameter[int] = bindparam("publication")
+_HOLD = (
+    select(
+        live.c.run,
+        _last_told(delivery.c.publication == _THIS).scalar_subquery().label("told"),
+        ANY_WITH_ORDER.label("in_order"),
+    )
+    .where(live.c.id == _THIS, live.c.worker.is_not(None))
+    .with_for_update()
+)
 
 
 def _dead_before(conn: Connection, publication: Job) -> Iterator[int]:
@@ -195,6 +208,27 @@ def _deliveries(told: Sequence[Any], publication: Job) -> Iterator[NewJob]:
     for row in told:
         asked, key = subscriptions.job_in(row), subscriptions.key_in(row, payload)
         yield subscriptions.delivery_of(asked, row.id, publication, key)
+
+
+def _make_plain(conn: Connection, dialect: Dialect, publication: Job, ids: Sequence[str]) -> None:
+    """Make the deliveries for subscriptions that ask for a job of their task, and nothing else.
+
+    In a few statements for all of them: on SQLite 100 µs for a delivery that Python makes.
+    """
+    moment, its = dialect.moment(None), subscription.c
+    names = PUBLICATION, literal(publication.id), SUBSCRIPTION, its.id
+    asked: dict[str, ColumnElement[Any]] = {
+        "run_at": moment, "enqueued_at": moment, "task": its.task, "args": literal("{}"),
+        "queue": its.queue, "priority": its.priority, "metadata": func.json_object(*names),
+    }  # fmt: skip
+    for name in ("traceparent", "tenant", "group"):
+        asked[name] = literal(getattr(publication, name), Text)
+    rows = select(*asked.values()).where(dialect.among(its.id, ids)).order_by(its.id)
+    mine = and_(
+        job.c["metadata"][PUBLICATION].as_integer() == publication.id,
+        ~exists().where(delivery.c.job == job.c.id),
+    )
+    _record(conn, dialect, publication, dialect.write_jobs(conn, list(asked), rows, mine))
 
 
 def _record(conn: Connection, dialect: Dialect, publication: Job, ids: Sequence[int]) -> None:

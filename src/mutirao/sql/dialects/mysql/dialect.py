@@ -11,16 +11,20 @@ from sqlalchemy import (
     Connection,
     Insert,
     LargeBinary,
+    Select,
     Table,
     Text,
     Update,
     and_,
     bindparam,
     cast,
+    column,
     func,
     literal,
     literal_column,
+    null,
     select,
+    table,
     text,
     true,
     type_coerce,
@@ -42,7 +46,7 @@ from mutirao.sql.dialects.mysql.words import WORDS
 from mutirao.sql.drivers.failures import is_taken
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.schema.instant import MICROS_PER_SECOND, Micros, to_micros
-from mutirao.sql.schema.tables import live
+from mutirao.sql.schema.tables import job, live
 
 _FINAL = ", ".join(f"'{kind}'" for kind in OutcomeKind if kind.final)
 # Nothing is added up until they are gone.
@@ -148,6 +152,22 @@ class MariaDB(Dialect):
         if listed:
             where = f"t FORCE INDEX ({index}) WHERE t.{column.name} IN ({listed})"
             conn.exec_driver_sql(f"DELETE t FROM {table} {where}")
+
+    def write_jobs(
+        self,
+        conn: Connection,
+        columns: Sequence[str],
+        rows: Select[Any],
+        mine: ColumnElement[bool],
+    ) -> Sequence[int]:
+        """Look for their ids, which do not follow each other, from the first one on."""
+        names = [*columns, "unplaced"]
+        target = table(job.name, *map(column, names))
+        conn.execute(insert(target).from_select(names, rows.add_columns(null())))
+        ids = conn.scalars(select(job.c.id).where(job.c.id >= func.last_insert_id(), mine)).all()
+        if ids:
+            through(conn, WORDS.make_live(ids))
+        return ids
 
     def place_inserted(self, conn: Connection) -> None:
         """Do what workers do when they look next."""

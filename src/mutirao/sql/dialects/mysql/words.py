@@ -163,10 +163,14 @@ class MysqlWords(Words):
             sql = f"{first}{f', {marks}' * (len(some) - 1)}{_RETURNING}"
             found = yield Execute(sql, (*chain.from_iterable(some),))
             new = [row[0] for row in found] or (yield from _following(len(some)))
-            which, values = self.among("j.id", new)
-            yield Execute(_PLACE + which, values, answers=False)
+            yield from self.make_live(new)
             ids += new
         return ids
+
+    def make_live(self, jobs: Sequence[int]) -> Asking[None]:
+        """Make jobs live that are new, or locked."""
+        which, values = self.among("j.id", jobs)
+        yield Execute(_PLACE + which, values, answers=False)
 
     def place_inserted(self) -> Asking[datetime]:
         """Make live what other programs have inserted; return what time it is on the server.
@@ -182,8 +186,8 @@ class MysqlWords(Words):
         """Make live some of what other programs have inserted, and return those jobs."""
         jobs = [id for (id,) in (yield Execute(_INSERTED))]
         if jobs:
+            yield from self.make_live(jobs)
             which, values = self.among("j.id", jobs)
-            yield Execute(_PLACE + which, values, answers=False)
             if (yield Execute(_ANY_RULE)):
                 yield Execute(_NOTE_UNJUDGED + which, values, answers=False)
                 park, _ = self.among("u.job", jobs)

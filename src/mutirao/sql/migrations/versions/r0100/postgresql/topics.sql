@@ -130,8 +130,10 @@ BEGIN
             CASE WHEN s.plain THEN mutirao_next_id() END AS job, s.id, s.task, s.queue, s.priority,
             (s.o).max_attempts, (s.o).timeout, (s.o).tags, coalesce((s.o).args, '{}')::json AS args,
             statement_timestamp() + coalesce((s.o).delay, 0) * interval '1 second' AS due,
-            coalesce((s.o).fair_by, f.by) AS by, s.traceparent, s.tenant, s."group"
-        FROM found s LEFT JOIN mutirao_fairness f ON f.task = s.task
+            coalesce((s.o).fair_by, CASE WHEN EXISTS (SELECT FROM mutirao_fairness) THEN (
+                SELECT f.by FROM mutirao_fairness f WHERE f.task = s.task
+            ) END) AS by, s.traceparent, s.tenant, s."group"
+        FROM found s
     ), jobs AS (
         INSERT INTO mutirao_job
             (id, task, args, queue, priority, run_at, max_attempts, timeout, tags, metadata, traceparent, tenant, "group")
