@@ -14,12 +14,17 @@ _SIZE = (9.0, 5.0)  # inches
 
 
 def draw(results: Results, folder: Path) -> None:
-    """Write `pinned.svg` and `backlog.svg` to `folder`, where such work was done."""
+    """Write `pinned.svg` and `backlog.svg` to `folder`, where such work was done.
+
+    On another database than PostgreSQL its name is added: `pinned-mysql.svg`.
+    """
+    database = results.machine.get("database", "postgresql")
+    suffix = "" if database == "postgresql" else f"-{database}"
     if names := results.names(series.PINNED):
         axes = _axes("round, while a snapshot and a transaction id are held")
         for name in names:
             _line(axes, name, _over_the_series(results, name))
-        _save(axes, folder / "pinned.svg")
+        _save(axes, folder / f"pinned{suffix}.svg")
     if names := results.names(series.BACKLOG):
         axes = _axes("jobs waiting")
         axes.set_xscale("log")
@@ -27,7 +32,7 @@ def draw(results: Results, folder: Path) -> None:
         for name in names:
             found = [(int(s), results.median(name, series.BACKLOG, s, rate)) for s in sizes]
             _line(axes, name, [(size, jobs) for size, jobs in found if jobs is not None])
-        _save(axes, folder / "backlog.svg")
+        _save(axes, folder / f"backlog{suffix}.svg")
 
 
 def _axes(below: str) -> Axes:
