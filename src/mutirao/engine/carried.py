@@ -72,6 +72,15 @@ class Carried:
         heard = {f"doorbells of {queue}": each.run for queue, each in self._heard.items()}
         return heard | {"relay": self._relay.run}
 
+    @property
+    def duty(self) -> str | None:
+        """The duty of the relay; None if there is none."""
+        return self._relay.duty if self._transports else None
+
+    def told(self, held_elsewhere: float) -> None:
+        """Take from a heartbeat for how many seconds another worker holds the duty."""
+        self._relay.told(held_elsewhere)
+
     def stop(self) -> None:
         """Let the loops end: what was received is answered, what was rung is published."""
         for each in self._heard.values():

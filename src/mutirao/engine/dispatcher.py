@@ -63,6 +63,10 @@ class Dispatcher:
         """Return the number of its running attempts."""
         return len(self._running)
 
+    def has_jobs(self) -> bool:
+        """Return whether it knows of any: waiting, running or unsettled. From any thread."""
+        return bool(self._buffer or self._running or self._completer.unsettled)
+
     def may_start(self) -> bool:
         """Return whether it has a job to start, and may."""
         return bool(self._buffer) and not self._closed and monotonic() <= self._lives_until

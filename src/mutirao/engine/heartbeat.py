@@ -39,6 +39,7 @@ class WorkerView:
         blocked: called with the monotonic time since when the loop has not answered; raises if it
             never will.
         unstarted: takes from the worker the claimed jobs that have not started.
+        rests: returns whether it has no job, and only gets some from others.
         on_beat: called with every answer, and with the monotonic time until which the worker lives.
         on_return: called with the first answer after the database was away.
         on_reborn: called with the new id after the worker was considered gone.
@@ -49,6 +50,7 @@ class WorkerView:
     ping: Callable[[Callable[[], None]], None]
     blocked: Callable[[float], None]
     unstarted: Callable[[], list[tuple[int, int]]]
+    rests: Callable[[], bool]
     on_beat: Callable[[Beat, float], None]
     on_return: Callable[[], None]
     on_reregistered: Callable[[int], None]
@@ -58,6 +60,7 @@ class Heartbeat:
     """The loop that beats until stopped, and registers the worker again if it was considered gone.
 
     `store`: a handle that only this thread uses. `heart`: the thread, if others beat in it, too.
+    `duty`: one of which each beat is to tell whether another worker holds it.
     """
 
     def __init__(
@@ -68,12 +71,14 @@ class Heartbeat:
         worker: int,
         body: WorkerView,
         heart: Heart | None = None,
+        duty: str | None = None,
     ) -> None:
         self._heart = heart or Heart()
         self._store, self._settings, self._identity = store, settings, identity
-        self._worker, self._body = worker, body
+        self._worker, self._body, self._duty = worker, body, duty
         self._answered = True
         self._last = self._asked_at = monotonic()
+        self._due = self._last + settings.heartbeat
         self._late = 0.0  # seconds; the longest delay of a beat, decreasing
         self._unbroken_since = -inf
         self._trouble = Trouble(
@@ -120,15 +125,27 @@ class Heartbeat:
                 self.pulse.turn()
                 wait = await self._beat()
                 await wait_for(stopped, wait)
+                await wait_for(stopped, self._rest())
         finally:
             await self._store.close()
+
+    def _rest(self) -> float:
+        """Return the seconds for which the next beat can wait: while nobody depends on it."""
+        if self._unbroken_since == inf or not self._body.rests():
+            return 0.0
+        self._due += self._settings.rest
+        return self._settings.rest
 
     async def _beat(self) -> float:
         """Beat once; return the seconds to the next one."""
         lifetime, started = self._settings.lifetime, monotonic()
         try:
             beat = await self._store.beat(
-                self._worker, expiry=lifetime, stuck=self._body.stuck(), late=self._late
+                self._worker,
+                expiry=lifetime,
+                stuck=self._body.stuck(),
+                late=self._late,
+                duty=self._duty,
             )
             if not beat.alive:
                 await self._register_anew()
@@ -144,7 +161,8 @@ class Heartbeat:
 
     def _note_beat(self, started: float, lifetime: float) -> None:
         before, self._last = self._last, monotonic()
-        self._late = max(self._late * DELAY_DECAY, started - before - self._settings.heartbeat)
+        self._late = max(self._late * DELAY_DECAY, started - self._due)
+        self._due = self._last + self._settings.heartbeat
         self._trouble.over()
         if self._unbroken_since == inf or self._last - before > lifetime:
             self._unbroken_since = self._last

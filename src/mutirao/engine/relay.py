@@ -28,8 +28,10 @@ from mutirao.ports import Store, Transport
 from mutirao.ports.brokers import grouped
 
 # The duty is held for so many heartbeats, and asked for again within a fraction of one, so that who
-# takes over from a worker that was killed sees its jobs rescued, and schedules tick, in time.
-DUTY_TTL, ASK_WITHIN, RENEW_EVERY = 1.8, 0.2, 0.5
+# takes over from a worker that was killed sees its jobs rescued, and schedules tick, in time. It is
+# renewed so often that each heartbeat of a worker that rests, one in 1.5, tells of more time than
+# passes until the next one, also where that is late: it asks for nothing itself.
+DUTY_TTL, ASK_WITHIN, RENEW_EVERY = 1.8, (0.1, 0.2), 0.25
 BATCH = 500  # doorbells rung in one transaction, and published together
 MAX_EXPECTED = 1_000  # due times that are remembered; looking finds the rest
 MAX_RECALLED = 5_000  # doorbells taken back at a time
@@ -77,7 +79,7 @@ class Relay:
         self._settings, self._worker = settings, worker
         self._woken = asyncio.Event()
         self._asked = True  # to look once, although others hold the duty
-        self._duty = duty
+        self.duty = duty
         self.holds = asyncio.Event()  # set while it has the duty
         self._ask_at = self._look_at = self._recall_at = 0.0  # monotonic
         self._expected: list[float] = []  # a heap of monotonic times
@@ -93,6 +95,14 @@ class Relay:
         if len(self._expected) < MAX_EXPECTED:
             heappush(self._expected, due_at)
             self._woken.set()
+
+    def told(self, held_elsewhere: float) -> None:
+        """Take from a heartbeat for how many seconds another worker holds the duty.
+
+        A worker that rests has no need to ask then: it is told again before that time is over.
+        """
+        if held_elsewhere and not self.holds.is_set():
+            self._ask_when_it_ends(held_elsewhere)
 
     def stop(self) -> None:
         """Make `run` end after what is being published."""
@@ -139,19 +149,23 @@ class Relay:
         """Ask for the duty; who has it renews it, who has not waits until it may have ended."""
         worker, heartbeat = self._worker(), self._settings.heartbeat
         if not self.holds.is_set() and (
-            left := await self._store.held_elsewhere(self._duty, worker)
+            left := await self._store.held_elsewhere(self.duty, worker)
         ):
-            self._ask_at = now + left + heartbeat * random.uniform(0.0, ASK_WITHIN)
+            self._ask_when_it_ends(left)
             return
         ttl = DUTY_TTL * heartbeat
-        if await self._store.lease(self._duty, worker, ttl=ttl, every=0.0):
+        if await self._store.lease(self.duty, worker, ttl=ttl, every=0.0):
             self._ask_at = now + RENEW_EVERY * heartbeat
             if not self.holds.is_set():
                 self._look_at = self._recall_at = 0.0
                 self.holds.set()
         else:
-            self._ask_at = now + heartbeat * random.uniform(0.0, ASK_WITHIN)
+            self._ask_when_it_ends(0.0)
             self.holds.clear()
+
+    def _ask_when_it_ends(self, left: float) -> None:
+        late = random.uniform(*ASK_WITHIN)
+        self._ask_at = monotonic() + left + late * self._settings.heartbeat
 
     async def _look(self, pulse: Pulse) -> None:
         """Ring and publish what is due, a batch being published while the next one is rung."""

@@ -106,7 +106,8 @@ class Scheduler:
         names = [schedule.name for schedule in self._declared]
         if names:
             await self._store.confirm_declared(names, self._name, every=CONFIRM_EVERY, now=now)
-        await self._warn_of_undeclared(names)
+        if self._keeps_house.is_set():
+            await self._warn_of_undeclared(names)
 
     async def resign(self) -> None:
         """Release the lease, so that another worker can handle the next tick at once."""

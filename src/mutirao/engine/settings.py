@@ -198,6 +198,14 @@ class WorkerSettings:
         return max(5.0, self.expiry * 2 / 3)
 
     @property
+    def rest(self) -> float:
+        """The seconds by which a worker without jobs beats later, if others bring them to it.
+
+        With a job it beats in time again. Before it is taken for gone, a beat may fail as well.
+        """
+        return max(0.0, min(self.heartbeat, self.expiry - 2 * self.heartbeat) / 2)
+
+    @property
     def beat_limit(self) -> float:
         """The seconds that a heartbeat may take, which leaves time for another one."""
         return max(1.0, self.expiry / 3)

@@ -324,12 +324,14 @@ class Worker:
             ping=lambda answer: _tell(loop, answer),
             blocked=self._blocked,
             unstarted=self._take_unstarted,
+            rests=lambda: not (self._producer.has_lanes or self._dispatcher.has_jobs()),
             on_beat=lambda beat, until: _tell(loop, self._on_beat, beat, until),
             on_return=lambda: _tell(loop, self._producer.wake, Wake()),
             on_reregistered=lambda id: _tell(loop, self._reborn, id),
         )
         clone, heart = self._store.clone(within=self.settings.beat_limit), self._shared.heart
-        heartbeat = Heartbeat(clone, self.settings, self._identity, self._id, body, heart)
+        about = self.settings, self._identity, self._id, body, heart, self._carried.duty
+        heartbeat = Heartbeat(clone, *about)
         heartbeat.start()
         return heartbeat
 
@@ -355,6 +357,7 @@ class Worker:
     def _on_beat(self, beat: Beat, until: float) -> None:
         if beat.cancelled:
             self._dispatcher.cancel(beat.cancelled)
+        self._carried.told(beat.held_elsewhere)
         self._dispatcher.set_lifetime(until)
 
     def _reborn(self, id: int) -> None:

@@ -29,3 +29,4 @@ class Beat(NamedTuple):
 
     alive: bool
     cancelled: tuple[tuple[int, int], ...]  # (job id, run)
+    held_elsewhere: float = 0.0  # seconds for which another worker holds the duty that was named

@@ -70,6 +70,7 @@ class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, Protocol
         expiry: float,
         stuck: int = 0,
         late: float = 0.0,
+        duty: str | None = None,
         now: datetime | None = None,
     ) -> Beat:
         """Extend a worker's life by `expiry` seconds and record how it is doing.
@@ -77,9 +78,10 @@ class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, Protocol
         Parameters:
             stuck: the number of its slots that are stuck.
             late: the longest delay of its recent beats, in seconds.
+            duty: one of which it is to be told as by `held_elsewhere`; None: of none.
 
-        Returns whether the worker is still registered (False: its jobs have been rescued), and
-        which of its running jobs have a request to cancel.
+        Returns whether the worker is still registered (False: its jobs have been rescued), which
+        of its running jobs have a request to cancel, and who else holds the duty for how long.
         """
         ...
 

@@ -183,10 +183,11 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried):
         expiry: float,
         stuck: int = 0,
         late: float = 0.0,
+        duty: str | None = None,
         now: datetime | None = None,
     ) -> Beat:
         """Extend a worker's life."""
-        told = (worker, expiry, stuck, late, now)
+        told = (worker, expiry, stuck, late, duty, now)
         return await self._runner.alone(workers.beat, self._dialect, *told)
 
     async def listen(self, worker: int, listening: bool) -> None:

@@ -129,7 +129,7 @@ def _held(dialect: Dialect, conn: Connection) -> Act:
 
 def _beat(dialect: Dialect, conn: Connection) -> Act:
     worker, _ = claim(dialect, conn)
-    return lambda: workers.beat(conn, dialect, worker, 60.0, 0, 0.0, None)
+    return lambda: workers.beat(conn, dialect, worker, 60.0, 0, 0.0, "relay", None)
 
 
 def _retire(dialect: Dialect, conn: Connection) -> Act:

@@ -107,7 +107,7 @@ def test_a_heartbeat_does_not_read_the_entries_of_finished_jobs(connection: Conn
     """Whoever has finished so many looks for something to cancel where nothing else is."""
     worker = connection.execute(text("SELECT min(id) FROM mutirao_worker")).scalar_one()
     with overheard(connection) as heard:
-        assert workers.beat(connection, POSTGRESQL, worker, 60.0, 0, 0.0, None).alive
+        assert workers.beat(connection, POSTGRESQL, worker, 60.0, 0, 0.0, None, None).alive
     assert heard.reads == {CANCELLED}
     assert heard.pages(CANCELLED) <= FEW_PAGES
 

@@ -64,7 +64,7 @@ class Heart:
         self.answers: list[Any] = []
         self.unstarted: list[tuple[int, int]] = []
         store: Any = self.store
-        self.returns = 0
+        self.returns, self.rests = 0, False
         self.blocked: list[float] = []
         body = WorkerView(
             stuck=lambda: 0,
@@ -72,6 +72,7 @@ class Heart:
             ping=self.answers.append,
             blocked=self.blocked.append,
             unstarted=lambda: self.unstarted,
+            rests=lambda: self.rests,
             on_beat=lambda beat, until: self.lives.append(until),
             on_return=self._note_return,
             on_reregistered=self.born.append,
@@ -82,6 +83,10 @@ class Heart:
     async def beats_well(self) -> bool:
         """Beat once; return whether it went well, and the next one comes in its time."""
         return await self._heartbeat._beat() == self._settings.heartbeat
+
+    def puts_off(self) -> float:
+        """Return the seconds by which it puts off the next beat, when that is due."""
+        return self._heartbeat._rest()
 
     def _note_return(self) -> None:
         self.returns += 1
@@ -172,6 +177,28 @@ async def test_a_late_beat(clock: Clock) -> None:
         clock.now += 5
         assert await heart.beats_well()
     assert heart.store.late[-1] < 1.0
+
+
+async def test_one_that_rests(clock: Clock) -> None:
+    """Beats by half a heartbeat later, which is not late; not while the database is away."""
+    heart = Heart()
+    heart.rests = True
+    for _ in range(2):
+        assert heart.puts_off() == 2.5
+        clock.now += 7.5
+        assert await heart.beats_well()
+    assert heart.store.late == [0.0, 0.0]
+    heart.store.away = True
+    assert not await heart.beats_well()
+    assert heart.puts_off() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "expiry", "rest"), [(5, 15, 2.5), (5, 60, 2.5), (5, 12, 1.0), (5, 10, 0.0)]
+)
+def test_how_long_it_may_rest(heartbeat: float, expiry: float, rest: float) -> None:
+    """As long as a beat may fail before it is taken for gone."""
+    assert WorkerSettings(heartbeat=heartbeat, expiry=expiry).rest == rest
 
 
 async def test_taken_for_gone(clock: Clock) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Insert,
+    Row,
     Select,
     Table,
     Update,
@@ -110,9 +111,11 @@ class Dialect(ABC):
         write = self.insert_unless_exists(table).values(**row).returning(first)
         return conn.execute(write).first() is not None
 
-    def update_returning(self, conn: Connection, change: Update, told: ColumnElement[Any]) -> Any:
-        """Change one row and return an expression; None where there is no such row."""
-        return conn.execute(change.returning(told)).scalar()
+    def update_returning(
+        self, conn: Connection, change: Update, *told: ColumnElement[Any]
+    ) -> Row[Any] | None:
+        """Change one row and return expressions; None where there is no such row."""
+        return conn.execute(change.returning(*told)).first()
 
     def came_late(self, finished_at: ColumnElement[datetime]) -> ColumnElement[Any]:
         """Return the value of an attempt's `came_late`, unless the database sets it itself."""

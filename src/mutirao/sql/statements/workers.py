@@ -2,9 +2,20 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
-from sqlalchemy import Connection, Table, and_, delete, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    delete,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from mutirao.model.deploys import Deployed, Serves
 from mutirao.model.job import Beat, NewWorker
@@ -50,9 +61,10 @@ def beat(
     expiry: float,
     stuck: int,
     late: float,
+    duty_name: str | None,
     now: datetime | None,
 ) -> Beat:
-    """Extend a worker's life; read which of its jobs to cancel.
+    """Extend a worker's life; read which of its jobs to cancel, and who else holds a duty.
 
     Needs no transaction, and must not have one: a machine paused in it would keep the row locked.
     One statement, unless there is something to cancel.
@@ -63,11 +75,18 @@ def beat(
         .where(worker.c.id == id)
         .values(beat_at=moment, expires_at=expires, stuck=stuck, late=late)
     )
-    alive = dialect.update_returning(conn, beaten, dialect.has_to_cancel(id))
-    if not alive:  # None: there is no such worker; False: there is nothing to cancel
-        return Beat(alive is not None, ())
+    told: list[ColumnElement[Any]] = [dialect.has_to_cancel(id)]
+    if duty_name is not None:
+        told += [_elsewhere(duty_name, id).scalar_subquery(), moment]
+    row = dialect.update_returning(conn, beaten, *told)
+    if row is None:
+        return Beat(False, ())
+    to_cancel, *held = tuple(row)
+    left = _left(*held) if held else 0.0
+    if not to_cancel:
+        return Beat(True, (), left)
     cancelled = conn.execute(select(live.c.id, live.c.run).where(dialect.to_cancel_by(id)))
-    return Beat(True, tuple((row[0], row[1]) for row in cancelled))
+    return Beat(True, tuple((row[0], row[1]) for row in cancelled), left)
 
 
 def deployed(conn: Connection, dialect: Dialect, but: str, now: datetime | None) -> list[Deployed]:
@@ -156,11 +175,18 @@ def held_elsewhere(
     conn: Connection, dialect: Dialect, name: str, id: int, now: datetime | None
 ) -> float:
     """Return the seconds for which another worker holds a duty. A single statement."""
-    moment = dialect.moment(now).label("now")
-    row = conn.execute(
-        select(duty.c.expires_at, moment).where(duty.c.name == name, duty.c.worker != id)
-    ).first()
-    return 0.0 if row is None else max(0.0, (row.expires_at - row.now).total_seconds())
+    row = conn.execute(_elsewhere(name, id).add_columns(dialect.moment(now).label("now"))).first()
+    return 0.0 if row is None else _left(*row)
+
+
+def _left(until: datetime | None, now: datetime) -> float:
+    """Return the seconds until a lease ends."""
+    return 0.0 if until is None else max(0.0, (until - now).total_seconds())
+
+
+def _elsewhere(name: str, id: int) -> Select[tuple[datetime]]:
+    """Select until when another worker holds a duty."""
+    return select(duty.c.expires_at).where(duty.c.name == name, duty.c.worker != id)
 
 
 def confirm_declared(

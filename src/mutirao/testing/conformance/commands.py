@@ -2,7 +2,7 @@
 
 import pytest
 
-from mutirao.model.job import JobState, OutcomeKind
+from mutirao.model.job import Beat, JobState, OutcomeKind
 from mutirao.model.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
@@ -83,7 +83,7 @@ class CancelContract:
             assert (record.state, record.attempts) == (JobState.RUNNING, ())
         for _ in range(2):
             beat = await store.beat(worker, expiry=60, now=NOW)
-            assert beat == (True, ((claims[0].id, claims[0].run),))
+            assert beat == Beat(True, ((claims[0].id, claims[0].run),))
         assert (await store.beat(other, expiry=60, now=NOW)).cancelled == (theirs[1][:2],)
         cancelled = ended(claims[0], OutcomeKind.CANCELLED)
         assert await store.settle(worker, [cancelled], now=NOW) == {claims[0].id}

@@ -60,6 +60,15 @@ class LeaseContract:
         assert await store.held_elsewhere("relay", 1, now=at(10)) == 0
         assert await store.held_elsewhere("relay", 2, now=at(30)) == 0
 
+    async def test_a_heartbeat_tells_it_too(self, store: Store) -> None:
+        """Of the duty that it names, in the same statement."""
+        one, other = await join(store), await join(store)
+        assert await store.lease("relay", one, ttl=30, every=0, now=NOW)
+        for worker, duty, left in ((other, "relay", 20), (one, "relay", 0), (other, "prune", 0)):
+            beat = await store.beat(worker, expiry=60, duty=duty, now=at(10))
+            assert beat[:2] == (True, ())
+            assert beat.held_elsewhere == pytest.approx(left, abs=0.01)
+
     async def test_a_renewed_lease_holds_anew(self, store: Store) -> None:
         """From the moment it was taken again."""
         assert await store.lease("rescue", 1, ttl=30, every=10, now=NOW)

@@ -3,7 +3,7 @@
 import pytest
 
 from mutirao.model.deploys import Deployed, Serves
-from mutirao.model.job import JobState, OutcomeKind
+from mutirao.model.job import Beat, JobState, OutcomeKind
 from mutirao.model.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
@@ -99,7 +99,7 @@ class WorkersContract:
         """From now on, by what it says; other workers are not prolonged with it."""
         beating, silent = await join(store, expiry=10), await join(store, expiry=10)
         beat = await store.beat(beating, expiry=30, stuck=2, now=at(5))
-        assert beat == (True, ())
+        assert beat == Beat(True, ())
         workers = {worker.id: worker for worker in await store.workers()}
         assert (workers[beating].beat_at, workers[beating].expires_at) == (at(5), at(35))
         assert workers[beating].started_at == NOW
@@ -130,7 +130,7 @@ class WorkersContract:
         await store.retire(retired)
         await store.rescue(now=at(30))
         for worker in (vanished, retired, 4_711):
-            assert await store.beat(worker, expiry=60, now=at(31)) == (False, ())
+            assert await store.beat(worker, expiry=60, now=at(31)) == Beat(False, ())
         assert await store.workers() == []
 
     async def test_alive_by_the_database_s_clock(self, store: Store) -> None:

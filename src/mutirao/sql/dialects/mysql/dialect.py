@@ -11,6 +11,7 @@ from sqlalchemy import (
     Connection,
     Insert,
     LargeBinary,
+    Row,
     Select,
     Table,
     Text,
@@ -128,9 +129,11 @@ class MariaDB(Dialect):
             return False
         return True
 
-    def update_returning(self, conn: Connection, change: Update, told: ColumnElement[Any]) -> Any:
-        """Change one row and select the expression: an UPDATE returns nothing."""
-        return conn.execute(select(told)).scalar() if conn.execute(change).rowcount else None
+    def update_returning(
+        self, conn: Connection, change: Update, *told: ColumnElement[Any]
+    ) -> Row[Any] | None:
+        """Change one row and select the expressions: an UPDATE returns nothing."""
+        return conn.execute(select(*told)).first() if conn.execute(change).rowcount else None
 
     def before_pruning(self, conn: Connection, jobs: Sequence[int]) -> None:
         """Append them to the journal, as no trigger does."""
