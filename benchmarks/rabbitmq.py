@@ -45,9 +45,10 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RabbitResult:
-    """The rates of a worker and `enqueue`, and those of a bare aio-pika."""
+    """The rates of a worker and `enqueue`, without and with events, and of a bare aio-pika."""
 
     own: Rates
+    telling: Rates
     bare: Rates
     peers: Mapping[str, Rates] = field(default_factory=dict)
 
@@ -69,6 +70,9 @@ class RabbitResult:
             "of a bare client's, drained": own.drained / bare.drained,
             "client CPU for one drained, µs": own.cpu,
             "a bare client's, µs": bare.cpu,
+            "with events, µs": self.telling.cpu,
+            "enqueued many at once with events, of without": self.telling.many / own.many,
+            "drained with events, of without": self.telling.drained / own.drained,
         }
 
 
@@ -78,8 +82,9 @@ async def rabbitmq(
     """Publish and drain so many messages each way."""
     bare = await _bare(broker, jobs)
     own = await _own(broker, jobs, concurrency)
+    telling = await _own(broker, jobs, concurrency, events=True)
     others = {each: await _peer(each, broker, jobs) for each in peers}
-    return RabbitResult(own=own, bare=bare, peers=others)
+    return RabbitResult(own=own, telling=telling, bare=bare, peers=others)
 
 
 async def _peer(name: str, broker: str, jobs: int) -> Rates:
@@ -99,8 +104,8 @@ async def _peer(name: str, broker: str, jobs: int) -> Rates:
     return Rates(**json.loads(said.splitlines()[-1]))
 
 
-async def _own(broker: str, jobs: int, concurrency: int) -> Rates:
-    transport = RabbitMQ(broker, prefix=NAME)
+async def _own(broker: str, jobs: int, concurrency: int, *, events: bool = False) -> Rates:
+    transport = RabbitMQ(broker, prefix=NAME, events=events)
     app = Mutirao(transports={"jobs": transport})
     all_ran, ran = asyncio.Event(), 0
 

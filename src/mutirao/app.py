@@ -11,6 +11,7 @@ from sqlalchemy import URL, Engine
 
 from mutirao.client.consuming import Consuming
 from mutirao.client.endpoints import Endpoints
+from mutirao.client.events import Listening
 from mutirao.client.graphs import Graphs
 from mutirao.client.hosts import Hosts
 from mutirao.client.inbox import Inboxes
@@ -55,7 +56,9 @@ if TYPE_CHECKING:
 DEFAULT_URL = "sqlite:///mutirao.db"
 
 
-class Mutirao(Consuming, Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers):
+class Mutirao(
+    Consuming, Listening, Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
+):
     """An application's background jobs.
 
     `schedules` manages the schedules in the database; `@app.schedule(…)` declares one in the code.

@@ -228,7 +228,9 @@ class Workers:
         A default here would delete what the workers' settings keep.
         """
         check_together(together)
-        whole = {**terms, "concurrency": 1, "retention": {}, "keep_hours": None, "keep_inbox": None}
+        kept: WorkerTerms = {"retention": {}}
+        kept |= {"keep_hours": None, "keep_inbox": None, "keep_said": None}
+        whole = {**terms, **kept, "concurrency": 1}
         settings = WorkerSettings.of(cast(WorkerTerms, whole))
         carried = self._carried(settings)
         if strange := {*(settings.queues or ())} - carried.keys():

@@ -16,7 +16,9 @@ from pamqp.commands import Basic
 from mutirao.errors import ConfigurationError, TransportMismatch, TransportUnavailable
 from mutirao.model.message import Ack, Again, Bury, Cause, Delivery
 from mutirao.ports import Transport
-from mutirao.testing.conformance import TransportContract
+from mutirao.ports.events import EventFeed, TellsEvents
+from mutirao.testing.conformance import EventsContract, TransportContract
+from mutirao.testing.conformance.events import ALL, event
 from mutirao.testing.conformance.kit import deadline
 from mutirao.testing.conformance.transport import (
     CAUSE,
@@ -32,6 +34,7 @@ from mutirao.testing.conformance.transport import (
 )
 from mutirao.transports.rabbitmq import RabbitMQ
 from tests.support.rabbitmq import RabbitServer, emptied, publish_raw
+from tests.support.waiting import until
 
 PREFIX = "contract"
 
@@ -60,6 +63,37 @@ class TestRabbitMQ(TransportContract):
             await publish_raw(rabbit, PREFIX, queue, body)
 
         return publish
+
+
+class TestRabbitEvents(EventsContract):
+    """By the same node."""
+
+    @pytest.fixture
+    async def transport(self, rabbit: RabbitServer) -> AsyncIterator[RabbitMQ]:
+        """One that tells."""
+        transport = RabbitMQ(rabbit.url(), prefix=PREFIX, events=True)
+        await transport.declare([])
+        yield transport
+        await transport.aclose()
+
+    @pytest.fixture
+    def unreachable(self) -> TellsEvents:
+        """Where nobody listens."""
+        return RabbitMQ("amqp://guest:guest@127.0.0.1:1/", events=True)
+
+    async def test_without_the_exchange(
+        self, rabbit: RabbitServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Who listens is told what to do; what is told is dropped, and counted."""
+        transport = RabbitMQ(rabbit.url(), prefix="undeclared", events=True)
+        with pytest.raises(TransportMismatch, match="transports declare"):
+            async with transport.listen(ALL, EventFeed(9)):
+                pass
+        async with deadline():
+            transport.tell(event())
+            await until(lambda: transport.events_dropped)
+        await transport.aclose()
+        assert "events were dropped before amqp://" in caplog.text
 
 
 async def test_a_delay_of_several_periods(transport: RabbitMQ) -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from mutirao.model.message import Delivery
 from mutirao.ports import Transport
-from mutirao.testing.conformance import TransportContract
+from mutirao.ports.events import Drops, EventFeed, TellsEvents
+from mutirao.testing.conformance import EventsContract, TransportContract
+from mutirao.testing.conformance.events import event
 from mutirao.testing.conformance.kit import deadline
 from mutirao.testing.conformance.transport import (
     OTHER,
@@ -19,6 +21,7 @@ from mutirao.testing.conformance.transport import (
     receive,
 )
 from mutirao.transports.memory import MemoryTransport
+from mutirao.transports.telling import EventBuffer
 
 
 class TestMemoryTransport(TransportContract):
@@ -58,3 +61,52 @@ class TestMemoryTransport(TransportContract):
             with pytest.raises(Exception, match="broken"):
                 await consumer.receive(1)
         assert lost == [[delivery]]
+
+
+class TestMemoryEvents(EventsContract):
+    """Events in this process."""
+
+    @pytest.fixture
+    def transport(self) -> MemoryTransport:
+        """A broker that tells."""
+        return MemoryTransport(tells=True)
+
+    @pytest.fixture
+    def unreachable(self) -> TellsEvents:
+        """A broker that is away."""
+        transport = MemoryTransport(tells=True)
+        transport.available = False
+        return transport
+
+
+async def test_gaps_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """By the numbers of one teller and key; they are told once, not with each."""
+    feed = EventFeed(100)
+    feed.put("a", 5, [event()] * 2)
+    feed.put("a", 9, [event()])
+    feed.put("b", 3, [event()])
+    feed.put("a", 0, [event(task="other")])
+    assert feed.drops.number == 2
+    feed.put("a", 11, [event()])
+    assert feed.drops.number == 3
+    assert [record.message for record in caplog.records] == [
+        "2 events were dropped before they were read"
+    ]
+
+
+async def test_a_buffer_that_is_full() -> None:
+    """What it drops is a gap behind what it keeps, of each key."""
+    drops = Drops("here")
+    buffer = EventBuffer(drops, most=3)
+    for n in range(5):
+        buffer.add(event(str(n)))
+    buffer.add(event(task="other"))
+    [first] = buffer.take()
+    assert (first.first, len(first.events), drops.number) == (0, 3, 3)
+    assert not buffer
+    buffer.add(event())
+    buffer.add(event(task="other"))
+    assert [(each.key.task, each.first) for each in buffer.take()] == [
+        ("shop.greet", 5),
+        ("other", 1),
+    ]

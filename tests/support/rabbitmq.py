@@ -138,7 +138,7 @@ class RabbitServer(PrivateServer):
 @asynccontextmanager
 async def emptied(transport: Transport, server: RabbitServer, *queues: str) -> AsyncIterator[None]:
     """Lend a transport with these queues, and nothing in them; close its connections at the end."""
-    exchanges = ("-dead", "-workers")
+    exchanges = ("-dead", "-events", "-workers")
     names = [each for each in await transport.declare(queues) if not each.endswith(exchanges)]
     async with aiormq.connect(server.url()) as connection:
         channel = await connection.channel()

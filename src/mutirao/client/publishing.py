@@ -20,6 +20,7 @@ from mutirao.model.job import NewJob
 from mutirao.model.message import Message, MessageId
 from mutirao.ports import Transport
 from mutirao.ports.brokers import grouped
+from mutirao.ports.events import published, teller_of
 from mutirao.tasks.parcels import message_of, new_id
 from mutirao.tasks.task import Task
 
@@ -168,7 +169,10 @@ async def publish(jobs: Sequence[NewJob], transports: Mapping[str, Transport]) -
     messages = [each[1] for each in made if each is not None]
     failed: list[TransportError] = []
     for transport, its in grouped(messages, lambda message: transports[message.queue]):
+        teller = teller_of(transport)
         for message, error in zip(its, await transport.publish(its), strict=True):
+            if error is None and teller is not None:
+                teller.tell(published(message.task, message.queue, message.id))
             if isinstance(error, MessageTooLarge):
                 for_store.append(index[message.id])
                 ids[for_store[-1]] = None

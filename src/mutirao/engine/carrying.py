@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 from mutirao.engine import outcomes
 from mutirao.engine.deploys import Herald
 from mutirao.engine.dispatcher import HURRIED_CANCEL_TIMEOUT
+from mutirao.engine.event_log import EventLog, attempts_log
 from mutirao.engine.executor import Executor
-from mutirao.engine.job_log import JobLog
 from mutirao.engine.logs import log
 from mutirao.engine.loops import Loops
 from mutirao.engine.pulse import Health
@@ -68,7 +68,7 @@ class Carrying:
         self.on_blocked: Callable[[], None] | None = None
         self._transports, self._tasks, self._decoders = dict(transports), tasks, decoders
         self._owns, self._shared = shared is None, shared or Shared(settings)
-        self._job_log, self._begin = JobLog(settings.log_jobs), begin
+        self._job_log, self._begin = attempts_log(settings, transports), begin
         usual = settings.defaults.defaults()
         parts = self._shared.threads, self._shared.processes, None, self._job_log, usual
         self._executor = Executor(tasks, middleware, *parts)
@@ -103,6 +103,8 @@ class Carrying:
         watch = Watch(self._shared.slots, self._loops.pulses, self.settings.exit_when_stuck)
         pulse = self._loops.pulse("watch of queues")
         self._loops.spawn(pulse.name, watch.run(pulse, WATCH_EVERY))
+        if isinstance(self._job_log, EventLog):
+            self._loops.spawn("events", self._job_log.beat(self._loops.pulse("events")))
 
     async def first_claim(self) -> None:
         """Wait until each queue is consumed, or has turned out to be away."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mutirao.engine import job_log, outcomes
+from mutirao.engine import outcomes
 from mutirao.engine.job_log import JobLog
 from mutirao.engine.logs import log
 from mutirao.engine.probing import until_done
@@ -133,7 +133,7 @@ class Executor:
     def begin(self, running: Running) -> Callable[[], Any] | Outcome:
         """Begin an attempt that is only a call: return the call, or an outcome without it."""
         claim = running.claim
-        job_log.started(claim)
+        self._attempts.started(claim)
         try:
             bound = self._refuse(claim) or self._bound(self._tasks[claim.task], running)
         except BaseException as error:
@@ -163,7 +163,7 @@ class Executor:
     async def attempt(self, running: Running) -> Outcome:
         """Run one attempt to its end, whatever that is, and log it."""
         claim = running.claim
-        job_log.started(claim)
+        self._attempts.started(claim)
         try:
             task = self._tasks[claim.task]
             perform = self._around if self._middleware else self._perform

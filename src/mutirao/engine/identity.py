@@ -11,7 +11,7 @@ def identity(settings: WorkerSettings, version: str) -> NewWorker:
     """Return the facts of a worker in this process."""
     host, pid = socket.gethostname(), os.getpid()
     return NewWorker(
-        name=f"{host}:{pid}",
+        name=worker_name(),
         host=host,
         pid=pid,
         queues=settings.queues,
@@ -21,3 +21,8 @@ def identity(settings: WorkerSettings, version: str) -> NewWorker:
         version=version,
         app_version=settings.app_version,
     )
+
+
+def worker_name() -> str:
+    """Return the name of a worker in this process, for people."""
+    return f"{socket.gethostname()}:{os.getpid()}"

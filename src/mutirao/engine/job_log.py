@@ -108,6 +108,10 @@ class JobLog:
         self._until = 0.0  # when more lines may be logged
         self._summary: dict[str, _Sum] = {}
 
+    def started(self, claim: Claim) -> None:
+        """Log that an attempt starts, at DEBUG."""
+        started(claim)
+
     def ended(
         self, claim: Claim, outcome: Outcome, since: float, error: BaseException | None = None
     ) -> None:

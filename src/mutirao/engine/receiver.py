@@ -28,6 +28,7 @@ from mutirao.errors import TransportError, TransportUnavailable
 from mutirao.model.job import Claim, NewJob
 from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message
 from mutirao.ports import Consumer
+from mutirao.ports.events import published, teller_of
 from mutirao.ports.transport import OnLost
 from mutirao.tasks import parcels
 
@@ -267,6 +268,8 @@ class Receiver:
             wait = backoff.next()
             log.error("the on_dead job of a dead one waits: %s; again in %.1f s", error, wait)
             await asyncio.sleep(wait)
+        if (teller := teller_of(self._transport)) is not None:
+            teller.tell(published(job.task, job.queue, message.id))
 
     async def _wait(self, error: TransportError) -> None:
         wait = self._backoff.next()

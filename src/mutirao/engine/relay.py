@@ -26,6 +26,7 @@ from mutirao.errors import TransportError
 from mutirao.model.doorbell import Doorbell, messages_of
 from mutirao.ports import Store, Transport
 from mutirao.ports.brokers import grouped
+from mutirao.ports.events import published, teller_of
 
 # The duty is held for so many heartbeats, and asked for again within a fraction of one, so that who
 # takes over from a worker that was killed sees its jobs rescued, and schedules tick, in time. It is
@@ -227,7 +228,10 @@ async def _publish_to(
     """Publish doorbells, up to `most` a message; return those that are not taken, and why."""
     parcels = list(messages_of(doorbells, most))
     told = await transport.publish([message for message, _ in parcels])
-    pairs = zip(parcels, told, strict=True)
+    pairs = list(zip(parcels, told, strict=True))
+    if (teller := teller_of(transport)) is not None:
+        for bell in (bell for (_, bells), error in pairs if error is None for bell in bells):
+            teller.tell(published(bell.task, bell.queue, str(bell.id)))
     return [(bell, error) for (_, bells), error in pairs if error is not None for bell in bells]
 
 

@@ -15,10 +15,10 @@ from mutirao.engine import outcomes
 from mutirao.engine.carried import Carried
 from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import HURRIED_CANCEL_TIMEOUT, Dispatcher
+from mutirao.engine.event_log import EventLog, attempts_log
 from mutirao.engine.executor import Executor
 from mutirao.engine.heartbeat import Heartbeat, WorkerView
 from mutirao.engine.identity import identity
-from mutirao.engine.job_log import JobLog
 from mutirao.engine.limiter import Limiter
 from mutirao.engine.logs import log
 from mutirao.engine.loops import Loops
@@ -90,7 +90,7 @@ class Worker:
         self._shared.deploys.serve(tasks)
         self._progress_writer = ProgressWriter(store)
         self._loops = Loops(settings.turn_limit, self._loop_failed)
-        self._job_log = JobLog(settings.log_jobs)
+        self._job_log = attempts_log(settings, carried or {})
         executor = self._make_executor(middleware)
         self._completer = self._make_completer()
         self._dispatcher = Dispatcher(
@@ -168,6 +168,8 @@ class Worker:
         loops.spawn("watch", self._watch.run(loops.pulse("watch"), watch_every))
         for name, run in self._carried.loops().items():
             loops.spawn(name, run(loops.pulse(name, DUTY_TURN_LIMIT)))
+        if isinstance(self._job_log, EventLog):
+            loops.spawn("events", self._job_log.beat(loops.pulse("events")))
         log.info("worker %s (%s) started", self._id, self._identity.name)
         if not self._carried.answers:
             log.info("relaying %s; it runs no job", ", ".join(sorted(settings.queues or ())))

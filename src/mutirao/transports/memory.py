@@ -34,6 +34,7 @@ from mutirao.model.message import (
 )
 from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import OnLost
+from mutirao.transports.memory_events import MemoryEvents
 
 
 @dataclass
@@ -44,7 +45,7 @@ class _Queue:
     consumers: list["_Consumer"] = field(default_factory=list)
 
 
-class MemoryTransport:
+class MemoryTransport(MemoryEvents):
     """A broker in memory.
 
     Parameters:
@@ -52,6 +53,7 @@ class MemoryTransport:
         longest_delay: the maximum seconds of a message's delay.
         max_size: the maximum bytes of a message's arguments.
         source: a queue of other programs to consume: what `publish_raw` puts there is for decoders.
+        tells: whether it tells of events.
     """
 
     rewrites = True
@@ -64,8 +66,10 @@ class MemoryTransport:
         longest_delay: float = 900.0,
         max_size: int = 1 << 20,
         source: str | None = None,
+        tells: bool = False,
     ) -> None:
         self.mode: Mode = mode
+        super().__init__(tells)
         self.source = source
         self.longest_delay, self._max_size = longest_delay, max_size
         self.available = True  # False: as if the broker was away
@@ -174,6 +178,7 @@ class MemoryTransport:
             consumers = [each for queue in self._queues.values() for each in queue.consumers]
             for each in consumers:
                 self.leave(each, broken=True)
+        self.lose_hearers()
 
     def purge(self, queue: str) -> int:
         """Throw away all that waits in a queue; return how many messages that were."""

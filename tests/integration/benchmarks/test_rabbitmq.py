@@ -20,7 +20,7 @@ def test_both_ways(sqlite_bench: Bench, rabbit: RabbitServer) -> None:
 def test_others_beside_us() -> None:
     """What they do is told beside what we do; a name that has no adapter is refused."""
     ours, theirs = (Rates(one_by_one=1.0, many=2.0, drained=each) for each in (6.0, 3.0))
-    found = RabbitResult(own=ours, bare=ours, peers={"celery": theirs}).figures()
+    found = RabbitResult(own=ours, telling=ours, bare=ours, peers={"celery": theirs}).figures()
     assert found["celery: drained/s"] == 3.0
     assert found["drained, of celery's"] == 2.0
     refused = CliRunner().invoke(bench, ["rabbitmq", "--broker", "amqp://", "--peers", "kombu"])

@@ -12,7 +12,7 @@ They need pytest and pytest-asyncio, which the package itself does not require.
 
 import pytest
 
-for _suite in ("carried", "claiming", "commands", "concurrency", "enqueueing", "fairness",
+for _suite in ("carried", "claiming", "commands", "concurrency", "enqueueing", "events", "fairness",
                "federation", "graphs", "housekeeping", "inbox", "kit", "lanes", "limited_graphs",
                "limits", "liveness", "losing", "notifier", "pruning", "rates", "records",
                "redriving", "repeated", "results", "schedules", "settling", "staleness",
@@ -21,8 +21,15 @@ for _suite in ("carried", "claiming", "commands", "concurrency", "enqueueing", "
     pytest.register_assert_rewrite(f"{__name__}.{_suite}")
 
 from mutirao.testing.conformance.driver import DriverContract  # noqa: E402
+from mutirao.testing.conformance.events import EventsContract  # noqa: E402
 from mutirao.testing.conformance.notifier import NotifierContract  # noqa: E402
 from mutirao.testing.conformance.store import StoreContract  # noqa: E402
 from mutirao.testing.conformance.transport import TransportContract  # noqa: E402
 
-__all__ = ["DriverContract", "NotifierContract", "StoreContract", "TransportContract"]
+__all__ = [
+    "DriverContract",
+    "EventsContract",
+    "NotifierContract",
+    "StoreContract",
+    "TransportContract",
+]

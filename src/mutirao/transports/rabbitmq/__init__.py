@@ -19,7 +19,9 @@ from mutirao.errors import (
     TransportError,
     TransportRefused,
 )
+from mutirao.model.events import EventKey, JobEvent
 from mutirao.model.message import DeadMessage, Difference, Message, Mode
+from mutirao.ports.events import Drops, EventFeed
 from mutirao.ports.transport import OnLost
 from mutirao.transports.environment import with_environment
 from mutirao.transports.rabbitmq.urls import shown_url
@@ -28,6 +30,7 @@ try:
     from mutirao.transports.rabbitmq import topology as places
     from mutirao.transports.rabbitmq.announcing import RabbitAnnouncements
     from mutirao.transports.rabbitmq.consumer import RabbitConsumer
+    from mutirao.transports.rabbitmq.events import EventTeller, listening
     from mutirao.transports.rabbitmq.graveyard import Graveyard
     from mutirao.transports.rabbitmq.links import Links
     from mutirao.transports.rabbitmq.sending import parcel_of
@@ -53,6 +56,7 @@ class RabbitOptions:
     prefix: str = "mutirao"
     delivery_limit: int = DELIVERY_LIMIT
     max_size: int = MAX_SIZE
+    events: bool = False
 
     def __post_init__(self) -> None:
         """Check what has bounds."""
@@ -78,6 +82,7 @@ class RabbitMQ:
         delivery_limit: how many consumers may vanish with a message before the broker itself gives
             it up; a worker does so after five.
         max_size: the maximum bytes of a message's arguments; not above what the broker takes.
+        events: tell of the life-cycle events of its jobs; see `app.events`.
         queue: a queue of other programs to consume, for `@app.consumer`; nothing of it is changed.
 
     Raises:
@@ -96,6 +101,7 @@ class RabbitMQ:
         prefix: str | None = None,
         delivery_limit: int | None = None,
         max_size: int | None = None,
+        events: bool | None = None,
         queue: str | None = None,
     ) -> None:
         if mode not in get_args(Mode):
@@ -108,6 +114,7 @@ class RabbitMQ:
             )
         given: dict[str, Any] = {
             "url": url, "prefix": prefix, "delivery_limit": delivery_limit, "max_size": max_size,
+            "events": events,
         }  # fmt: skip
         self._given = {each: value for each, value in given.items() if value is not None}
         if url is not None:
@@ -116,6 +123,7 @@ class RabbitMQ:
         self.mode: Mode = mode
         self.source = queue
         self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, Links] = WeakKeyDictionary()
+        self._told: WeakKeyDictionary[asyncio.AbstractEventLoop, EventTeller] = WeakKeyDictionary()
 
     @cached_property
     def _options(self) -> RabbitOptions:
@@ -125,6 +133,20 @@ class RabbitMQ:
     def name(self) -> str:
         """The broker's name for people: its URL without secrets."""
         return shown_url(self._options.url)
+
+    @property
+    def tells(self) -> bool:
+        """Whether it tells of events."""
+        return self._options.events
+
+    @property
+    def events_dropped(self) -> int:
+        """How many events were not told in this process."""
+        return self._drops.number
+
+    @cached_property
+    def _drops(self) -> Drops:
+        return Drops(f"before {self.name} took them")
 
     @cached_property
     def _topology(self) -> "places.Topology":
@@ -219,8 +241,34 @@ class RabbitMQ:
         """Delete dead messages; see `Transport.drop_dead`."""
         return await Graveyard(self._here(), self._topology, queue).drop(ids)
 
+    def tell(self, event: JobEvent) -> None:
+        """Tell an event soon; see `TellsEvents.tell`."""
+        loop = asyncio.get_running_loop()
+        teller = self._told.get(loop)
+        if teller is None:
+            teller = EventTeller(self._here(), self._topology, self._drops)
+            self._told[loop] = teller
+        teller.tell(event)
+
+    @asynccontextmanager
+    async def listen(
+        self, filters: Sequence[EventKey], feed: EventFeed
+    ) -> AsyncIterator["asyncio.Future[TransportError]"]:
+        """Have events come into a feed; see `TellsEvents.listen`.
+
+        By a connection of its own: a worker that ends closes those of its event loop.
+        """
+        links = self._linked()
+        try:
+            async with listening(links, self._topology, filters, feed) as ended:
+                yield ended
+        finally:
+            await links.close()
+
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
+        if teller := self._told.pop(asyncio.get_running_loop(), None):
+            await teller.close()
         links = self._links.pop(asyncio.get_running_loop(), None)
         if links is not None:
             await links.close()
@@ -246,5 +294,8 @@ class RabbitMQ:
         loop = asyncio.get_running_loop()
         links = self._links.get(loop)
         if links is None:
-            links = self._links[loop] = Links(self._options.url, self.name)
+            links = self._links[loop] = self._linked()
         return links
+
+    def _linked(self) -> Links:
+        return Links(self._options.url, self.name)

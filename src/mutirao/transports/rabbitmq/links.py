@@ -117,6 +117,16 @@ class Links:
         if consumer is not None:
             self._takers.pop(consumer.encode(), None)
 
+    async def opened(self, what: str, *, confirms: bool) -> AbstractChannel:
+        """Open a channel of a connection of its own, by a name; raises what `channel` does."""
+        async with self._translating():
+            return await self._open(what, confirms=confirms)
+
+    async def drop(self, what: str) -> None:
+        """Close a connection, with what the broker has not taken of it."""
+        if (found := self._connections.pop(what, None)) is not None:
+            await _closed(found)
+
     async def close(self) -> None:
         """Close the connections."""
         connections, self._connections = list(self._connections.values()), {}
@@ -186,14 +196,16 @@ class Links:
                     self._publishing = channel
         return channel
 
-    async def _open(self, what: str, *, locked: bool = False) -> Channel:
+    async def _open(self, what: str, *, locked: bool = False, confirms: bool = True) -> Channel:
         if locked:
             connection = await self._connection(what)
         else:
             async with self._lock:
                 connection = await self._connection(what)
         async with asyncio.timeout(CALL_LIMIT):
-            opened = await connection.channel(publisher_confirms=True, on_return_raises=True)
+            opened = await connection.channel(
+                publisher_confirms=confirms, on_return_raises=confirms
+            )
         return cast(Channel, opened)
 
     async def _connection(self, what: str) -> AbstractConnection:

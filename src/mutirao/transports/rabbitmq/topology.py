@@ -6,6 +6,7 @@
                                one for each period; what has waited goes to PREFIX, by its key
     exchange PREFIX-dead       direct
     queue PREFIX-dead.QUEUE    what is dead
+    exchange PREFIX-events     topic: kind, task and queue lead to whoever listens
     exchange PREFIX-schedules  direct
     queue PREFIX-schedules.SCHEDULE
                                the token of a schedule
@@ -83,6 +84,11 @@ class Topology:
         return f"{self.prefix}-dead"
 
     @property
+    def events(self) -> str:
+        """The name of the exchange that leads to whoever listens to events."""
+        return f"{self.prefix}-events"
+
+    @property
     def schedules(self) -> str:
         """The name of the exchange that leads to the tokens of schedules."""
         return f"{self.prefix}-schedules"
@@ -102,7 +108,8 @@ class Topology:
 
     def exchanges(self) -> dict[str, str]:
         """Return the exchanges by name, with their types."""
-        fixed = {self.prefix: "direct", self.dead_exchange: "direct", self.workers: "fanout"}
+        fixed = {self.prefix: "direct", self.dead_exchange: "direct"}
+        fixed |= {self.workers: "fanout", self.events: "topic"}
         return fixed | {self.delay(each): "fanout" for each in PERIODS}
 
     def queues(self, queues: Sequence[str]) -> dict[str, Arguments]:
@@ -158,6 +165,11 @@ def _plain(name: str) -> str:
         each if _PLAIN.fullmatch(each) else "".join(f"+{byte:02X}" for byte in each.encode())
         for each in name
     )
+
+
+def word_of(name: str) -> str:
+    """Return a name as one word of the keys of a topic exchange, which dots part."""
+    return _plain(name).replace(".", "+2E").replace("#", "+23")
 
 
 def _short(name: str) -> str:

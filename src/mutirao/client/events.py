@@ -1,0 +1,152 @@
+"""Life-cycle events as an application listens to them: an asynchronous iterator."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Self
+
+from mutirao.errors import ConfigurationError, TransportError
+from mutirao.model.events import EventKey, EventKind, JobEvent, filters_of
+from mutirao.ports import Transport
+from mutirao.ports.brokers import grouped
+from mutirao.ports.events import EventFeed, TellsEvents, teller_of
+
+MOST_WAITING = 10_000  # events that wait to be read, unless told otherwise
+FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds between tries while a broker is away
+
+log = logging.getLogger("mutirao")
+
+
+class Events:
+    """Events as they come, from all brokers. What was dropped on the way is counted."""
+
+    def __init__(self, feed: EventFeed) -> None:
+        self._feed = feed
+
+    @property
+    def dropped(self) -> int:
+        """How many are missing: dropped by who told them, by the broker, or as nobody read them.
+
+        A gap is noticed with the next event of the same teller, kind, task and queue.
+        """
+        return self._feed.drops.number
+
+    def __aiter__(self) -> Self:
+        """Return this."""
+        return self
+
+    async def __anext__(self) -> JobEvent:
+        """Wait for the next event."""
+        return await self._feed.take()
+
+
+class Listening:
+    """The part of an application that listens to events."""
+
+    transports: Mapping[str, Transport]
+
+    @asynccontextmanager
+    async def events(
+        self,
+        *,
+        kinds: Collection[EventKind | str] | None = None,
+        tasks: Collection[str] | None = None,
+        queues: Collection[str] | None = None,
+        most: int = MOST_WAITING,
+    ) -> AsyncIterator[Events]:
+        """Listen to what happens to jobs whose brokers tell of it, until the block is left.
+
+            async with app.events(kinds=["dead"]) as events:
+                async for event in events: ...
+
+        What happens once the block is entered comes once or, rarely, not at all: events are
+        neither kept nor confirmed, and never slow the work. `Events.dropped` counts those that are
+        missing. A broker that goes away later is waited for, which the log says.
+
+        Parameters:
+            kinds: such as "started" or "dead"; None: all.
+            tasks: the names of tasks; None: all.
+            queues: the names of queues; None: all whose brokers tell of events.
+            most: how many may wait to be read; more are dropped.
+
+        Raises:
+            ConfigurationError: no broker of these queues tells of events, or a kind is unknown.
+            TransportUnavailable: a broker is away.
+            TransportMismatch: the broker lacks what `mutirao transports declare` makes.
+        """
+        try:
+            wanted = None if kinds is None else [EventKind(each) for each in kinds]
+        except ValueError as unknown:
+            known = ", ".join(EventKind)
+            raise ConfigurationError(f"{unknown} of events; give some of {known}") from None
+        tellers = _tellers(self.transports, queues)
+        feed = EventFeed(most)
+        async with AsyncExitStack() as stack:
+            for teller, its in grouped(tellers, tellers.__getitem__):
+                listener = _Listener(teller, filters_of(wanted, tasks, its), feed)
+                stack.push_async_callback(listener.stop)
+                await listener.start()
+            yield Events(feed)
+
+
+class _Listener:
+    """What listens to one broker, and does so again when that was away."""
+
+    def __init__(self, teller: TellsEvents, filters: Sequence[EventKey], feed: EventFeed) -> None:
+        self._teller, self._filters, self._feed = teller, filters, feed
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to listen; raises what `TellsEvents.listen` does."""
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._listen(begun))
+        await begun
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _listen(self, begun: "asyncio.Future[None]") -> None:
+        wait = FIRST_WAIT
+        while True:
+            try:
+                async with self._teller.listen(self._filters, self._feed) as ended:
+                    if begun.done():
+                        log.warning("events of %s come again", self._teller.name)
+                    else:
+                        begun.set_result(None)
+                    wait = FIRST_WAIT
+                    error = await ended
+            except TransportError as met:
+                error = met
+            if not begun.done():
+                begun.set_exception(error)
+                return
+            if wait == FIRST_WAIT:
+                log.warning("no events of %s come: %s; trying again", self._teller.name, error)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+
+
+def _tellers(
+    transports: Mapping[str, Transport], queues: Collection[str] | None
+) -> dict[str, TellsEvents]:
+    """Return the transports of queues that tell of events; all of those that are named must."""
+    found: dict[str, TellsEvents] = {}
+    for queue, transport in transports.items():
+        if (queues is None or queue in queues) and (teller := teller_of(transport)) is not None:
+            found[queue] = teller
+    if silent := {*(queues or ())} - found.keys():
+        raise ConfigurationError(
+            f"no events are told of queue {', '.join(sorted(silent))}: its transport must be"
+            " RabbitMQ(…, events=True); Amazon SQS and databases have no events"
+        )
+    if not found:
+        raise ConfigurationError(
+            "no broker of this application tells of events; give RabbitMQ(…, events=True) in"
+            " transports; Amazon SQS and databases have no events"
+        )
+    return found

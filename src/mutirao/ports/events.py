@@ -1,0 +1,127 @@
+"""The port to a broker that tells of events; `testing.conformance.events` tests it.
+
+Events are for people who watch. None is confirmed or kept, and none slows the work: what there is
+no room for is dropped, counted, and told.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from math import inf
+from time import monotonic
+from typing import Protocol, runtime_checkable
+
+from mutirao.errors import TransportError
+from mutirao.model.events import EventKey, EventKind, JobEvent
+from mutirao.ports.arrivals import Arrivals
+from mutirao.ports.transport import Transport
+
+SAY_EVERY = 60.0  # seconds between lines about what was dropped
+MAX_KEYS = 10_000  # of events whose numbers are remembered
+
+log = logging.getLogger("mutirao")
+
+
+class Drops:
+    """The number of events that were dropped, which the log has once a minute at most.
+
+    `where`: says of which events, for people.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.number = 0
+        self._where, self._said, self._said_at = where, 0, -inf
+
+    def add(self, number: int) -> None:
+        """Count so many more."""
+        self.number += number
+        if number and monotonic() >= self._said_at + SAY_EVERY:
+            more, self._said, self._said_at = self.number - self._said, self.number, monotonic()
+            extra = {"dropped": self.number}
+            log.warning("%s events were dropped %s", more, self._where, extra=extra)
+
+
+class EventFeed:
+    """What comes for one listener, in its event loop.
+
+    Who tells numbers the events of each key. So a gap says how many were dropped on the way.
+
+    Parameters:
+        most: how many wait to be taken; those that come then are dropped.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.drops = Drops("before they were read")
+        self._most, self._come = most, Arrivals[JobEvent]()
+        self._next: dict[tuple[str, EventKey], int] = {}
+
+    def put(self, teller: str, first: int, events: Sequence[JobEvent]) -> None:
+        """Add events of one key.
+
+        Parameters:
+            teller: who tells, by a name that nobody has before or after.
+            first: the number of the first one.
+        """
+        key = teller, events[0].key
+        missed = max(0, first - self._next.pop(key, first))
+        self._next[key] = first + len(events)
+        if len(self._next) > MAX_KEYS:
+            del self._next[next(iter(self._next))]
+        room = max(0, self._most - len(self._come))
+        self._come.put(*events[:room])
+        self.drops.add(missed + len(events[room:]))
+
+    async def take(self) -> JobEvent:
+        """Wait for the next event."""
+        [event] = await self._come.take(1)
+        return event
+
+
+@runtime_checkable
+class TellsEvents(Transport, Protocol):
+    """A transport that may tell of events."""
+
+    @property
+    def tells(self) -> bool:
+        """Whether it is to; otherwise nothing else here is called."""
+        ...
+
+    @property
+    def events_dropped(self) -> int:
+        """How many events were not told in this process."""
+        ...
+
+    def tell(self, event: JobEvent) -> None:
+        """Tell an event soon, to whoever listens then. Called in an event loop.
+
+        It never waits and never raises. What is told while the broker is away, or faster than it
+        takes, is dropped beyond some thousands. `aclose` tells what is left, for a moment.
+        """
+        ...
+
+    def listen(
+        self, filters: Sequence[EventKey], feed: EventFeed
+    ) -> AbstractAsyncContextManager["asyncio.Future[TransportError]"]:
+        """Have what fits one of the filters come into a feed, until the block is left.
+
+        What is told once the block is entered comes at most once, those of one teller and key in
+        order. The future says why nothing comes any more.
+
+        Raises:
+            TransportUnavailable: the broker is away.
+            TransportMismatch: what events need is not there, or may not be used.
+        """
+        ...
+
+
+def published(task: str, queue: str, job: str) -> JobEvent:
+    """Return the event that the broker of its queue has confirmed a job."""
+    now = datetime.now(UTC)
+    return JobEvent(kind=EventKind.PUBLISHED, task=task, queue=queue, job=job, at=now)
+
+
+def teller_of(transport: object) -> TellsEvents | None:
+    """Return a transport if it is to tell of events."""
+    return transport if isinstance(transport, TellsEvents) and transport.tells else None

@@ -1,0 +1,150 @@
+"""Events by RabbitMQ: messages of a topic exchange that are not confirmed and not kept.
+
+A message has the events of one key that came within a tenth of a second, as a JSON array. It has a
+connection of its own, so that a broker which takes nothing holds up no job.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from contextvars import Context
+from hashlib import blake2s
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from aiormq.abc import AbstractChannel, DeliveredMessage
+from pamqp.commands import Basic
+
+from mutirao.errors import TransportError, TransportUnavailable
+from mutirao.model.events import EventKey, JobEvent
+from mutirao.ports.events import Drops, EventFeed
+from mutirao.transports.rabbitmq.links import CALL_LIMIT, FAILURES, Links, raise_if_cancelled
+from mutirao.transports.rabbitmq.topology import Topology, word_of
+from mutirao.transports.telling import Bundle, EventBuffer
+
+LINGER = 0.1  # seconds that events wait for others
+SEND_LIMIT = 5.0  # seconds in which the broker takes what is told, or it is dropped
+AGAIN_AFTER = 1.0  # seconds until it is tried again
+LAST_LIMIT = 1.0  # seconds to tell what is left at the end
+TRANSIENT = 1
+TELLER, FIRST = "mutirao-teller", "mutirao-first"
+LONGEST_WORD = 100  # bytes of a name in a routing key, which has 255 at most
+# Of a listener's queue, for one that reads slowly: messages, and their bytes.
+MOST_UNREAD, MOST_BYTES = 10_000, 16 << 20
+
+
+class EventTeller:
+    """What tells the events of one event loop."""
+
+    def __init__(self, links: Links, topology: Topology, drops: Drops) -> None:
+        self._links, self._exchange, self._drops = links, topology.events, drops
+        self._waiting = EventBuffer(drops)
+        self._teller = uuid4().hex
+        self._channel: AbstractChannel | None = None
+        self._telling: asyncio.Task[None] | None = None
+
+    def tell(self, event: JobEvent) -> None:
+        """Tell an event soon."""
+        self._waiting.add(event)
+        if self._telling is None or self._telling.done():
+            loop = asyncio.get_running_loop()
+            self._telling = loop.create_task(self._tell(), context=Context())
+
+    async def close(self) -> None:
+        """Tell what is left."""
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.wait([self._telling])
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_LIMIT):
+                await self._send()
+
+    async def _tell(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(LINGER)
+            try:
+                async with asyncio.timeout(SEND_LIMIT):
+                    sent = await self._send()
+            except TimeoutError:
+                sent = False
+                await self._links.drop("tells")  # with what it has not taken
+            if not sent:
+                await asyncio.sleep(AGAIN_AFTER)
+
+    async def _send(self) -> bool:
+        """Publish what waits; return whether the broker is there, otherwise it is dropped."""
+        left = list(self._waiting.take())
+        try:
+            while left:
+                await self._publish(left[0])
+                del left[0]
+        except (TransportError, *FAILURES) as error:
+            raise_if_cancelled(error)
+            return False
+        finally:
+            self._drops.add(sum(len(each.events) for each in left))
+        return True
+
+    async def _publish(self, bundle: Bundle) -> None:
+        if self._channel is None or self._channel.is_closed:
+            self._channel = await self._links.opened("tells", confirms=False)
+            # Without confirms nothing else says that it is missing.
+            await self._channel.exchange_declare(self._exchange, passive=True, timeout=CALL_LIMIT)
+        headers: Any = {TELLER: self._teller, FIRST: bundle.first}
+        await self._channel.basic_publish(
+            msgspec.json.encode(bundle.events),
+            exchange=self._exchange,
+            routing_key=_key(bundle.key),
+            properties=Basic.Properties(
+                content_type="application/json", delivery_mode=TRANSIENT, headers=headers
+            ),
+        )
+
+
+@asynccontextmanager
+async def listening(
+    links: Links, topology: Topology, filters: Sequence[EventKey], feed: EventFeed
+) -> AsyncIterator["asyncio.Future[TransportError]"]:
+    """Listen by a queue of its own; see `TellsEvents.listen`."""
+    ended: asyncio.Future[TransportError] = asyncio.get_running_loop().create_future()
+
+    def end(error: TransportError) -> None:
+        if not ended.done():
+            ended.set_result(error)
+
+    async def on_message(message: DeliveredMessage) -> None:
+        headers = message.header.properties.headers or {}
+        with suppress(msgspec.MsgspecError, ValueError):  # it is nobody's who tells events
+            events = msgspec.json.decode(message.body, type=list[JobEvent])
+            if events:
+                feed.put(str(headers.get(TELLER)), int(str(headers.get(FIRST))), events)
+
+    async def cancelled(_: object) -> None:
+        end(TransportUnavailable("the broker has ended the consumer of events"))
+
+    async with links.channel(consuming=True) as channel:
+        channel.closing.add_done_callback(lambda closing: end(links.why_closed(closing)))
+        channel.on_consumer_cancel_callbacks.add(cancelled)
+        queue = f"{topology.events}.{uuid4().hex}"
+        bounds: Any = {"x-max-length": MOST_UNREAD, "x-max-length-bytes": MOST_BYTES}
+        await channel.queue_declare(
+            queue, exclusive=True, auto_delete=True, arguments=bounds, timeout=CALL_LIMIT
+        )
+        for each in filters:
+            await channel.queue_bind(queue, topology.events, _key(each), timeout=CALL_LIMIT)
+        await channel.basic_consume(queue, on_message, no_ack=True, timeout=CALL_LIMIT)
+        yield ended
+
+
+def _key(key: EventKey) -> str:
+    """Return the routing key of events, or the pattern of a filter: kind, task and queue."""
+    return ".".join("*" if each is None else _word(each) for each in key)
+
+
+def _word(name: str) -> str:
+    """Return a name as one word of a routing key."""
+    word = word_of(name)
+    if len(word) <= LONGEST_WORD:
+        return word
+    return f"+{blake2s(name.encode(), digest_size=16).hexdigest()}"

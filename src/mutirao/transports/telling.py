@@ -1,0 +1,54 @@
+"""Events that wait to be told: a bounded number, by key, numbered so that gaps are noticed."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mutirao.model.events import EventKey, JobEvent
+from mutirao.ports.events import Drops
+
+MOST_WAITING = 10_000  # events
+MOST_TOGETHER = 500  # events in one message
+
+
+class Bundle(NamedTuple):
+    """Events of one key, and the number of the first one."""
+
+    key: EventKey
+    first: int
+    events: Sequence[JobEvent]
+
+
+class EventBuffer:
+    """The events of one teller."""
+
+    def __init__(self, drops: Drops, most: int = MOST_WAITING) -> None:
+        self._drops, self._most, self._waiting = drops, most, 0
+        self._events: dict[EventKey, list[JobEvent]] = {}
+        self._gaps: dict[EventKey, int] = {}  # dropped, behind those that wait
+        self._numbers: dict[EventKey, int] = {}  # of the next one
+
+    def __bool__(self) -> bool:
+        """Return whether some wait."""
+        return self._waiting > 0
+
+    def add(self, event: JobEvent) -> None:
+        """Add an event, or drop it if there is no room."""
+        key = event.key
+        if self._waiting >= self._most:
+            self._gaps[key] = self._gaps.get(key, 0) + 1
+            self._drops.add(1)
+            return
+        self._waiting += 1
+        self._events.setdefault(key, []).append(event)
+
+    def take(self) -> Iterator[Bundle]:
+        """Yield all that wait, and forget them."""
+        events, gaps = self._events, self._gaps
+        self._events, self._gaps, self._waiting = {}, {}, 0
+        for key, some in events.items():
+            number = self._numbers.get(key, 0)
+            for first in range(0, len(some), MOST_TOGETHER):
+                yield Bundle(key, number + first, some[first : first + MOST_TOGETHER])
+            self._numbers[key] = number + len(some)
+        for key, gap in gaps.items():
+            self._numbers[key] = self._numbers.get(key, 0) + gap
