@@ -84,18 +84,13 @@ class Hosts:
     async def aredrive(self, name: str, *, limit: int | None = None) -> list[int]:
         """Send the dead deliveries to a host again, oldest first; return the ids of the new jobs.
 
-        What is about an object of which the host has heard something newer is cancelled, not sent.
+        Not those that were sent again before. What is about an object of which the host has heard
+        something newer is cancelled, not sent.
 
         Parameters:
             limit: how many; None: all.
         """
-        dead = await self._app.store.jobs(_deliveries(name, JobState.DEAD, limit=None))
-        oldest = sorted(job.id for job in dead)[:limit]
-        if not oldest:
-            return []
-        return await self._app.store.redrive(
-            JobFilter(ids=tuple(oldest), state=JobState.DEAD, limit=None)
-        )
+        return await self._app.store.redrive(_deliveries(name, JobState.DEAD, limit))
 
     async def aforget(self, name: str) -> int:
         """Cancel what waits for a host, and delete what is known of it; return how many jobs.

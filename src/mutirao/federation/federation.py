@@ -71,6 +71,7 @@ class Gone:
 
 
 OnGone = Callable[[Gone], Awaitable[None] | None]
+Window = Duration | Callable[[str], Duration]
 
 
 class FederationApp(TaskRegistry, OutboxApp, Protocol):
@@ -95,7 +96,7 @@ class Federation:
         on_gone: told of inboxes that answer 404 or 410, as a job of its own, which is tried again.
         guard: which URLs are called; as usual `https` to public addresses.
         window: seconds (or a `timedelta`) that each delivery waits, so that what follows may make
-            it redundant.
+            it redundant; or a function that returns them for the name of a host.
         concurrency: requests to a host at once; `app.hosts` gives a host another number.
         rate: deliveries to a host that start in a second; None: no limit.
         queue: of its tasks.
@@ -118,7 +119,7 @@ class Federation:
         expand: Expand | None = None,
         on_gone: OnGone | None = None,
         guard: Guard | None = None,
-        window: Duration = WINDOW,
+        window: Window = WINDOW,
         concurrency: int = AT_ONCE,
         rate: int | None = None,
         queue: str = QUEUE,
@@ -133,9 +134,7 @@ class Federation:
             raise ConfigurationError(
                 f"keys is {keys!r:.100}; give a function that returns the SigningKey of a sender"
             )
-        seconds = length_of_time("window", window) or 0.0
-        if not 0 <= seconds <= 86_400:
-            raise ConfigurationError(f"window is {window!r}; give 0 to 86,400 seconds")
+        delay = window if callable(window) else _same(_checked_window(window))
         self._app, self.queue, self._on_gone = app, queue, on_gone
         self._worker: EmbeddedWorker | None = None
         self._starting = Lock()
@@ -151,9 +150,11 @@ class Federation:
             content_type=content_type,
             user_agent=user_agent,
         )
-        self._register(expand, seconds, limits)
+        self._register(expand, lambda host: _checked_window(delay(host)), limits)
 
-    def _register(self, expand: Expand | None, window: float, limits: list[Limit]) -> None:
+    def _register(
+        self, expand: Expand | None, window: Callable[[str], float], limits: list[Limit]
+    ) -> None:
         """Register the tasks."""
         app, queue = self._app, self.queue
 
@@ -252,3 +253,14 @@ class Federation:
         told = self._on_gone(Gone(dead.args["inbox"], dead.id, dead.error or ""))
         if inspect.isawaitable(told):
             await told
+
+
+def _checked_window(window: Duration) -> float:
+    seconds = length_of_time("window", window) or 0.0
+    if not 0 <= seconds <= 86_400:
+        raise ConfigurationError(f"window is {window!r}; give 0 to 86,400 seconds")
+    return seconds
+
+
+def _same(seconds: float) -> Callable[[str], float]:
+    return lambda host: seconds

@@ -111,9 +111,13 @@ class Sender:
     """Makes deliveries of an activity: the handler of the task that `Outbox` enqueues."""
 
     def __init__(
-        self, app: OutboxApp, deliver: Task[..., Any], expand: Expand | None, window: float
+        self,
+        app: OutboxApp,
+        deliver: Task[..., Any],
+        expand: Expand | None,
+        window: Callable[[str], float],
     ) -> None:
-        """Set the parts; `window`: seconds between a delivery's making and its sending."""
+        """Set the parts; `window`: seconds that deliveries to a host wait before they are sent."""
         self._app, self._deliver, self._window = app, deliver, window
         self._expand = expand
 
@@ -139,7 +143,7 @@ class Sender:
     def _delivery(self, what: ActivityDelivery, job: Job) -> NewJob:
         call = self._deliver.using(
             key=key_of(what.host, what.object),
-            delay=self._window,
+            delay=self._window(what.host),
             priority=job.priority,
             tenant=job.tenant,
             group=job.group,

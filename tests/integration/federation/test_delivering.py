@@ -177,6 +177,27 @@ async def test_a_host_that_is_down_and_comes_back(migrated_url: str) -> None:
     assert sent.index(("Create", 1, "a")) < sent.index(("Update", 1, "b"))
 
 
+async def test_a_window_for_each_host(migrated_sqlite_url: str) -> None:
+    """What waits in it is made redundant unsent; a host with none is told at once."""
+    remote = Remote()
+
+    def window(host: str) -> float:
+        return 0 if host == "127.0.0.1" else 600
+
+    async with (
+        serving(remote.behave) as server,
+        working(migrated_sqlite_url, window=window) as (app, made),
+    ):
+        to = [server.url(), "http://b.example/inbox"]
+        await made.outbox.adeliver(activity("Create"), to=to, sender=ACTOR)
+        await remote.has_taken(1)
+        await in_state(app, "scheduled", 1)
+        await made.outbox.adeliver(activity("Delete"), to=to, sender=ACTOR)
+        await remote.has_taken(2)
+        await in_state(app, "cancelled", 2)
+    assert [each["type"] for each in remote.taken] == ["Create", "Delete"]
+
+
 async def test_an_old_host_gets_old_signatures(migrated_sqlite_url: str) -> None:
     """After 401, and from then on at once."""
     remote = Remote(statuses=[401])
