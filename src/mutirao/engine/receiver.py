@@ -87,7 +87,7 @@ class Receiver:
         self.dispatcher = Dispatcher(settings, executor, self._returns, slots, begin)
         self._backoff = Backoff(settings.longest_wait)
         self._said: set[str] = set()
-        self._met = ""  # what the last failure to consume said
+        self._met: set[str] = set()  # what failures to consume have said, of this outage
         self._prefetch, self._resized_at = 0, 0.0
         self._stopping = asyncio.Event()
         self._settled_all = asyncio.Event()
@@ -273,8 +273,8 @@ class Receiver:
 
     async def _wait(self, error: TransportError) -> None:
         wait = self._backoff.next()
-        if str(error) != self._met:  # what people have to mend is told once
-            self._met = str(error)
+        if str(error) not in self._met:  # what people have to mend is told once
+            self._met.add(str(error))
             level = log.warning if isinstance(error, TransportUnavailable) else log.error
             level("cannot consume queue %r: %s; trying again", self.queue, error)
         self.consumes.set()
@@ -287,7 +287,7 @@ class Receiver:
             self._begun = None
         elif had_failed:
             log.warning("consuming queue %r again", self.queue)
-        self._met = ""
+        self._met.clear()
         self.consumes.set()
 
     def _say(self, what: str, kind: str | None = None, error: BaseException | None = None) -> None:

@@ -23,6 +23,7 @@ from mutirao.errors import (
 from mutirao.model.findings import Finding, Level
 from mutirao.model.job import NewJob
 from mutirao.model.message import DeadMessage, Message
+from mutirao.ports.transport import OnLost
 from mutirao.sql.drivers import steps
 from mutirao.testing import capture, drain
 from mutirao.transports.memory import MemoryTransport
@@ -322,6 +323,31 @@ async def test_a_connection_that_breaks(app: Mutirao, broker: MemoryTransport) -
         await until(lambda: ran == ["given up", "ended"])
         assert worker.health().alive
     assert await broker.dead("mail", 10) == []
+
+
+async def test_an_outage_is_told_once(
+    app: Mutirao,
+    broker: MemoryTransport,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Though its failures say now this and now that."""
+    app.task(queue="mail", name="send")(lambda: None)
+    failures = iter(["", *["refused", "reset"] * 3])
+    consumer = broker.consumer
+
+    def failing(queue: str, prefetch: int, on_lost: OnLost) -> Any:
+        if text := next(failures, None):
+            raise TransportUnavailable(text)
+        return consumer(queue, prefetch, on_lost)
+
+    monkeypatch.setattr(broker, "consumer", failing)
+    async with app.worker(queues=["mail"]):
+        await until(lambda: broker._queues["mail"].consumers)
+        broker.lose_consumers()
+        await until(lambda: "consuming queue 'mail' again" in caplog.text)
+    for text in ("refused", "reset"):
+        assert caplog.text.count(f"cannot consume queue 'mail': {text}") == 1
 
 
 async def test_a_timeout(app: Mutirao, broker: MemoryTransport) -> None:
