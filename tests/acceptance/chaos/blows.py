@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
+from tests.acceptance.chaos.aside import Aside
 from tests.acceptance.chaos.broker import Broker
 from tests.support.servers import PrivateServer
 
@@ -25,9 +26,13 @@ class Blows:
     """Blows that are spread over a run. `dealt`: how many of which were begun."""
 
     def __init__(self, blows: Sequence[Blow]) -> None:
-        self._blows = blows
-        self._now: Future[None] | None = None
+        self._blows, self._aside = blows, Aside()
         self.dealt: Counter[str] = Counter()
+
+    @property
+    def free(self) -> bool:
+        """Whether none is being dealt. Raises what went wrong with the last one."""
+        return self._aside.free
 
     @property
     def over(self) -> bool:
@@ -38,21 +43,12 @@ class Blows:
         """Deal the next one when its part of the work is done; others go on meanwhile."""
         number, parts = self.dealt.total(), len(self._blows) + 1
         if self.free and number + 1 < parts and share >= (number + 1) / parts:
-            self._now = helper.submit(self._blows[number].deal)
+            self._aside.do(self._blows[number].deal, helper)
             self.dealt[self._blows[number].name] += 1
 
     def wait(self) -> None:
-        """Wait until the last one has passed."""
-        if self._now is not None:
-            self._now.result()
-
-    @property
-    def free(self) -> bool:
-        """Whether none is being dealt. Raises what went wrong with the last one."""
-        if self._now is not None and self._now.done():
-            self._now.result()
-            self._now = None
-        return self._now is None
+        """Wait until the last one has passed. Raises what went wrong with it."""
+        self._aside.wait()
 
 
 def of_server(server: PrivateServer | None, crashes: int) -> list[Blow]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -17,7 +17,9 @@ from sqlalchemy import Connection, func, select
 
 from mutirao import Mutirao, NewJob
 from mutirao.errors import TransportUnavailable
+from mutirao.sql.schema.tables import inbox
 from tests.acceptance.chaos import app
+from tests.acceptance.chaos.aside import Aside
 from tests.acceptance.chaos.broker import DEAD
 
 AHEAD = 3 / 4  # of the messages are published before the workers start
@@ -37,7 +39,7 @@ class Messages:
         self.counts = {queue: count for queue, count in counts.items() if count}
         self.again: Counter[str] = Counter()
         self._given_up = False
-        self._publishing: Future[None] | None = None
+        self._publishing = Aside()
 
     def publish_ahead(self) -> None:
         """Publish what is to wait when the workers start."""
@@ -46,7 +48,7 @@ class Messages:
 
     def go_on(self, helper: ThreadPoolExecutor) -> None:
         """Publish the rest beside whatever happens."""
-        self._publishing = helper.submit(self._publish_rest)
+        self._publishing.do(self._publish_rest, helper)
 
     def give_up(self) -> None:
         """Publish no more."""
@@ -55,10 +57,7 @@ class Messages:
     @property
     def published(self) -> bool:
         """Whether the broker has confirmed all of them. Raises what kept it from that."""
-        if self._publishing is None or not self._publishing.done():
-            return False
-        self._publishing.result()
-        return True
+        return self._publishing.begun and self._publishing.free
 
     def missing(self, connection: Connection) -> int:
         """Return how many have had no effect yet."""
@@ -89,6 +88,7 @@ class Messages:
                 # What waits for its next attempt is in queues that all have in common.
                 purged=sum(n for name, n in purged.items() if name in its or DELAY in name),
                 again=self.again[queue],
+                dropped=_dropped(connection, queue),
                 left={name: held[name] for name in its if held.get(name)},
             )
 
@@ -128,6 +128,11 @@ def times(connection: Connection, queue: str) -> Counter[int]:
     return Counter({row.number: row.times for row in connection.execute(counting)})
 
 
+def _dropped(connection: Connection, queue: str) -> int:
+    again = func.coalesce(func.sum(inbox.c.times - 1), 0)
+    return int(connection.execute(select(again).where(inbox.c.consumer == queue)).scalar_one())
+
+
 @dataclass(frozen=True, kw_only=True)
 class Count:
     """The effects of the messages 0 to `published` - 1 of a queue.
@@ -137,6 +142,7 @@ class Count:
         once: whether the inbox was to drop repetitions.
         purged: the most messages that a purge threw away.
         again: how many had no effect when the broker held nothing, and were published once more.
+        dropped: how many repetitions the inbox has dropped.
         left: what the broker still holds of them at the end, dead ones included, by its queue.
     """
 
@@ -146,6 +152,7 @@ class Count:
     once: bool
     purged: int
     again: int
+    dropped: int
     left: Mapping[str, int]
 
     @property

@@ -20,6 +20,7 @@ from mutirao.model.job import OutcomeKind
 from mutirao.sql import migrations
 from mutirao.sql.schema.tables import live
 from tests.acceptance.chaos import app, blows, messages, told
+from tests.acceptance.chaos.aside import Aside
 from tests.acceptance.chaos.audit import audit
 from tests.acceptance.chaos.blows import Blows
 from tests.acceptance.chaos.broker import Broker, broker_on
@@ -115,6 +116,7 @@ class Report:
         for count in self.counts:
             yield f"{count.published:10,} messages of {count.queue}, by broker alone"
             yield f"{count.purged:10,} at most thrown away by a purge, {count.again:,} sent again"
+            yield f"{count.dropped:10,} repetitions dropped by the inbox"
             yield f"{count.repetitions:10,} effects that were repeated"
 
 
@@ -179,6 +181,7 @@ class Chaos:
         self._rows, self._unfinished = 0, plan.effects
         self._rows_at_kill = 0
         self._still = Stillness(QUIET)
+        self._asking = Aside()
         self.held: Mapping[str, int] = {}  # by the broker, when it was asked last, by queue
         self.seconds = 0.0
 
@@ -187,7 +190,7 @@ class Chaos:
         plan, workers = self._plan, self._workers
         kill, freeze, tell = (Timer(each) for each in (plan.kill_every, plan.freeze_every, 2.0))
         started = time.monotonic()
-        with ThreadPoolExecutor(2) as helper:
+        with ThreadPoolExecutor(3) as helper:
             self._sent.go_on(helper)
             while not self._is_done() and self.seconds < plan.deadline:
                 time.sleep(0.1)
@@ -201,11 +204,12 @@ class Chaos:
                 if freeze.rang():
                     workers.freeze_one()
                 workers.thaw(now=time.monotonic())
-                self._publish_what_was_purged()
+                self._publish_what_was_purged(helper)
                 if tell.rang():
                     self._tell()
             self._sent.give_up()
         self.blows.wait()
+        self._asking.wait()
 
     def _some_work_was_done(self) -> bool:
         """Tell whether it was, since the last kill: a slow machine starts workers slowly."""
@@ -230,11 +234,16 @@ class Chaos:
             self.held = self._broker.held()
         return not any(self.held.values())
 
-    def _publish_what_was_purged(self) -> None:
-        """Once nothing happens any more and the broker holds nothing, others have to act."""
-        if self._broker is None or not self._still.rang(self._rows):
+    def _publish_what_was_purged(self, helper: ThreadPoolExecutor) -> None:
+        """Once nothing happens any more, and the broker holds nothing: nobody else would."""
+        if self._broker is None or not self._broker.purged.total():
             return
-        if self._sent.published and self.blows.free and self._nothing_is_held():
+        at_rest = self._still.rang(self._rows) and self._sent.published and self.blows.free
+        if self._asking.free and at_rest:
+            self._asking.do(self._publish_again, helper)
+
+    def _publish_again(self) -> None:
+        if self._nothing_is_held():
             with self._engine.connect() as connection:
                 self._sent.publish_again(connection)
 
