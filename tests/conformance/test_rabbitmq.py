@@ -235,6 +235,26 @@ async def test_a_queue_that_is_deleted(transport: RabbitMQ, rabbit: RabbitServer
     assert isinstance(error, TransportMismatch)
 
 
+async def test_closed_without_a_reason(
+    transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client raises a bare Exception then: the connection is broken. Other errors are ours."""
+    lost: list[Delivery] = []
+    raised: Exception = ValueError("a defect")
+
+    async def closed(*_: Any, **__: Any) -> None:
+        raise raised
+
+    async with deadline(), transport.consumer(QUEUE, 5, lost.extend) as consumer:
+        monkeypatch.setattr(Channel, "basic_cancel", closed)
+        with pytest.raises(ValueError, match="a defect"):
+            await consumer.resize(1)
+        raised = Exception()
+        await consumer.resize(2)
+        with pytest.raises(TransportUnavailable, match="was closed"):
+            await consumer.receive(1)
+
+
 async def test_nobody_gets_in(rabbit: RabbitServer) -> None:
     """With a wrong password, or a virtual host that is not there; no password is told."""
     for url in (rabbit.url("guest:wr0ng"), f"{rabbit.url()}nowhere"):

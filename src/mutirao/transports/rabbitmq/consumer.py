@@ -24,7 +24,7 @@ from mutirao.transports.rabbitmq.links import (
     FAILURES,
     Links,
     Parcel,
-    raise_if_cancelled,
+    raise_if_other,
 )
 from mutirao.transports.rabbitmq.sending import parcel_of, way_of
 from mutirao.transports.rabbitmq.topology import Topology
@@ -138,7 +138,7 @@ class RabbitConsumer:
             await self._channel.basic_qos(prefetch_count=prefetch, timeout=CALL_LIMIT)
             return await self._links.consume(self._channel, name, callback)
         except FAILURES as error:
-            raise_if_cancelled(error)
+            raise_if_other(error)
             told = self._links.translated(error)
             if name == source and isinstance(told, TransportMismatch):
                 told = TransportMismatch(
@@ -153,7 +153,7 @@ class RabbitConsumer:
         try:
             await self._channel.basic_cancel(tag, timeout=CALL_LIMIT)
         except FAILURES as error:
-            raise_if_cancelled(error)
+            raise_if_other(error)
             self._break(self._links.translated(error))
         else:
             self._links.leave(tag)
@@ -261,7 +261,7 @@ class RabbitConsumer:
                     await self._channel.basic_ack(tag, wait=False)
                 del self._held[tag]
         except FAILURES as error:  # they come again: they are as good as lost
-            raise_if_cancelled(error)
+            raise_if_other(error)
             self._break(self._links.translated(error))
 
     async def _cancelled(self, _: Any) -> None:

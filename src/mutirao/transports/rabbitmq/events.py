@@ -19,7 +19,7 @@ from pamqp.commands import Basic
 from mutirao.errors import TransportError, TransportUnavailable
 from mutirao.model.events import EventKey, JobEvent
 from mutirao.ports.events import Drops, EventFeed
-from mutirao.transports.rabbitmq.links import CALL_LIMIT, FAILURES, Links, raise_if_cancelled
+from mutirao.transports.rabbitmq.links import CALL_LIMIT, FAILURES, Links, raise_if_other
 from mutirao.transports.rabbitmq.topology import Topology, word_of
 from mutirao.transports.telling import Bundle, EventBuffer
 
@@ -79,8 +79,10 @@ class EventTeller:
             while left:
                 await self._publish(left[0])
                 del left[0]
-        except (TransportError, *FAILURES) as error:
-            raise_if_cancelled(error)
+        except TransportError:
+            return False
+        except FAILURES as error:
+            raise_if_other(error)
             return False
         finally:
             self._drops.add(sum(len(each.events) for each in left))

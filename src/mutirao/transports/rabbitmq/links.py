@@ -6,7 +6,7 @@ publishes, acknowledgements included.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, cast
 from uuid import uuid4
 
@@ -34,7 +34,9 @@ CALL_LIMIT = 30.0  # seconds for the broker to answer a request, or to confirm a
 CLOSE_LIMIT = 3.0  # seconds to say goodbye
 DECLARE = "make what is missing with `mutirao transports declare`"
 
-FAILURES = (AMQPError, OSError, TimeoutError, asyncio.InvalidStateError, asyncio.CancelledError)
+# What the client raises: `raise_if_other` lets through what is not its own.
+FAILURES = (Exception, asyncio.CancelledError)
+_OF_THE_CLIENT = (AMQPError, OSError, TimeoutError, asyncio.InvalidStateError)
 
 
 class Parcel(NamedTuple):
@@ -79,7 +81,7 @@ class Links:
         except TransportError as error:
             return error
         except FAILURES as error:
-            raise_if_cancelled(error)
+            raise_if_other(error)
             return self.translated(error)
         return None
 
@@ -142,6 +144,8 @@ class Links:
 
     def translated(self, error: BaseException) -> TransportError:
         """Return an error of the client as one of ours."""
+        if type(error) is Exception:
+            return TransportUnavailable("the connection to the broker was closed")
         said = _text(error)
         match error:
             case TransportError():
@@ -183,7 +187,7 @@ class Links:
         except TransportError:
             raise
         except FAILURES as error:
-            raise_if_cancelled(error)
+            raise_if_other(error)
             raise self.translated(error) from error
 
     async def _channel_to_publish(self) -> Channel:
@@ -223,10 +227,17 @@ class Links:
         return found
 
 
-def raise_if_cancelled(error: BaseException) -> None:
-    """Raise a cancellation that is ours: the client also cancels those who wait on a connection."""
-    task = asyncio.current_task()
-    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+def raise_if_other(error: BaseException) -> None:
+    """Raise an error that is none of the client's.
+
+    It also cancels those who wait on a connection, and raises a bare Exception in them where a
+    channel was closed without a reason.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise error
+    elif not isinstance(error, _OF_THE_CLIENT) and type(error) is not Exception:
         raise error
 
 
@@ -235,9 +246,11 @@ def _alive(connection: AbstractConnection) -> bool:
 
 
 async def _closed(what: AbstractChannel | AbstractConnection) -> None:
-    with suppress(*FAILURES):
+    try:
         async with asyncio.timeout(CLOSE_LIMIT):
             await what.close()
+    except FAILURES as error:
+        raise_if_other(error)
 
 
 def _text(error: BaseException) -> str:

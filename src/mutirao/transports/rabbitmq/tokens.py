@@ -24,7 +24,7 @@ from mutirao.transports.rabbitmq.links import (
     FAILURES,
     Links,
     Parcel,
-    raise_if_cancelled,
+    raise_if_other,
 )
 from mutirao.transports.rabbitmq.topology import Topology
 
@@ -107,7 +107,7 @@ class RabbitTokens:
         try:
             return await asking
         except FAILURES as error:
-            raise_if_cancelled(error)
+            raise_if_other(error)
             told = self._links.translated(error)
             self._break(told)
             raise told from error
