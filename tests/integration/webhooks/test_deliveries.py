@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,10 +13,20 @@ from sqlalchemy import create_engine, text
 from standardwebhooks import Webhook
 
 from mutirao import Mutirao, Retry
+from mutirao.errors import ConfigurationError, WrongSignature
 from mutirao.model.job import JobState
-from mutirao.webhooks import BreakerTerms, WebhookSettings, deliveries, new_secret
+from mutirao.webhooks import (
+    BreakerTerms,
+    Secret,
+    WebhookSettings,
+    averify,
+    deliveries,
+    new_secret,
+    sign,
+    verify,
+)
 from tests.support.waiting import until
-from tests.support.webhooks import OK, Peer, Server, answering, serving, silent
+from tests.support.webhooks import OK, Peer, Server, answering, saying, serving, silent
 
 NO = b"HTTP/1.1 500 No\r\nContent-Length: 5\r\n\r\nnever"
 GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"
@@ -235,6 +246,37 @@ async def test_a_url_that_is_never_called(migrated_sqlite_url: str) -> None:
         assert "give the guard this network" in str(dead.error)
         assert "put the endpoint with another URL" in str(dead.error)
         assert server.requests == []
+
+
+async def test_a_sender_that_is_heard_from(migrated_sqlite_url: str) -> None:
+    """Its own webhook lets one through, in a coroutine and elsewhere; while nothing is held, none.
+
+    A webhook that is not verified does nothing.
+    """
+    back = asyncio.Event()
+
+    async def down(peer: Peer) -> None:
+        await (answering() if back.is_set() else saying(NO))(peer)
+
+    async with shop(migrated_sqlite_url) as app, serving(down) as server:
+        await put(app, "erp", server, concurrency=1)
+        theirs = sign("msg_1", int(time.time()), b"x", [Secret.parse(SECRET)])
+        told: dict[str, Any] = {"endpoints": app.endpoints, "sender": "erp"}
+        await averify(theirs, b"x", SECRET, **told)
+        await publish(app, 5)
+        async with app.worker(webhooks=SETTINGS, poll=0.05, log_jobs="failures"):
+            await until(opened(app, "erp"))
+            with pytest.raises(WrongSignature):
+                await averify(theirs, b"y", SECRET, **told)
+            assert await app.ajobs(task="mutirao.webhook_probe", state="succeeded") == []
+            back.set()
+            await averify(theirs, b"x", SECRET, **told)
+            assert (await asyncio.to_thread(verify, theirs, b"x", SECRET, **told)).id == "msg_1"
+            await until(ended(app, "succeeded", 5 - TERMS.failures))
+        probes = await app.ajobs(task="mutirao.webhook_probe", state="succeeded")
+    assert len(probes) == 1
+    with pytest.raises(ConfigurationError):
+        verify(theirs, b"x", SECRET, sender="erp")
 
 
 async def test_a_signer_that_the_worker_has_not(migrated_sqlite_url: str) -> None:

@@ -154,3 +154,24 @@ def test_a_key_that_cannot_sign() -> None:
     with pytest.raises(InvalidSecret, match="URL"):
         SigningKey("main-key", key_of("ed25519"))
     assert "private" not in repr(signing_key("ed25519", ACTOR))
+
+
+class Told:
+    """Notes whose hosts may be back."""
+
+    def __init__(self) -> None:
+        self.actors: list[str] = []
+
+    async def heard_from(self, actor: str) -> None:
+        """Note it."""
+        self.actors.append(actor)
+
+
+async def test_who_is_verified_was_heard_from() -> None:
+    """A request that is not verified says nothing about a host."""
+    told, headers = Told(), signed("rfc9421", "ed25519")
+    with pytest.raises(UnverifiedActivity):
+        await verified("ed25519", headers, body=b"{}", federation=told)
+    assert told.actors == []
+    await verified("ed25519", headers, federation=told)
+    assert told.actors == [ACTOR]
