@@ -7,6 +7,7 @@ a request looks at one.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -35,7 +36,8 @@ class Pool:
 
     def __init__(self, make: Callable[[httpcore2.Origin], Connection], most: int) -> None:
         self._make, self._most = make, most
-        self._room = asyncio.Semaphore(most)
+        self._requests = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._used: set[Pooled] = set()
         self._idle: dict[Pooled, None] = {}  # in the order in which they were given back
         self._at: dict[Place, dict[Pooled, None]] = {}  # the same
@@ -43,7 +45,10 @@ class Pool:
 
     async def send(self, request: httpcore2.Request) -> tuple[httpcore2.Response, Pooled]:
         """Send a request; return its answer, and what to give back when that was read."""
-        await self._room.acquire()
+        if self._requests < self._most:
+            self._requests += 1
+        else:
+            await self._wait()
         pooled = await self._take(request.url.origin)
         try:
             answer = await pooled.connection.handle_async_request(request)
@@ -56,7 +61,7 @@ class Pool:
 
     async def give_back(self, pooled: Pooled) -> None:
         """Keep a connection for the next request, unless it was closed; close the outdated ones."""
-        self._room.release()
+        self._leave()
         pooled.users -= 1
         if not pooled.users:
             self._used.remove(pooled)
@@ -71,6 +76,24 @@ class Pool:
         self._idle.clear()
         self._at.clear()
         self._shared.clear()
+
+    async def _wait(self) -> None:
+        """Wait until another request leaves its place to this one."""
+        mine = asyncio.get_running_loop().create_future()
+        self._waiting.append(mine)
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        while self._waiting:
+            if not (first := self._waiting.popleft()).done():
+                first.set_result(None)
+                return
+        self._requests -= 1
 
     async def _take(self, origin: httpcore2.Origin) -> Pooled:
         """Return a connection for one more request, a new one where there is none.
