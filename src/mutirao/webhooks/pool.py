@@ -24,6 +24,15 @@ class Pooled:
     connection: Connection
     place: Place
     users: int = 0
+    stream: httpcore2.AsyncNetworkStream | None = None
+
+    def is_outdated(self) -> bool:
+        """Return whether it was not used for long, or the other side has closed it.
+
+        By HTTP/2 httpcore2 does not look at the latter.
+        """
+        closed = self.stream is not None and self.stream.get_extra_info("is_over")
+        return closed or self.connection.has_expired()
 
 
 class Pool:
@@ -57,6 +66,7 @@ class Pool:
             raise
         if pooled.connection.can_multiplex():
             self._shared[pooled.place] = pooled
+            pooled.stream = answer.extensions["network_stream"]
         return answer, pooled
 
     async def give_back(self, pooled: Pooled) -> None:
@@ -66,7 +76,7 @@ class Pool:
         if not pooled.users:
             self._used.remove(pooled)
             await self._rest(pooled)
-        while self._idle and (oldest := next(iter(self._idle))).connection.has_expired():
+        while self._idle and (oldest := next(iter(self._idle))).is_outdated():
             await self._close(oldest)
 
     async def aclose(self) -> None:
@@ -107,7 +117,7 @@ class Pool:
             return shared
         found: Pooled | None = None
         while found is None and (idle := self._at.get(place)):
-            if (last := next(reversed(idle))).connection.has_expired():
+            if (last := next(reversed(idle))).is_outdated():
                 await self._close(last)
             else:
                 found = self._forget(last)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import httpcore2
@@ -22,6 +23,7 @@ from mutirao.webhooks.pool import Pool, Pooled
 from mutirao.webhooks.wire import Wire
 
 Options = Iterable[Any] | None
+HTTP2 = find_spec("h2") is not None
 KEPT_FOR = 5.0  # seconds that a connection is kept without a request
 _EXTRA = {"client_addr": "sockname", "server_addr": "peername"}  # httpcore2's words: asyncio's
 _NAMES = [
@@ -71,7 +73,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     """For `httpx2.AsyncClient(transport=GuardedTransport(Guard()), trust_env=False)`.
 
     Each request, and each redirect that the client follows, raises `UnsafeUrl` where the guard
-    refuses its URL or one of its addresses. It speaks HTTP/1.1, and keeps connections.
+    refuses its URL or one of its addresses. It keeps connections, and speaks HTTP/1.1; where the
+    extra `http2` is installed HTTP/2 too, if the server does, by TLS.
 
     Parameters:
         guard: decides.
@@ -121,6 +124,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             origin,
             ssl_context=self._ssl_context,
             keepalive_expiry=KEPT_FOR,
+            http2=HTTP2,
             network_backend=self._backend,
         )
 
@@ -240,6 +244,8 @@ class _Stream(httpcore2.AsyncNetworkStream):
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":
             return self._wire.spoke
+        if info == "is_over":
+            return self._wire.over
         return self._wire.transport.get_extra_info(_EXTRA.get(info, info))
 
 

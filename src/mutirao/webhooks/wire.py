@@ -52,6 +52,11 @@ class Wire(asyncio.Protocol):
         self.transport = secured
 
     @property
+    def over(self) -> bool:
+        """Whether the other side has hung up."""
+        return self._over
+
+    @property
     def spoke(self) -> bool:
         """Whether the other side has said something, or hung up."""
         return bool(self._heard) or self._over
