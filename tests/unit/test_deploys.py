@@ -8,7 +8,7 @@ import pytest
 
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import ConfigurationError
-from mutirao.model.deploys import Deployed, Serves, is_newer, named, taken_over
+from mutirao.model.deploys import Deployed, Served, is_newer, named, taken_over
 
 MINE = [("mail", "send"), ("mail", "greet"), ("video", "encode"), ("extra", None)]
 
@@ -31,14 +31,14 @@ def test_newer(version: str, than: str, newer: bool) -> None:
     ("others", "by"),
     [
         ([], None),
-        ([Deployed("5", Serves())], "5"),
-        ([Deployed("3", Serves())], None),
-        ([Deployed("5", Serves(("mail", "extra")))], None),
-        ([Deployed("5", Serves(("mail", "extra"))), Deployed("6", Serves(("video",)))], "6"),
-        ([Deployed("5", Serves(("mail", "extra"))), Deployed("3", Serves(("video",)))], None),
-        ([Deployed("5", Serves(exclude_queues=("video",)))], None),
-        ([Deployed("5", Serves(tasks=("send", "greet")))], None),
-        ([Deployed("5", Serves(tasks=("send", "greet"))), Deployed("5", Serves(tasks=("encode",)))],
+        ([Deployed("5", Served())], "5"),
+        ([Deployed("3", Served())], None),
+        ([Deployed("5", Served(("mail", "extra")))], None),
+        ([Deployed("5", Served(("mail", "extra"))), Deployed("6", Served(("video",)))], "6"),
+        ([Deployed("5", Served(("mail", "extra"))), Deployed("3", Served(("video",)))], None),
+        ([Deployed("5", Served(exclude_queues=("video",)))], None),
+        ([Deployed("5", Served(tasks=("send", "greet")))], None),
+        ([Deployed("5", Served(tasks=("send", "greet"))), Deployed("5", Served(tasks=("encode",)))],
          "5"),
     ],
 )  # fmt: skip

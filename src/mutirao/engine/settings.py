@@ -8,7 +8,7 @@ from typing import Any, Self, TypedDict, get_args
 from mutirao.engine.backoff import MAX_WAIT
 from mutirao.engine.job_log import JobLogMode
 from mutirao.errors import ConfigurationError, InvalidJob
-from mutirao.model.deploys import Serves, is_version
+from mutirao.model.deploys import Served, is_version
 from mutirao.model.job import MAX_QUEUE_NAME, MAX_TASK_NAME, OutcomeKind
 from mutirao.model.webhook_attempts import WebhookSettings
 from mutirao.tasks.defaults import DefaultsInWords
@@ -153,9 +153,9 @@ class WorkerSettings:
         return self.served.has(queue)
 
     @property
-    def served(self) -> Serves:
+    def served(self) -> Served:
         """What is served."""
-        return Serves(self.queues, self.exclude_queues or (), self.tasks)
+        return Served(self.queues, self.exclude_queues or (), self.tasks)
 
     @classmethod
     def of(cls, terms: WorkerTerms) -> Self:

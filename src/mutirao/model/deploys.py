@@ -17,7 +17,7 @@ Lane = tuple[str, str | None]  # a queue, and a task in it; None: whichever
 
 
 @dataclass(frozen=True, slots=True)
-class Serves:
+class Served:
     """What a worker serves. `queues` and `tasks` None: all, of queues but `exclude_queues`."""
 
     queues: tuple[str, ...] | None = None
@@ -36,7 +36,7 @@ class Deployed:
     """The version of the application that a worker runs, and what it serves."""
 
     version: str
-    serves: Serves
+    serves: Served
 
 
 def is_version(what: object) -> bool:

@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any, NamedTuple, TypedDict
 
 from mutirao.errors import InvalidFilter
-from mutirao.model.deploys import Serves
+from mutirao.model.deploys import Served
 from mutirao.model.job import JobState, OutcomeKind
 
 Scalar = str | int | float | bool | None  # in JSON
@@ -218,7 +218,7 @@ class WorkerRecord:
 
     def serves(self, queue: str, task: str | None = None) -> bool:
         """Return whether it takes jobs of a queue, and of that task in it; a relay takes none."""
-        serves = Serves(self.queues, self.exclude_queues, self.tasks)
+        serves = Served(self.queues, self.exclude_queues, self.tasks)
         return self.concurrency > 0 and serves.has(queue, task)
 
 

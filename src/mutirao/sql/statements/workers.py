@@ -17,7 +17,7 @@ from sqlalchemy import (
     update,
 )
 
-from mutirao.model.deploys import Deployed, Serves
+from mutirao.model.deploys import Deployed, Served
 from mutirao.model.job import Beat, NewWorker
 from mutirao.model.schedule import ScheduleOrigin
 from mutirao.sql.dialects.base import Dialect
@@ -101,7 +101,7 @@ def deployed(conn: Connection, dialect: Dialect, but: str, now: datetime | None)
         .where(worker.c.expires_at > dialect.moment(now), worker.c.beat_at > worker.c.started_at)
     )
     return [
-        Deployed(version, Serves(_names(queues), _names(others) or (), _names(tasks)))
+        Deployed(version, Served(_names(queues), _names(others) or (), _names(tasks)))
         for version, queues, others, tasks in rows
     ]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mutirao.model.deploys import Deployed, Serves
+from mutirao.model.deploys import Deployed, Served
 from mutirao.model.job import Beat, JobState, OutcomeKind
 from mutirao.model.records import JobFilter
 from mutirao.ports import Store
@@ -57,7 +57,7 @@ class WorkersContract:
 
     async def test_other_versions_of_the_application(self, store: Store) -> None:
         """Of live workers that said theirs, once they have beaten."""
-        serves = Serves(("mail",), (), ("send",))
+        serves = Served(("mail",), (), ("send",))
         said = newcomer(app_version="shop@2", queues=serves.queues, tasks=serves.tasks)
         new = await store.register(said, expiry=15, now=NOW)
         for version in (None, "shop@1"):
