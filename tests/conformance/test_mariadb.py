@@ -166,6 +166,18 @@ class TestMariadb(StoreContract):
                 assert await store.settle(worker, batch, now=NOW) == {*others}
             other.rollback()
 
+    async def test_a_locked_job_keeps_no_order_waiting(
+        self, store: Store, server: MysqlServer, database: str
+    ) -> None:
+        """Nor one to cancel others: what it deletes are those that it has locked."""
+        first, *others = await put(store, *(due() for _ in range(4)))
+        with server.connect(database) as other, other.cursor() as cursor:
+            other.begin()
+            cursor.execute("SELECT id FROM mutirao_live WHERE id = %s FOR UPDATE", (first,))
+            async with deadline():
+                assert await store.cancel(JobFilter(ids=tuple(others))) == others
+            other.rollback()
+
     async def test_keys_are_compared_byte_for_byte(self, store: Store) -> None:
         """Neither case, nor accents, nor blanks at the end make two keys equal."""
         keys = ("a", "A", "á", "a ", "a\u0301")
