@@ -23,6 +23,7 @@ from sqlalchemy import (
     exists,
     insert,
     null,
+    select,
     true,
     update,
 )
@@ -127,6 +128,10 @@ class Dialect(ABC):
         They are about to be deleted, with their attempts.
         """
         return
+
+    def hold_live(self, *columns: ColumnElement[Any], ids: Sequence[int]) -> Select[Any]:
+        """Return a query of live rows by a list of ids, in their order, that is to lock them."""
+        return select(*columns).where(self.among(live.c.id, ids)).order_by(live.c.id)
 
     def update_live(self) -> Update:
         """Return an UPDATE of live rows by a list of ids."""

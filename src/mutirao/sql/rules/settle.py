@@ -19,7 +19,7 @@ _ATTEMPT = (
 _FINISHED = _ATTEMPT.index("finished_at")
 _HELD = """
 SELECT id, run, attempt, worker, claimed_at, cancel, EXISTS (SELECT 1 FROM mutirao_counter)
-FROM mutirao_live
+FROM mutirao_live {}
 WHERE claimed_at IS NOT NULL AND """
 _WAIT = """
 UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, attempt = attempt - ?, run_at = ?,
@@ -51,7 +51,7 @@ def held(words: Words, jobs: Collection[int], *, free: bool = False) -> Asking[d
     """
     which, values = words.among("id", jobs)
     order = f" ORDER BY id{words.hold_free if free else words.hold}" if words.locks else ""
-    rows = yield Execute(f"{_HELD}{which}{order}", values)
+    rows = yield Execute(f"{_HELD.format(words.by_key)}{which}{order}", values)
     return {row[0]: Held._make(row) for row in rows}
 
 

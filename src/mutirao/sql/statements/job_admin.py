@@ -179,13 +179,10 @@ def matching_live(conn: Connection, which: JobFilter) -> Sequence[int]:
 
 def locked(conn: Connection, ids: Sequence[int]) -> Sequence[Any]:
     """Lock the rows of live jobs, and return them as they are now."""
-    rules = dialect_of(conn.dialect).rules
-    return conn.execute(
-        select(live.c.id, live.c.worker, live.c.run_at)
-        .where(dialect_of(conn.dialect).among(live.c.id, ids))
-        .order_by(live.c.id)
-        .with_for_update(nowait=len(ids) > 1 and not rules.waits_while_holding)
-    ).all()
+    dialect = dialect_of(conn.dialect)
+    alone = len(ids) > 1 and not dialect.rules.waits_while_holding
+    held = dialect.hold_live(live.c.id, live.c.worker, live.c.run_at, ids=ids)
+    return conn.execute(held.with_for_update(nowait=alone)).all()
 
 
 def _finished(conn: Connection, which: JobFilter) -> Sequence[int]:

@@ -119,7 +119,7 @@ def _change(
         # Not steps that wait at gates: those belong to whoever has their graphs.
         touched = or_(live.c.worker.is_not(None), live.c.id.in_(select(parked.c.job)))
         ids = conn.scalars(select(live.c.id).where(touched)).all()
-        held = select(live.c.id).where(dialect.among(live.c.id, ids)).order_by(live.c.id)
+        held = dialect.hold_live(live.c.id, ids=ids)
         conn.execute(held.with_for_update()).all()
         hold(conn)
         through(conn, dialect.rules.close_limit(after.name, now))

@@ -196,8 +196,8 @@ def hold_back(conn: Connection, dialect: Dialect, claims: Sequence[Claim]) -> se
 def _locked(conn: Connection, dialect: Dialect, jobs: Iterable[int]) -> dict[int, int]:
     """Lock how these jobs stand: live rows and ends; return the runs of those that are live."""
     these = sorted(jobs)
-    here = select(live.c.id, live.c.run).where(dialect.among(live.c.id, these))
-    runs = {row.id: row.run for row in conn.execute(here.order_by(live.c.id).with_for_update())}
+    here = dialect.hold_live(live.c.id, live.c.run, ids=these)
+    runs = {row.id: row.run for row in conn.execute(here.with_for_update())}
     ended = dialect.among(attempt.c.job, [id for id in these if id not in runs])
     ends = select(attempt.c.job).where(ended).order_by(attempt.c.job, attempt.c.run)
     conn.execute(ends.with_for_update()).all()

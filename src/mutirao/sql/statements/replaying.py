@@ -127,7 +127,7 @@ class Replaying:
         """
         ids = [row.id for row in found]
         among = self.dialect.among
-        held = select(live.c.id).where(among(live.c.id, ids)).order_by(live.c.id)
+        held = self.dialect.hold_live(live.c.id, ids=ids)
         busy = list(conn.scalars(held.with_for_update()))
         past = select(delivery.c.publication).where(
             among(delivery.c.publication, busy),

@@ -33,8 +33,8 @@ def wait_for_previous(conn: Connection, waiting: Sequence[tuple[int, int]]) -> l
         )
     )
     before = {row.job: row.after for row in rows}
-    kept = select(live.c.id).where(among(live.c.id, [*before.values()])).with_for_update()
-    still = set(conn.scalars(kept)) if before else set[int]()
+    kept = dialect_of(conn.dialect).hold_live(live.c.id, ids=sorted(before.values()))
+    still = set(conn.scalars(kept.with_for_update())) if before else set[int]()
     places = {job: _ahead(after, before) for job, after in waiting}
     free = [job for job, ahead in places.items() if ahead not in still]
     for job, ahead in places.items():

@@ -139,9 +139,8 @@ def held(conn: Connection, dialect: Dialect, id: int) -> list[tuple[int, int]]:
 
 def unlocked(conn: Connection, jobs: Collection[int]) -> set[int]:
     """Return those of these live jobs that no other transaction has locked. A single statement."""
-    which = dialect_of(conn.dialect).among(live.c.id, list(jobs))
-    rows = conn.scalars(select(live.c.id).where(which).with_for_update(skip_locked=True))
-    return set(rows)
+    held = dialect_of(conn.dialect).hold_live(live.c.id, ids=list(jobs))
+    return set(conn.scalars(held.with_for_update(skip_locked=True)))
 
 
 def lease(

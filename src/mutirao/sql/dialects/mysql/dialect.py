@@ -59,6 +59,8 @@ _TAKE_FROM_KEPT = text(f"""
     WHERE a.job IN :jobs AND a.outcome IN ({_FINAL}) AND a.came_late IS NULL
       AND a.finished_at < (SELECT until FROM mutirao_rolled)
 """).bindparams(bindparam("jobs", expanding=True))  # noqa: S608 (constants)
+_NAMES = ("mysql", "mariadb")  # of the dialect, by the URL
+_BY_ID = "FORCE INDEX (PRIMARY)"
 _COUNT_RETRY = "UPDATE mutirao_lock SET retries = retries + 1 WHERE name = 'retries'"
 
 
@@ -140,11 +142,18 @@ class MariaDB(Dialect):
         conn.exec_driver_sql(_NOBODY_ADDS).all()
         conn.execute(_TAKE_FROM_KEPT, {"jobs": [*map(int, jobs)]})
 
+    def hold_live(self, *columns: ColumnElement[Any], ids: Sequence[int]) -> Select[Any]:
+        """Go by the primary key: an index that has these columns might be locked whole."""
+        found = super().hold_live(*columns, ids=ids)
+        for name in _NAMES:
+            found = found.with_hint(live, _BY_ID, name)
+        return found
+
     def update_live(self) -> Update:
         """Go by the primary key: a small table would be read whole, and others waited for."""
         found = update(live)
-        for name in ("mysql", "mariadb"):  # by the URL
-            found = found.with_hint("FORCE INDEX (PRIMARY)", dialect_name=name)
+        for name in _NAMES:
+            found = found.with_hint(_BY_ID, dialect_name=name)
         return found
 
     def delete_rows(
