@@ -160,6 +160,8 @@ class RabbitMQ:
         """Publish messages; see `Transport.publish`."""
         results: list[TransportError | None] = []
         links = self._here()
+        if len(messages) == 1:  # which needs no task
+            return [await self._publish(links, messages[0])]
         for first in range(0, len(messages), WINDOW):
             some = messages[first : first + WINDOW]
             results += await asyncio.gather(*(self._publish(links, each) for each in some))
