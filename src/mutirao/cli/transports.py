@@ -12,6 +12,7 @@ from mutirao.cli.options import as_json, option, target
 from mutirao.cli.output import first_line, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.client import transports as brokers
+from mutirao.client.kept_schedules import look_at_schedules
 from mutirao.errors import ConfigurationError, UnknownJob
 from mutirao.model.message import DeadMessage
 from mutirao.ports.brokers import close_transports
@@ -57,6 +58,28 @@ def compare(target: str, as_json: bool) -> None:
             click.echo(f"{broker}: {each}")
     if any(found.values()):
         raise SystemExit(1)
+
+
+@transports.command("schedules", cls=AppCommand)
+@target
+@option("--stopped", is_flag=True, help="Only those that do not go on.")
+@as_json
+def schedules_(target: str, stopped: bool, as_json: bool) -> None:
+    """List the schedules that brokers keep: what waits, runs, or has stopped and why."""
+    app = _app(target)
+    found = _ask(app, lambda: look_at_schedules(app.schedules.declared(), app.transports))
+    shown = [each for each in found if each.state == "stopped" or not stopped]
+    if as_json:
+        print_json([each._asdict() for each in shown])
+        return
+    print_table(
+        ("name", "task", "queue", "state", "due", "phase", "stopped"),
+        [
+            (each.name, each.task, each.queue, each.state, each.due, each.phase, each.stopped)
+            for each in shown
+        ],
+        empty="no schedule that has stopped" if stopped else "no schedule that a broker keeps",
+    )
 
 
 @transports.command("start-schedule", cls=AppCommand)

@@ -1,10 +1,13 @@
 """Which schedules of the code are kept by a broker instead of the database."""
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 from mutirao.client.publishing import alone, to_message
 from mutirao.model.schedule import Schedule
-from mutirao.model.token import check_kept
+from mutirao.model.token import Token, check_kept
 from mutirao.ports import Transport
 from mutirao.ports.brokers import grouped
 from mutirao.ports.tokens import KeepsSchedules
@@ -35,3 +38,50 @@ def kept_schedules(
             found.append((each, transport))
     groups = grouped(found, lambda each: each[1])
     return [(transport, [each for each, _ in kept]) for transport, kept in groups]
+
+
+class KeptSchedule(NamedTuple):
+    """A schedule that a broker keeps, as people see it.
+
+    Attributes:
+        state: "waiting", "running", "stopped", or "unknown" as there is no token, or who holds it
+            does not answer.
+        due: when its next phase begins, or the running one was to.
+        stopped: why it does not go on.
+    """
+
+    name: str
+    task: str
+    queue: str
+    broker: str
+    state: str
+    due: datetime | None = None
+    phase: int | None = None
+    attempt: int | None = None
+    stopped: str | None = None
+
+
+async def look_at_schedules(
+    declared: Iterable[Schedule], transports: Mapping[str, Transport]
+) -> list[KeptSchedule]:
+    """Return the schedules that brokers keep, in the order of the code.
+
+    Raises:
+        TransportError: a broker is away, or has no queue for one of them.
+    """
+    kept = [(of, each) for of, some in kept_schedules(declared, transports) for each in some]
+    return await asyncio.gather(*(_look_at(of, each) for of, each in kept))
+
+
+async def _look_at(transport: KeepsSchedules, schedule: Schedule) -> KeptSchedule:
+    job = schedule.job
+    about = schedule.name, job.task, job.queue, transport.name
+    body = await transport.token_of(schedule.name)
+    if body is None:
+        return KeptSchedule(*about, "unknown")
+    token = Token.of(body)
+    due = datetime.fromtimestamp(token.due, UTC)
+    if token.stopped is not None:
+        return KeptSchedule(*about, "stopped", None, token.phase, token.attempt, token.stopped)
+    state = "waiting" if token.holder is None else "running"
+    return KeptSchedule(*about, state, due, token.phase, token.attempt)

@@ -156,6 +156,11 @@ class Ticking:
             log.error("a message in the queue of schedule %s is dropped: %s", held.schedule, error)
             await self._tokens.drop([held.tag])
             return
+        if token.asks is not None:
+            await self._tokens.drop([held.tag])
+            if loop.token is not None:
+                await self._tokens.answer(token.asks, loop.token.body())
+            return
         if loop.token is not None and (token.starts or token.serial <= loop.token.serial):
             await self._tokens.drop([held.tag])
             self._start_if(token, loop)

@@ -38,6 +38,7 @@ class Token:
         notes: headers that an attempt has left for the next one.
         timing: the fingerprint of the schedule by which it was planned.
         starts: an order to go on, for a token that has stopped; it is no step itself.
+        asks: a question to whoever holds the token, and by which name to answer; no step, either.
     """
 
     loop: str
@@ -52,6 +53,7 @@ class Token:
     stopped: str | None = None
     notes: Mapping[str, Header] = field(default_factory=dict)
     starts: bool = False
+    asks: str | None = None
 
     @classmethod
     def of(cls, body: bytes) -> Self:

@@ -65,6 +65,10 @@ class Tokens(Protocol):
         """Return what is in a queue, and who stands in line."""
         ...
 
+    async def answer(self, name: str, body: bytes) -> None:
+        """Tell a token to whoever asks for it by this name, if that still waits."""
+        ...
+
     async def bury(self, schedule: str, message: Message, cause: Cause) -> None:
         """Put the job of a phase among the dead of its queue; to return it starts the schedule."""
         ...
@@ -80,6 +84,18 @@ class KeepsSchedules(Transport, Protocol):
 
     async def start_schedule(self, schedule: str) -> None:
         """Have a schedule go on that has stopped; one that goes on is left alone.
+
+        Raises:
+            TransportUnavailable: the broker is away.
+            TransportMismatch: the schedule's queue is missing.
+        """
+        ...
+
+    async def token_of(self, schedule: str) -> bytes | None:
+        """Return the token of a schedule, whoever holds it, and leave it there.
+
+        Who holds it is asked; where nobody works, it is looked at in its queue. None: neither has
+        it, as before the first worker; or who has it does not answer within some seconds.
 
         Raises:
             TransportUnavailable: the broker is away.

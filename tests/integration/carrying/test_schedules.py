@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from itertools import pairwise
 from uuid import uuid4
@@ -13,11 +13,12 @@ import aiormq
 import pytest
 
 from mutirao import Cancel, Job, Mutirao, Retry
+from mutirao.client.kept_schedules import look_at_schedules
 from mutirao.engine import ticking
 from mutirao.errors import InvalidSchedule
 from mutirao.model.token import Token
 from mutirao.ports.tokens import Queued
-from mutirao.transports.rabbitmq import RabbitMQ
+from mutirao.transports.rabbitmq import RabbitMQ, tokens
 from mutirao.transports.rabbitmq.tokens import RabbitTokens
 from tests.support.rabbitmq import RabbitServer
 from tests.support.waiting import until
@@ -124,6 +125,50 @@ async def test_phases_that_fail(shop: Shop) -> None:
         assert len(met) == 4
         await shop.broker.start_schedule("pull")
         await until(lambda: len(met) >= 6)
+
+
+async def test_what_has_stopped(shop: Shop) -> None:
+    """It is told with its reason, whether a worker holds the token or nobody does."""
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @shop.app.schedule(every=EVERY)
+    @shop.app.task(queue="feeds")
+    async def pull() -> None:
+        raise Cancel("the feed is gone")
+
+    @shop.app.schedule(every=EVERY)
+    @shop.app.task(queue="feeds")
+    async def beat() -> None:
+        began.set()
+        await go_on.wait()
+
+    async def look() -> dict[str, str]:
+        found = await look_at_schedules(shop.app.schedules.declared(), shop.app.transports)
+        return {each.name: f"{each.state}: {each.stopped}" for each in found}
+
+    stopped = "stopped: a phase cancelled it"
+    async with shop.app.worker(queues=["feeds"]):
+        await began.wait()
+        await until(lambda: _is(look, {"pull": stopped, "beat": "running: None"}))
+        go_on.set()
+    assert await look() == {"pull": stopped, "beat": "waiting: None"}
+
+
+async def _is(look: Callable[[], Awaitable[object]], wanted: object) -> bool:
+    return await look() == wanted
+
+
+async def test_who_never_ran(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no token, and nobody to answer: it is unknown."""
+    monkeypatch.setattr(tokens, "ASKED_EVERY", 0.05)
+
+    @shop.app.schedule(every=EVERY)
+    @shop.app.task(queue="feeds")
+    async def pull() -> None: ...
+
+    [found] = await look_at_schedules(shop.app.schedules.declared(), shop.app.transports)
+    assert (found.name, found.state, found.due) == ("pull", "unknown", None)
+    assert not await shop.waits("pull")
 
 
 async def test_poison(shop: Shop) -> None:

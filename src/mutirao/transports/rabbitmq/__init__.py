@@ -34,7 +34,7 @@ try:
     from mutirao.transports.rabbitmq.graveyard import Graveyard
     from mutirao.transports.rabbitmq.links import Links
     from mutirao.transports.rabbitmq.sending import parcel_of
-    from mutirao.transports.rabbitmq.tokens import RabbitTokens, order_to_start, put_token
+    from mutirao.transports.rabbitmq.tokens import RabbitTokens, order_to_start, put_token, token_of
 except ModuleNotFoundError as missing:  # pragma: no cover
     raise MissingDriver(
         f"RabbitMQ needs {missing.name}, which is not installed: pip install 'mutirao[rabbitmq]'"
@@ -215,6 +215,10 @@ class RabbitMQ:
     async def start_schedule(self, schedule: str) -> None:
         """Have a schedule go on; see `KeepsSchedules.start_schedule`."""
         await put_token(self._here(), self._topology, schedule, order_to_start())
+
+    async def token_of(self, schedule: str) -> bytes | None:
+        """Return the token of a schedule; see `KeepsSchedules.token_of`."""
+        return await token_of(self._here(), self._topology, schedule)
 
     async def declare_schedules(self, schedules: Sequence[str]) -> list[str]:
         """Make what schedules need; see `KeepsSchedules.declare_schedules`."""

@@ -29,6 +29,8 @@ from mutirao.transports.rabbitmq.links import (
 from mutirao.transports.rabbitmq.topology import Topology
 
 PREFETCH = 10  # tokens of a schedule; more than one only for moments
+# How often who holds a token is asked, each so many seconds: it may be on its way to another.
+TIMES_ASKED, ASKED_EVERY = 4, 1.0
 
 
 class RabbitTokens:
@@ -94,6 +96,10 @@ class RabbitTokens:
         told = await self._ask(declaring)
         return Queued(told.message_count or 0, told.consumer_count or 0)
 
+    async def answer(self, name: str, body: bytes) -> None:
+        """Tell a token; see `Tokens.answer`."""
+        await self._links.publish(_parcel(self._topology, name, body))
+
     async def bury(self, schedule: str, message: Message, cause: Cause) -> None:
         """Put a job among the dead; see `Tokens.bury`."""
         properties = wire.dead_properties(wire.properties_of(message), cause)
@@ -129,10 +135,61 @@ class RabbitTokens:
 
 async def put_token(links: Links, topology: Topology, schedule: str, body: bytes) -> None:
     """Publish a token; raise TransportError if the broker has not confirmed it."""
-    properties = Basic.Properties(content_type="application/json", delivery_mode=wire.PERSISTENT)
-    parcel = Parcel(topology.schedules, schedule, body, properties)
-    if error := await links.publish(parcel):
+    if error := await links.publish(_parcel(topology, schedule, body)):
         raise error
+
+
+async def token_of(links: Links, topology: Topology, schedule: str) -> bytes | None:
+    """Return the token of a schedule; see `KeepsSchedules.token_of`.
+
+    Who asks stands in line as well: so it is handed what nobody else is, which goes back when the
+    channel is closed.
+    """
+    name = f"{topology.schedules}.{uuid4().hex}"
+    found: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async with links.channel(consuming=True) as channel:
+
+        async def handed(message: DeliveredMessage) -> None:
+            said = _said(message.body)
+            if said.get("asks") is not None:
+                await channel.basic_ack(message.delivery_tag or 0, wait=False)
+            elif not said.get("starts") and not found.done():
+                found.set_result(message.body)
+
+        async def answered(message: DeliveredMessage) -> None:
+            if not found.done():
+                found.set_result(message.body)
+
+        await channel.queue_declare(name, exclusive=True, auto_delete=True, timeout=CALL_LIMIT)
+        await channel.queue_bind(name, topology.schedules, name, timeout=CALL_LIMIT)
+        await channel.basic_consume(name, answered, no_ack=True, timeout=CALL_LIMIT)
+        await channel.basic_qos(prefetch_count=PREFETCH, timeout=CALL_LIMIT)
+        await channel.basic_consume(topology.schedule(schedule), handed, timeout=CALL_LIMIT)
+        for _ in range(TIMES_ASKED):
+            await put_token(links, topology, schedule, _question(name))
+            await asyncio.wait([found], timeout=ASKED_EVERY)
+            if found.done():
+                return found.result()
+    return None
+
+
+def _parcel(topology: Topology, key: str, body: bytes) -> Parcel:
+    properties = Basic.Properties(content_type="application/json", delivery_mode=wire.PERSISTENT)
+    return Parcel(topology.schedules, key, body, properties)
+
+
+def _said(body: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _question(name: str) -> bytes:
+    said = {"loop": uuid4().hex, "tick": 0.0, "due": 0.0, "asks": name}
+    return json.dumps(said).encode()
 
 
 def order_to_start() -> bytes:
