@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import pairwise
 from uuid import uuid4
 
@@ -196,22 +197,23 @@ async def test_poison(shop: Shop) -> None:
 
 async def test_a_token_that_is_lost(shop: Shop) -> None:
     """Nobody has it: a worker that starts makes another. Two of them are one loop."""
-    began: list[float] = []
+    ticks: list[datetime] = []
 
     @shop.app.schedule(every=EVERY)
     @shop.app.task(queue="feeds")
-    async def pull() -> None:
-        began.append(time.time())
+    async def pull(job: Job) -> None:
+        ticks.append(datetime.fromisoformat(str(job.metadata["tick"])))
 
     async with shop.app.worker(queues=["feeds"]):
-        await until(lambda: began)
+        await until(lambda: ticks)
     await shop.purge("pull")
-    began.clear()
+    ticks.clear()
     async with shop.app.worker(queues=["feeds"]):
         for _ in range(3):
             await shop.broker.start_schedule("pull")
-        await until(lambda: len(began) >= 4)
-    assert all(later - earlier > EVERY / 2 for earlier, later in pairwise(began))
+        await until(lambda: len(ticks) >= 4)
+    period = timedelta(seconds=EVERY)
+    assert all(later - earlier > period * 0.99 for earlier, later in pairwise(ticks))
 
 
 async def test_a_first_token_beside_the_real_one(

@@ -1,7 +1,8 @@
 """The dead messages of a queue: looked at, returned, dropped."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
@@ -12,11 +13,13 @@ from mutirao.transports.rabbitmq.links import CALL_LIMIT, Links, Parcel
 from mutirao.transports.rabbitmq.tokens import order_to_start, put_token
 from mutirao.transports.rabbitmq.topology import Topology
 
+MOST_LOOKS, LOOK_EVERY = 200, 0.01  # seconds, until what was looked at is back
+
 OpenChannel = Callable[[], AbstractAsyncContextManager[AbstractChannel]]
 
 
 class Graveyard:
-    """The dead of one queue. What is taken and not acknowledged is back when the channel closes."""
+    """The dead of one queue. What is taken and not taken away is back when a method returns."""
 
     def __init__(self, links: Links, topology: Topology, queue: str) -> None:
         self._links, self._topology, self._queue = links, topology, queue
@@ -24,8 +27,8 @@ class Graveyard:
     async def look(self, most: int) -> list[DeadMessage]:
         """Return the oldest dead messages."""
         found: list[DeadMessage] = []
-        async with self._links.channel() as channel:
-            async for each in self._taken(channel, most):
+        async with self._hand() as hand:
+            async for each in hand.take(most):
                 properties = each.header.properties
                 found.append(wire.dead_message(properties, each.body, self._queue))
         return found
@@ -33,10 +36,10 @@ class Graveyard:
     async def give_back(self, ids: Sequence[str] | None) -> int:
         """Publish dead messages to their queue, each confirmed before it is taken away."""
         number = 0
-        async with self._links.channel() as channel:
-            async for each in self._chosen(channel, ids):
+        async with self._hand() as hand:
+            async for each in hand.choose(ids):
                 await self._send_back(each)
-                await _take_away(channel, each)
+                await hand.take_away(each)
                 number += 1
         return number
 
@@ -54,35 +57,62 @@ class Graveyard:
     async def drop(self, ids: Sequence[str] | None) -> int:
         """Delete dead messages."""
         number = 0
-        async with self._links.channel() as channel:
-            async for each in self._chosen(channel, ids):
-                await _take_away(channel, each)
+        async with self._hand() as hand:
+            async for each in hand.choose(ids):
+                await hand.take_away(each)
                 number += 1
         return number
 
-    async def _chosen(
-        self, channel: AbstractChannel, ids: Sequence[str] | None
-    ) -> AsyncIterator[DeliveredMessage]:
+    @asynccontextmanager
+    async def _hand(self) -> AsyncIterator["_Hand"]:
+        async with self._links.channel() as channel:
+            hand = _Hand(channel, self._topology.dead(self._queue))
+            yield hand
+            await hand.give_back()
+
+
+class _Hand:
+    """What was taken of the dead, over one channel."""
+
+    def __init__(self, channel: AbstractChannel, name: str) -> None:
+        self._channel, self._name, self._held = channel, name, 0
+
+    async def choose(self, ids: Sequence[str] | None) -> AsyncIterator[DeliveredMessage]:
+        """Yield the dead messages with these ids, or all."""
         wanted = None if ids is None else set(ids)
-        async for each in self._taken(channel, None):
+        async for each in self.take(None):
             if wanted is None or wire.dead_id(each.header.properties) in wanted:
                 yield each
 
-    async def _taken(
-        self, channel: AbstractChannel, most: int | None
-    ) -> AsyncIterator[DeliveredMessage]:
+    async def take(self, most: int | None) -> AsyncIterator[DeliveredMessage]:
         """Yield messages of the dead, no more than there were at the beginning."""
-        name = self._topology.dead(self._queue)
-        told = await channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
-        there = told.message_count or 0
+        there = await self._count()
         for _ in range(there if most is None else min(there, most)):
-            message = await channel.basic_get(name, timeout=CALL_LIMIT)
+            message = await self._channel.basic_get(self._name, timeout=CALL_LIMIT)
             if message.delivery_tag is None:
                 return
+            self._held += 1
             yield message
 
+    async def take_away(self, message: DeliveredMessage) -> None:
+        """Delete a message that was taken."""
+        if message.delivery_tag is not None:
+            await self._channel.basic_ack(message.delivery_tag)
+            self._held -= 1
 
-async def _take_away(channel: AbstractChannel, message: DeliveredMessage) -> None:
-    tag = message.delivery_tag
-    if tag is not None:
-        await channel.basic_ack(tag)
+    async def give_back(self) -> None:
+        """Return the others, and wait a little until they are there: who looks next sees them.
+
+        Closing the channel returns them, too, but some time after that; a look at once missed them.
+        """
+        if not self._held:
+            return
+        await self._channel.basic_nack(0, multiple=True, requeue=True)  # 0: all that are held
+        for _ in range(MOST_LOOKS):
+            if await self._count() >= self._held:
+                return
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def _count(self) -> int:
+        declaring = self._channel.queue_declare(self._name, passive=True, timeout=CALL_LIMIT)
+        return (await declaring).message_count or 0
