@@ -11,7 +11,7 @@ from sqlalchemy import Engine, event
 
 from mutirao.sql.dialects import singlestore
 from mutirao.sql.dialects.connecting import SINGLE_STATEMENT, Connecting, Drivers
-from mutirao.sql.drivers.joining import MULTI_STATEMENTS
+from mutirao.sql.drivers.mysql import MULTI_STATEMENTS
 
 CONNECT_TIMEOUT = 10  # seconds to open a connection, signing in included
 _COMMON: dict[str, Any] = {

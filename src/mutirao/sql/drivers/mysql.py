@@ -1,0 +1,68 @@
+"""What the adapters for PyMySQL and mysqlclient share, which write values into statements."""
+
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+from mutirao.sql.drivers.placeholders import with_percents
+from mutirao.sql.drivers.steps import Autocommits, Execute, Request, Rows
+
+MULTI_STATEMENTS = 1 << 16  # the bit of `client_flag` that lets a connection take several at once
+
+
+class MysqlDriver:
+    """The adapter of a connection; `cursors`: the plain ones, whichever the connection makes."""
+
+    database = "MySQL or MariaDB"
+    cursors: Any
+
+    def __init__(self, conn: Any) -> None:
+        self._conn = conn
+
+    def native(self, sql: str) -> str:
+        return with_percents(sql)
+
+    def handle(self, request: Request) -> Rows:
+        if isinstance(request, Autocommits):
+            return [(self.commits_each(),)]
+        if not isinstance(request, Execute):
+            raise TypeError(f"no statement for MySQL: {request!r}")
+        with self._conn.cursor(self.cursors) as cursor:
+            if request.many:
+                cursor.executemany(self.native(request.sql), request.params)
+            else:
+                cursor.execute(self.native(request.sql), request.params)
+            return list(cursor.fetchall()) if request.answers else []
+
+    def commits_each(self) -> bool:
+        """Return whether the connection commits each statement, and is in no transaction."""
+        raise NotImplementedError
+
+
+class OwnMysqlDriver(MysqlDriver):
+    """The adapter of a connection of ours that commits each statement by itself.
+
+    Unless it was opened in another way, several may be said to it at once.
+    """
+
+    def handle(self, request: Request) -> Rows:
+        if isinstance(request, Autocommits) and self._conn.client_flag & MULTI_STATEMENTS:
+            return [(True, True)]
+        if isinstance(request, Execute) and request.then:
+            with self._conn.cursor(self.cursors) as cursor:
+                return say_joined(cursor, self.native, request)
+        return super().handle(request)
+
+
+def say_joined(cursor: Any, native: Callable[[str], str], first: Execute) -> Rows:
+    """Say a statement and those that travel with it; return the rows of the last that answers.
+
+    The server ends with the first that fails, whose error is raised.
+    """
+    statements = (first, *first.then)
+    text = ";".join(native(each.sql) for each in statements)
+    cursor.execute(text, (*chain.from_iterable(each.params for each in statements),))
+    rows = cursor.fetchall()
+    while cursor.nextset():
+        rows = cursor.fetchall() or rows
+    return list(rows)
