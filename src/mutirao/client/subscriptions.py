@@ -16,7 +16,7 @@ from mutirao.model.subscriptions import Replay, Subscription, SubscriptionRecord
 from mutirao.model.topics import check_topic, task_of
 from mutirao.ports import Store
 from mutirao.tasks.subscribers import Subscriber
-from mutirao.tasks.subscribing import PutTerms, subscription_of
+from mutirao.tasks.subscribing import PutTerms, check_id, subscription_of
 from mutirao.tasks.task import Call, Task
 from mutirao.tasks.topics import Topic
 from mutirao.tasks.validation import check_job
@@ -141,7 +141,9 @@ class Subscriptions:
 
         Raises:
             UnknownSubscription: there is none of that id.
+            InvalidSubscription: it is an endpoint's.
         """
+        check_id(id)
         _check_known(id, await self._app.store.set_subscription_active(id, False))
 
     async def aresume(self, id: str) -> None:
@@ -149,7 +151,9 @@ class Subscriptions:
 
         Raises:
             UnknownSubscription: there is none of that id.
+            InvalidSubscription: it is an endpoint's.
         """
+        check_id(id)
         _check_known(id, await self._app.store.set_subscription_active(id, True))
 
     async def aremove(self, id: str) -> None:
@@ -159,7 +163,9 @@ class Subscriptions:
 
         Raises:
             UnknownSubscription: there is none of that id.
+            InvalidSubscription: it is an endpoint's.
         """
+        check_id(id)
         _check_known(id, await self._app.store.remove_subscription(id))
 
     async def alist(self) -> tuple[SubscriptionRecord, ...]:
@@ -208,6 +214,7 @@ class Subscriptions:
 
         Raises:
             UnknownSubscription: there is none of that id.
+            InvalidSubscription: it is an endpoint's.
         """
         self._portal.call(self.apause, id)
 
@@ -216,6 +223,7 @@ class Subscriptions:
 
         Raises:
             UnknownSubscription: there is none of that id.
+            InvalidSubscription: it is an endpoint's.
         """
         self._portal.call(self.aresume, id)
 
@@ -224,6 +232,7 @@ class Subscriptions:
 
         Raises:
             UnknownSubscription: there is none of that id.
+            InvalidSubscription: it is an endpoint's.
         """
         self._portal.call(self.aremove, id)
 

@@ -29,6 +29,7 @@ from mutirao.model.webhook_rules import (
 
 WEBHOOK_TASK, PROBE_TASK = "mutirao.webhook", "mutirao.webhook_probe"
 WEBHOOK_QUEUE = "webhooks"
+OF_ENDPOINT = "endpoint:"  # begins the ids of the subscriptions of endpoints
 DISABLED_TOPIC = "mutirao.endpoint.disabled"
 TEST_TOPIC = "mutirao.test"  # of what `endpoints test` sends
 # Of one endpoint, in the whole fleet: one that answers slowly leaves slots to the others. So many
@@ -248,7 +249,7 @@ def check_id(id: object) -> str:
 
 def subscription_of(id: str) -> str:
     """Return the id of the subscription by which deliveries to an endpoint are made."""
-    return f"endpoint:{id}"
+    return OF_ENDPOINT + id
 
 
 def limit_name(kind: str, key: str, what: str = "") -> str:

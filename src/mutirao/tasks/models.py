@@ -67,6 +67,23 @@ def loader(annotation: Any) -> Callable[[Any], Any]:
     return lambda value: adapter.validate_json(msgspec.json.encode(value))
 
 
+def fields_in_json(kind: "type[BaseModel]") -> dict[str, Any] | None:
+    """Return the annotations of a model's fields by the names that they have in JSON.
+
+    `Any` is that of a field with a serializer of its own. None where the names are not known: it is
+    no object, takes any, or has a serializer for the whole.
+    """
+    whole = kind.__pydantic_decorators__.model_serializers or kind.__pydantic_root_model__
+    if whole or kind.model_config.get("extra") == "allow":
+        return None
+    own = _serialized_apart(kind)
+    return {
+        field.serialization_alias or name: Any if name in own else field.annotation
+        for name, field in kind.model_fields.items()
+        if not field.exclude
+    }
+
+
 def check_models(annotation: Any, seen: set[type]) -> None:
     """Raise TypeError if a model in an annotation has a field that would not come back.
 
@@ -83,8 +100,7 @@ def _check_model(kind: "type[BaseModel]", seen: set[type]) -> None:
     kind.model_rebuild()
     if kind.__pydantic_decorators__.model_serializers:
         return  # it alone knows what it writes; each call is read again when it is enqueued
-    decorated = kind.__pydantic_decorators__.field_serializers.values()
-    own = {name for each in decorated for name in each.info.fields}
+    own = _serialized_apart(kind)
     for name, field in kind.model_fields.items():
         if (why := _loses(kind, name, field, own)) is not None:
             raise TypeError(f"the field {name!r} of the model {kind.__name__} {why}")
@@ -101,7 +117,7 @@ def _loses(kind: "type[BaseModel]", name: str, field: "FieldInfo", own: set[str]
     if written not in read:
         told = ", ".join(map(repr, sorted(read))) or "a path"
         return f"is written as {written!r} and read from {told}; give both one alias"
-    if name in own or "*" in own or _serializes(field.metadata):
+    if name in own:
         return None
     inside = [
         *parts(field.annotation, but=lambda part: _serializes(getattr(part, "__metadata__", ())))
@@ -118,6 +134,17 @@ def _loses(kind: "type[BaseModel]", name: str, field: "FieldInfo", own: set[str]
             " one value"
         )
     return None
+
+
+def _serialized_apart(kind: "type[BaseModel]") -> set[str]:
+    """Return the names of the fields that have serializers of their own."""
+    decorated = kind.__pydantic_decorators__.field_serializers.values()
+    own = {name for each in decorated for name in each.info.fields}
+    return {
+        name
+        for name, field in kind.model_fields.items()
+        if name in own or "*" in own or _serializes(field.metadata)
+    }
 
 
 def _secret(part: Any) -> str | None:

@@ -10,7 +10,7 @@ from mutirao.model.topics import check_topic, task_of
 from mutirao.tasks.options import TaskTerms
 from mutirao.tasks.registry import TaskRegistry
 from mutirao.tasks.subscribers import Subscriber, Subscribing
-from mutirao.tasks.subscribing import SubscriberTerms, check_asked, options_of
+from mutirao.tasks.subscribing import SubscriberTerms, options_of
 from mutirao.tasks.task import Task
 from mutirao.tasks.topics import Topic, TopicApp
 
@@ -61,7 +61,8 @@ class TopicRegistry(TaskRegistry, TopicApp, Protocol):
             id: the name of the subscription and of its task.
             topic: a topic, its name, or a pattern: `order.*` is each topic that begins with
                 `order.`, `*` is any. Without one it has no subscription of its own, but those that
-                `app.subscriptions.put` makes.
+                `app.subscriptions.put` makes. What it takes and asks is checked against a topic
+                that is registered by then.
             options: the fields of `SubscriberTerms`: tenant, group, filter, and those of the task:
                 queue, priority, retry, timeout, limit, …
 
@@ -78,9 +79,7 @@ class TopicRegistry(TaskRegistry, TopicApp, Protocol):
                 ' @app.subscriber("reindex", topic=…)'
             )
         known = self.tasks.get(task_of(topic)) if isinstance(topic, str) else None
-        if isinstance(known, Topic) and (filter := options.get("filter")) is not None:
-            check_asked(filter, known)
-        return Subscribing(self, id, topic, options)
+        return Subscribing(self, id, known if isinstance(known, Topic) else topic, options)
 
     def topic_named(self, name: str) -> Topic[Any]:
         """Return a registered topic; raise UnknownTopic, with those of like names, otherwise."""

@@ -12,7 +12,7 @@ import msgspec
 from mutirao.errors import InvalidArguments, InvalidTask
 from mutirao.model.job import Job
 from mutirao.model.limits import Whose
-from mutirao.model.subscriptions import MAX_SUBSCRIPTION_ID, Subscription
+from mutirao.model.subscriptions import Subscription
 from mutirao.model.topics import Event
 from mutirao.tasks.conversion import decoder
 from mutirao.tasks.providing import Factories
@@ -20,13 +20,13 @@ from mutirao.tasks.signature import Signature
 from mutirao.tasks.subscribing import (
     PutTerms,
     SubscriberTerms,
+    check_id,
     options_of,
     separated,
     subscription_of,
 )
 from mutirao.tasks.task import Task, TaskApp
 from mutirao.tasks.topics import Topic
-from mutirao.tasks.validation import check_text
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -56,7 +56,7 @@ class Subscriber(Task[P, R]):
             InvalidTopic, InvalidSubscription: it is told of what cannot be.
             InvalidTask: it takes what is not told.
         """
-        check_text("id of a subscription", id, MAX_SUBSCRIPTION_ID)
+        check_id(id)
         of_task, self._terms = separated(terms)
         super().__init__(app, function, id, options_of(of_task))
         self._check_counted()
@@ -173,8 +173,8 @@ class DeliverySignature(Signature):
             )
         for each in told:
             kind = hints.get(each.name, Any)
-            plain = {self._kind, kind, get_origin(kind)} & {self._kind, *_PLAIN}
-            if each.name not in unresolved and self._kind not in _PLAIN and kind not in plain:
+            fits = kind == self._kind or kind in _PLAIN or get_origin(kind) in _PLAIN
+            if each.name not in unresolved and self._kind not in _PLAIN and not fits:
                 raise InvalidTask(
                     f"the subscriber {self._task!r} takes {each}, but what is published on"
                     f" {self._topic!r} is {self._kind!r}; annotate that"

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict, is_typeddict
 import msgspec
 
 from mutirao.errors import InvalidSubscription
+from mutirao.model.endpoints import OF_ENDPOINT
 from mutirao.model.job import MAX_KEY, NewJob
 from mutirao.model.limits import Limit
 from mutirao.model.payload_filter import (
@@ -23,6 +24,7 @@ from mutirao.model.topics import check_pattern
 from mutirao.model.uniqueness import OnConflict, Unique
 from mutirao.tasks.annotations import UNRESOLVED, fields_of
 from mutirao.tasks.conversion import UNFIT, decoder, readable, to_json
+from mutirao.tasks.models import fields_in_json, is_model
 from mutirao.tasks.options import TaskOptions, TaskTerms, refuse_unknown, several_limits
 from mutirao.tasks.topics import Topic
 from mutirao.tasks.validation import check_text, check_unique
@@ -102,14 +104,14 @@ def subscription_of(
 
     Raises:
         InvalidTopic: it is no topic and no pattern.
-        InvalidSubscription: the filter, the key or a limit cannot be, or asks of fields that the
-            topic does not have.
+        InvalidSubscription: the id is an endpoint's, or the filter, the key or a limit cannot be,
+            or asks of fields that the topic does not have.
         InvalidLimit: a limit is none.
         InvalidJob: the id, the tenant or the group is too long, or no text.
         TypeError: an option is unknown.
     """
     refuse_unknown("a subscription", terms, PutTerms)
-    check_text("id of a subscription", id, MAX_SUBSCRIPTION_ID)
+    check_id(id)
     tenant, group, filter = (terms.get(name) for name in ("tenant", "group", "filter"))
     for what, value in (("tenant", tenant), ("group", group)):
         if value is not None:
@@ -128,7 +130,7 @@ def subscription_of(
         job=job,
         tenant=terms.get("tenant"),
         group=terms.get("group"),
-        filter=None if filter is None else check_asked(filter, topic),
+        filter=None if filter is None else _check_asked(filter, topic),
         key=key,
         limits=several_limits(terms.get("limit", ())),
         order_by=terms.get("order_by"),
@@ -136,6 +138,21 @@ def subscription_of(
     )
     _ = made.rules  # checks the limits
     return made
+
+
+def check_id(id: str) -> None:
+    """Check the id of a subscription that is not an endpoint's.
+
+    Raises:
+        InvalidJob: it is too long, or no text.
+        InvalidSubscription: it is that of an endpoint's.
+    """
+    check_text("id of a subscription", id, MAX_SUBSCRIPTION_ID)
+    if id.startswith(OF_ENDPOINT):
+        raise InvalidSubscription(
+            f"{id!r} is an endpoint's subscription, as all are that begin with {OF_ENDPOINT!r};"
+            " give another id, or change the endpoint: app.endpoints, `mutirao endpoints`"
+        )
 
 
 def _unique(id: str, key: str, usual: Unique, topic: "str | Topic[Any]") -> Unique:
@@ -175,7 +192,7 @@ def _check_names_field(field: str, topic: "str | Topic[Any]", what: str) -> None
     _check_known({field.partition(".")[0]}, topic, what)
 
 
-def check_asked(given: object, topic: "str | Topic[Any]") -> dict[str, Any]:
+def _check_asked(given: object, topic: "str | Topic[Any]") -> dict[str, Any]:
     """Return a filter as JSON has it.
 
     Raises:
@@ -208,7 +225,7 @@ def _kinds_in(kind: Any) -> dict[str, Any]:
     """Return the types of the fields by the names that they have in JSON."""
     if issubclass(kind, msgspec.Struct):
         return {each.encode_name: each.type for each in msgspec.structs.fields(kind)}
-    return fields_of(kind)
+    return (fields_in_json(kind) or {}) if is_model(kind) else fields_of(kind)
 
 
 def _as_json(given: object) -> dict[str, Any]:
@@ -256,4 +273,5 @@ def _names_in(kind: Any) -> set[str] | None:
         return {each.name for each in dataclasses.fields(kind)}
     if is_typeddict(kind):
         return set(kind.__annotations__)
-    return None
+    known = fields_in_json(kind) if is_model(kind) else None
+    return None if known is None else set(known)

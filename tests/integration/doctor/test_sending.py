@@ -42,6 +42,10 @@ async def test_subscriptions_to_no_topic(store: SqlStore) -> None:
     await store.remove_subscription("b")
     (topics,) = await examine(store, "topics", "topic:order.placed")
     assert topics.level is OK
+    topics_of_erp = ("order.placed", "*", "order.piad")
+    await store.put_endpoint(Endpoint(id="erp", url="https://erp.example", topics=topics_of_erp))
+    (topics,) = await examine(store, "topics", "topic:order.placed")
+    assert topics.found.endswith(": 'endpoint:erp to order.piad'")
 
 
 async def test_webhooks_and_activities_that_wait(store: SqlStore) -> None:

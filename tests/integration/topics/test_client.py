@@ -7,11 +7,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from sqlite3 import connect
-from typing import Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 from uuid import UUID
 
 import msgspec
 import pytest
+from pydantic import BaseModel, Field, PlainSerializer
 from sqlalchemy import make_url
 
 from mutirao import Event, Limit, Mutirao
@@ -46,6 +47,20 @@ class Renamed(msgspec.Struct, rename="camel", tag=True):
 
 class Named(TypedDict):
     """A dict of which the fields are known."""
+
+    order_id: int
+
+
+class Modelled(BaseModel):
+    """A model of pydantic, one of whose fields is written as something else."""
+
+    order_id: int = Field(alias="orderId")
+    status: Literal["new", "paid"] = "new"
+    secret: Annotated[int, PlainSerializer(str)] = 0
+
+
+class Open(BaseModel, extra="allow"):
+    """A model of pydantic with any other fields."""
 
     order_id: int
 
@@ -143,6 +158,10 @@ def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
         (lambda s, note: s.put("x", note.using(key="k"), "a"), InvalidSubscription, "given key"),
         (lambda s, note: s.put("x", note.using(queue=""), "a"), InvalidJob, "queue name"),
         (lambda s, note: s.put("x" * 201, note, "a"), InvalidJob, "has 201 characters"),
+        (lambda s, note: s.put("endpoint:x", note, "a"), InvalidSubscription, "app.endpoints"),
+        (lambda s, _: s.pause("endpoint:x"), InvalidSubscription, "app.endpoints"),
+        (lambda s, _: s.resume("endpoint:x"), InvalidSubscription, "app.endpoints"),
+        (lambda s, _: s.remove("endpoint:x"), InvalidSubscription, "app.endpoints"),
         (
             lambda s, note: s.put("x", note, "a", tenant="t" * 10_000),
             InvalidJob,
@@ -226,6 +245,9 @@ def test_refused(
         (Named, {"order": 1}, "has order_id"),
         (Order, {"id": "seven"}, "'id' that it is 'seven', which it never is in .* got `str`"),
         (Renamed, {"orderId": {"in": [1, None]}}, "'orderId' that it is None"),
+        (Modelled, {"order_id": 1}, "has orderId, secret, status"),
+        (Modelled, {"orderId": "seven"}, "'orderId' that it is 'seven', which it never is"),
+        (Modelled, {"status": "piad"}, "'status' that it is 'piad', which it never is"),
     ],
 )
 def test_a_filter_of_what_is_not_there(
@@ -241,13 +263,14 @@ def test_a_filter_of_what_is_not_there(
             app.subscriptions.put("y", note, each, filter=filter)
 
 
-def test_an_order_by_a_field_that_is_not_there(app: Mutirao) -> None:
+@pytest.mark.parametrize("what", ["order_by", "key"])
+@pytest.mark.parametrize("by_name", [False, True])
+def test_an_order_by_a_field_that_is_not_there(app: Mutirao, what: str, by_name: bool) -> None:
     """Likewise."""
     topic = app.topic("order.placed", Order)
-    with pytest.raises(
-        InvalidSubscription, match=r"order_by asks of statsu, but .* has id, status"
-    ):
-        app.subscriber("x", topic=topic, order_by="statsu")(lambda order: None)
+    told: Any = {"topic": topic.topic if by_name else topic, what: "statsu"}
+    with pytest.raises(InvalidSubscription, match=rf"{what} asks of statsu, but .* has id, status"):
+        app.subscriber("x", **told)(lambda order: None)
 
 
 def test_filters_that_fit(app: Mutirao) -> None:
@@ -258,6 +281,9 @@ def test_filters_that_fit(app: Mutirao) -> None:
     made = app.subscriber("x", topic=renamed, filter=said, tenant="acme")(lambda event: None)
     assert made.subscription is not None
     assert (made.subscription.filter, made.subscription.tenant) == (said, "acme")
+    for kind, asked in ((Modelled, {"secret": "7", "orderId": 7}), (Open, {"whatever": 1})):
+        model: Any = app.topic(f"order.{kind.__name__}", kind)
+        app.subscriber(kind.__name__, topic=model, filter=asked)(lambda event: None)
     other = app.subscriber("y", topic="a", filter={"id": {"in": [id]}})(lambda event: None)
     assert other.subscription is not None
     assert other.subscription.filter == {"id": {"in": [str(id)]}}
@@ -286,6 +312,8 @@ def test_subscribers_that_cannot_be(app: Mutirao) -> None:
     app.subscriber("x", topic=orders)(lambda order: None)
     with pytest.raises(InvalidTask, match=r"the id 'x' is taken: by <Subscriber 'x' of .*another"):
         app.subscriber("x", topic=orders)(lambda order: None)
+    with pytest.raises(InvalidSubscription, match="give another id"):
+        app.subscriber("endpoint:x", topic=orders)(lambda order: None)
     with pytest.raises(InvalidTask, match=r"'order.placed'> is registered twice; .* app.topic_n"):
         app.topic("order.placed")
     with pytest.raises(InvalidTask, match=r"was given <function .* in place of an id; write"):
@@ -297,8 +325,13 @@ def test_subscribers_that_cannot_be(app: Mutirao) -> None:
 
     def other(order: int) -> None: ...
 
-    with pytest.raises(InvalidTask, match="annotate that"):
-        app.subscriber("z", topic=orders)(other)
+    for each in (orders, "order.placed"):
+        with pytest.raises(InvalidTask, match="annotate that"):
+            app.subscriber("z", topic=each)(other)
+
+    def plain(order: dict[str, Any]) -> None: ...
+
+    app.subscriber("plain", topic=orders)(plain)
     with pytest.raises(InvalidTopic, match="give words of letters"):
         app.topic("order placed")
     with pytest.raises(TypeError, match="leave name= out"):

@@ -10,7 +10,13 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection, func, inspect, select
 
 from mutirao.errors import SchemaError, SchemaMissing
-from mutirao.model.endpoints import DISABLED_TOPIC, PROBE_TASK, WEBHOOK_QUEUE, WEBHOOK_TASK
+from mutirao.model.endpoints import (
+    DISABLED_TOPIC,
+    PROBE_TASK,
+    WEBHOOK_QUEUE,
+    WEBHOOK_TASK,
+    subscription_of,
+)
 from mutirao.model.findings import Finding, Level
 from mutirao.model.hosts import BY, DELIVER
 from mutirao.model.job import JobState
@@ -22,7 +28,14 @@ from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import version, views
-from mutirao.sql.statements import leftovers, limits, records, schedules, subscriptions
+from mutirao.sql.statements import (
+    endpoints,
+    leftovers,
+    limits,
+    records,
+    schedules,
+    subscriptions,
+)
 
 # Workers use the database's clock; people compare it with theirs.
 MAX_CLOCK_SKEW = timedelta(seconds=1)
@@ -187,7 +200,10 @@ def _topics(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
         return
     told = {each for topic in (*topics, DISABLED_TOPIC) for each in patterns_of(topic)}
     found = subscriptions.listed(conn)
-    deaf = [f"{each.id} to {each.topic}" for each in found if each.topic not in told]
+    asked = [(each.id, each.topic) for each in found]
+    for endpoint in endpoints.listed(conn):  # of its topics a subscription shows the first
+        asked += [(subscription_of(endpoint.id), topic) for topic in endpoint.topics[1:]]
+    deaf = [f"{id} to {topic}" for id, topic in asked if topic not in told]
     if deaf:
         yield Finding(
             Level.WARNING,

@@ -28,6 +28,7 @@ from sqlalchemy import (
 from mutirao.errors import InvalidArguments, StaleRun
 from mutirao.model.job import Claim, Job, NewJob
 from mutirao.model.outcome import Settlement
+from mutirao.model.records import Progress
 from mutirao.model.topics import (
     PUBLICATION,
     SUBSCRIPTION,
@@ -38,11 +39,12 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import attempt, delivery, job, live, subscription
-from mutirao.sql.statements import ordering, subscriptions
+from mutirao.sql.statements import ordering, results, subscriptions
 from mutirao.sql.statements.ordering import InOrder
 from mutirao.sql.statements.subscriptions import ANY_WITH_ORDER, whose
 
 Finish = Callable[[Connection, Settlement], set[int]]
+NOBODY_TOLD = "no subscription matches it"
 
 # Fan-out
 
@@ -83,6 +85,8 @@ class FanOut:
             self._deliver(conn, publication, told)
         if part.met == most:
             return part.last
+        if not told and part.met == len(part.asked) and not _was_told(conn, publication):
+            results.report(conn, self.dialect, [_nobody_told(publication)], None)
         if not self.finish(conn, done):
             raise _stale(publication)
         return None
@@ -151,6 +155,16 @@ def _stale(publication: Job) -> StaleRun:
         f"publication {publication.id} ({publication.task}) was taken from this attempt (run"
         f" {publication.run}), so it makes no more deliveries; whoever holds it now goes on"
     )
+
+
+def _was_told(conn: Connection, publication: Job) -> bool:
+    """Return whether there is a delivery of a publication, or it goes on where one has died."""
+    mine = exists().where(delivery.c.publication == publication.id)
+    return publication.redrive_of is not None or bool(conn.scalar(select(mine)))
+
+
+def _nobody_told(publication: Job) -> Progress:
+    return Progress(publication.id, publication.run, 0.0, None, NOBODY_TOLD)
 
 
 def _last_told(which: ColumnElement[bool]) -> Select[Any]:

@@ -158,12 +158,17 @@ class TopicsContract:
         assert (await store.job(claim.id)).tags == ("a", "b")
 
     async def test_nobody_has_subscribed(self, store: Store) -> None:
-        """A publication without subscriptions succeeds."""
+        """A publication without subscriptions succeeds, and says so; others say nothing."""
         worker = await join(store)
-        id = await publish(store)
-        assert await fan_out(store, await take_one(store, worker)) == 1
-        assert (await store.job(id)).state == "succeeded"
+        id, other = await publish(store), await publish(store, topic="other")
+        await subscribe(store, subscription("a", "other"))
+        for claim in await take(store, worker):
+            assert await fan_out(store, claim) == 1
+        found = await store.job(id)
+        assert found.state == "succeeded"
+        assert "no subscription" in str(found.progress_note)
         assert await deliveries(store, id) == []
+        assert (await store.job(other)).progress_note is None
 
     async def test_many_subscriptions(self, store: Store) -> None:
         """In several parts, each subscription once; a run that comes later goes on."""
