@@ -201,5 +201,9 @@ class Transport(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop. The next use opens new ones."""
+        """Close the connections of the running event loop. The next use opens new ones.
+
+        While something is consumed in this loop they stay: another worker may be there, whose
+        deliveries would be lost. It closes them at its end.
+        """
         ...

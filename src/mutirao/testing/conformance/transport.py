@@ -108,6 +108,18 @@ class TransportContract:
                     found += came
                 assert {read(each).id for each in found} == {each.id for each in sent}
 
+    async def test_closed_beside_a_consumer(self, transport: Transport) -> None:
+        """One worker of two in an event loop has ended: the other one keeps what it holds."""
+        await publish(transport, letter())
+        async with consuming(transport) as consumer:
+            (held,) = await receive(consumer)
+            await transport.aclose()
+            await settle(consumer, Ack(held))
+            await publish(transport, letter(id="next"))
+            (came,) = await receive(consumer)
+            assert read(came).id == "next"
+            await settle(consumer, Ack(came))
+
     async def test_from_another_event_loop(self, transport: Transport) -> None:
         """Programs publish in threads, while a worker consumes."""
 

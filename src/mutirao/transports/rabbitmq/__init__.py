@@ -272,12 +272,14 @@ class RabbitMQ:
             await links.close()
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        if teller := self._told.pop(asyncio.get_running_loop(), None):
+        """Close the connections of the running event loop; see `Transport.aclose`."""
+        loop = asyncio.get_running_loop()
+        if (links := self._links.get(loop)) is None or links.consumers:
+            return
+        if teller := self._told.pop(loop, None):
             await teller.close()
-        links = self._links.pop(asyncio.get_running_loop(), None)
-        if links is not None:
-            await links.close()
+        del self._links[loop]
+        await links.close()
 
     async def _publish(self, links: Links, message: Message) -> TransportError | None:
         if message.delay > self.longest_delay:

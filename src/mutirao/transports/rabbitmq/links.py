@@ -57,6 +57,7 @@ class Links:
         self._publishing: Channel | None = None
         self._lock = asyncio.Lock()
         self._takers: Takers = {}
+        self.consumers = 0  # channels that consume
 
     async def publish(self, parcel: Parcel) -> TransportError | None:
         """Publish one thing; return None once the broker has confirmed it, or why it has not."""
@@ -94,10 +95,12 @@ class Links:
         """
         async with self._translating():
             channel = await self._open("consumes" if consuming else "publishes")
+        self.consumers += consuming
         try:
             async with self._translating():
                 yield channel
         finally:
+            self.consumers -= consuming
             await _closed(channel)
 
     async def consume(self, channel: AbstractChannel, queue: str, take: Take) -> str:
