@@ -7,6 +7,7 @@ A decoder is a function from a `ForeignMessage` to arguments: a mapping of them 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import blake2b
 from math import inf
 from typing import Any
 
@@ -40,6 +41,17 @@ class ForeignMessage:
     attempt: int = 1
     lost: int = 0
     kept: Mapping[str, str | int | float] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal digits of its body and of how it was published.
+
+        It is an id for messages whose publisher gives none: the same at each delivery. Two messages
+        that are alike have the same one.
+        """
+        told = blake2b(f"{self.exchange}\0{self.routing_key}\0".encode(), digest_size=16)
+        told.update(self.body)
+        return told.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

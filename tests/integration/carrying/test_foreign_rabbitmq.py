@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 import aiormq
 import pytest
 from celery import Celery, chain
+from pamqp.commands import Basic
 
 from mutirao import Job, Mutirao, Retry
 from mutirao.errors import ConfigurationError, TransportMismatch
@@ -22,6 +23,14 @@ from tests.support.rabbitmq import RabbitServer, emptied, publish_raw
 from tests.support.waiting import until
 
 THEIRS = "theirs"
+
+
+class Nameless(Basic.Properties):
+    """Properties without an id, which aiormq adds otherwise."""
+
+    def marshal(self) -> bytes:
+        """Return them as they travel."""
+        return Basic.Properties(headers=self.headers).marshal()
 
 
 def none_lost(lost: Sequence[Delivery]) -> None:
@@ -129,11 +138,11 @@ async def test_it_stays_as_it_came(broker: RabbitMQ, rabbit: RabbitServer) -> No
     headers: list[Any] = []
 
     def seen(told: Any) -> Any:
-        headers.append((dict(told.headers), told.exchange, told.routing_key))
+        headers.append((dict(told.headers), told.exchange, told.routing_key, told.digest))
         return told
 
-    said = {"x-shop": "é", "n": 1}
-    await publish_raw(rabbit, "", THEIRS, b'{"number": 1}', headers=said)
+    said: dict[str, Any] = {"x-shop": "é", "n": 1}
+    await publish_raw(rabbit, "", THEIRS, b'{"number": 1}', Nameless(headers=said))
     async with app.worker(queues=[THEIRS]):
 
         async def buried() -> bool:
@@ -144,11 +153,12 @@ async def test_it_stays_as_it_came(broker: RabbitMQ, rabbit: RabbitServer) -> No
         assert (dead.raw, dead.cause.error_type, dead.cause.attempts) == (
             b'{"number": 1}', "OSError", 2
         )  # fmt: skip
+        assert dead.id == met[0][2]
         assert await broker.return_dead(THEIRS, [dead.id]) == 1
         await until(lambda: len(met) == 3)
     assert [(number, attempt) for number, attempt, _ in met] == [(1, 1), (1, 2), (1, 1)]
     assert len({id for *_, id in met}) == 1
-    assert headers == [(said, "", THEIRS)] * 3
+    assert headers == [(said, "", THEIRS, headers[0][3])] * 3
     await app.aclose()
 
 

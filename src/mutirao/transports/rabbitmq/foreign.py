@@ -1,7 +1,8 @@
 """The form of messages of other programs while we have them: as they came, with notes beside.
 
 The body and the properties stay as their publisher made them, so that a decoder reads the same at
-each attempt, and people among the dead. Our notes are headers with our prefix.
+each attempt, and people among the dead. Our notes are headers with our prefix. One that has no id
+gets one of ours, as the client would make one up at each publishing.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from mutirao.transports.rabbitmq.deliveries import Arrived
 from mutirao.transports.rabbitmq.wire import OURS
 
 AS_IT_CAME = f"{OURS}as-it-came"  # a message in a queue of ours that is in its publisher's form
-ID, EXCHANGE, KEY, KEPT = f"{OURS}id", f"{OURS}exchange", f"{OURS}routing-key", f"{OURS}kept-"
+EXCHANGE, KEY, KEPT = f"{OURS}exchange", f"{OURS}routing-key", f"{OURS}kept-"
 
 
 def came_so(properties: Basic.Properties) -> bool:
@@ -32,7 +33,7 @@ def foreign_of(message: Arrived) -> ForeignMessage:
     exchange, key = _routing(message, headers)
     return ForeignMessage(
         body=message.body,
-        id=properties.message_id or str(headers.get(ID) or uuid4().hex),
+        id=properties.message_id or uuid4().hex,
         type=properties.message_type or None,
         headers=_theirs(headers),
         content_type=properties.content_type or None,
@@ -56,7 +57,7 @@ def going_on(
 
     `read`: what a decoder was given. `rest`: seconds of the delay after its first step.
     """
-    headers: dict[str, Any] = _noted(message, read.id)
+    headers = _noted(message)
     headers |= {f"{KEPT}{name}": value for name, value in told.headers.items()}
     if told.attempt != 1:
         headers[wire.ATTEMPT] = told.attempt
@@ -64,25 +65,30 @@ def going_on(
         headers[wire.LOST] = told.lost
     if rest:
         headers[wire.WAIT] = rest
-    return wire.copied(message.properties, headers)
+    return _named(message, read.id, headers)
 
 
 def moved(message: Arrived) -> Basic.Properties:
     """Return the properties with which a message goes to our queue, which counts who is lost."""
-    headers = _noted(message, foreign_of(message).id) | {wire.LOST: 1}
-    return wire.copied(message.properties, headers)
+    return _named(message, foreign_of(message).id, _noted(message) | {wire.LOST: 1})
 
 
 def buried(message: Arrived, id: str) -> Basic.Properties:
     """Return the properties of a message that is to be among the dead, without the cause."""
-    return wire.copied(message.properties, _noted(message, id))
+    return _named(message, id, _noted(message))
 
 
-def _noted(message: Arrived, id: str) -> dict[str, Any]:
+def _named(message: Arrived, id: str, headers: dict[str, Any]) -> Basic.Properties:
+    properties = wire.copied(message.properties, headers)
+    properties.message_id = id
+    return properties
+
+
+def _noted(message: Arrived) -> dict[str, Any]:
     """Return the publisher's headers, and where they came from, which delays make forgotten."""
     headers = message.properties.headers or {}
     exchange, key = _routing(message, headers)
-    return {**_theirs(headers), AS_IT_CAME: True, ID: id, EXCHANGE: exchange, KEY: key}
+    return {**_theirs(headers), AS_IT_CAME: True, EXCHANGE: exchange, KEY: key}
 
 
 def _routing(message: Arrived, headers: Mapping[str, Any]) -> tuple[str, str]:
