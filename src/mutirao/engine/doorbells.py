@@ -12,6 +12,7 @@ from datetime import datetime
 from time import monotonic
 
 from mutirao.engine.dispatcher import Dispatcher
+from mutirao.engine.event_log import tell_buried
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import MAX_REST, Pulse
 from mutirao.engine.receiving import fitting_prefetch, received, wait_for_room
@@ -148,7 +149,9 @@ class Doorbells:
             doorbells = doorbells_of(message)
         except ValueError as problem:
             log.error("a message of queue %s is dead: %s", self.queue, problem)
-            return Bury(delivery, Cause(error_type="NoDoorbell", error=str(problem))), []
+            buried = Bury(delivery, Cause(error_type="NoDoorbell", error=str(problem)))
+            tell_buried(self._transport, self.queue, buried, message)
+            return buried, []
         if message.task not in self._served:
             return Again(delivery, message, UNKNOWN_DELAY), []
         return Ack(delivery), doorbells

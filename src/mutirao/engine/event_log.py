@@ -1,4 +1,7 @@
-"""The log of attempts that also tells them as events, where a queue's broker is to tell of them."""
+"""The log of attempts that also tells them as events, where a queue's broker is to tell of them.
+
+So are told, apart from any attempt, messages that are dead without one.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,9 +15,11 @@ from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.model.events import EventKind, JobEvent
 from mutirao.model.job import Claim, OutcomeKind
+from mutirao.model.message import Bury, Message
 from mutirao.model.outcome import Outcome
 from mutirao.ports import Transport
 from mutirao.ports.events import TellsEvents, teller_of
+from mutirao.tasks import parcels
 
 LONGEST_ERROR = 300  # characters
 
@@ -63,7 +68,8 @@ class EventLog(JobLog):
         if claim.queue in self._tellers:
             self._running.pop((claim.id, claim.run), None)
             if (kind := _KINDS.get(outcome.kind)) is not None:
-                self._tell(kind, claim, duration=monotonic() - since, error=_why(outcome))
+                why = _why(outcome.error_type, outcome.error)
+                self._tell(kind, claim, duration=monotonic() - since, error=why)
 
     async def beat(self, pulse: Pulse) -> None:
         """Tell every heartbeat what has run since the one before, forever."""
@@ -89,8 +95,35 @@ class EventLog(JobLog):
         )
 
 
-def _why(outcome: Outcome) -> str | None:
-    if outcome.error is None:
+def tell_buried(transport: object, queue: str, settling: Bury, message: Message | None) -> None:
+    """Tell that a message is dead that no attempt has ended.
+
+    `transport`: that of the queue; if it is to tell of nothing, nothing happens. `message`: what
+    was read of it; None: nothing.
+    """
+    if (teller := teller_of(transport)) is None:
+        return
+    cause, delivery = settling.cause, settling.delivery
+    message = message or delivery.message
+    id = delivery.id if delivery.foreign is None else delivery.foreign.id
+    if message is not None:
+        id = str(parcels.id_of(message))
+    teller.tell(
+        JobEvent(
+            kind=EventKind.DEAD,
+            task="" if message is None else message.task,
+            queue=queue,
+            job=id,
+            at=datetime.now(UTC),
+            attempt=cause.attempts,
+            worker=worker_name(),
+            error=_why(cause.error_type, cause.error),
+        )
+    )
+
+
+def _why(error_type: str | None, error: str | None) -> str | None:
+    if error is None:
         return None
-    said = f"{outcome.error_type}: {outcome.error.partition(chr(10))[0]}"[:LONGEST_ERROR]
+    said = f"{error_type}: {error.partition(chr(10))[0]}"[:LONGEST_ERROR]
     return said.encode(errors="backslashreplace").decode()

@@ -15,6 +15,7 @@ from typing import Protocol
 from mutirao.engine import outcomes
 from mutirao.engine.backoff import Backoff
 from mutirao.engine.dispatcher import Dispatcher
+from mutirao.engine.event_log import tell_buried
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, Executor
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
@@ -83,7 +84,7 @@ class Receiver:
         self._begun: str | None = begun
         self.queue, self._transport, self._settings = queue, transport, settings
         self._tasks, self._pulse, self._reader = tasks, pulse, reader
-        self._returns = Returns(settings.linger, self._follow, self._settled)
+        self._returns = Returns(settings.linger, self._follow, self._settled, self._tell_dead)
         self.dispatcher = Dispatcher(settings, executor, self._returns, slots, begin)
         self._backoff = Backoff(settings.longest_wait)
         self._said: set[str] = set()
@@ -230,7 +231,7 @@ class Receiver:
         now = datetime.now(UTC)
         cause = Cause(error_type="Unreadable", error=str(why), first_at=now, last_at=now)
         self._returns.hold((0, run), consumer, delivery, None)
-        self._returns.settle((0, run), Bury(delivery, cause))
+        self._returns.bury((0, run), cause)
 
     def _leave_to_others(self, key: Key, delivery: Delivery, message: Message) -> None:
         """Leave a message to workers that have its task; if there are none for long, bury it."""
@@ -240,7 +241,7 @@ class Receiver:
             dead = outcomes.dead("UnknownTask", reason)
             log.error("job %s is dead: %s", key[0], reason)
             cause = parcels.cause_of(message, dead, datetime.now(UTC))
-            self._returns.settle(key, Bury(delivery, cause))
+            self._returns.bury(key, cause)
             return
         self._say(f"no such task here: {task}, on queue {self.queue!r}; left to other workers")
         told = Again(delivery, parcels.met_unknown(message), UNKNOWN_DELAY)
@@ -256,6 +257,9 @@ class Receiver:
     def _lost(self, deliveries: Sequence[Delivery]) -> None:
         """Give up attempts whose deliveries are not ours any more: they come again elsewhere."""
         self.dispatcher.lose(self._returns.lose(deliveries))
+
+    def _tell_dead(self, settling: Bury, message: Message | None) -> None:
+        tell_buried(self._transport, self.queue, settling, message)
 
     def _settled(self) -> None:
         self.dispatcher.notify_if_room()

@@ -40,6 +40,7 @@ class Returns:
         linger: seconds for which a finished one may wait for others.
         follow: publishes the job that follows a death, and returns once that is confirmed.
         on_settled: called when some were settled.
+        on_buried: called with what is to be buried without an attempt, and what was read of it.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class Returns:
         linger: float,
         follow: Callable[[NewJob], Awaitable[None]],
         on_settled: Callable[[], None],
+        on_buried: Callable[[Bury, Message | None], None],
     ) -> None:
-        self._linger, self._follow, self._on_settled = linger, follow, on_settled
+        self._linger, self._follow = linger, follow
+        self._on_settled, self._on_buried = on_settled, on_buried
         self._held: dict[Key, _Held] = {}
         self._gathered: list[Key] = []
         self._unsettled: set[Key] = set()
@@ -91,6 +94,13 @@ class Returns:
 
     def settle(self, key: Key, settling: Settling) -> None:
         """Settle a held delivery without an attempt."""
+        self._gather(key, settling)
+
+    def bury(self, key: Key, cause: Cause) -> None:
+        """Bury a held delivery without an attempt."""
+        held = self._held[key]
+        settling = Bury(held.delivery, cause)
+        self._on_buried(settling, held.message)
         self._gather(key, settling)
 
     def give_back(self, keys: Iterable[Key]) -> None:
@@ -171,7 +181,8 @@ class Returns:
             log.error("job %s cannot come again: %s", key[0], error)
             now = datetime.now(UTC)
             cause = Cause(error_type="TransportRefused", error=str(error), last_at=now)
-            held.settling = Bury(held.delivery, cause)
+            held.settling = settling = Bury(held.delivery, cause)
+            self._on_buried(settling, held.message)
             return False
         elif isinstance(error, TransportRefused):
             log.critical("job %s cannot be buried, and comes again: %s", key[0], error)

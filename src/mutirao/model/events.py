@@ -26,7 +26,8 @@ class JobEvent:
     """One event of a job.
 
     Attributes:
-        job: its id, as people see it.
+        task: its name; "" where a message cannot be read.
+        job: its id, as people see it; of what cannot be read the publisher's, or "".
         at: when it happened, by the clock of whoever tells.
         attempt: which one; 0: none yet.
         worker: the name of the worker that tells; None: who tells is none.

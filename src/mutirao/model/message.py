@@ -57,6 +57,7 @@ class Delivery:
         problem: why it cannot be read, and what to do; None if it can.
         tag: what the transport needs to settle it; nothing for others.
         foreign: what another program published, for a decoder; None if it is to be one of ours.
+        id: of a message that cannot be read, what its publisher calls it; "" if nothing.
     """
 
     message: Message | None
@@ -64,6 +65,7 @@ class Delivery:
     problem: str | None = None
     tag: Any = None
     foreign: ForeignMessage | None = None
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from mutirao import Cancel, Dead, Job, Mutirao, Retry
 from mutirao.client.events import Events
 from mutirao.errors import ConfigurationError, TransportUnavailable
 from mutirao.model.events import JobEvent
+from mutirao.model.message import Message
 from mutirao.ports import Transport
 from mutirao.transports.memory import MemoryTransport
 from mutirao.transports.sqs import SQS
@@ -79,6 +80,23 @@ async def test_the_life_of_jobs(app: Mutirao) -> None:
             "stopped",
         ]
         assert events.dropped == 0
+
+
+async def test_dead_without_an_attempt(app: Mutirao, broker: MemoryTransport) -> None:
+    """What nobody can read, a header that says nothing, a task that nobody has: with the cause."""
+    app.task(queue="mail", name="send")(lambda: None)
+    unfit = Message(id="unfit", task="send", queue="mail", headers={"timeout": "soon"})
+    given_up = Message(id=f"{7:032x}", task="other", queue="mail", headers={"unknown-here": 120})
+    async with app.events() as events, app.worker(**QUICK):
+        broker.publish_raw("mail", b"\xff")
+        await broker.publish([unfit, given_up])
+        unread, *others = [await soon(anext(events)) for _ in range(3)]
+    assert {each.kind for each in (unread, *others)} == {"dead"}
+    assert (unread.task, unread.job, unread.attempt) == ("", "", 0)
+    told = {each.task: (each.job, (each.error or "").partition(":")[0]) for each in others}
+    assert told["other"] == (given_up.id, "UnknownTask")
+    assert told["send"][1] == "Unreadable"
+    assert unread.worker
 
 
 async def test_what_runs_for_long(app: Mutirao) -> None:

@@ -56,6 +56,13 @@ class EventsContract:
             transport.tell(told)
             assert await one.take() == await other.take() == told
 
+    async def test_of_no_task(self, transport: TellsEvents) -> None:
+        """What cannot be read has none; it is of its kind and queue all the same."""
+        kinds = [EventKey("dead", None, "mail é")]
+        async with listening(transport, kinds) as feed:
+            transport.tell(event(kind=EventKind.DEAD, task=""))
+            assert (await feed.take()).task == ""
+
     async def test_in_order(self, transport: TellsEvents) -> None:
         """Those of one key."""
         jobs = [str(n) for n in range(700)]

@@ -176,7 +176,8 @@ class RabbitConsumer:
         try:
             take(message)
         except wire.Unreadable as why:
-            self._hand_out(Delivery(None, message.body, str(why), message.tag))
+            id = _readable(message).message_id or ""
+            self._hand_out(Delivery(None, message.body, str(why), message.tag, id=id))
 
     def _take_unusual(self, message: Arrived) -> None:
         properties = message.properties
