@@ -65,7 +65,7 @@ def compare(target: str, as_json: bool) -> None:
 @option("--stopped", is_flag=True, help="Only those that do not go on.")
 @as_json
 def schedules_(target: str, stopped: bool, as_json: bool) -> None:
-    """List the schedules that brokers keep: what waits, runs, or has stopped and why."""
+    """List the schedules that brokers keep: what waits, runs, has stopped and why, or is left."""
     app = _app(target)
     found = _ask(app, lambda: look_at_schedules(app.schedules.declared(), app.transports))
     shown = [each for each in found if each.state == "stopped" or not stopped]
@@ -91,6 +91,17 @@ def start_schedule(target: str, name: str, as_json: bool) -> None:
     app = _app(target)
     _ask(app, lambda: brokers.start_schedule(app.transports, app.schedules.declared(), name))
     print_done({"schedule": name}, f"schedule {name} goes on", as_json)
+
+
+@transports.command("drop-schedule", cls=AppCommand)
+@target
+@click.argument("name")
+@as_json
+def drop_schedule(target: str, name: str, as_json: bool) -> None:
+    """Delete the queue of a schedule that the code does not have any more."""
+    app = _app(target)
+    _ask(app, lambda: brokers.drop_schedule(app.transports, app.schedules.declared(), name))
+    print_done({"schedule": name}, f"the queue of schedule {name} is deleted", as_json)
 
 
 @transports.group()

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from mutirao.client.publishing import alone, to_message
 from mutirao.model.schedule import Schedule
 from mutirao.model.token import Token, check_kept
 from mutirao.ports import Transport
-from mutirao.ports.brokers import grouped
+from mutirao.ports.brokers import by_transport, grouped
 from mutirao.ports.tokens import KeepsSchedules
 
 
@@ -44,8 +44,9 @@ class KeptSchedule(NamedTuple):
     """A schedule that a broker keeps, as people see it.
 
     Attributes:
+        task, queue: "" where the code does not have it any more.
         state: "waiting", "running", "stopped", or "unknown" as there is no token, or who holds it
-            does not answer.
+            does not answer; "left" if the code does not have it any more.
         due: when its next phase begins, or the running one was to.
         stopped: why it does not go on.
     """
@@ -64,13 +65,39 @@ class KeptSchedule(NamedTuple):
 async def look_at_schedules(
     declared: Iterable[Schedule], transports: Mapping[str, Transport]
 ) -> list[KeptSchedule]:
-    """Return the schedules that brokers keep, in the order of the code.
+    """Return the schedules that brokers keep, in the order of the code; then those that are left.
 
     Raises:
         TransportError: a broker is away, or has no queue for one of them.
     """
-    kept = [(of, each) for of, some in kept_schedules(declared, transports) for each in some]
-    return await asyncio.gather(*(_look_at(of, each) for of, each in kept))
+    groups = kept_schedules(declared, transports)
+    found = [each for of, kept in groups for each in await look_at_kept(of, kept)]
+    names = [each.name for each in found]
+    left = [each for of in keepers(transports) for each in await left_schedules(of, names)]
+    return [*found, *dict.fromkeys(left)]  # several transports may be of one broker
+
+
+def keepers(transports: Mapping[str, Transport]) -> list[KeepsSchedules]:
+    """Return the transports that may keep schedules."""
+    return [each for each, _ in by_transport(transports) if keeps(each)]
+
+
+def keeps(transport: Transport) -> TypeGuard[KeepsSchedules]:
+    """Return whether a transport may keep schedules."""
+    return isinstance(transport, KeepsSchedules) and transport.mode == "alone"
+
+
+async def look_at_kept(
+    transport: KeepsSchedules, schedules: Iterable[Schedule]
+) -> list[KeptSchedule]:
+    """Return schedules that a broker keeps, in this order; raises what `look_at_schedules` does."""
+    return await asyncio.gather(*(_look_at(transport, each) for each in schedules))
+
+
+async def left_schedules(transport: KeepsSchedules, but: Collection[str]) -> list[KeptSchedule]:
+    """Return the schedules of a broker, but these, whose queues are left from older code."""
+    left = await transport.left_schedules(but)
+    return [KeptSchedule(each, "", "", transport.name, "left") for each in left]
 
 
 async def _look_at(transport: KeepsSchedules, schedule: Schedule) -> KeptSchedule:

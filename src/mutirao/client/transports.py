@@ -4,17 +4,36 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from mutirao.client.kept_schedules import kept_schedules
+from mutirao.client.kept_schedules import (
+    KeptSchedule,
+    keepers,
+    keeps,
+    kept_schedules,
+    left_schedules,
+    look_at_kept,
+)
 from mutirao.errors import ConfigurationError, TransportError, UnknownSchedule
 from mutirao.model.findings import Finding, Level
 from mutirao.model.message import DeadMessage, Difference
 from mutirao.model.schedule import Schedule
+from mutirao.model.token import ENDED
 from mutirao.ports import Transport
 from mutirao.ports.brokers import by_transport
 from mutirao.ports.tokens import KeepsSchedules
 
 DECLARE = "mutirao transports declare"
 SHOWN = 3  # things that are missing before they are only counted
+_TROUBLES = {
+    "stopped": ("has stopped", "`mutirao transports start-schedule {}` has it go on"),
+    "unknown": (
+        "has had no worker yet, or the one that holds it does not answer",
+        "start a worker that serves its queue",
+    ),
+    "left": (
+        "is not in the code any more, and its queue is left",
+        "`mutirao transports drop-schedule {}`, or put it back",
+    ),
+}
 
 
 async def declare(
@@ -68,6 +87,27 @@ async def start_schedule(
     )
 
 
+async def drop_schedule(
+    transports: Mapping[str, Transport], schedules: Sequence[Schedule], name: str
+) -> None:
+    """Delete the queue of a schedule that the code does not have any more.
+
+    Raises:
+        ConfigurationError: the code has it.
+        UnknownSchedule: no broker has a queue of it.
+        TransportError: the broker is away, or workers of older code stand in line for it.
+    """
+    if name in _names(schedules):
+        raise ConfigurationError(f"the code declares schedule {name!r}; take it out first")
+    for transport in keepers(transports):
+        if name in await transport.left_schedules(_names(schedules)):
+            await transport.drop_schedule(name)
+            return
+    raise UnknownSchedule(
+        f"no broker has a schedule {name!r} that is left; `mutirao transports schedules` lists them"
+    )
+
+
 async def examine_transports(
     transports: Mapping[str, Transport],
     asked: Collection[str],
@@ -80,18 +120,39 @@ async def examine_transports(
         schedules: those that the code declares.
     """
     findings = [_unused(queue, of) for queue, of in transports.items() if queue not in asked]
-    kept = {id(each): names for each, names in kept_schedules(schedules, transports)}
+    kept = {id(of): some for of, some in kept_schedules(schedules, transports)}
+    names = [each.name for some in kept.values() for each in some]
     for transport, queues in by_transport(transports):
         try:
-            differences = await transport.compare(queues)
-            if isinstance(transport, KeepsSchedules) and id(transport) in kept:
-                differences += await transport.compare_schedules(_names(kept[id(transport)]))
+            findings += _findings(transport, await transport.compare(queues))
+            if keeps(transport):
+                findings += await _of_schedules(transport, kept.get(id(transport), ()), names)
         except TransportError as error:
             advice = "start it, or correct its URL"
             findings.append(Finding(Level.PROBLEM, "transports", str(error), advice))
-            continue
-        findings += _findings(transport, differences)
-    return findings
+    return list(dict.fromkeys(findings))  # several transports may be of one broker
+
+
+async def _of_schedules(
+    transport: KeepsSchedules, schedules: Sequence[Schedule], names: Collection[str]
+) -> list[Finding]:
+    """Return what is wrong with the schedules of a broker that keeps these, of all by `names`."""
+    found = await left_schedules(transport, names)
+    differences = await transport.compare_schedules(_names(schedules)) if schedules else []
+    if not differences:
+        found = await look_at_kept(transport, schedules) + found
+    missing = _findings(transport, differences) if differences else []
+    troubled = [each for each in found if each.state in _TROUBLES and each.stopped != ENDED]
+    told = [_finding_of(each) for each in troubled]
+    return missing + told
+
+
+def _finding_of(schedule: KeptSchedule) -> Finding:
+    what, advice = _TROUBLES[schedule.state]
+    found = f"{schedule.broker}: schedule {schedule.name} {what}"
+    if schedule.stopped is not None:
+        found = f"{found}: {schedule.stopped}"
+    return Finding(Level.WARNING, "transports", found, advice.format(schedule.name))
 
 
 async def dead(

@@ -1,6 +1,6 @@
 """The port to a broker that keeps schedules: a queue for each, whose only message is its token."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -105,6 +105,23 @@ class KeepsSchedules(Transport, Protocol):
 
     async def declare_schedules(self, schedules: Sequence[str]) -> list[str]:
         """Make what schedules need; see `Transport.declare`."""
+        ...
+
+    async def left_schedules(self, but: Collection[str]) -> list[str]:
+        """Return the schedules, but these, that were declared once and still have a queue.
+
+        Raises:
+            TransportUnavailable: the broker is away.
+        """
+        ...
+
+    async def drop_schedule(self, schedule: str) -> None:
+        """Delete the queue of a schedule, with its token; what was declared is forgotten with it.
+
+        Raises:
+            TransportUnavailable: the broker is away.
+            TransportMismatch: it has none, or a worker stands in line for it.
+        """
         ...
 
     async def compare_schedules(self, schedules: Sequence[str]) -> list[Difference]:

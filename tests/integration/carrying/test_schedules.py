@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from uuid import uuid4
 
@@ -15,8 +15,16 @@ import pytest
 
 from mutirao import Cancel, Job, Mutirao, Retry
 from mutirao.client.kept_schedules import look_at_schedules
+from mutirao.client.transports import drop_schedule, examine_transports
 from mutirao.engine import ticking
-from mutirao.errors import InvalidSchedule
+from mutirao.errors import (
+    ConfigurationError,
+    InvalidSchedule,
+    TransportMismatch,
+    UnknownSchedule,
+)
+from mutirao.model import token as steps
+from mutirao.model.findings import Level
 from mutirao.model.token import Token
 from mutirao.ports.tokens import Queued
 from mutirao.transports.rabbitmq import RabbitMQ, tokens
@@ -167,9 +175,56 @@ async def test_who_never_ran(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Non
     @shop.app.task(queue="feeds")
     async def pull() -> None: ...
 
-    [found] = await look_at_schedules(shop.app.schedules.declared(), shop.app.transports)
+    found, left = await look_at_schedules(shop.app.schedules.declared(), shop.app.transports)
     assert (found.name, found.state, found.due) == ("pull", "unknown", None)
+    assert (left.name, left.state) == ("beat", "left")
     assert not await shop.waits("pull")
+
+
+async def test_doctor(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names what has stopped, what no worker has begun, and what left the code; until mended."""
+    monkeypatch.setattr(tokens, "ASKED_EVERY", 0.05)
+
+    @shop.app.schedule(every=EVERY)
+    @shop.app.task(queue="feeds")
+    async def pull() -> None: ...
+
+    async def found() -> list[str]:
+        transports, kept = shop.app.transports, shop.app.schedules.declared()
+        told = await examine_transports(transports, {"feeds"}, kept)
+        return [f"{each.found}: {each.advice}" for each in told if each.level is Level.WARNING]
+
+    unbegun, left = await found()
+    assert "schedule pull has had no worker yet" in unbegun
+    assert "schedule beat is not in the code any more" in left
+    assert "drop-schedule beat" in left
+    seeded = steps.seeded(shop.app.schedules.declared()[0], datetime.now(UTC))
+    await shop.put("pull", steps.stopped(replace(seeded, serial=1), "the feed is gone"))
+    stopped, _ = await found()
+    assert "schedule pull has stopped: the feed is gone" in stopped
+    assert "start-schedule pull" in stopped
+    declared = shop.app.schedules.declared()
+    with pytest.raises(ConfigurationError, match="take it out first"):
+        await drop_schedule(shop.app.transports, declared, "pull")
+    async with shop.broker.tokens(["beat"]):
+        with pytest.raises(TransportMismatch, match="1 workers stand in line"):
+            await drop_schedule(shop.app.transports, declared, "beat")
+    await drop_schedule(shop.app.transports, declared, "beat")
+    assert len(await found()) == 1
+    with pytest.raises(UnknownSchedule, match="lists them"):
+        await drop_schedule(shop.app.transports, declared, "beat")
+
+
+async def test_declared_again_and_again(shop: Shop, rabbit: RabbitServer) -> None:
+    """What was declared is one message, whoever declares what; nobody else's body breaks it."""
+    await shop.broker.declare_schedules(["pull", "é"])
+    await shop.put("", Token(loop="no list", tick=0.0, due=0.0))
+    await shop.broker.declare_schedules(["pull"])
+    assert await shop.broker.left_schedules(["pull"]) == ["beat", "é"]
+    async with aiormq.connect(rabbit.url()) as connection:
+        channel = await connection.channel()
+        name = shop.broker._topology.schedules
+        assert (await channel.queue_declare(name, passive=True)).message_count == 1
 
 
 async def test_poison(shop: Shop) -> None:

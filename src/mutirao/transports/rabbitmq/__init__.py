@@ -5,7 +5,7 @@ Needs `mutirao[rabbitmq]`. Works on RabbitMQ 3.10 and newer.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +27,7 @@ from mutirao.transports.environment import with_environment
 from mutirao.transports.rabbitmq.urls import shown_url
 
 try:
+    from mutirao.transports.rabbitmq import register
     from mutirao.transports.rabbitmq import topology as places
     from mutirao.transports.rabbitmq.announcing import RabbitAnnouncements
     from mutirao.transports.rabbitmq.consumer import RabbitConsumer
@@ -222,7 +223,18 @@ class RabbitMQ:
 
     async def declare_schedules(self, schedules: Sequence[str]) -> list[str]:
         """Make what schedules need; see `KeepsSchedules.declare_schedules`."""
-        return await places.declare(self._topology.of_schedules(schedules), self._here().channel)
+        links, topology = self._here(), self._topology
+        made = await places.declare(topology.of_schedules(schedules), links.channel)
+        await register.note(links, topology, schedules)
+        return made
+
+    async def left_schedules(self, but: Collection[str]) -> list[str]:
+        """Return other schedules that have a queue; see `KeepsSchedules.left_schedules`."""
+        return await register.left(self._here(), self._topology, but)
+
+    async def drop_schedule(self, schedule: str) -> None:
+        """Delete what a schedule needs; see `KeepsSchedules.drop_schedule`."""
+        await register.drop(self._here(), self._topology, schedule)
 
     async def compare_schedules(self, schedules: Sequence[str]) -> list[Difference]:
         """Return what is missing or otherwise; see `KeepsSchedules.compare_schedules`."""

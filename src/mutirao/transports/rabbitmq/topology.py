@@ -10,6 +10,7 @@
     exchange PREFIX-schedules  direct
     queue PREFIX-schedules.SCHEDULE
                                the token of a schedule
+    queue PREFIX-schedules     the names of schedules that were ever declared
     exchange PREFIX-workers    fanout: workers tell each other of themselves, each has a queue while
                                it listens
 
@@ -137,10 +138,12 @@ class Topology:
             "x-single-active-consumer": True,
             "x-delivery-limit": NO_LIMIT,
         }
+        register = {"x-queue-type": "quorum", "x-delivery-limit": NO_LIMIT}
+        tokens = [(self.schedule(each), self.schedules, each) for each in schedules]
         return Things(
             {self.schedules: "direct"},
-            {self.schedule(each): arguments for each in schedules},
-            [(self.schedule(each), self.schedules, each) for each in schedules],
+            {self.schedules: register} | {self.schedule(each): arguments for each in schedules},
+            [(self.schedules, self.schedules, ""), *tokens],
         )
 
     def of_queues(self, queues: Sequence[str]) -> "Things":
