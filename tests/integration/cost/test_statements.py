@@ -14,8 +14,12 @@ from sqlalchemy import text
 
 from mutirao.model.job import Claim, Gives, Job, NewJob, NewWorker, OutcomeKind, Wake
 from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.subscriptions import WhenDead
+from mutirao.model.topics import task_of
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.kit import job_of
+from mutirao.testing.conformance.topics import subscription
 from tests.integration.cost import recorded
 from tests.integration.cost.conftest import Metered
 from tests.integration.cost.meters import metered
@@ -150,3 +154,29 @@ async def test_enqueueing_in_the_callers_transaction(
         await connection.rollback()
     await engines.close()
     assert costs == recorded.IN_YOUR_TRANSACTION[metered_database.kind]
+
+
+async def test_telling_in_order(metered_database: Metered, bench: Bench) -> None:
+    """A publication for twenty subscriptions with an order is as many round trips as for two."""
+    round_trips = []
+    for number in (2, 20):
+        topic = f"told.{number}"
+        for n in range(number):
+            asked = subscription(
+                f"{topic}-{n:02}", topic, order_by="order_id", when_dead=WhenDead.STOP
+            )
+            await bench.store.put_subscription(asked, worker="w")
+        for _ in range(WARM):
+            await _tell(bench, topic)
+        with metered(metered_database.meter) as found:
+            await _tell(bench, topic)
+        round_trips.append(found[0].round_trips)
+    assert round_trips[0] == round_trips[1]
+
+
+async def _tell(bench: Bench, topic: str) -> None:
+    published = NewJob(task=task_of(topic), args='{"order_id": 7}', queue=topic)
+    await bench.store.aenqueue([published])
+    lanes = [head.lane for head in await bench.store.lanes((topic,))]
+    [claim] = await bench.store.claim(bench.worker, lanes, 1)
+    assert await bench.store.fan_out(job_of(claim), Attempt(), None) is None

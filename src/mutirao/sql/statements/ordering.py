@@ -61,69 +61,110 @@ class InOrder:
     enqueue: Enqueue
 
     def tell(self, conn: Connection, publication: Job, payload: Any, same: Sequence[int]) -> None:
-        """Make what is not made yet; `same` are the ids under which this was published before."""
-        for id in subscriptions.with_order(conn, publication):
-            self._tell(conn, id, publication, payload, same)
+        """Make what is not made yet; `same` are the ids under which this was published before.
 
-    def _tell(
-        self, conn: Connection, id: str, publication: Job, payload: Any, same: Sequence[int]
-    ) -> None:
-        """Tell one subscription; its row is the lock by which one worker does so at a time."""
-        mine = select(subscription).where(subscription.c.id == id).with_for_update()
-        whom = conn.execute(mine).first()
-        if whom is None or whom.order_by is None:
+        As many statements for a hundred subscriptions as for one, since others wait for the locks:
+        the rows of the subscriptions, by which one worker tells each of them at a time. What has
+        been told by another worker is committed, so that nothing is locked where all was.
+        """
+        asked = subscriptions.with_order(conn, publication)
+        asked = sorted({*asked} - self._told(conn, same, asked))
+        if not asked:
             return
-        reached = whom.reached
-        if reached is None:
-            reached = (conn.scalar(select(func.min(live.c.id))) or publication.id) - 1
-        told = [*self._earlier(conn, whom, reached, publication.id)]
-        has = exists().where(delivery.c.publication.in_(same), delivery.c.subscription == id)
-        if not conn.scalar(select(has)):
-            told.append((publication, payload))
-        self.deliver(conn, whom, [each for each in told if subscriptions.passes(whom, each[1])])
-        if publication.id > reached:
-            conn.execute(
-                update(subscription).where(subscription.c.id == id).values(reached=publication.id)
-            )
+        held = self._held(conn, asked)
+        already = self._told(conn, same, asked)
+        told = list(self._earlier(conn, held, publication.id))
+        told += [_Telling(row, publication, payload) for row in held if row.id not in already]
+        self._deliver(conn, [each for each in told if subscriptions.passes(each.whom, each.says)])
+        its = subscription.c
+        mine = self.dialect.among(its.id, asked)
+        before = or_(its.reached.is_(None), its.reached < publication.id)
+        conn.execute(update(subscription).where(mine, before).values(reached=publication.id))
 
-    def _earlier(
-        self, conn: Connection, whom: Any, reached: int, until: int
-    ) -> Iterator[tuple[Any, Any]]:
-        """Yield publications before one that are due and not told yet, with what they say.
+    def _told(self, conn: Connection, same: Sequence[int], asked: Sequence[str]) -> set[str]:
+        """Return those of some subscriptions that were told of this."""
+        return {whom for _, whom in _made(conn, self.dialect, same, asked)}
+
+    def _held(self, conn: Connection, asked: Sequence[str]) -> Sequence[Any]:
+        """Lock these subscriptions, and return those that have an order still."""
+        mine = self.dialect.among(subscription.c.id, asked)
+        locked = select(subscription).where(mine).order_by(subscription.c.id).with_for_update()
+        return [row for row in conn.execute(locked) if row.order_by is not None]
+
+    def _earlier(self, conn: Connection, held: Sequence[Any], until: int) -> Iterator["_Telling"]:
+        """Yield publications before one that are due, with the subscriptions not told of them yet.
 
         One that cannot be read is left to the worker that comes to it, and says so.
         """
+        alike: dict[Any, dict[str, Any]] = {}
+        for row in held:
+            alike.setdefault((row.topic, row.tenant, row.group, row.reached), {})[row.id] = row
+        for whom in alike.values():
+            rows = conn.execute(self._before(conn, next(iter(whom.values())), until)).all()
+            made = _made(conn, self.dialect, [row.id for row in rows], [*whom])
+            for row in rows:
+                try:
+                    says = json.loads(row.payload)
+                except (ValueError, RecursionError):
+                    continue
+                untold = (its for id, its in whom.items() if (row.id, id) not in made)
+                yield from (_Telling(its, row, says) for its in untold)
+
+    def _before(self, conn: Connection, whom: Any, until: int) -> Select[Any]:
+        """Select what is for a subscription, whatever its filter, and before a publication."""
+        reached = whom.reached
+        if reached is None:
+            reached = (conn.scalar(select(func.min(live.c.id))) or until) - 1
         due = or_(live.c.run > 0, live.c.run_at <= self.dialect.moment(None))
-        mine = delivery.c.subscription == whom.id
-        found = conn.execute(
+        return (
             select(*_PUBLICATION)
             .join(live, live.c.id == job.c.id)
             .where(job.c.id > reached, job.c.id < until, is_on(whom.topic), due, *is_for(whom))
-            .where(~exists().where(delivery.c.publication == job.c.id, mine))
             .order_by(job.c.id)
         )
-        for row in found.all():
-            try:
-                yield row, json.loads(row.payload)
-            except (ValueError, RecursionError):
-                continue
 
-    def deliver(self, conn: Connection, whom: Any, told: Sequence[tuple[Any, Any]]) -> None:
-        """Make the first deliveries of publications, each given with what it says."""
+    def _deliver(self, conn: Connection, told: Sequence["_Telling"]) -> None:
+        """Make first deliveries, in this order."""
         if not told:
             return
-        asked, keys = subscriptions.job_in(whom), [value_at(it, whom.order_by) for _, it in told]
+        asked = {each.whom.id: subscriptions.job_in(each.whom) for each in told}
         made = (
-            subscriptions.delivery_of(asked, whom.id, each, key)
-            for (each, _), key in zip(told, keys, strict=True)
+            subscriptions.delivery_of(asked[each.whom.id], each.whom.id, each.publication, each.key)
+            for each in told
         )
         ids = self.enqueue(made, conn)
-        rows = [
-            {"job": new, "publication": each.id, "subscription": whom.id, "nth": 0}
-            for new, (each, _) in zip(ids, told, strict=True)
-        ]
-        conn.execute(insert(delivery), rows)
-        line_up(conn, whom.id, zip(ids, keys, strict=True))
+        of = [(new, each) for new, each in zip(ids, told, strict=True)]
+        conn.execute(insert(delivery), [{"job": new, "nth": 0} | each.pair for new, each in of])
+        line_up(conn, [(new, each.whom.id, each.key) for new, each in of])
+
+
+@dataclass(frozen=True, slots=True)
+class _Telling:
+    """A delivery to be made: the subscription's row, the publication, and what that says."""
+
+    whom: Any
+    publication: Any
+    says: Any
+
+    @property
+    def key(self) -> str:
+        return value_at(self.says, self.whom.order_by)
+
+    @property
+    def pair(self) -> dict[str, Any]:
+        return {"publication": self.publication.id, "subscription": self.whom.id}
+
+
+def _made(
+    conn: Connection, dialect: Dialect, publications: Sequence[int], asked: Sequence[str]
+) -> set[tuple[int, str]]:
+    """Return which of these publications some of these subscriptions have a delivery of."""
+    if not publications:
+        return set()
+    its = delivery.c
+    which = dialect.among(its.publication, publications), dialect.among(its.subscription, asked)
+    found = conn.execute(select(its.publication, its.subscription).where(*which))
+    return {(row.publication, row.subscription) for row in found}
 
 
 _PUBLICATION = (
@@ -136,11 +177,11 @@ _PUBLICATION = (
 )
 
 
-def line_up(conn: Connection, subscription: str, made: Iterable[tuple[int, str]]) -> None:
-    """Put deliveries, given as (job, key), at the ends of their lines."""
+def line_up(conn: Connection, made: Iterable[tuple[int, str, str]]) -> None:
+    """Put deliveries, given as (job, subscription, key), at the ends of their lines."""
     rows = [
         {"job": new, "subscription": subscription, "key": key, "turn": new, "after": None}
-        for new, key in made
+        for new, subscription, key in made
     ]
     if rows:
         conn.execute(insert(ordered), rows)

@@ -71,8 +71,8 @@ class Replaying:
         ids = subscriptions.written(self.enqueue(made, conn))
         self._record(conn, whom.id, ids)
         if whom.order_by is not None:
-            ends = [(new, keys[each.id]) for new, each in zip(ids, told, strict=True)]
-            ordering.line_up(conn, whom.id, ends)
+            ends = [(new, whom.id, keys[each.id]) for new, each in zip(ids, told, strict=True)]
+            ordering.line_up(conn, ends)
         return len(ids)
 
     def _keys(self, conn: Connection, whom: Any, told: Sequence[Any]) -> dict[int, str]:
