@@ -21,6 +21,7 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
+    bindparam,
     cast,
     exists,
     func,
@@ -212,6 +213,9 @@ class _Ahead(NamedTuple):
     stops: bool
 
 
+_WAIT = update(ordered).where(ordered.c.job == bindparam("held")).values(after=bindparam("for"))
+
+
 def hold_back(conn: Connection, dialect: Dialect, claims: Sequence[Claim]) -> set[int]:
     """Return those of some claims that have to wait for another delivery: they are parked."""
     runs = {claim.id: claim.run for claim in claims}
@@ -228,8 +232,7 @@ def hold_back(conn: Connection, dialect: Dialect, claims: Sequence[Claim]) -> se
             .where(dialect.among(live.c.id, [*held]))
             .values(worker=None, claimed_at=None, attempt=live.c.attempt - 1, run_at=PARKED)
         )
-        for id, after in held.items():
-            conn.execute(update(ordered).where(ordered.c.job == id).values(after=after))
+        conn.execute(_WAIT, [{"held": id, "for": after} for id, after in held.items()])
         through(conn, dialect.rules.let_go([*held], None))
     return {id for id in ahead if id in held or locked[id] != runs[id]}
 
