@@ -63,11 +63,13 @@ class FakeSqs:
 
     Attributes:
         requests: how often each operation was asked for.
-        away: whether every request fails as if the network was down.
+        waits: the seconds of each long poll that was asked for.
+        away: whether every request fails as if the network was down, also those under way.
         lost_deletes: so many deletes are answered with success and not done.
         duplicates: so many messages are handed out again though they are in flight.
         disorder: whether standard queues hand out the newest first.
         refused: the codes with which receiving from queues is refused, by queue.
+        refusals: how often that has happened.
     """
 
     def __init__(
@@ -77,9 +79,10 @@ class FakeSqs:
         self.clock, self._long_poll = clock, long_poll
         self.queues: dict[str, FakeQueue] = {}
         self.requests: Counter[str] = Counter()
+        self.waits: list[int] = []
         self.away, self.disorder = False, False
         self.refused: dict[str, str] = {}
-        self.lost_deletes = self.duplicates = 0
+        self.lost_deletes = self.duplicates = self.refusals = 0
         self._faults: dict[str, deque[Callable[[], None]]] = defaultdict(deque)
         self._entry_faults: dict[str, deque[tuple[str, str, bool, int]]] = defaultdict(deque)
         self._numbers = itertools.count(1)
@@ -88,8 +91,13 @@ class FakeSqs:
     def refuse(self, operation: str, code: str, text: str = "", times: int = 1) -> None:
         """Refuse the next requests of an operation as a whole."""
 
+        self.fail(operation, refusal(operation, code, text), times)
+
+    def fail(self, operation: str, error: Exception, times: int = 1) -> None:
+        """Let the next requests of an operation raise something."""
+
         def fail() -> None:
-            raise refusal(operation, code, text)
+            raise error
 
         self._faults[operation] += [fail] * times
 
@@ -99,6 +107,11 @@ class FakeSqs:
     ) -> None:  # fmt: skip
         """Let the first `most` entries of the next batches fail."""
         self._entry_faults[operation] += [(code, text or code, sender, most)] * times
+
+    def mend(self, operation: str) -> None:
+        """Forget what was ordered for an operation."""
+        self._faults[operation].clear()
+        self._entry_faults[operation].clear()
 
     def get_queue_url(self, QueueName: str) -> Answer:  # noqa: N803
         """Return where a queue is."""
@@ -151,11 +164,14 @@ class FakeSqs:
     ) -> Answer:  # fmt: skip
         """Hand out messages, waiting for some."""
         self._begin("receive_message")
+        self.waits.append(WaitTimeSeconds)
         if QueueUrl in self.refused:
+            self.refusals += 1
             raise refusal("receive_message", self.refused[QueueUrl])
         end = time.monotonic() + (self._long_poll if WaitTimeSeconds else 0)
         while True:
             with self._lock:
+                self._check_available("receive_message")
                 queue = self._queue("receive_message", QueueUrl)
                 chosen = self._chosen(queue)[:MaxNumberOfMessages]
                 found = [self._hand_out(each, VisibilityTimeout) for each in chosen]
@@ -221,10 +237,13 @@ class FakeSqs:
     def _begin(self, operation: str) -> None:
         with self._lock:
             self.requests[operation] += 1
-            if self.away:
-                raise refusal(operation, "ServiceUnavailable", "nobody is there")
+            self._check_available(operation)
             if self._faults[operation]:
                 self._faults[operation].popleft()()
+
+    def _check_available(self, operation: str) -> None:
+        if self.away:
+            raise refusal(operation, "ServiceUnavailable", "nobody is there")
 
     def _queue(self, operation: str, name: str) -> FakeQueue:
         if name not in self.queues:

@@ -38,6 +38,7 @@ from mutirao.tasks.middleware import AttemptMiddleware
 from mutirao.tasks.task import Task
 
 LAST_SETTLINGS = 5.0  # seconds to settle what has ended, however short the grace period is
+HURRIED_SETTLINGS = 1.0  # seconds for that where somebody is in a hurry
 CLOSE_LIMIT = 5.0  # seconds to close the connections
 
 
@@ -166,7 +167,10 @@ class Carrying:
 
     async def _end_loops(self, seconds: float) -> None:
         queues = [_named(each.queue) for each in self._receivers]
-        if running := await self._loops.ends(queues, seconds):
+        running = await self._loops.ends_unless(queues, seconds, self._hurried)
+        if running and self._hurried.is_set():
+            running = await self._loops.ends(queues, HURRIED_SETTLINGS)
+        if running:
             log.error("%s queues did not end; what they held comes again", running)
         for each in self._receivers:
             each.cut()

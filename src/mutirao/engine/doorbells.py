@@ -83,7 +83,9 @@ class Doorbells:
     async def _consume(self, pulse: Pulse, trouble: Trouble) -> None:
         self._prefetch, self._size = self._settings.concurrency, 1
         self._left.clear()
-        async with self._transport.consumer(self.queue, self._prefetch, _come_again) as consumer:
+        about = self.queue, self._prefetch, _come_again
+        consuming = self._transport.consumer(*about, grace=self._settings.grace)
+        async with consuming as consumer:
             trouble.over()
             while not self._stopping.is_set():
                 pulse.turn()

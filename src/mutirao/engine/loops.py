@@ -66,6 +66,17 @@ class Loops:
         _, running = await asyncio.wait([self._tasks[each] for each in names], timeout=seconds)
         return len(running)
 
+    async def ends_unless(
+        self, names: Collection[str], seconds: float, hurried: asyncio.Event
+    ) -> int:
+        """Wait as `ends` does, and no longer once `hurried` is set."""
+        ends = asyncio.ensure_future(self.ends(names, seconds))
+        hurry = asyncio.ensure_future(hurried.wait())
+        await asyncio.wait((ends, hurry), return_when=asyncio.FIRST_COMPLETED)
+        for each in (ends, hurry):
+            each.cancel()
+        return await self.ends(names, 0)
+
     async def cancel(self) -> None:
         """End all of them."""
         await end_tasks(*self._tasks.values())

@@ -48,7 +48,7 @@ class Source(Protocol):
         ...
 
     def consumer(
-        self, queue: str, prefetch: int, on_lost: OnLost
+        self, queue: str, prefetch: int, on_lost: OnLost, *, grace: float = ...
     ) -> AbstractAsyncContextManager[Consumer]:
         """Consume a queue; see `Transport.consumer`."""
         ...
@@ -125,7 +125,8 @@ class Receiver:
 
     async def _consume(self) -> None:
         self._prefetch, self._resized_at = self._settings.concurrency, monotonic()
-        consuming = self._transport.consumer(self.queue, self._prefetch, self._lost)
+        about = self.queue, self._prefetch, self._lost
+        consuming = self._transport.consumer(*about, grace=self._settings.grace)
         async with consuming as consumer:
             self._back()
             while not self._stopping.is_set():

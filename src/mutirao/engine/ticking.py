@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -62,7 +63,7 @@ class _Loop:
 class ScheduleSource:
     """The schedules that a broker keeps, as something to receive from."""
 
-    longest_delay = float("inf")
+    longest_delay = inf
 
     def __init__(self, transport: KeepsSchedules, schedules: Sequence[Schedule]) -> None:
         self._transport = transport
@@ -74,7 +75,7 @@ class ScheduleSource:
 
     @asynccontextmanager
     async def consumer(
-        self, queue: str, prefetch: int, on_lost: OnLost
+        self, queue: str, prefetch: int, on_lost: OnLost, *, grace: float = inf
     ) -> AsyncIterator["Ticking"]:
         """Consume the phases of all schedules; see `Transport.consumer`."""
         async with self._transport.tokens(list(self._schedules)) as tokens:

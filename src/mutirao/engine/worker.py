@@ -203,9 +203,10 @@ class Worker:
             end = monotonic() + (self.settings.grace if grace is None else grace)
             self.stop_claiming()
             if not self._carried.answers:
-                await self._finish_publishing(end)
+                await self._finish_carrying(end, "relay")
             await self._give_back_unstarted()
             await self._finish_running(end)
+            await self._finish_carrying(end, *(self._carried.loops().keys() - {"relay"}))
             self._completer.close()
             left = min(end - monotonic(), self.settings.grace)
             if await self._loops.ends(["completer"], max(LAST_WRITES_LIMIT, left)):
@@ -218,13 +219,14 @@ class Worker:
             log.info("worker %s stopped", self._id)
         self.ended.set()
 
-    async def _finish_publishing(self, end: float) -> None:
-        """Let a relay end what it publishes; what it does not end is rung again after a while."""
-        relay = asyncio.ensure_future(self._loops.ends(["relay"], max(0.0, end - monotonic())))
-        hurried = asyncio.ensure_future(self._hurried.wait())
-        await asyncio.wait((relay, hurried), return_when=asyncio.FIRST_COMPLETED)
-        for each in (relay, hurried):
-            each.cancel()
+    async def _finish_carrying(self, end: float, *loops: str) -> None:
+        """Let loops of brokers end: what they are asked is answered, what is rung is published.
+
+        What a relay does not end is rung again after a while, and what a broker hands out to one
+        that has left comes again.
+        """
+        if loops:
+            await self._loops.ends_unless(loops, max(0.0, end - monotonic()), self._hurried)
 
     async def _give_back_unstarted(self) -> None:
         """Stop claiming, and release what was claimed and has not started."""

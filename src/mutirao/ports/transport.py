@@ -6,6 +6,7 @@ in each. It is never a store: what it promises is written here, and no more.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from math import inf
 from typing import Protocol
 
 from mutirao.errors import TransportError
@@ -121,7 +122,7 @@ class Transport(Protocol):
         ...
 
     def consumer(
-        self, queue: str, prefetch: int, on_lost: OnLost
+        self, queue: str, prefetch: int, on_lost: OnLost, *, grace: float = inf
     ) -> AbstractAsyncContextManager[Consumer]:
         """Consume a queue, until the block is left.
 
@@ -134,6 +135,8 @@ class Transport(Protocol):
             prefetch: how many deliveries are handed out before they are settled, from 1.
             on_lost: called, in the event loop, with deliveries that are not this consumer's any
                 more, so that what they do can be given up.
+            grace: seconds that stopping may take. Where the broker is asked in a way that cannot be
+                broken off, nothing is asked that it may answer later than that.
 
         Raises:
             TransportUnavailable: the broker is away.

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
+from math import inf
 
 from mutirao.errors import (
     DeliveryLost,
@@ -92,7 +93,7 @@ class MemoryTransport(MemoryEvents):
 
     @asynccontextmanager
     async def consumer(
-        self, queue: str, prefetch: int, on_lost: OnLost
+        self, queue: str, prefetch: int, on_lost: OnLost, *, grace: float = inf
     ) -> AsyncIterator["_Consumer"]:
         """Consume a queue until the block is left; see `Transport.consumer`."""
         self._check_available()

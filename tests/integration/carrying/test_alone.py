@@ -336,10 +336,10 @@ async def test_an_outage_is_told_once(
     failures = iter(["", *["refused", "reset"] * 3])
     consumer = broker.consumer
 
-    def failing(queue: str, prefetch: int, on_lost: OnLost) -> Any:
+    def failing(queue: str, prefetch: int, on_lost: OnLost, *, grace: float) -> Any:
         if text := next(failures, None):
             raise TransportUnavailable(text)
-        return consumer(queue, prefetch, on_lost)
+        return consumer(queue, prefetch, on_lost, grace=grace)
 
     monkeypatch.setattr(broker, "consumer", failing)
     async with app.worker(queues=["mail"]):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,61 +13,18 @@ from mutirao.errors import (
     ConfigurationError,
     DeliveryLost,
     MessageTooLarge,
+    TransportError,
     TransportMismatch,
     TransportRefused,
     TransportUnavailable,
 )
-from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message
+from mutirao.model.message import Ack, Again, Bury, Cause
 from mutirao.transports.sqs import SQS
-from mutirao.transports.sqs.consumer import SqsConsumer
-from mutirao.transports.sqs.leases import Timing
-from tests.support.sqs_faults import FakeSqs
+from tests.support.sqs_world import VISIBILITY, World, id_of, message, receive
 from tests.support.waiting import soon, until
 
-VISIBILITY = 30
 CHANGE, DELETE = "change_message_visibility_batch", "delete_message_batch"
 Lines = Callable[[], list[str]]
-
-
-class World:
-    """A broker, a transport and the time."""
-
-    def __init__(self, **options: Any) -> None:
-        self.now = 1_000.0
-        self.broker = FakeSqs(lambda: self.now)
-        self.fifo = options.get("fifo", False)
-        self.name = "q.fifo" if self.fifo else "q"
-        self.lost: list[str] = []
-        timing = Timing(lambda: self.now, self.wait, threaded=False)
-        both = self.broker, self.broker
-        options = {"visibility": VISIBILITY, "wait": 1, **options}
-        self.transport = SQS(clients=lambda: both, timing=timing, **options)
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass."""
-        self.now += seconds
-
-    def beat(self) -> float:
-        """Have the heartbeat make a turn; return the seconds until the next one."""
-        return self.transport._open().heartbeat.turn()
-
-    async def publish(self, *messages: Message) -> None:
-        """Publish messages that all pass."""
-        await self.transport.declare(["q"])
-        assert await self.transport.publish(messages) == [None] * len(messages)
-
-    @asynccontextmanager
-    async def consuming(self, prefetch: int = 10) -> AsyncIterator[SqsConsumer]:
-        """Consume the queue, and note what is lost."""
-        async with self.transport.consumer("q", prefetch, self._lose) as consumer:
-            yield consumer
-
-    def visible_in(self) -> list[float]:
-        """Return the seconds after which each message is visible."""
-        return [each.visible_at - self.now for each in self.broker.queues[self.name].messages]
-
-    def _lose(self, lost: Any) -> None:
-        self.lost += [id_of(each) for each in lost]
 
 
 @pytest.fixture
@@ -92,25 +48,6 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Lines]:
     """Return the lines of the log about messages so far."""
     with caplog.at_level(logging.DEBUG, "mutirao.sqs"):
         yield lambda: caplog.messages
-
-
-def message(id: str, **options: Any) -> Message:
-    """Return a message."""
-    return Message(**{"id": id, "task": "encode", "queue": "q", **options})
-
-
-def id_of(delivery: Delivery) -> str:
-    """Return the id of a message."""
-    assert delivery.message is not None
-    return delivery.message.id
-
-
-async def receive(consumer: SqsConsumer, number: int = 1) -> list[Delivery]:
-    """Receive so many."""
-    found: list[Delivery] = []
-    while len(found) < number:
-        found += await soon(consumer.receive(number - len(found)))
-    return found
 
 
 async def test_a_deletion_that_is_lost(world: World) -> None:
@@ -169,6 +106,33 @@ async def test_a_handle_that_grew_stale(world: World, lines: Lines) -> None:
     assert any(
         each.startswith("message a of q is lost to this worker: SQS says") for each in lines()
     )
+
+
+async def test_a_deletion_with_a_stale_handle(world: World) -> None:
+    """A standard queue says that it is done, and may not delete: the message comes again."""
+    await world.publish(message("a"))
+    async with world.consuming() as consumer:
+        [held] = await receive(consumer)
+        world.broker.steal("q")
+        assert await consumer.settle([Ack(held)]) == [None]
+        world.wait(VISIBILITY)
+        assert [id_of(each) for each in await receive(consumer)] == ["a"]
+
+
+@pytest.mark.parametrize("rate", [0.7, 1.4])
+async def test_another_clock(rate: float) -> None:
+    """SQS may have another time, which runs slower or faster than ours: what we hold stays ours."""
+    world = World(rate, ahead=7_200)
+    await world.publish(message("a"))
+    async with world.consuming() as consumer:
+        [held] = await receive(consumer)
+        for _ in range(20):
+            world.wait(VISIBILITY * 2 / 3)
+            assert min(world.visible_in()) > 0
+            world.beat()
+        assert await consumer.settle([Ack(held)]) == [None]
+    assert (world.lost, world.visible_in()) == ([], [])
+    await world.transport.aclose()
 
 
 async def test_visibility_follows_the_work(world: World, lines: Lines) -> None:
@@ -254,34 +218,64 @@ async def test_what_failed_is_soon_back(world: World, after: float, seen: float)
         assert world.visible_in() == [pytest.approx(seen, abs=1)]
 
 
-@pytest.mark.parametrize("code", ["RequestThrottled", "OverLimit", "ExpiredToken"])
-async def test_trouble_of_one_queue(world: World, lines: Lines, code: str) -> None:
-    """Is waited out there, and nowhere else; what is held stays."""
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        ("RequestThrottled", "cannot be used now"),
+        ("OverLimit", "cannot be used now"),
+        ("ExpiredToken", "renew them"),
+        ("RequestExpired", "or this machine's clock"),
+        ("AWS.SimpleQueueService.NonExistentQueue", "transports declare"),
+        ("AccessDenied", "policy"),
+    ],
+)
+async def test_trouble_of_one_queue(world: World, lines: Lines, code: str, advice: str) -> None:
+    """Is told once, and waited out there and nowhere else; what is held stays."""
     await world.publish(message("a"))
     await world.transport.declare(["other"])
     async with world.consuming() as consumer:
         [held] = await receive(consumer)
-        world.broker.refuse("receive_message", code, times=2)
-        await until(lambda: sum("is paused" in each for each in lines()) == 2)
+        world.broker.refused["q"] = code
         async with world.transport.consumer("other", 1, print) as other:
+            await until(lambda: world.broker.refusals > 2)
             await world.transport.publish([message("o", queue="other"), message("b")])
             assert [id_of(each) for each in await receive(other)] == ["o"]
-            assert [id_of(each) for each in await receive(consumer)] == ["b"]
         assert await consumer.settle([Ack(held)]) == [None]
+        world.broker.refused.clear()
+        assert [id_of(each) for each in await receive(consumer)] == ["b"]
+    [told] = (each for each in lines() if "is paused" in each)
+    assert advice in told
     assert "q goes on" in lines()
 
 
-@pytest.mark.parametrize("code", ["AWS.SimpleQueueService.NonExistentQueue", "AccessDenied"])
-async def test_a_queue_that_is_gone(world: World, code: str) -> None:
-    """Whoever consumes is told; publishing tells it of each message."""
+async def test_an_error_of_ours(world: World, lines: Lines) -> None:
+    """Ends the receiving: whoever consumes is told, and begins anew."""
     await world.publish()
     async with world.consuming() as consumer:
-        world.broker.refuse("receive_message", code)
-        with pytest.raises(TransportMismatch):
+        world.broker.fail("receive_message", KeyError("Messages"))
+        with pytest.raises(TransportUnavailable, match="an error of ours: KeyError"):
             await soon(consumer.receive(1))
+    assert "receiving from q failed" in lines()
+
+
+@pytest.mark.parametrize("code", ["AWS.SimpleQueueService.NonExistentQueue", "AccessDenied"])
+async def test_what_cannot_be_sent(world: World, code: str) -> None:
+    """Is told of each message."""
+    await world.publish()
     world.broker.refuse("send_message_batch", code)
-    [told] = await world.transport.publish([message("a")])
-    assert isinstance(told, TransportMismatch)
+    told = await world.transport.publish([message("a"), message("b")])
+    assert [type(each) for each in told] == [TransportMismatch] * 2
+
+
+async def test_a_queue_that_is_gone(world: World) -> None:
+    """What was held of it is lost."""
+    await world.publish(message("a"))
+    async with world.consuming() as consumer:
+        await receive(consumer)
+        world.broker.refuse(CHANGE, "AWS.SimpleQueueService.NonExistentQueue")
+        world.wait(VISIBILITY * 2 / 3)
+        world.beat()
+        await until(lambda: world.lost == ["a"])
 
 
 async def test_entries_that_fail(world: World) -> None:
@@ -301,18 +295,43 @@ async def test_entries_that_fail(world: World) -> None:
     assert world.visible_in() == []
 
 
-async def test_deletes_that_never_pass(world: World) -> None:
-    """They end when the message is not ours any more, at the latest."""
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [("InternalError", TransportUnavailable), ("AccessDenied", TransportMismatch)],
+)
+async def test_deletes_that_do_not_pass(
+    world: World, code: str, kind: type[TransportError]
+) -> None:
+    """What is done stays ours, so that it is done once: until they pass, or its time is over."""
+    await world.publish(message("a"), message("b"))
+    async with world.consuming() as consumer:
+        a, b = await receive(consumer, 2)
+        world.broker.refuse_entries(DELETE, code, most=2, times=99)
+        assert [type(each) for each in await consumer.settle([Ack(a), Ack(b)])] == [kind] * 2
+        for _ in range(3):
+            world.beat()
+            assert world.visible_in() == pytest.approx([VISIBILITY] * 2)
+            world.wait(VISIBILITY * 2 / 3)
+        world.broker.mend(DELETE)
+        assert await consumer.settle([Ack(a)]) == [None]
+        world.wait(VISIBILITY)
+        world.beat()
+        await until(lambda: world.lost == ["b"])
+        [told] = await consumer.settle([Ack(b)])
+        assert isinstance(told, DeliveryLost)
+
+
+async def test_a_burial_that_is_not_finished(world: World) -> None:
+    """A copy among the dead is enough: only the deletion is tried again."""
     await world.publish(message("a"))
     async with world.consuming() as consumer:
         [held] = await receive(consumer)
-        world.broker.refuse_entries(DELETE, "InternalError", times=99)
-        [told] = await consumer.settle([Ack(held)])
-        assert isinstance(told, TransportUnavailable)
-        assert world.now <= 1_000 + VISIBILITY
-        world.wait(VISIBILITY)
-        [again] = await receive(consumer)
-        assert id_of(again) == "a"
+        world.broker.refuse_entries(DELETE, "AccessDenied")
+        burial = Bury(held, Cause(error_type="ValueError", error="no"))
+        assert [type(each) for each in await consumer.settle([burial])] == [TransportMismatch]
+        assert await consumer.settle([burial]) == [None]
+    assert len(await world.transport.dead("q", 5)) == 1
+    assert world.visible_in() == []
 
 
 async def test_what_is_dead_is_kept_first(world: World) -> None:
@@ -364,6 +383,20 @@ async def test_a_group_stops_at_its_first_failure(ordered: World) -> None:
             [each] = await receive(consumer)
             assert id_of(each) == expected
             assert await consumer.settle([Ack(each)]) == [None]
+
+
+async def test_a_group_that_somebody_works_on(ordered: World) -> None:
+    """Is locked to others until that is settled."""
+    await ordered.publish(message("a1", ordering_key="a"))
+    async with ordered.consuming(prefetch=1) as one:
+        [a1] = await receive(one)
+        async with ordered.consuming() as other:
+            await ordered.publish(*(message(id, ordering_key=id[0]) for id in ("a2", "b1")))
+            assert [id_of(each) for each in await receive(other)] == ["b1"]
+        await one.stop()
+        assert await one.settle([Ack(a1)]) == [None]
+    async with ordered.consuming() as other:
+        assert [id_of(each) for each in await receive(other, 2)] == ["a2", "b1"]
 
 
 async def test_a_stale_handle_of_a_group(ordered: World) -> None:

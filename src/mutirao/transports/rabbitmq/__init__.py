@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
@@ -170,7 +171,7 @@ class RabbitMQ:
 
     @asynccontextmanager
     async def consumer(
-        self, queue: str, prefetch: int, on_lost: OnLost
+        self, queue: str, prefetch: int, on_lost: OnLost, *, grace: float = inf
     ) -> AsyncIterator[RabbitConsumer]:
         """Consume a queue; see `Transport.consumer`."""
         links = self._here()

@@ -16,7 +16,7 @@ from mutirao.transports.sqs.groups import Groups
 from mutirao.transports.sqs.leases import Lease, LeaseHeartbeat
 from mutirao.transports.sqs.logs import note
 from mutirao.transports.sqs.options import SqsOptions
-from mutirao.transports.sqs.polling import Polling
+from mutirao.transports.sqs.polling import Polling, fitting_wait
 from mutirao.transports.sqs.settling import LastWords
 
 Call = Callable[..., Any]  # calls a plain function in a thread, and awaits it
@@ -35,6 +35,7 @@ class SqsConsumer:
         settler: LastWords,
         call: Call,
         options: SqsOptions,
+        grace: float,
     ) -> None:
         self._queue, self._prefetch, self._on_lost = queue, prefetch, on_lost
         self._heartbeat, self._settler, self._call, self._options = (
@@ -53,7 +54,7 @@ class SqsConsumer:
         self._deletes = Deletes(self._delete, lambda: len(self._out))
         self._begun, self._ended = asyncio.Event(), asyncio.Event()
         self._polling = Polling(
-            settler.calls, queue, options.wait, options.visibility, self._take,
+            settler.calls, queue, fitting_wait(options.wait, grace), options.visibility, self._take,
             lambda: self._tell(self._begun.set), lambda error: self._tell(self._break, error),
             lambda: self._tell(self._end),
         )  # fmt: skip

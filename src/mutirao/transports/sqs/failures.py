@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    SSOError,
+)
 
 from mutirao.errors import (
     DeliveryLost,
@@ -34,13 +41,16 @@ class Meaning(Enum):
 _CODES = {
     **dict.fromkeys(("NonExistentQueue", "QueueDoesNotExist", "InvalidAddress"), Meaning.MISSING),
     **dict.fromkeys(
-        ("AccessDenied", "AccessDeniedException", "KmsAccessDenied", "KmsDisabled"),
+        ("AccessDenied", "AccessDeniedException", "NotAuthorized", "KmsAccessDenied",
+         "KmsDisabled"),
         Meaning.DENIED,
     ),
     **dict.fromkeys(
         ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "InvalidClientTokenId",
          "InvalidAccessKeyId", "UnrecognizedClientException", "SignatureDoesNotMatch",
-         "AuthFailure", "IncompleteSignature", "MissingAuthenticationToken"),
+         "InvalidSignatureException", "AuthFailure", "IncompleteSignature",
+         "IncompleteSignatureException", "MissingAuthenticationToken",
+         "MissingAuthenticationTokenException", "RequestTimeTooSkewed"),
         Meaning.UNKNOWN_CALLER,
     ),
     **dict.fromkeys(("ReceiptHandleIsInvalid", "MessageNotInflight"), Meaning.LOST),
@@ -51,9 +61,24 @@ _CODES = {
 }  # fmt: skip
 
 
+_WITHOUT_CREDENTIALS = (
+    NoCredentialsError,
+    PartialCredentialsError,
+    CredentialRetrievalError,
+    SSOError,
+)
+
+
+def code_of(error: Exception) -> str:
+    """Return what tells the kind of an error from others: the code that SQS has for it."""
+    if isinstance(error, ClientError):
+        return str(error.response.get("Error", {}).get("Code", ""))
+    return type(error).__name__
+
+
 def meaning_of(error: Exception) -> Meaning:
     """Return what an error that boto3 raised says."""
-    if isinstance(error, NoCredentialsError):
+    if isinstance(error, _WITHOUT_CREDENTIALS):
         return Meaning.UNKNOWN_CALLER
     if not isinstance(error, ClientError):
         return Meaning.AWAY
@@ -94,7 +119,8 @@ def told(meaning: Meaning, what: str, said: object) -> TransportError:
             )
         case Meaning.UNKNOWN_CALLER:
             return TransportUnavailable(
-                f"{what}: the credentials are missing, expired or wrong; renew them: {said}"
+                f"{what}: the credentials are missing, expired or wrong, or this machine's clock is"
+                f" wrong; renew them, or set it: {said}"
             )
         case Meaning.LOST | Meaning.CAPPED:
             return DeliveryLost(f"{what}: {meaning.value}: {said}")

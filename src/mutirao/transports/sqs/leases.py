@@ -16,12 +16,13 @@ from typing import NamedTuple
 
 from mutirao.transports.sqs.calls import LONGEST_VISIBILITY, EntryFailure, SqsCalls, SqsQueue
 from mutirao.transports.sqs.failures import Meaning
-from mutirao.transports.sqs.logs import note
+from mutirao.transports.sqs.logs import log, note
 
 RENEW_AT = 2 / 3  # of the visibility, from the last extension
 EARLY = 1 / 6  # of the visibility: so much earlier one is extended together with others
 CAP_MARGIN = 60.0  # seconds before SQS ends it itself, after 12 hours
 LONGEST_REST = 60.0  # seconds between two turns
+AFTER_FAULT = 1.0  # seconds after an error of ours
 CALL_LIMIT = 30.0  # seconds after which an extension must have answered
 
 
@@ -65,6 +66,7 @@ class Lease:
     renew_at: float = inf
     lost: str | None = field(default=None)  # why it is not ours any more
     settling: bool = False
+    buried: bool = False  # its copy is among the dead, and only its deletion is missing
     body: str = ""
     large: str | None = None  # its id in S3, if its arguments are there
 
@@ -134,7 +136,7 @@ class LeaseHeartbeat:
 
     def resume(self, lease: Lease) -> None:
         """Extend one again that was dropped, and is still held."""
-        lease.renew_at = self._clock()
+        lease.renew_at = min(self._clock(), lease.ends_at)
         self._add(lease)
 
     def turn(self) -> float:
@@ -174,7 +176,11 @@ class LeaseHeartbeat:
 
     def _run(self) -> None:
         while True:
-            rest = self.turn()
+            try:
+                rest = self.turn()
+            except Exception:  # noqa: BLE001 (logged; without extensions all would be lost)
+                log.exception("extending messages failed; it is tried again in %g s", AFTER_FAULT)
+                sleep(rest := AFTER_FAULT)
             with self._changed:
                 if not self._leases:
                     self._thread = None

@@ -2,6 +2,8 @@
 
 import logging
 
+from mutirao.errors import TransportError, TransportMismatch
+
 log = logging.getLogger("mutirao.sqs")
 
 
@@ -74,9 +76,15 @@ class note:  # noqa: N801 (read as words: note.lost(…))
         )
 
     @staticmethod
-    def paused(queue: str, why: object, seconds: float) -> None:
-        """Tell that a queue is not received from for a while."""
-        log.warning("%s is paused for %.1f s: %s", queue, seconds, why, extra={"queue": queue})
+    def paused(queue: str, why: TransportError) -> None:
+        """Tell that a queue is not received from for a while; an error is for people to mend."""
+        level = logging.ERROR if isinstance(why, TransportMismatch) else logging.WARNING
+        log.log(
+            level,
+            "%s is paused, and tried again until it goes on: %s",
+            *(queue, why),
+            extra={"queue": queue},
+        )
 
     @staticmethod
     def waits(queue: str, seconds: float) -> None:

@@ -1,7 +1,8 @@
 """The thread that receives the messages of one queue for one consumer.
 
 A request that SQS is answering is never broken off: what it hands out meanwhile would be invisible
-to everybody until its time is over. What is wrong with a queue pauses this thread, and no other.
+to everybody until its time is over. What is wrong with a queue pauses this thread, and no other:
+what was received before stays ours, and is settled as usual.
 """
 
 import threading
@@ -10,12 +11,18 @@ from random import random
 from time import monotonic
 from typing import Any
 
-from mutirao.errors import TransportError, TransportMismatch
+from mutirao.errors import TransportError, TransportUnavailable
 from mutirao.transports.sqs.calls import MOST, SqsCalls, SqsQueue
-from mutirao.transports.sqs.failures import Raised, explain
-from mutirao.transports.sqs.logs import note
+from mutirao.transports.sqs.failures import Raised, code_of, explain
+from mutirao.transports.sqs.logs import log, note
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 30.0  # seconds
+TO_GIVE_BACK = 1.0  # seconds of a grace period that are kept for what the last answer brings
+
+
+def fitting_wait(wait: int, grace: float) -> int:
+    """Return the seconds of a long poll: its answer and what that brings are within the grace."""
+    return int(max(1, min(wait, grace - TO_GIVE_BACK)))
 
 
 class Polling:
@@ -26,8 +33,7 @@ class Polling:
         visibility: seconds for which what is received is invisible to others.
         take: called in the thread with what was received.
         begun: called in the thread once SQS has answered for the first time.
-        failed: called in the thread when it has not, or when the queue is not there any more: the
-            last call.
+        failed: called in the thread when it has not; then nothing comes.
         ended: called in the thread when nothing more comes.
     """
 
@@ -48,6 +54,7 @@ class Polling:
         self._room = 0
         self._stopped = False
         self._pause = 0.0
+        self._said: set[str] = set()  # what is wrong, as SQS has said in this pause
         self._answers_by: float | None = None  # monotonic; while SQS is asked
         self._thread = threading.Thread(
             target=self._run, name=f"mutirao-sqs-{queue.name}", daemon=True
@@ -77,6 +84,10 @@ class Polling:
             if self._begins():
                 while (most := self._wanted()) > 0:
                     self._receive(most)
+        except Exception as error:  # noqa: BLE001 (logged; whoever consumes begins anew)
+            log.exception("receiving from %s failed", self._queue.name)
+            why = f"queue {self._queue.name!r}: receiving ended by an error of ours: {error!r}"
+            self._failed(TransportUnavailable(why))
         finally:
             self._ended()
 
@@ -100,15 +111,11 @@ class Polling:
         try:
             found = self._asked(most, self._wait)
         except Raised as error:
-            told = explain(error, f"queue {self._queue.name!r}")
-            if isinstance(told, TransportMismatch):
-                self._failed(told)
-                self.stop()
-            else:
-                self._rest(told)
+            self._rest(error)
             return
         if self._pause:
             self._pause = 0.0
+            self._said.clear()
             note.goes_on(self._queue.name)
         self._took(found)
 
@@ -124,10 +131,12 @@ class Polling:
         finally:
             self._answers_by = None
 
-    def _rest(self, why: Exception) -> None:
+    def _rest(self, error: Exception) -> None:
         """Pause, longer each time, with full jitter, so that workers do not come back together."""
         self._pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, 2 * self._pause))
         seconds = max(SHORTEST_PAUSE / 4, self._pause * random())
-        note.paused(self._queue.name, why, seconds)
+        if (code := code_of(error)) not in self._said:
+            self._said.add(code)
+            note.paused(self._queue.name, explain(error, f"queue {self._queue.name!r}"))
         with self._changed:
             self._changed.wait_for(lambda: self._stopped, seconds)

@@ -21,6 +21,7 @@ from mutirao.transports.sqs.logs import note
 PATIENCE = 10.0  # seconds for which what passes is tried again
 FIRST_PAUSE = 0.05  # seconds
 PASSES = (Meaning.AWAY, Meaning.UNKNOWN_CALLER)
+MENDS = (*PASSES, Meaning.DENIED)  # with the help of people, that is
 
 
 class LastWords:
@@ -65,7 +66,8 @@ class LastWords:
     def _delete(self, leases: Sequence[Lease]) -> list[TransportError | None]:
         """Delete messages; return for each why it is not deleted, or None.
 
-        The heartbeat goes on meanwhile: what is tried again must stay ours.
+        The heartbeat goes on meanwhile, and also where people have to mend something first: who
+        asks again then finds it still ours, and its work is not done twice.
         """
         found = self._trying(
             leases, lambda some: self.calls.delete(leases[0].queue, [each.handle for each in some])
@@ -75,6 +77,9 @@ class LastWords:
         for lease, failure in zip(leases, found, strict=True):
             if failure is None:
                 note.done(lease.name, lease.queue.name)
+            elif failure.meaning in MENDS and self._is_ours(lease):
+                lease.settling = False
+                self._heartbeat.resume(lease)
             else:
                 lease.lost = failure.said
                 note.lost(lease.name, lease.queue.name, f"not deleted: {failure.said}")
@@ -123,11 +128,13 @@ class LastWords:
         entry = Entry(lease.body, attributes={CAUSE: cause_as_text(cause)})
         if self._fifo:
             entry = entry._replace(group=lease.group or lease.id, deduplication=f"dead-{lease.id}")
-        [failure] = self._trying([lease], lambda _: self.calls.send(dead, [entry]))
-        if failure is not None:
-            lease.settling = False
-            return failure.error(f"message {lease.name}, which is to be kept among the dead")
-        note.dead(lease.name, lease.queue.name, cause.error_type)
+        if not lease.buried:
+            [failure] = self._trying([lease], lambda _: self.calls.send(dead, [entry]))
+            if failure is not None:
+                lease.settling = False
+                return failure.error(f"message {lease.name}, which is to be kept among the dead")
+            lease.buried = True
+            note.dead(lease.name, lease.queue.name, cause.error_type)
         return self._delete([lease])[0]
 
     def _trying(
@@ -146,6 +153,9 @@ class LastWords:
                 self._pause(wait * (0.5 + random() / 2))
                 wait *= 2
         return [results[each] for each in leases]
+
+    def _is_ours(self, lease: Lease) -> bool:
+        return lease.lost is None and self._in_time(lease)
 
     def _in_time(self, lease: Lease) -> bool:
         return min(lease.deadline, lease.ends_at, inf) > self._clock()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
-from math import ceil
+from math import ceil, inf
 from typing import Any, TypeVar
 
 import msgspec
@@ -54,7 +54,8 @@ class SQS:
         fifo: keep the order within each `ordering_key`; the names end in ".fifo" then.
         visibility: seconds after which a message of a killed worker is visible to others; whole
             ones, from 2.
-        wait: seconds of a long poll, and so the longest that stopping waits for an answer.
+        wait: seconds of a long poll, and so the longest that stopping waits for an answer; fewer
+            where a worker's grace period is shorter.
         max_runtime: seconds after which a message is held no longer, whatever its handler does;
             None: a little below the 12 hours that SQS allows.
         max_receives: hand-outs after which SQS itself puts a message to the dead; from 5.
@@ -134,14 +135,13 @@ class SQS:
 
     @asynccontextmanager
     async def consumer(
-        self, queue: str, prefetch: int, on_lost: OnLost
+        self, queue: str, prefetch: int, on_lost: OnLost, *, grace: float = inf
     ) -> AsyncIterator[SqsConsumer]:
         """Consume a queue until the block is left; see `Transport.consumer`."""
         there = await self._call(self._queue, queue)
         parts = self._open()
-        consumer = SqsConsumer(
-            there, prefetch, on_lost, parts.heartbeat, parts.settler, self._call, self._options
-        )
+        about = parts.heartbeat, parts.settler, self._call, self._options, grace
+        consumer = SqsConsumer(there, prefetch, on_lost, *about)
         self._consumers += 1
         try:
             await consumer.begin()
