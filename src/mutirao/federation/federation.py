@@ -204,7 +204,7 @@ class Federation:
         To be called when a request of that actor was verified. It costs a look at the host's row.
 
         Parameters:
-            actor: the URL that `verify` has returned.
+            actor: the URL that `verify` has returned; or that of its inbox, if on another host.
         """
         host = urlsplit(actor).hostname
         known = await self._app.store.host(host) if host else None

@@ -61,6 +61,8 @@ class Outbox:
         to: Sequence[str],
         sender: str,
         conn: object = NOT_GIVEN,
+        tenant: str | None = None,
+        group: str | None = None,
     ) -> Handle[Any]:
         """Deliver an activity, in the caller's transaction: one job, however many inboxes.
 
@@ -73,16 +75,17 @@ class Outbox:
             sender: what `keys` is asked for when it is sent: the actor, or the name of a key.
             conn: the connection or session whose transaction it joins, never committed; if left
                 out, a short transaction of its own.
+            tenant, group: whose it is; the deliveries have them, too.
 
         Raises:
             InvalidActivity: it has no type or actor, undoes what it only names, or goes nowhere, or
                 to a URL that cannot be.
+            InvalidJob: tenant or group cannot be one.
             UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
         """
         key = _checked(activity, to, sender)
-        return self._send.using(conn=conn, key=key).enqueue(
-            activity=dict(activity), to=[*to], sender=sender
-        )
+        call = self._send.using(conn=conn, key=key, tenant=tenant, group=group)
+        return call.enqueue(activity=dict(activity), to=[*to], sender=sender)
 
     async def adeliver(
         self,
@@ -91,6 +94,8 @@ class Outbox:
         to: Sequence[str],
         sender: str,
         conn: object = NOT_GIVEN,
+        tenant: str | None = None,
+        group: str | None = None,
     ) -> Handle[Any]:
         """Deliver an activity from a coroutine, through an asynchronous `conn` if given.
 
@@ -99,12 +104,12 @@ class Outbox:
         Raises:
             InvalidActivity: it has no type or actor, undoes what it only names, or goes nowhere, or
                 to a URL that cannot be.
+            InvalidJob: tenant or group cannot be one.
             UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
         """
         key = _checked(activity, to, sender)
-        return await self._send.using(conn=conn, key=key).aenqueue(
-            activity=dict(activity), to=[*to], sender=sender
-        )
+        call = self._send.using(conn=conn, key=key, tenant=tenant, group=group)
+        return await call.aenqueue(activity=dict(activity), to=[*to], sender=sender)
 
 
 class Sender:
@@ -151,7 +156,7 @@ class Sender:
         return call.job(**what._asdict())
 
     async def _inboxes(self, to: Iterable[str]) -> list[str]:
-        """Return the inboxes to deliver to, each once, those that are shared before others."""
+        """Return the inboxes to deliver to, each once, those that are shared in place of others."""
         found: dict[str, None] = {}
         for each in to:
             if each in PUBLIC_NAMES:

@@ -114,9 +114,10 @@ async def test_an_activity_arrives_signed(migrated_sqlite_url: str, kind: str) -
         working(migrated_sqlite_url, kind=kind, expand=expand) as (app, made),
     ):
         to = ["http://us.example/followers", server.url("/c"), "as:Public"]
-        await made.outbox.adeliver(activity("Create"), to=to, sender=ACTOR)
+        await made.outbox.adeliver(activity("Create"), to=to, sender=ACTOR, tenant="acme")
         await remote.has_taken(2)
         await in_state(app, "succeeded", 2)
+        assert {job.tenant for job in await app.ajobs()} == {"acme"}
         [host] = await app.hosts.alist() or [None]
         assert host is None
     assert sorted(first for first, _, _ in remote.heads) == [
