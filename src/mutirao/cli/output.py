@@ -14,9 +14,10 @@ from rich.text import Text
 from mutirao.model.limits import LimitRecord
 from mutirao.model.message import MessageId
 from mutirao.model.schedule import ScheduleRecord
+from mutirao.model.subscriptions import SubscriptionRecord
 from mutirao.tasks.handle import Handle
 
-Declared = LimitRecord | ScheduleRecord
+Declared = LimitRecord | ScheduleRecord | SubscriptionRecord
 _STYLES = {
     **dict.fromkeys(("ok", "succeeded", "alive"), "green"),
     **dict.fromkeys(("warning", "retried", "lost", "cancelled", "stopped"), "yellow"),

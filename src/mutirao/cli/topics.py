@@ -8,7 +8,7 @@ import click
 
 from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import as_json, ask, duration, json_object, option, past, target
-from mutirao.cli.output import fields_of, print_done, print_json, print_table
+from mutirao.cli.output import fields_of, origin_of, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.terms import options_of
 from mutirao.model.limits import Limit
@@ -87,7 +87,7 @@ def list_(target: str, as_json: bool) -> None:
          "waiting", "running", "stopped", "lag", "origin"),
         [
             (s.id, s.topic, s.tenant, s.group, s.filter, s.key, s.order_by, s.task, s.queue,
-             _status(s), s.waiting, s.running, s.stopped, _seconds(s.lag), _origin(s))
+             _status(s), s.waiting, s.running, s.stopped, _seconds(s.lag), origin_of(s))
             for s in found
         ],
         empty="no subscriptions",
@@ -187,12 +187,6 @@ def remove(target: str, id: str, as_json: bool) -> None:
 
 def _seconds(lag: float | None) -> str | None:
     return None if lag is None else f"{lag:.0f} s"
-
-
-def _origin(subscription: SubscriptionRecord) -> str:
-    if subscription.in_code is not False:
-        return str(subscription.origin)
-    return f"not in the code any more ({subscription.declared_by})"
 
 
 def _status(subscription: SubscriptionRecord) -> str:

@@ -2,6 +2,8 @@
 
 import random
 
+from mutirao.model.retry import grown
+
 FIRST_WAIT, MAX_WAIT = 0.05, 5.0  # seconds
 
 
@@ -24,6 +26,6 @@ class Backoff:
 
     def next(self) -> float:
         """Return the seconds to wait after another failure."""
-        wait = min(self._longest, FIRST_WAIT * 2.0 ** min(self._failures, 16))
+        wait = grown(FIRST_WAIT, self._failures, self._longest)
         self._failures += 1
         return wait * random.uniform(0.5, 1.0)

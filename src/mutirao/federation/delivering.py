@@ -18,6 +18,7 @@ from mutirao.federation.keys import SigningKey
 from mutirao.federation.signing import sign_cavage, sign_rfc9421
 from mutirao.model.activities import Said, digest_of, repeats
 from mutirao.model.hosts import (
+    LONGEST_WAIT,
     RETRIED_AFTER_REFUSAL,
     Amend,
     DeliveryVerdict,
@@ -29,7 +30,7 @@ from mutirao.model.hosts import (
     verdict,
 )
 from mutirao.model.job import Job
-from mutirao.model.retry import Cancel, Dead, Retry, Snooze
+from mutirao.model.retry import Cancel, Dead, Retry, Snooze, grown
 from mutirao.ports import Store
 from mutirao.webhooks import Answer, DeliveryFailure, Timeouts, WebhookRequest
 
@@ -125,7 +126,7 @@ class Deliverer:
                 raise InboxGone(reason)
             if found is DeliveryVerdict.REFUSED or job.attempt >= RETRIED_AFTER_REFUSAL:
                 raise Dead(reason)
-            raise Retry(after=60.0 * 2 ** min(job.attempt - 1, 10), reason=reason)
+            raise Retry(after=grown(60.0, job.attempt - 1, LONGEST_WAIT), reason=reason)
         if found is DeliveryVerdict.BUSY:
             after = answer.retry_after or BUSY_FOR
             await self._change(what.host, lambda was, now: asks_for_time(was, now, seen, after))

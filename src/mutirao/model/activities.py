@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from mutirao.errors import InvalidActivity
 from mutirao.model.job import MAX_KEY
-from mutirao.model.supersede import Arguments, Redundancy, Supersede
+from mutirao.model.supersede import ACTIVITIES, Arguments, Redundancy, Supersede
 
 PUBLIC = "https://www.w3.org/ns/activitystreams#Public"
 PUBLIC_NAMES = {PUBLIC, "as:Public", "Public"}
@@ -27,16 +27,11 @@ _KEEP, _NEWER, _MERGE, _NEITHER = (
 )
 # (older, newer): what is left. A merge has the older one's place in time. All others are kept.
 REDUNDANT: Mapping[tuple[str, str], Redundancy] = {
-    ("Create", "Update"): _MERGE,  # a Create with the newer object
-    ("Create", "Delete"): _NEITHER,
-    ("Update", "Update"): _MERGE,  # the newer one
-    ("Update", "Delete"): _NEWER,
+    **ACTIVITIES,
+    ("Update", "Update"): _MERGE,  # the newer one, but at the older time
     ("Delete", "Delete"): _NEWER,
     ("Add", "Add"): _MERGE,
     ("Remove", "Remove"): _MERGE,
-    ("Add", "Remove"): _NEITHER,
-    ("Remove", "Add"): _NEITHER,
-    ("Follow", "Undo"): _NEITHER,
     ("Like", "Undo"): _NEITHER,
     ("Announce", "Undo"): _NEITHER,
     ("Block", "Undo"): _NEITHER,

@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
+from mutirao.model.retry import grown
+
 DAY = 86_400.0
 
 
@@ -124,8 +126,7 @@ def judge(
     due = counted.state is BreakerState.HALF_OPEN or counted.failures >= most
     if counted.state is BreakerState.OPEN or not due:
         return BreakerVerdict(counted)
-    wait = min(terms.longest_wait, terms.first_wait * 2.0 ** min(counted.opened, 40))
-    wait *= spread(0.9, 1.1)
+    wait = grown(terms.first_wait, counted.opened, terms.longest_wait) * spread(0.9, 1.1)
     return _opened(replace(counted, opened=counted.opened + 1), wait, now)
 
 

@@ -12,7 +12,8 @@ from enum import StrEnum
 
 from mutirao.errors import InvalidLimit
 from mutirao.model.job import NewJob
-from mutirao.model.limits import Rule
+from mutirao.model.limits import Rule, name_about
+from mutirao.model.retry import grown
 
 DELIVER, PROBE, SEND = "federation.deliver", "federation.probe", "federation.send"  # tasks
 BY = "host"  # the argument of a delivery
@@ -99,7 +100,7 @@ def limit_of(host: Host) -> Rule | None:
 
 def limit_name(host: str) -> str:
     """Return the name of a host's limit."""
-    return f"host {host}"[:200]
+    return name_about("host", host)
 
 
 def probe_of(before: Host, after: Host, queue: str) -> tuple[NewJob, ...]:
@@ -187,7 +188,7 @@ def fails(
     )
     if now - since >= UNAVAILABLE_AFTER:
         return replace(told, state=HostState.UNAVAILABLE, next_probe=None)
-    wait = min(FIRST_WAIT * 2 ** min(host.failures, 30), LONGEST_WAIT) * spread
+    wait = grown(FIRST_WAIT, host.failures, LONGEST_WAIT) * spread
     at = now + timedelta(seconds=max(wait, after))
     return replace(told, state=HostState.FAILING, next_probe=at)
 

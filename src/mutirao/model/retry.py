@@ -135,8 +135,7 @@ class Retry(Signal):
         first, most = seconds(base), seconds(maximum)
 
         def backoff(attempt: int, error: BaseException | None) -> float:
-            # A float power overflows near attempt 1000; the cap is reached long before.
-            wait = min(most, first * factor ** min(attempt - 1, 64))
+            wait = grown(first, attempt - 1, most, factor)
             return wait * random.uniform(1 - jitter, 1 + jitter)
 
         return RetryPolicy(max_attempts, backoff, only, never, _pairs(by_type))
@@ -207,6 +206,12 @@ def policy_of(retry: RetryPolicy | None, max_attempts: int | None) -> RetryPolic
     """Return a task's policy: exponential unless given, with `max_attempts` replaced if given."""
     policy = Retry.exponential() if retry is None else retry
     return policy if max_attempts is None else replace(policy, max_attempts=max_attempts)
+
+
+def grown(first: float, times: int, most: float, factor: float = 2.0) -> float:
+    """Return a wait that began with `first` seconds and has grown some times; `most` at most."""
+    # A float power overflows near 1000; the cap is reached long before.
+    return min(most, first * factor ** min(times, 64))
 
 
 class Snooze(Signal):

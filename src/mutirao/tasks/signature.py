@@ -192,3 +192,16 @@ class Signature(Parameters):
     def _spread(self, values: dict[str, Any]) -> CallArguments:
         bound = inspect.BoundArguments(self._signature, values)
         return bound.args, bound.kwargs
+
+
+class WholeSignature(Signature):
+    """A signature of which no argument is a placeholder: calls are encoded as a whole."""
+
+    def encode_around(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        stands_for: Callable[[object], Any],
+    ) -> tuple[str, dict[str, Any]]:
+        """Do as `encode` does."""
+        return self.encode(args, kwargs), {}

@@ -16,7 +16,7 @@ from mutirao.model.subscriptions import Subscription
 from mutirao.model.topics import Event
 from mutirao.tasks.conversion import decoder
 from mutirao.tasks.providing import Factories
-from mutirao.tasks.signature import Signature
+from mutirao.tasks.signature import WholeSignature
 from mutirao.tasks.subscribing import (
     PutTerms,
     SubscriberTerms,
@@ -92,7 +92,7 @@ class Subscriber(Task[P, R]):
             )
 
 
-class DeliverySignature(Signature):
+class DeliverySignature(WholeSignature):
     """The parameters of a subscriber: what was published, and `event: Event`, either or both."""
 
     def __init__(
@@ -117,15 +117,6 @@ class DeliverySignature(Signature):
             f"{self._task!r} is a subscriber: its jobs are made of what is published on"
             f" {self._topic or 'topics'!r}; publish there, or call {self._task}.function in a test"
         )
-
-    def encode_around(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        stands_for: Callable[[object], Any],
-    ) -> tuple[str, dict[str, Any]]:
-        """Raise InvalidArguments: nobody enqueues a delivery."""
-        return self.encode(args, kwargs), {}
 
     def decide(self, *, with_result: bool = False) -> bool:
         """Check what is known when the subscriber is registered, its parameters first.

@@ -11,7 +11,7 @@ A worker makes the deliveries of a publication; nobody calls the function of its
 a delivery brings what was published, and where (`mutirao.ports.records_api`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar, Unpack
 
@@ -24,7 +24,7 @@ from mutirao.tasks.connection import NOT_GIVEN
 from mutirao.tasks.conversion import ENCODER, UNFIT, decoder
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import CallTerms, TaskOptions
-from mutirao.tasks.signature import Signature
+from mutirao.tasks.signature import WholeSignature
 from mutirao.tasks.task import Task, TaskApp
 
 T = TypeVar("T", contravariant=True)
@@ -130,7 +130,7 @@ async def _delivered(event: Any) -> None:
     )
 
 
-class PublicationSignature(Signature):
+class PublicationSignature(WholeSignature):
     """The one parameter of a topic's task: its JSON is the arguments as a whole."""
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -154,15 +154,6 @@ class PublicationSignature(Signature):
                 " object; give a dataclass, a Struct, a model or a dict"
             )
         return payload.decode()
-
-    def encode_around(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        stands_for: Callable[[object], Any],
-    ) -> tuple[str, dict[str, Any]]:
-        """Raise InvalidArguments as `encode`: what is published stands for nothing else."""
-        return self.encode(args, kwargs), {}
 
     @cached_property
     def _whole(self) -> "msgspec.json.Decoder[Any]":

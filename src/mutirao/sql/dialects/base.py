@@ -112,6 +112,26 @@ class Dialect(ABC):
         write = self.insert_unless_exists(table).values(**row).returning(first)
         return conn.execute(write).first() is not None
 
+    def put_row(
+        self,
+        conn: Connection,
+        table: Table,
+        row: dict[str, Any],
+        new: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Insert a row, or change the one of its key.
+
+        Parameters:
+            row: the values, with those of the key.
+            new: what only a new row is given.
+        """
+        if self.write_new(conn, table, {**row, **(new or {})}):
+            return
+        its = table.primary_key.columns
+        values = {name: value for name, value in row.items() if name not in its}
+        mine = (column == row[column.name] for column in its)
+        conn.execute(update(table).where(*mine).values(**values))
+
     def update_returning(
         self, conn: Connection, change: Update, *told: ColumnElement[Any]
     ) -> Row[Any] | None:

@@ -47,18 +47,12 @@ def put(
     moment = dialect.moment(now)
     row = _to_row(asked) | {"host": asked.host, "changed_at": moment}
     new = {"active": True, "paused": False, "created_at": moment}
-    mine = endpoint.c.id == asked.id
-    if keep_secret and conn.scalar(select(endpoint.c.id).where(mine)) is None:
-        raise InvalidEndpoint(
-            f"there is no endpoint {asked.id!r} yet whose secret it could keep; give secret=…, made"
-            " by mutirao.webhooks.new_secret(), or a signer, or secret=None to send unsigned"
-        )
-    if keep_secret or not dialect.write_new(conn, endpoint, row | new):
-        kept = _SECRETS if keep_secret else ()
-        changed = {name: value for name, value in row.items() if name not in kept}
-        conn.execute(update(endpoint).where(mine).values(**changed))
+    if keep_secret:
+        _change_but_secrets(conn, asked.id, row)
+    else:
+        dialect.put_row(conn, endpoint, row, new)
     for name, rule in asked.rules.items():
-        _limit(conn, dialect, name, rule, now)
+        limits.put_or_remove(conn, dialect, name, rule, now)
     _subscribe(conn, dialect, asked, now)
 
 
@@ -186,21 +180,21 @@ def _json(value: Any) -> str | None:
     return None if value is None else msgspec.json.encode(value).decode()
 
 
+def _change_but_secrets(conn: Connection, id: str, row: Mapping[str, Any]) -> None:
+    changed = {name: value for name, value in row.items() if name not in _SECRETS}
+    if not conn.execute(update(endpoint).where(endpoint.c.id == id).values(**changed)).rowcount:
+        raise InvalidEndpoint(
+            f"there is no endpoint {id!r} yet whose secret it could keep; give secret=…, made"
+            " by mutirao.webhooks.new_secret(), or a signer, or secret=None to send unsigned"
+        )
+
+
 def _change(
     conn: Connection, dialect: Dialect, id: str, now: datetime | None, **values: Any
 ) -> bool:
     change = update(endpoint).where(endpoint.c.id == id)
     values["changed_at"] = dialect.moment(now)
     return dialect.update_returning(conn, change.values(**values), endpoint.c.id) is not None
-
-
-def _limit(
-    conn: Connection, dialect: Dialect, name: str, rule: Rule | None, now: datetime | None
-) -> None:
-    if rule is None:
-        limits.remove(conn, dialect, name, now)
-    else:
-        limits.put(conn, dialect, rule, LimitOrigin.COMMAND, None, now)
 
 
 def _own(id: str) -> Iterable[Rule]:
@@ -222,9 +216,8 @@ def _subscribe(conn: Connection, dialect: Dialect, asked: Endpoint, now: datetim
         "task": WEBHOOK_TASK, "queue": WEBHOOK_QUEUE, "priority": 0,
         "options": _json({"args": args} | attempts), "changed_at": moment,
     }  # fmt: skip
-    first = {"id": name, "created_at": moment, "active": True, "origin": "call"}
-    if not dialect.write_new(conn, subscription, first | row):
-        conn.execute(update(subscription).where(subscription.c.id == name).values(**row))
+    new = {"created_at": moment, "active": True, "origin": "call"}
+    dialect.put_row(conn, subscription, {"id": name} | row, new)
     conn.execute(delete(further_topic).where(further_topic.c.subscription == name))
     if more := [{"topic": each, "subscription": name} for each in asked.topics[1:]]:
         conn.execute(insert(further_topic), more)

@@ -24,7 +24,6 @@ from mutirao.model.hosts import (
     probe_of,
 )
 from mutirao.model.job import NewJob
-from mutirao.model.limits import LimitOrigin
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import attempt, job, live
@@ -69,10 +68,8 @@ def change(
     conn.execute(update(hosts).where(mine).values(**values))
     after = Host(**values)
     rule = limit_of(after)
-    if rule is None:
-        limits.remove(conn, dialect, limit_name(name), now)
-    elif rule != limit_of(before):
-        limits.put(conn, dialect, rule, LimitOrigin.COMMAND, None, now)
+    if rule is None or rule != limit_of(before):
+        limits.put_or_remove(conn, dialect, limit_name(name), rule, now)
     if jobs := probe_of(before, after, queue):
         enqueue(jobs, conn)
     return after
@@ -118,9 +115,8 @@ def note_said(
     conn: Connection, dialect: Dialect, about: str, host: str, what: Said, now: datetime | None
 ) -> None:
     """Record which activity about something has arrived last."""
-    values: dict[str, Any] = {"host": host, **what._asdict(), "said_at": dialect.moment(now)}
-    if not dialect.write_new(conn, said_last, {"about": about, **values}):
-        conn.execute(update(said_last).where(said_last.c.about == about).values(**values))
+    row = {"about": about, "host": host, **what._asdict(), "said_at": dialect.moment(now)}
+    dialect.put_row(conn, said_last, row)
 
 
 def unsay(conn: Connection, about: str) -> None:

@@ -65,6 +65,16 @@ def remove(conn: Connection, dialect: Dialect, name: str, now: datetime | None) 
     return True
 
 
+def put_or_remove(
+    conn: Connection, dialect: Dialect, name: str, rule: Rule | None, now: datetime | None
+) -> None:
+    """Have a limit of this name that was asked for, or none of that name."""
+    if rule is None:
+        remove(conn, dialect, name, now)
+    else:
+        put(conn, dialect, rule, LimitOrigin.COMMAND, None, now)
+
+
 def listed(conn: Connection) -> list[LimitRecord]:
     """List the limits and their counters, by name and key. A single statement."""
     view = views.limits

@@ -29,7 +29,6 @@ from sqlalchemy import (
 
 from mutirao.errors import InvalidSubscription
 from mutirao.model.job import Job, NewJob
-from mutirao.model.limits import LimitOrigin
 from mutirao.model.payload_filter import check_filter, matches, value_at
 from mutirao.model.subscriptions import (
     Subscription,
@@ -69,10 +68,8 @@ def put(
     had = _limits_of(conn, asked.id)
     if worker is None:
         for name, rule in asked.rules.items():
-            if rule is not None:
-                limits.put(conn, dialect, rule, LimitOrigin.COMMAND, None, now)
-            elif name in had:
-                limits.remove(conn, dialect, name, now)
+            if rule is not None or name in had:
+                limits.put_or_remove(conn, dialect, name, rule, now)
     limited = bool(asked.limits or (worker is not None and had))
     changed = {"changed_at": moment} | _to_row(asked, limited)
     origin = SubscriptionOrigin.CALL if worker is None else SubscriptionOrigin.CODE

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, insert, or_, select
 
 from mutirao.model.breakers import (
     Breaker,
@@ -30,7 +30,6 @@ from mutirao.model.endpoints import (
     stop_of,
 )
 from mutirao.model.job import NewJob
-from mutirao.model.limits import LimitOrigin
 from mutirao.model.outcome import Settlement
 from mutirao.model.topics import task_of
 from mutirao.model.webhook_attempts import GONE, WebhookAttempt
@@ -110,12 +109,12 @@ def act(
     verdicts = _judged(conn, dialect, judged.tallies, judged.tallies, terms, now)
     for name, verdict in verdicts.items():
         _write(conn, name, verdict.row)
+        rule = stop_of(*name, "breaker")
         if verdict.wait is not None:
-            rule = stop_of(*name, "breaker")
-            limits.put(conn, dialect, rule, LimitOrigin.COMMAND, None, now)
+            limits.put_or_remove(conn, dialect, rule.name, rule, now)
             enqueue([_probe(name, verdict.wait)], conn)
         elif verdict.closes:
-            limits.remove(conn, dialect, stop_of(*name, "breaker").name, now)
+            limits.put_or_remove(conn, dialect, rule.name, None, now)
     reasons = {
         name.key: f"it has only failed for {timedelta(seconds=terms.disable_after)}"
         for name, verdict in verdicts.items()
@@ -143,7 +142,7 @@ def probe(
         return False
     _write(conn, name, due)
     rule = stop_of(*name, "breaker", most=1)
-    limits.put(conn, dialect, rule, LimitOrigin.COMMAND, None, now)
+    limits.put_or_remove(conn, dialect, rule.name, rule, now)
     return True
 
 
@@ -227,13 +226,12 @@ def _rows(
 
 
 def _write(conn: Connection, name: BreakerName, row: Breaker | None) -> None:
-    mine = (breaker.c.kind == name.kind, breaker.c.key == name.key)
     if row is None:
+        mine = (breaker.c.kind == name.kind, breaker.c.key == name.key)
         conn.execute(delete(breaker).where(*mine))
         return
     values = {each.name: getattr(row, each.name) for each in breaker.c} | {"state": str(row.state)}
-    if not dialect_of(conn.dialect).write_new(conn, breaker, values):
-        conn.execute(update(breaker).where(*mine).values(**values))
+    dialect_of(conn.dialect).put_row(conn, breaker, values)
 
 
 def _probe(name: BreakerName, wait: float) -> NewJob:
