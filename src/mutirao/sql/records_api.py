@@ -6,6 +6,7 @@ It calls the modules of the same names; it is one class because each part is onl
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
+from mutirao.errors import StoreBusy
 from mutirao.model.change import Change
 from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.job import Claim, Job
@@ -197,7 +198,14 @@ class SqlRecords:
             self._dialect, self._intake.enqueue, self._finish, SUBSCRIPTIONS_AT_ONCE
         )
         done = completion(publication, attempt.started_ago())
-        last = await self._patient.run(part.go_on, publication, done, after)
+        try:
+            last = await self._patient.run(part.go_on, publication, done, after)
+        except StoreBusy:
+            # A subscription with an order is locked for long. The others need not wait for it, nor
+            # for the next attempt.
+            while after := await self._patient.run(part.pass_by, publication, after):
+                pass
+            raise
         if last is None:
             attempt.mark_settled()
         return last

@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import text
 
 from mutirao.model.endpoints import WEBHOOK_QUEUE, WEBHOOK_TASK, Endpoint
 from mutirao.model.findings import Finding, Level
 from mutirao.model.job import NewJob, NewWorker
+from mutirao.model.limits import Limit
 from mutirao.model.subscriptions import Subscription
 from mutirao.sql.statements import doctor
 from mutirao.sql.store import SqlStore
@@ -46,6 +48,22 @@ async def test_subscriptions_to_no_topic(store: SqlStore) -> None:
     await store.put_endpoint(Endpoint(id="erp", url="https://erp.example", topics=topics_of_erp))
     (topics,) = await examine(store, "topics", "topic:order.placed")
     assert topics.found.endswith(": 'endpoint:erp to order.piad'")
+
+
+async def test_limits_of_subscriptions_that_were_deleted_by_hand(store: SqlStore) -> None:
+    """They are named: deliveries that are left count by them."""
+    for id in ("a", "b"):
+        asked = Subscription(id=id, topic="*", job=NewJob(task="send"), limits=(Limit(2),))
+        await store.put_subscription(asked)
+    [limits] = await examine(store, "limits")
+    assert limits.level is OK
+    with store.engines.sync().begin() as connection:
+        connection.execute(text("DELETE FROM mutirao_subscription WHERE id = 'b'"))
+    [limits] = await examine(store, "limits")
+    assert (limits.level, "'subscription b' are of subs" in limits.found) == (WARNING, True)
+    assert await store.remove_limit("subscription b")
+    [limits] = await examine(store, "limits")
+    assert limits.level is OK
 
 
 async def test_webhooks_and_activities_that_wait(store: SqlStore) -> None:

@@ -44,6 +44,13 @@ class Admin(ABC):
     def one_at_a_time(self, connection: Connection, what: str) -> None:
         """Wait until no other transaction does `what`, and keep others waiting until ours ends."""
 
+    def bound_locks(self, connection: Connection) -> None:
+        """Bound for how long this transaction locks what others need, and waits for locks.
+
+        Where the server can: it is ended if its client stands still, stopped or suspended perhaps.
+        """
+        return
+
     @abstractmethod
     def clock(self, connection: Connection) -> datetime:
         """Return the time of the database's clock."""

@@ -23,7 +23,8 @@ from mutirao.model.job import JobState
 from mutirao.model.limits import LimitRecord
 from mutirao.model.records import WorkerRecord
 from mutirao.model.schedule import ScheduleRecord, ScheduleStatus
-from mutirao.model.topics import TOPIC_TASK, patterns_of, topic_of
+from mutirao.model.subscriptions import limit_names
+from mutirao.model.topics import SUBSCRIPTION, TOPIC_TASK, patterns_of, topic_of
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.registry import dialect_of
@@ -228,13 +229,32 @@ def _limits(conn: Connection) -> Iterator[Finding]:
             f"{_quoted(lost)} were declared in code and are in no live worker's",
             "they are still in force: put them back, or `mutirao limits remove`",
         )
+    if gone := _of_no_subscription(conn, found.values()):
+        yield Finding(
+            Level.WARNING,
+            "limits",
+            f"{_quoted(gone)} are of subscriptions that were deleted by hand",
+            "they hold deliveries that are left: `mutirao limits remove`",
+        )
     paused = {name: each for name, each in found.items() if each.paused}
     for what, advice in _PAUSED:
         if names := [name for name, each in paused.items() if _held(each) == what]:
             said = [name.removeprefix("pause ") for name in names]
             yield Finding(Level.WARNING, "limits", f"{what}: {_quoted(said)}", advice)
-    if not lost and not paused:
+    if not (lost or gone or paused):
         yield Finding(Level.OK, "limits", f"{len(found)} in force, nothing is paused")
+
+
+def _of_no_subscription(conn: Connection, found: Collection[LimitRecord]) -> list[str]:
+    """Return the names of the limits of subscriptions that are not there any more."""
+    whose = {
+        each.name: each.key
+        for each in found
+        if each.by == SUBSCRIPTION and each.key and each.name in limit_names(each.key)
+    }
+    rows = subscriptions.named(conn, dialect_of(conn.dialect), [*whose.values()]) if whose else ()
+    there = {row.id for row in rows}
+    return [name for name, id in whose.items() if id not in there]
 
 
 def _held(limit: LimitRecord) -> str:

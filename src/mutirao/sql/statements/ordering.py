@@ -72,6 +72,7 @@ class InOrder:
         asked = sorted({*asked} - self._told(conn, same, asked))
         if not asked:
             return
+        self.dialect.admin.bound_locks(conn)
         held = self._held(conn, asked)
         already = self._told(conn, same, asked)
         told = list(self._earlier(conn, held, publication.id))

@@ -85,6 +85,7 @@ class Replaying:
 
     def _whom(self, conn: Connection) -> Any:
         """Return the subscription's row, locked: replays for one are made one after the other."""
+        self.dialect.admin.bound_locks(conn)
         mine = select(subscription).where(subscription.c.id == self.asked.subscription)
         row = conn.execute(mine.with_for_update()).first()
         if row is None:

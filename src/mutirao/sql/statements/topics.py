@@ -72,7 +72,27 @@ class FanOut:
         Returns the last subscription; None: it is complete. Whoever holds the run is alone with the
         publication, as its live row is locked.
         """
-        held = _hold(conn, publication)
+        made = self._part(conn, publication, after, _hold(conn, publication))
+        if made.last is not None:
+            return made.last
+        if made.none and not _was_told(conn, publication):
+            results.report(conn, self.dialect, [_nobody_told(publication)], None)
+        if not self.finish(conn, done):
+            raise _stale(publication)
+        return None
+
+    def pass_by(self, conn: Connection, publication: Job, after: str | None) -> str | None:
+        """Make the jobs of the next subscriptions, but for those that have an order.
+
+        For when one of these is locked by somebody else for long: the others do not wait for it.
+        """
+        held = _hold(conn, publication)._replace(in_order=False)
+        return self._part(conn, publication, after, held).last
+
+    def _part(
+        self, conn: Connection, publication: Job, after: str | None, held: "_Locked"
+    ) -> "_Made":
+        """Make the jobs of the next subscriptions."""
         # The first part is a small one: of many deliveries, some can begin soon.
         most = self.most
         if after is None:
@@ -83,15 +103,10 @@ class FanOut:
         told = _told_of(publication, part.asked)
         if told:
             self._deliver(conn, publication, told)
-        if part.met == most:
-            return part.last
-        if not told and part.met == len(part.asked) and not _was_told(conn, publication):
-            results.report(conn, self.dialect, [_nobody_told(publication)], None)
-        if not self.finish(conn, done):
-            raise _stale(publication)
-        return None
+        last = part.last if part.met == most else None
+        return _Made(last, not told and part.met == len(part.asked))
 
-    def _begin(self, conn: Connection, publication: Job, held: Any) -> str:
+    def _begin(self, conn: Connection, publication: Job, held: "_Locked") -> str:
         """Tell those that have an order; return the last one of the others that was told.
 
         Parts are made in the order of ids. What earlier runs have made is committed, as this one
@@ -131,6 +146,16 @@ class FanOut:
             _record(conn, self.dialect, publication, subscriptions.written(ids))
 
 
+class _Made(NamedTuple):
+    """What a part has made.
+
+    `last`: its last subscription; None: there are no more. `none`: it has made no job.
+    """
+
+    last: str | None
+    none: bool
+
+
 class _Part(NamedTuple):
     """The subscriptions of a part: how many, the last one, and those without a job yet."""
 
@@ -139,15 +164,24 @@ class _Part(NamedTuple):
     asked: Sequence[Any]
 
 
-def _hold(conn: Connection, publication: Job) -> Any:
-    """Lock the publication's live row, or raise StaleRun if another run has it.
+class _Locked(NamedTuple):
+    """A publication whose live row is locked, with what the first part wants to know.
 
-    Returns it, with what the first part wants to know.
+    `told`: the last subscription without an order that was told. `in_order`: whether there are any
+    with one.
     """
+
+    run: int
+    told: str | None
+    in_order: bool
+
+
+def _hold(conn: Connection, publication: Job) -> _Locked:
+    """Lock the publication's live row, or raise StaleRun if another run has it."""
     row = conn.execute(_HOLD, {"publication": publication.id} | whose(publication)).first()
     if row is None or row.run != publication.run:
         raise _stale(publication)
-    return row
+    return _Locked(*row)
 
 
 def _stale(publication: Job) -> StaleRun:

@@ -105,6 +105,12 @@ class SubscriptionsContract:
         assert [task for task, _ in await deliveries(store, last)] == ["audit", "mail"]
         replayed = await store.replay(Replay(subscription="mail", since=EPOCH), 0)
         assert replayed == (3, None)  # of 8, and those without a key
+        missing = Replay(subscription="mail", since=EPOCH, missing=True)
+        assert await store.replay(missing, 0) == (0, None)  # one of 7 waits, which tells it
+        await finish(store, worker, await take(store, worker, 99, now=LATER), now=LATER)
+        assert await store.replay(missing, 0) == (1, None)  # of both of 7 that were left out
+        assert [task for task, _ in await deliveries(store, second)] == ["audit", "mail"]
+        assert await store.replay(missing, 0) == (0, None)
         [record] = [each for each in await store.subscriptions() if each.id == "mail"]
         assert record.key == "to.id"
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import ColumnElement, Connection, case, func, select, text, true
 
 from mutirao.errors import ConfigurationError
 from mutirao.model.findings import Finding
@@ -15,6 +15,11 @@ from mutirao.sql.dialects.postgresql.health_checks import health_checks
 
 # "mutirao" in ASCII: the advisory lock that one migration at a time holds.
 _MIGRATION_LOCK = 0x6D75746972616F
+
+# Seconds for which a transaction may hold locks while its client sends nothing, and wait for one.
+# So who waits for a worker that is frozen gets the lock.
+HELD_FOR, WAITED_FOR = 20, 30
+_IDLE = "idle_in_transaction_session_timeout"
 
 _SCHEMA = text("SELECT quote_ident(current_schema())")
 _THERE = text("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = :name)")
@@ -61,8 +66,13 @@ class PostgresqlAdmin(Admin):
         )
 
     def one_at_a_time(self, connection: Connection, what: str) -> None:
-        """Hold an advisory lock until the transaction ends."""
-        connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"mutirao {what}"))))
+        """Hold an advisory lock until the transaction ends, or its client stands still."""
+        lock = func.pg_advisory_xact_lock(func.hashtext(f"mutirao {what}"))
+        connection.execute(select(_ends_if_idle(), lock))
+
+    def bound_locks(self, connection: Connection) -> None:
+        """Let the server end the transaction, or a statement that waits."""
+        connection.execute(select(_ends_if_idle(), _set("lock_timeout", WAITED_FOR)))
 
     def clock(self, connection: Connection) -> datetime:
         """Ask the server."""
@@ -79,3 +89,14 @@ class PostgresqlAdmin(Admin):
 
 
 ADMIN = PostgresqlAdmin()
+
+
+def _ends_if_idle() -> ColumnElement[str]:
+    """Return what bounds how long this transaction may stand still, unless the server does."""
+    unset = func.current_setting(_IDLE) == "0"
+    return case((unset, _set(_IDLE, HELD_FOR)), else_=func.current_setting(_IDLE))
+
+
+def _set(name: str, seconds: float) -> ColumnElement[str]:
+    """Return what changes a setting until the transaction ends."""
+    return func.set_config(name, f"{seconds * 1_000:.0f}ms", true())
