@@ -38,7 +38,10 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job as people see it: what was enqueued, its state and, on request, all its attempts."""
+    """A job as people see it: what was enqueued, its state and, on request, all its attempts.
+
+    `result`: with its attempts, what it has returned, as JSON has it, while that is kept.
+    """
 
     id: int
     task: str
@@ -69,6 +72,7 @@ class JobRecord:
     progress: float | None = None  # as the handler last reported
     progress_of: float | None = None
     progress_note: str | None = None
+    result: Any = None
     attempts: tuple[AttemptRecord, ...] = ()
 
 

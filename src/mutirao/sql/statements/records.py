@@ -4,8 +4,10 @@ Synchronous functions of a SQLAlchemy `Connection`; their contracts are those of
 same name in `mutirao.ports.Store`. None of them writes.
 """
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Select, and_, func, or_, select
@@ -52,10 +54,12 @@ def jobs(conn: Connection, which: JobFilter) -> list[JobRecord]:
 
 
 def job(conn: Connection, id: int) -> JobRecord:
-    """Return one job with all its attempts; raise UnknownJob. A single statement."""
-    attempt, sent = tables.attempt, webhook_attempt.c
+    """Return one job with all its attempts and its result; raise UnknownJob. A single statement."""
+    attempt, result, sent = tables.attempt, tables.result, webhook_attempt.c
+    its = (column.label(_ITS + column.name) for column in _ATTEMPT)
     rows = conn.execute(
-        select(*_JOB, *(column.label(_ITS + column.name) for column in _ATTEMPT))
+        select(*_JOB, *its, result.c.value.label("result"))
+        .outerjoin(result, result.c.job == views.jobs.c.id)
         .outerjoin(attempt, attempt.c.job == views.jobs.c.id)
         .outerjoin(webhook_attempt, and_(sent.job == attempt.c.job, sent.run == attempt.c.run))
         .where(views.jobs.c.id == id)
@@ -67,7 +71,9 @@ def job(conn: Connection, id: int) -> JobRecord:
             " `mutirao list` shows the jobs there are."
         )
     attempts = tuple(_to_attempt(row) for row in rows if row.its_run is not None)
-    return _to_record(rows[0], attempts)
+    value = rows[0].result
+    record = _to_record(rows[0], attempts)
+    return record if value is None else replace(record, result=json.loads(value))
 
 
 def counts(conn: Connection) -> list[QueueCount]:

@@ -30,6 +30,8 @@ class ResultsContract:
         ]
         assert json.loads(found[0].result or "") == {"n": [1, "é"]}
         assert [e.result for e in found[1:]] == [None] * 3
+        assert (await store.job(ids[0])).result == {"n": [1, "é"]}
+        assert (await store.job(ids[3])).result is None
 
     async def test_a_stale_result_is_not_kept(self, store: Store) -> None:
         """The run decides about it as about the outcome."""
