@@ -25,7 +25,7 @@ from mutirao.errors import ConfigurationError
 from mutirao.hub.protocol import Serves
 from mutirao.model.foreign import Decode
 from mutirao.model.home import Home
-from mutirao.model.job import Job
+from mutirao.model.job import Job, NewJob
 from mutirao.model.limits import Rule
 from mutirao.model.schedule import Schedule
 from mutirao.model.webhook_attempts import WebhookSettings
@@ -250,7 +250,13 @@ class Workers:
     ) -> Carrying:
         about = self._tasks, self._around_attempt, settings, refuse_to_begin, self.decoders
         kept = kept_schedules(self.schedules.declared(), carried, settings.tasks)
-        return Carrying(carried, *about, kept, shared)
+        write = None if shared is None else self._write_late
+        return Carrying(carried, *about, kept, shared, write)
+
+    async def _write_late(self, job: NewJob) -> int:
+        """Write what a broker does not hold for that long; a worker of the database runs it."""
+        [id] = await self.store.aenqueue([job], None)
+        return id
 
     def _make_sql_worker(
         self, settings: WorkerSettings, shared: Shared | None, apart: int | None = None

@@ -15,6 +15,7 @@ from mutirao.engine.deploys import Herald
 from mutirao.engine.dispatcher import HURRIED_CANCEL_TIMEOUT
 from mutirao.engine.event_log import EventLog, attempts_log
 from mutirao.engine.executor import Executor
+from mutirao.engine.late import Write
 from mutirao.engine.logs import log
 from mutirao.engine.loops import Loops
 from mutirao.engine.pulse import Health
@@ -50,6 +51,7 @@ class Carrying:
         decoders: those of the queues of other programs, by queue.
         schedules: those that brokers keep, with their transports.
         shared: what it has in common with the worker of a database; None: it is the only one.
+        write: writes into that database what waits for longer than a broker holds it.
     """
 
     def __init__(
@@ -62,8 +64,9 @@ class Carrying:
         decoders: Mapping[str, Decode],
         schedules: Sequence[tuple[KeepsSchedules, Sequence[Schedule]]] = (),
         shared: Shared | None = None,
+        write: Write | None = None,
     ) -> None:
-        self.settings = settings
+        self.settings, self._write = settings, write
         self.failure: BaseException | None = None
         self.failed, self.ended = asyncio.Event(), asyncio.Event()
         self.on_blocked: Callable[[], None] | None = None
@@ -189,7 +192,8 @@ class Carrying:
         pulse = self._loops.pulse(_named(queue))
         about = self._executor, self._shared.slots, self._begin, pulse
         reader = Reader(queue, self._tasks, self._decoders.get(queue))
-        return Receiver(queue, transport, self.settings, served, *about, reader, begun)
+        last = reader, begun, self._write
+        return Receiver(queue, transport, self.settings, served, *about, *last)
 
     def _heralds(self) -> Iterator[tuple[Herald, str]]:
         if self.settings.app_version is None:

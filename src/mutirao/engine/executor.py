@@ -113,7 +113,7 @@ class Executor:
             task=claim.task,
             queue=claim.queue,
             args=_as_far_as_readable(claim),
-            attempts=min(claim.attempt, self._most_attempts(claim)),
+            attempts=min(claim.attempt, self.most_attempts(claim)),
             error_type=outcome.error_type,
             error=outcome.error,
             tenant=claim.tenant,
@@ -243,7 +243,7 @@ class Executor:
     def _job(self, task: Task[..., Any], running: Running) -> Job:
         """Return the `Job` for a handler or a middleware; most handlers never read it."""
         claim = running.claim
-        limit, keep = self._most_attempts(claim), task.keeper(claim.metadata)
+        limit, keep = self.most_attempts(claim), task.keeper(claim.metadata)
         timeout, ends = self.timeout(claim), running.shall_end
         told = self._report, keep, ends, self._pauser, self._home
         return Job(claim, limit, timeout, running.begin, *told, running.note_alive, running)
@@ -254,7 +254,7 @@ class Executor:
             return outcomes.CANCELLED
         if not claim.lost:  # otherwise the last attempt was lost
             return None
-        if claim.attempt > (limit := self._most_attempts(claim)):
+        if claim.attempt > (limit := self.most_attempts(claim)):
             return outcomes.dead(
                 "WorkerLost", f"its worker vanished during attempt {limit} of {limit}"
             )
@@ -292,7 +292,8 @@ class Executor:
     def _runs_apart(self, task: Task[..., Any]) -> bool:
         return task.options.process and self._processes is not None
 
-    def _most_attempts(self, claim: Claim) -> int:
+    def most_attempts(self, claim: Claim) -> int:
+        """Return how many attempts a job may have."""
         return _number(claim.max_attempts) or self._terms[claim.task].retry.most_attempts
 
 

@@ -17,6 +17,7 @@ from mutirao.engine.backoff import Backoff
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.event_log import tell_buried
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, Executor
+from mutirao.engine.late import Late, Write
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
 from mutirao.engine.reading import Expired, Reader, Undecodable
@@ -47,6 +48,11 @@ class Source(Protocol):
         """The maximum seconds after which something comes again."""
         ...
 
+    @property
+    def longest_again(self) -> float:
+        """The maximum seconds for that, from when it was received."""
+        ...
+
     def consumer(
         self, queue: str, prefetch: int, on_lost: OnLost, *, grace: float = ...
     ) -> AbstractAsyncContextManager[Consumer]:
@@ -66,6 +72,7 @@ class Receiver:
         begin: opens the transactions of handlers.
         reader: reads what other programs published.
         begun: the line that tells that it consumes.
+        write: writes into the store what waits for too long; None: no database is served.
     """
 
     def __init__(
@@ -80,11 +87,14 @@ class Receiver:
         pulse: Pulse,
         reader: Reader,
         begun: str,
+        write: Write | None = None,
     ) -> None:
         self._begun: str | None = begun
         self.queue, self._transport, self._settings = queue, transport, settings
         self._tasks, self._pulse, self._reader = tasks, pulse, reader
-        self._returns = Returns(settings.linger, self._follow, self._settled, self._tell_dead)
+        late = Late(transport.longest_again, executor.most_attempts, write)
+        told = self._follow, self._settled, self._tell_dead
+        self._returns = Returns(settings.linger, late, *told)
         self.dispatcher = Dispatcher(settings, executor, self._returns, slots, begin)
         self._backoff = Backoff(settings.longest_wait)
         self._said: set[str] = set()

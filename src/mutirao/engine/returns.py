@@ -7,15 +7,17 @@ published first, which takes a round trip, and holds up nothing else.
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any
 
 from mutirao.engine import job_log
 from mutirao.engine.aside import Finished
 from mutirao.engine.backoff import Backoff
+from mutirao.engine.late import Late
 from mutirao.engine.logs import log
-from mutirao.errors import DeliveryLost, TransportError, TransportRefused
+from mutirao.errors import DeliveryLost, StoreUnavailable, TransportError, TransportRefused
 from mutirao.model.job import NewJob, Wake
 from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message, Settling
 from mutirao.ports import Consumer
@@ -31,6 +33,7 @@ class _Held:
     message: Message | None
     ended: Finished | None = None
     settling: Settling | None = None
+    since: float = field(default_factory=monotonic)
 
 
 class Returns:
@@ -38,6 +41,7 @@ class Returns:
 
     Parameters:
         linger: seconds for which a finished one may wait for others.
+        late: takes what waits for longer than the broker can hold it.
         follow: publishes the job that follows a death, and returns once that is confirmed.
         on_settled: called when some were settled.
         on_buried: called with what is to be buried without an attempt, and what was read of it.
@@ -46,11 +50,12 @@ class Returns:
     def __init__(
         self,
         linger: float,
+        late: Late,
         follow: Callable[[NewJob], Awaitable[None]],
         on_settled: Callable[[], None],
         on_buried: Callable[[Bury, Message | None], None],
     ) -> None:
-        self._linger, self._follow = linger, follow
+        self._linger, self._late, self._follow = linger, late, follow
         self._on_settled, self._on_buried = on_settled, on_buried
         self._held: dict[Key, _Held] = {}
         self._gathered: list[Key] = []
@@ -77,11 +82,14 @@ class Returns:
             return
         held.ended, now = finished, datetime.now(UTC)
         settling = parcels.settling_of(held.delivery, held.message, finished.outcome, now)
-        if finished.follow_up is None:
-            self._gather(key, settling)
-        else:
+        if finished.follow_up is not None:
             self._unsettled.add(key)
             self._start(self._after_follow_up(key, settling, finished.follow_up))
+        elif isinstance(settling, Again) and self._is_late(held, settling):
+            self._unsettled.add(key)
+            self._start(self._keep(key, finished, settling))
+        else:
+            self._gather(key, settling)
 
     def tell_woken(self, woken: Iterable[Wake]) -> None:
         """Do nothing: here no job waits for the end of another."""
@@ -196,6 +204,25 @@ class Returns:
         await self._follow(job)
         if key in self._held:
             self._gather(key, settling)
+
+    def _is_late(self, held: _Held, settling: Again) -> bool:
+        return self._late.is_too_long(settling.after, monotonic() - held.since)
+
+    async def _keep(self, key: Key, finished: Finished, settling: Again) -> None:
+        """Have it go on in the database, and acknowledge it after that: it must not be lost."""
+        backoff = Backoff()
+        while (held := self._held.get(key)) is not None:
+            try:
+                kept = await self._late.keep(finished, settling.after)
+            except StoreUnavailable as error:
+                wait = backoff.next()
+                log.warning(
+                    "job %s waits for the database: %s; again in %.1f s", key[0], error, wait
+                )
+                await asyncio.sleep(wait)
+            else:
+                self._gather(key, Ack(held.delivery) if kept else settling)
+                return
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

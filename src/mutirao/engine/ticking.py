@@ -63,7 +63,7 @@ class _Loop:
 class ScheduleSource:
     """The schedules that a broker keeps, as something to receive from."""
 
-    longest_delay = inf
+    longest_delay = longest_again = inf
 
     def __init__(self, transport: KeepsSchedules, schedules: Sequence[Schedule]) -> None:
         self._transport = transport

@@ -70,6 +70,8 @@ class Transport(Protocol):
         mode: "alone" if the message is the job; "carried" if the job is in a store, and the message
             a doorbell.
         longest_delay: the maximum seconds of `Message.delay` that `publish` takes.
+        longest_again: the maximum seconds, from when something was received, after which it may
+            come `Again`. What waits for longer goes on in the store, where the worker serves one.
         rewrites: whether what comes `Again` comes as that says. Otherwise it comes as it was, with
             an attempt that the transport counts: one for every hand-out.
         source: the queue of other programs that it consumes, for `@app.consumer`; None: none.
@@ -83,6 +85,11 @@ class Transport(Protocol):
     @property
     def longest_delay(self) -> float:
         """The maximum seconds of a message's delay."""
+        ...
+
+    @property
+    def longest_again(self) -> float:
+        """The maximum seconds, from its receipt, after which something may come again."""
         ...
 
     @property

@@ -126,6 +126,24 @@ def claim_of(message: Message, run: int, now: datetime) -> Claim:
     )
 
 
+def job_of(claim: Claim, delay: float, max_attempts: int) -> NewJob:
+    """Return the job of a database as which a message goes on, in `delay` seconds."""
+    return NewJob(
+        task=claim.task,
+        args=claim.args,
+        queue=claim.queue,
+        delay=delay,
+        max_attempts=max_attempts,
+        timeout=claim.timeout,
+        tags=tuple(msgspec.json.decode(claim.tags, type=list[str])) if claim.tags else (),
+        metadata=msgspec.json.decode(claim.metadata, type=dict[str, Any]) if claim.metadata else {},
+        traceparent=claim.traceparent,
+        tenant=claim.tenant,
+        group=claim.group,
+        on_dead_of=claim.on_dead_of,
+    )
+
+
 def settling_of(delivery: Delivery, message: Message, outcome: Outcome, now: datetime) -> Settling:
     """Return how a delivery is settled after an attempt with this outcome."""
     kind = outcome.kind

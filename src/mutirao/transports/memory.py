@@ -58,6 +58,7 @@ class MemoryTransport(MemoryEvents):
     """
 
     rewrites = True
+    longest_again = inf
     name = "memory"
 
     def __init__(

@@ -165,6 +165,37 @@ async def test_what_a_broker_cannot_hold(app: Mutirao, broker: MemoryTransport) 
         send.using(delay=60).enqueue("never")
 
 
+async def test_what_comes_again_too_late(
+    app: Mutirao, broker: MemoryTransport, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goes on in the database with the attempts that are left, where its worker serves that."""
+    broker.longest_again = ALL_WELL / 2
+    ran: list[tuple[str, int, str | None]] = []
+
+    @app.task(queue="mail", retry=Retry.fixed(3, interval=ALL_WELL))
+    async def send(job: Job, how: str) -> None:
+        ran.append((how, job.attempt, job.tenant))
+        if sum(each == how for each, *_ in ran) == 1:
+            raise Snooze(ALL_WELL) if how == "snoozes" else OSError("not yet")
+
+    async with app.worker(queues=["mail"]):
+        await send.aenqueue("stays")
+        await until(lambda: len(ran) == 2)
+    assert "come again sooner" in caplog.text
+    async with app.worker():
+        for how in ("snoozes", "fails"):
+            await send.using(tenant="acme", tags=["t"], metadata={"a": 1}).aenqueue(how)
+        await until(lambda: len(ran) == 6)
+    assert sorted(ran) == [
+        ("fails", 1, "acme"), ("fails", 1, "acme"), ("snoozes", 1, "acme"), ("snoozes", 1, "acme"),
+        ("stays", 1, None), ("stays", 2, None),
+    ]  # fmt: skip
+    jobs = {job.args["how"]: job for job in app.jobs()}
+    assert {how: job.max_attempts for how, job in jobs.items()} == {"fails": 2, "snoozes": 3}
+    assert {(job.tags, job.metadata["a"]) for job in jobs.values()} == {(("t",), 1)}
+    assert await broker.waiting("mail") == 0
+
+
 @pytest.mark.parametrize("queue", ["mail", "default"])
 async def test_many_are_read_as_they_are_handed_in(
     app: Mutirao, broker: MemoryTransport, monkeypatch: pytest.MonkeyPatch, queue: str

@@ -93,6 +93,7 @@ class RabbitMQ:
     """
 
     rewrites = True
+    longest_again = inf  # what waits for longer than its queues have it goes round in them
     longest_delay = LONGEST_DELAY
 
     def __init__(

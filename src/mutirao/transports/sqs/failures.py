@@ -1,8 +1,8 @@
 """What the errors of SQS and of boto3 mean."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -20,6 +20,8 @@ from mutirao.errors import (
     TransportRefused,
     TransportUnavailable,
 )
+
+T = TypeVar("T")
 
 # Everything that boto3 raises. Errors of urllib3 and of sockets come as BotoCoreError.
 Raised = (ClientError, BotoCoreError)
@@ -132,3 +134,21 @@ def told(meaning: Meaning, what: str, said: object) -> TransportError:
 def explain(error: Exception, what: str) -> TransportError:
     """Return the error of ours for one that boto3 raised."""
     return told(meaning_of(error), what, error)
+
+
+def of_queue(name: str, ask: Callable[[], T]) -> T:
+    """Return what `ask` does; if there is no such queue, raise with Mutirão's name of it."""
+    try:
+        return ask()
+    except TransportMismatch as missing:
+        raise TransportMismatch(f"queue {name!r} of Mutirão: {missing}") from missing
+
+
+def unless_missing(ask: Callable[[], str]) -> str | None:
+    """Return what `ask` does; None if there is no such queue."""
+    try:
+        return ask()
+    except TransportMismatch as missing:
+        if "no such queue" in str(missing):
+            return None
+        raise

@@ -15,7 +15,6 @@ from mutirao.errors import (
     ConfigurationError,
     MessageTooLarge,
     TransportError,
-    TransportMismatch,
     TransportRefused,
 )
 from mutirao.model.message import DeadMessage, Difference, Message, Mode
@@ -25,13 +24,15 @@ from mutirao.transports.sqs.bodies import LARGEST, body_of
 from mutirao.transports.sqs.burying import Found, back, walk, wanted
 from mutirao.transports.sqs.calls import (
     LONGEST_DELAY,
+    LONGEST_VISIBILITY,
     Entry,
     SqsCalls,
     SqsQueue,
 )
 from mutirao.transports.sqs.consumer import SqsConsumer
+from mutirao.transports.sqs.failures import of_queue, unless_missing
 from mutirao.transports.sqs.large import LargeBodies
-from mutirao.transports.sqs.leases import USUAL_TIMING, LeaseHeartbeat, Timing
+from mutirao.transports.sqs.leases import CAP_MARGIN, USUAL_TIMING, LeaseHeartbeat, Timing
 from mutirao.transports.sqs.names import group_name, queue_name
 from mutirao.transports.sqs.options import LEAST_RECEIVES, SqsOptions, clients, s3_client
 from mutirao.transports.sqs.settling import LastWords
@@ -111,6 +112,14 @@ class SQS:
     def longest_delay(self) -> float:
         """The maximum seconds of a message's delay; where order is kept, none may have one."""
         return 0.0 if self._options.fifo else float(LONGEST_DELAY)
+
+    @property
+    def longest_again(self) -> float:
+        """The maximum seconds, from its receipt, after which something may come again.
+
+        Where order is kept it stays in its group, and comes as late as SQS allows.
+        """
+        return inf if self._options.fifo else LONGEST_VISIBILITY - CAP_MARGIN
 
     @property
     def name(self) -> str:
@@ -250,7 +259,7 @@ class SQS:
         known = parts.queues.get((name, dead))
         if known is None:
             there = self._named(name, dead=dead)
-            url = _of_queue(name, lambda: parts.calls.url(there))
+            url = of_queue(name, lambda: parts.calls.url(there))
             attributes = parts.calls.attributes(url)
             known = SqsQueue(url, name, int(attributes.get("MaximumMessageSize", LARGEST)))
             parts.queues[name, dead] = known
@@ -271,8 +280,8 @@ class SQS:
         kept = {"FifoQueue": "true"} if self._options.fifo else {}
         dead, there = self._named(name, dead=True), self._named(name)
         kept_dead = {**kept, "MessageRetentionPeriod": "1209600"}
-        dead_url = _unless_missing(lambda: calls.url(dead)) or calls.create(dead, kept_dead)
-        url = _unless_missing(lambda: calls.url(there))
+        dead_url = unless_missing(lambda: calls.url(dead)) or calls.create(dead, kept_dead)
+        url = unless_missing(lambda: calls.url(there))
         if url is None:
             target = calls.attributes(dead_url)["QueueArn"]
             policy = {"deadLetterTargetArn": target, "maxReceiveCount": self._options.max_receives}
@@ -290,7 +299,7 @@ class SQS:
         for dead in (False, True):
             there = self._named(name, dead=dead)
             what = f"queue {name!r} ({there} at SQS)"
-            url = _unless_missing(partial(calls.url, there))
+            url = unless_missing(partial(calls.url, there))
             if url is None:
                 found.append(Difference(what, "a queue", None))
             elif not dead:
@@ -375,22 +384,6 @@ class _Parts:
         self.calls.close()
         if self.large is not None:
             self.large.close()
-
-
-def _of_queue(name: str, ask: Callable[[], T]) -> T:
-    try:
-        return ask()
-    except TransportMismatch as missing:
-        raise TransportMismatch(f"queue {name!r} of Mutirão: {missing}") from missing
-
-
-def _unless_missing(ask: Callable[[], str]) -> str | None:
-    try:
-        return ask()
-    except TransportMismatch as missing:
-        if "no such queue" in str(missing):
-            return None
-        raise
 
 
 def _raise_first(failures: Sequence[Any], each: Found) -> None:
