@@ -12,8 +12,9 @@ from pamqp.commands import Basic, Channel
 from pamqp.header import ContentHeader
 
 from mutirao.transports.rabbitmq import wire
-from mutirao.transports.rabbitmq.deliveries import SIGN_OF_LIFE, Arrived, DeliveryStream
+from mutirao.transports.rabbitmq.deliveries import SIGN_OF_LIFE, Arrived, DeliveryStream, Taker
 
+LARGEST = 9  # bytes
 PLAIN = Basic.Properties(
     content_type="application/json", delivery_mode=2, message_id="7", message_type="greet"
 )
@@ -24,7 +25,13 @@ class Line:
 
     def __init__(self) -> None:
         self.came: list[Arrived] = []
-        self.stream = DeliveryStream({b"ours": self.came.append})
+        self.large: list[int] = []
+        self.stream = DeliveryStream({b"ours": Taker(self.came.append, LARGEST, self.keeps)})
+
+    def keeps(self, message: Arrived) -> bool:
+        """Keep the body of the first large one only."""
+        self.large.append(message.tag)
+        return len(self.large) == 1
 
     def rest(self) -> bytes:
         """Return what was left to aiormq."""
@@ -74,6 +81,15 @@ async def test_wherever_it_is_cut() -> None:
         assert line.bodies == [b"{}", b"abc", b""]
         assert line.rest().replace(SIGN_OF_LIFE, b"") == others().replace(SIGN_OF_LIFE, b"")
         assert [each.tag for each in line.came] == [1, 2, 3]
+
+
+async def test_a_large_one(line: Line) -> None:
+    """Is kept if its taker says so; otherwise it comes without a body, and is not gathered."""
+    for tag, body in ((1, b"012345678"), (2, b"0123456789"), (3, b"9876543210")):
+        line.stream.feed_data(delivered(body[:5], body[5:], tag=tag))
+    assert line.large == [2, 3]
+    assert line.bodies == [b"012345678", b"0123456789", b""]
+    assert [each.size for each in line.came] == [9, 10, 10]
 
 
 async def test_what_is_known_of_one(line: Line) -> None:

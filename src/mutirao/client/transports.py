@@ -12,7 +12,12 @@ from mutirao.client.kept_schedules import (
     left_schedules,
     look_at_kept,
 )
-from mutirao.errors import ConfigurationError, TransportError, UnknownSchedule
+from mutirao.errors import (
+    ConfigurationError,
+    TransportError,
+    TransportUnavailable,
+    UnknownSchedule,
+)
 from mutirao.model.findings import Finding, Level
 from mutirao.model.message import DeadMessage, Difference
 from mutirao.model.schedule import Schedule
@@ -128,7 +133,8 @@ async def examine_transports(
             if keeps(transport):
                 findings += await _of_schedules(transport, kept.get(id(transport), ()), names)
         except TransportError as error:
-            advice = "start it, or correct its URL"
+            away = isinstance(error, TransportUnavailable)
+            advice = "start it, or correct its URL" if away else "correct the rights of its user"
             findings.append(Finding(Level.PROBLEM, "transports", str(error), advice))
     return list(dict.fromkeys(findings))  # several transports may be of one broker
 
@@ -193,11 +199,11 @@ def _findings(transport: Transport, differences: Sequence[Difference]) -> list[F
     if not differences:
         fine = f"{transport.name}: as `{DECLARE}` makes it"
         return [Finding(Level.OK, "transports", fine)]
-    missing = [each for each in differences if each.found is None]
+    missing = [each for each in differences if each.found is None and not each.theirs]
     if len(missing) <= SHOWN:
         return [_finding(transport, each) for each in differences]
     said = f"{transport.name}: {len(missing)} things that its queues need are missing"
-    others = [_finding(transport, each) for each in differences if each.found is not None]
+    others = [_finding(transport, each) for each in differences if each not in missing]
     return [Finding(Level.PROBLEM, "transports", said, DECLARE), *others]
 
 
@@ -211,9 +217,7 @@ def _unused(queue: str, transport: Transport) -> Finding:
 
 
 def _finding(transport: Transport, difference: Difference) -> Finding:
-    advice = (
-        DECLARE
-        if difference.found is None
-        else "it cannot be changed: delete it once it is empty, then declare it"
-    )
+    advice = "it cannot be changed: delete it once it is empty, then declare it"
+    if difference.found is None:
+        advice = "correct queue=, or have them make it" if difference.theirs else DECLARE
     return Finding(Level.PROBLEM, "transports", f"{transport.name}: {difference}", advice)

@@ -13,6 +13,8 @@ from mutirao.model.message import Delivery, Message
 from mutirao.tasks import parcels
 from mutirao.tasks.task import Task
 
+NO_DECODER = "it is of another program; give @app.consumer a decoder for it"
+
 
 class Undecodable(Exception):
     """A message that nobody can read; the text says what is wrong, `kind` what many share."""
@@ -48,8 +50,8 @@ class Reader:
         if delivery.message is not None:
             return delivery.message
         foreign = delivery.foreign
-        if foreign is None or self._decode is None:
-            raise Undecodable(delivery.problem or "it cannot be read")
+        if delivery.problem is not None or foreign is None or self._decode is None:
+            raise Undecodable(delivery.problem or NO_DECODER)
         return self._message(foreign, self._decoded(foreign, self._decode), now)
 
     def _decoded(self, foreign: ForeignMessage, decode: Decode) -> Decoded:

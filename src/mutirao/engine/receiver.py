@@ -254,7 +254,10 @@ class Receiver:
             cause = parcels.cause_of(message, dead, datetime.now(UTC))
             self._returns.bury(key, cause)
             return
-        self._say(f"no such task here: {task}, on queue {self.queue!r}; left to other workers")
+        self._say(
+            f"no such task here: {task}, on queue {self.queue!r}; left to workers that have"
+            " it: after ten minutes without one it is dead"
+        )
         told = Again(delivery, parcels.met_unknown(message), UNKNOWN_DELAY)
         self._returns.settle(key, told)
 

@@ -54,7 +54,8 @@ class Delivery:
     Parameters:
         message: what was received; None if it cannot be read.
         raw: the body as it came.
-        problem: why it cannot be read, and what to do; None if it can.
+        problem: why it cannot be read, and what to do; None if it can, by a decoder if it is
+            `foreign`.
         tag: what the transport needs to settle it; nothing for others.
         foreign: what another program published, for a decoder; None if it is to be one of ours.
         id: of a message that cannot be read, what its publisher calls it; "" if nothing.
@@ -115,7 +116,7 @@ class DeadMessage:
         id: of the message; of one without an id a text that names it among the dead.
         task: the name of the task; None if the message cannot be read.
         queue: the queue from which it came; for one that others published, the broker's name of it.
-        raw: its body.
+        raw: its body; of a large one the beginning, at least a MiB.
         cause: why it is dead.
     """
 
@@ -128,11 +129,15 @@ class DeadMessage:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What the broker has otherwise than `declare` would make it; `found` is None if missing."""
+    """What the broker has otherwise than `declare` would make it; `found` is None if missing.
+
+    `theirs`: whether it is of other programs, and not for `declare` to make.
+    """
 
     what: str
     expected: str
     found: str | None
+    theirs: bool = False
 
     def __str__(self) -> str:
         """Return it as a sentence."""

@@ -167,6 +167,7 @@ class Transport(Protocol):
 
         Raises:
             TransportUnavailable: the broker is away.
+            TransportMismatch: whoever asks may not look there.
         """
         ...
 

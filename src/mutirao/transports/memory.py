@@ -37,6 +37,8 @@ from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import OnLost
 from mutirao.transports.memory_events import MemoryEvents
 
+NO_MESSAGE = "it is no message of Mutirão; whoever published it must say how to read it"
+
 
 @dataclass
 class _Queue:
@@ -322,11 +324,11 @@ class _Consumer:
     def hand(self, number: int, what: Message | bytes) -> None:
         """Hand out a message, in whatever thread this is."""
         if isinstance(what, bytes):
-            problem = "it is no message of Mutirão; whoever published it must say how to read it"
-            foreign = None
             if self._transport.source is not None:
                 foreign = ForeignMessage(body=what, id=f"{number:032x}", routing_key=self.queue)
-            delivery = Delivery(None, what, problem, number, foreign)
+                delivery = Delivery(None, what, None, number, foreign)
+            else:
+                delivery = Delivery(None, what, NO_MESSAGE, number)
         else:
             delivery = Delivery(what, what.args.encode(), None, number)
         self.held[number] = delivery, what

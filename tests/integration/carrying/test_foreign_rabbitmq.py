@@ -15,6 +15,7 @@ from celery import Celery, chain
 from pamqp.commands import Basic
 
 from mutirao import Job, Mutirao, Retry
+from mutirao.client.transports import examine_transports
 from mutirao.errors import ConfigurationError, TransportMismatch
 from mutirao.model.message import Ack, Delivery
 from mutirao.transports.decoding import celery, json_arguments, kombu
@@ -162,6 +163,38 @@ async def test_it_stays_as_it_came(broker: RabbitMQ, rabbit: RabbitServer) -> No
     await app.aclose()
 
 
+async def test_larger_than_is_read(
+    broker: RabbitMQ, rabbit: RabbitServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are dead without being decoded, told once, and run when more is allowed."""
+    app, ran = Mutirao(), list[int]()
+    small = RabbitMQ(rabbit.url(), prefix="foreign", queue=THEIRS, max_size=20)
+
+    async def order(number: int, note: str = "") -> None:
+        ran.append(number)
+
+    app.consumer(small, decode=json_arguments)(order)
+    for n in range(3):
+        large = b'{"number": %d, "note": "a long one"}' % n
+        await publish_raw(rabbit, "", THEIRS, large, Nameless())
+    await publish_raw(rabbit, "", THEIRS, b'{"number": 3}')
+
+    async def buried() -> bool:
+        return len(await broker.dead(THEIRS, 10)) == 3
+
+    async with app.worker(queues=[THEIRS]):
+        await until(buried)
+        await until(lambda: ran == [3])
+    await app.aclose()
+    assert sum("more than 20 bytes" in line for line in caplog.messages) == 1
+    assert await broker.return_dead(THEIRS, None) == 3
+    app = Mutirao()
+    app.consumer(broker, decode=json_arguments)(order)
+    async with app.worker(queues=[THEIRS]):
+        await until(lambda: sorted(ran) == [0, 1, 2, 3])
+    await app.aclose()
+
+
 async def test_consumers_that_vanish_are_counted(broker: RabbitMQ, rabbit: RabbitServer) -> None:
     """Their classic queue does not count; a message that comes again goes to ours, which does."""
     await publish_raw(rabbit, "", THEIRS, b"{}")
@@ -182,6 +215,8 @@ async def test_their_queue_is_missing(rabbit: RabbitServer) -> None:
     """It is theirs to make: told by whoever compares, and by workers."""
     broker = RabbitMQ(rabbit.url(), prefix="foreign", queue="of nobody")
     await broker.declare(["of nobody"])
+    [found] = await examine_transports({"of nobody": broker}, {"of nobody"})
+    assert found.advice == "correct queue=, or have them make it"
     (missing,) = await broker.compare(["of nobody"])
     assert str(missing) == (
         "queue 'of nobody' of other programs is missing; expected a queue that they have made"

@@ -83,7 +83,8 @@ class RabbitMQ:
         prefix: of the names of all that is made at the broker.
         delivery_limit: how many consumers may vanish with a message before the broker itself gives
             it up; a worker does so after five.
-        max_size: the maximum bytes of a message's arguments; not above what the broker takes.
+        max_size: the maximum bytes of a message's arguments; not above what the broker takes. What
+            others have published and is larger is dead, unread.
         events: tell of the life-cycle events of its jobs; see `app.events`.
         queue: a queue of other programs to consume, for `@app.consumer`; nothing of it is changed.
 
@@ -177,7 +178,8 @@ class RabbitMQ:
         """Consume a queue; see `Transport.consumer`."""
         links = self._here()
         async with links.channel(consuming=True) as channel:
-            consumer = RabbitConsumer(links, self._topology, queue, channel, on_lost)
+            about = channel, on_lost, self._options.max_size
+            consumer = RabbitConsumer(links, self._topology, queue, *about)
             try:
                 await consumer.begin(prefetch)
                 yield consumer

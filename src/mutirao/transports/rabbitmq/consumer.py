@@ -1,6 +1,7 @@
 """The deliveries of one queue to one worker, over one channel."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import OnLost
 from mutirao.transports.rabbitmq import foreign, wire
 from mutirao.transports.rabbitmq.delays import next_step
-from mutirao.transports.rabbitmq.deliveries import Arrived
+from mutirao.transports.rabbitmq.deliveries import Arrived, Taker
 from mutirao.transports.rabbitmq.links import (
     CALL_LIMIT,
     FAILURES,
@@ -29,12 +30,15 @@ from mutirao.transports.rabbitmq.links import (
 from mutirao.transports.rabbitmq.sending import parcel_of, way_of
 from mutirao.transports.rabbitmq.topology import Topology
 
-NO_DECODER = "it is of another program; give @app.consumer a decoder for it"
 HOP_AGAIN_AFTER = 1.0  # seconds after which a step of a delay that was not confirmed is tried again
 
 
 class RabbitConsumer:
-    """One consumer. What it holds is kept in the order of its delivery tags."""
+    """One consumer. What it holds is kept in the order of its delivery tags.
+
+    `largest`: the maximum bytes of a body. A larger one is delivered as what cannot be read; of
+    several one at a time is held in memory, and the others go back to the queue until then.
+    """
 
     def __init__(
         self,
@@ -43,9 +47,12 @@ class RabbitConsumer:
         queue: str,
         channel: AbstractChannel,
         on_lost: OnLost,
+        largest: int,
     ) -> None:
         self._links, self._topology, self._queue = links, topology, queue
-        self._channel, self._on_lost = channel, on_lost
+        self._channel, self._on_lost, self._largest = channel, on_lost, largest
+        self._large: int | None = None  # the tag of the one that is held
+        self._later: deque[int] = deque()  # the tags of others, whose bodies were not kept
         self._held: dict[int, Arrived] = {}
         self._out: dict[int, Delivery] = {}  # those that were, or are to be, received
         self._come: Arrivals[Delivery] = Arrivals()
@@ -134,9 +141,10 @@ class RabbitConsumer:
         source = self._topology.source
         name = name or source or self._topology.queue(self._queue)
         callback = self._on_foreign if name == source else self._on_message
+        taker = Taker(callback, self._largest, self._keeps)
         try:
             await self._channel.basic_qos(prefetch_count=prefetch, timeout=CALL_LIMIT)
-            return await self._links.consume(self._channel, name, callback)
+            return await self._links.consume(self._channel, name, taker)
         except FAILURES as error:
             raise_if_other(error)
             told = self._links.translated(error)
@@ -161,6 +169,9 @@ class RabbitConsumer:
     def _on_message(self, message: Arrived) -> None:
         """Take what came from a queue of ours."""
         self._held[message.tag] = message
+        if message.size > self._largest:
+            self._read(message, lambda each: self._take_large(each, theirs=False))
+            return
         read = wire.plain_message(message.header, message.body, self._queue)
         if read is not None:
             self._hand_out(Delivery(read, message.body, None, message.tag))
@@ -170,7 +181,10 @@ class RabbitConsumer:
     def _on_foreign(self, message: Arrived) -> None:
         """Take what came from a queue of other programs."""
         self._held[message.tag] = message
-        self._read(message, self._take_foreign)
+        if message.size > self._largest:
+            self._read(message, lambda each: self._take_large(each, theirs=True))
+        else:
+            self._read(message, self._take_foreign)
 
     def _read(self, message: Arrived, take: Callable[[Arrived], None]) -> None:
         try:
@@ -189,6 +203,27 @@ class RabbitConsumer:
             read = wire.message_of(properties, message.body, self._queue)
             self._hand_out(Delivery(read, message.body, None, message.tag))
 
+    def _keeps(self, message: Arrived) -> bool:
+        """Return whether a large body is kept: if no other one is."""
+        if self._large is not None:
+            return False
+        self._large = message.tag
+        return True
+
+    def _take_large(self, message: Arrived, *, theirs: bool) -> None:
+        """Hand out a message that is larger than what is read, or have it come again."""
+        if message.tag != self._large:
+            self._later.append(message.tag)
+            return
+        why = (
+            f"it has more than {self._largest} bytes, which max_size= allows; give"
+            " RabbitMQ(max_size=…) more and return it, or have its publisher pass a reference"
+        )
+        as_it_came = theirs or foreign.came_so(message.properties)
+        read = foreign.foreign_of(message) if as_it_came else None
+        id = message.properties.message_id or ""
+        self._hand_out(Delivery(None, message.body, why, message.tag, read, id))
+
     def _take_foreign(self, message: Arrived) -> None:
         """Hand out a message of other programs, or move it.
 
@@ -205,7 +240,7 @@ class RabbitConsumer:
             self._hand_out(self._unread(message))
 
     def _unread(self, message: Arrived) -> Delivery:
-        return Delivery(None, message.body, NO_DECODER, message.tag, foreign.foreign_of(message))
+        return Delivery(None, message.body, None, message.tag, foreign.foreign_of(message))
 
     def _hand_out(self, delivery: Delivery) -> None:
         self._out[delivery.tag] = delivery
@@ -261,9 +296,18 @@ class RabbitConsumer:
                 if tag > first:
                     await self._channel.basic_ack(tag, wait=False)
                 del self._held[tag]
+            if self._large in done:
+                await self._let_next_large_come()
         except FAILURES as error:  # they come again: they are as good as lost
             raise_if_other(error)
             self._break(self._links.translated(error))
+
+    async def _let_next_large_come(self) -> None:
+        self._large = None
+        if self._later:
+            tag = self._later.popleft()
+            del self._held[tag]
+            await self._channel.basic_nack(tag, requeue=True, wait=False)
 
     async def _cancelled(self, _: Any) -> None:
         """Give up: the broker has cancelled the consumer, as of a queue that was deleted."""
@@ -283,6 +327,7 @@ class RabbitConsumer:
         self._take_no_more()
         lost = list(self._out.values())
         self._held.clear()
+        self._later.clear()
         self._out.clear()
         self._come.clear()
         for hop in self._hops:

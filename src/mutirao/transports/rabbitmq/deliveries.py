@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from functools import cached_property
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiormq import AMQPConnectionError, TransportFactory
 from pamqp.commands import Basic
@@ -28,8 +28,22 @@ DELIVER = Basic.Deliver.index.to_bytes(4)
 # are deliveries. So it is given one in place of them.
 SIGN_OF_LIFE, SIGN_EVERY = Heartbeat().marshal(), 1.0  # seconds
 
-Take = Callable[["Arrived"], None]
-Takers = dict[bytes, Take]  # by the consumer tag; they must not raise
+
+class Taker(NamedTuple):
+    """Who takes the deliveries to one consumer. Neither function may raise.
+
+    Parameters:
+        take: takes what has come.
+        largest: bytes of a body, above which `keeps` is asked.
+        keeps: returns whether the body of this one is kept as it comes; otherwise it is empty.
+    """
+
+    take: Callable[["Arrived"], None]
+    largest: int
+    keeps: Callable[["Arrived"], bool]
+
+
+Takers = dict[bytes, Taker]  # by the consumer tag
 
 
 class Arrived:
@@ -40,18 +54,20 @@ class Arrived:
         self.tag, redelivered = TAG.unpack_from(method, at)
         self.redelivered = bool(redelivered)
         self.header = self.body = b""
+        self.size, self.kept = 0, True
         self._from = method[at + TAG.size :]
         self._left, self._parts = 0, list[bytes]()
 
     def take_header(self, payload: bytes) -> bool:
         """Take the frame of its properties; return whether it is whole."""
         self.header = payload[12:]  # after the class, the weight and the size
-        self._left = SIZE.unpack_from(payload, 4)[0]
+        self.size = self._left = SIZE.unpack_from(payload, 4)[0]
         return not self._left
 
     def take_body(self, payload: bytes) -> bool:
         """Take a frame of its body; return whether it is whole."""
-        self._parts.append(payload)
+        if self.kept:
+            self._parts.append(payload)
         self._left -= len(payload)
         if self._left > 0:
             return False
@@ -94,7 +110,7 @@ class DeliveryStream(asyncio.StreamReader):
         self._clock = asyncio.get_running_loop()
         super().__init__(loop=self._clock)
         self._takers = takers
-        self._coming: dict[int, tuple[Take, Arrived]] = {}  # by channel
+        self._coming: dict[int, tuple[Taker, Arrived]] = {}  # by channel
         self._rest = b""  # the begin of a frame
         self._is_amqp = True
         self._signed_at = 0.0
@@ -141,10 +157,12 @@ class DeliveryStream(asyncio.StreamReader):
         coming = self._coming.get(channel)
         if coming is None:
             return False
-        take, message = coming
+        taker, message = coming
         if message.take_header(payload) if kind == HEADER else message.take_body(payload):
             del self._coming[channel]
-            take(message)
+            taker.take(message)
+        elif kind == HEADER and message.size > taker.largest:
+            message.kept = taker.keeps(message)
         return True
 
     def _begins(self, channel: int, payload: bytes) -> bool:
@@ -152,10 +170,10 @@ class DeliveryStream(asyncio.StreamReader):
         if payload[:4] != DELIVER:
             return False
         end = 5 + payload[4]
-        take = self._takers.get(payload[5:end])
-        if take is None:
+        taker = self._takers.get(payload[5:end])
+        if taker is None:
             return False
-        self._coming[channel] = take, Arrived(payload, end)
+        self._coming[channel] = taker, Arrived(payload, end)
         return True
 
     def _sign_of_life(self) -> bytes:

@@ -13,6 +13,8 @@ from mutirao.transports.rabbitmq.links import Links, Parcel
 from mutirao.transports.rabbitmq.tokens import order_to_start, put_token
 from mutirao.transports.rabbitmq.topology import Topology
 
+SHOWN = 1 << 20  # bytes of a body that are looked at: many of 128 MiB would fill the memory
+
 
 class Graveyard:
     """The dead of one queue. What is taken and not taken away is back when a method returns."""
@@ -26,7 +28,7 @@ class Graveyard:
         async with self._hand() as hand:
             async for each in hand.take(most):
                 properties = each.header.properties
-                found.append(wire.dead_message(properties, each.body, self._queue))
+                found.append(wire.dead_message(properties, each.body[:SHOWN], self._queue))
         return found
 
     async def give_back(self, ids: Sequence[str] | None) -> int:

@@ -27,11 +27,12 @@ from aiormq.exceptions import (
 from pamqp.commands import Basic
 
 from mutirao.errors import TransportError, TransportMismatch, TransportUnavailable
-from mutirao.transports.rabbitmq.deliveries import OpensApart, Take, Takers, pass_over
+from mutirao.transports.rabbitmq.deliveries import OpensApart, Taker, Takers, pass_over
 
 CONNECT_LIMIT = 15.0  # seconds to connect and sign in
 CALL_LIMIT = 30.0  # seconds for the broker to answer a request, or to confirm a message
 CLOSE_LIMIT = 3.0  # seconds to say goodbye
+LARGE = 1 << 20  # bytes of a body that must not be left behind in memory
 DECLARE = "make what is missing with `mutirao transports declare`"
 
 # What the client raises: `raise_if_other` lets through what is not its own.
@@ -83,6 +84,8 @@ class Links:
             return error
         except FAILURES as error:
             raise_if_other(error)
+            if isinstance(error, TimeoutError) and len(parcel.body) > LARGE:
+                await self.drop("publishes")  # with what the broker has not taken of it
             return self.translated(error)
         return None
 
@@ -103,13 +106,13 @@ class Links:
             self.consumers -= consuming
             await _closed(channel)
 
-    async def consume(self, channel: AbstractChannel, queue: str, take: Take) -> str:
+    async def consume(self, channel: AbstractChannel, queue: str, taker: Taker) -> str:
         """Have a channel consume a queue; return the tag of the consumer.
 
-        `take` is called with each delivery until `leave`, and must not raise.
+        `taker` is called with each delivery until `leave`.
         """
         tag = f"mutirao-{uuid4().hex}"
-        self._takers[tag.encode()] = take
+        self._takers[tag.encode()] = taker
         try:
             await channel.basic_consume(queue, pass_over, consumer_tag=tag, timeout=CALL_LIMIT)
         except BaseException:

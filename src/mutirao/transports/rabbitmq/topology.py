@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from aiormq.abc import AbstractChannel
-from aiormq.exceptions import ChannelNotFoundEntity
+from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 
 from mutirao.errors import TransportMismatch, TransportRefused
 from mutirao.model.message import Difference
@@ -212,6 +212,8 @@ async def compare(things: Things, channel: OpenChannel) -> list[Difference]:
                     await _ask(opened, *left[0], passive=False)
                     left.pop(0)
         except TransportMismatch as error:
+            if isinstance(error.__cause__, ChannelAccessRefused):
+                raise  # of all the rest it would say the same
             found.append(_difference(*left.pop(0), error))
     return found
 
@@ -227,7 +229,7 @@ async def missing_source(source: str | None, channel: OpenChannel) -> list[Diffe
         if not isinstance(error.__cause__, ChannelNotFoundEntity):
             raise
         what = f"queue {source!r} of other programs"
-        return [Difference(what, "a queue that they have made", None)]
+        return [Difference(what, "a queue that they have made", None, theirs=True)]
     return []
 
 
