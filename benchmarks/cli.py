@@ -26,7 +26,7 @@ from benchmarks.limits import limits
 from benchmarks.load import PAYLOAD
 from benchmarks.machine import Machine, machine
 from benchmarks.memory import memory
-from benchmarks.peers.envs import ON_RABBITMQ
+from benchmarks.peers.envs import OF_WEBHOOKS, ON_RABBITMQ
 from benchmarks.pinned import pinned
 from benchmarks.plot import check, plot_backlog, plot_pinned
 from benchmarks.publish import TOLD, publish
@@ -90,6 +90,20 @@ def numbers(text: str) -> tuple[int, ...]:
     if not all(number.isdecimal() and int(number) for number in found):
         raise click.BadParameter(f"{text!r} are no numbers above 0; write 1000,10000")
     return tuple(map(int, found))
+
+
+def _others(known: Sequence[str]) -> Callable[[Any], Any]:
+    """Return the option that names peers, of those that have an adapter."""
+
+    def named(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
+        found = names(text) if text else ()
+        if unknown := set(found) - set(known):
+            raise click.BadParameter(
+                f"{min(unknown)!r} has no adapter; there are {', '.join(known)}"
+            )
+        return found
+
+    return option("--peers", default="", callback=named, help=f"Others: {','.join(known)}.")
 
 
 @click.group(
@@ -284,9 +298,13 @@ def _transactions(**given: Any) -> None:
     _run(transactions, **given)
 
 
-@_work("webhooks", option("--jobs", type=_AT_LEAST_1, default=10_000, help="How many, each time."))
+@_work(
+    "webhooks",
+    option("--jobs", type=_AT_LEAST_1, default=10_000, help="How many, each time."),
+    _others(OF_WEBHOOKS),
+)
 def _webhooks(**given: Any) -> None:
-    """Deliver webhooks, beside a bare loop of the same client, and beside a silent peer."""
+    """Deliver webhooks, beside a bare loop of the same client, a silent receiver, and others."""
     _run(webhooks, **given)
 
 
@@ -385,20 +403,11 @@ def _show(work: str, found: Result, as_json: bool, options: dict[str, Any]) -> N
         print_table(["figure", "run 1"], rows, empty="")
 
 
-def _on_rabbitmq(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
-    found = names(text) if text else ()
-    if unknown := set(found) - set(ON_RABBITMQ):
-        raise click.BadParameter(
-            f"{min(unknown)!r} has no adapter; there are {', '.join(ON_RABBITMQ)}"
-        )
-    return found
-
-
 @bench.command("rabbitmq")
 @option("--broker", required=True, metavar="URL", help="amqp://user:password@host:port/vhost")
 @option("--jobs", type=_AT_LEAST_1, default=20_000, help="How many at once; a tenth one by one.")
 @_concurrency
-@option("--peers", default="", callback=_on_rabbitmq, help="Others: celery,dramatiq,taskiq.")
+@_others(ON_RABBITMQ)
 @as_json
 def _rabbitmq(broker: str, as_json: bool, **options: Any) -> None:
     """Publish to RabbitMQ and drain a queue by broker alone, and by a bare aio-pika."""

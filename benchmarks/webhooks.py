@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from time import perf_counter, process_time
 
@@ -14,6 +14,7 @@ from sqlalchemy import Connection, func, select
 from benchmarks.figures import Figures
 from benchmarks.ground import Ground, ground
 from benchmarks.load import PREFIX
+from benchmarks.posting import Posted, check, posted
 from benchmarks.receiver import ANSWERING, SILENT, receiver
 from mutirao import Mutirao
 from mutirao.model.endpoints import TEST_TOPIC, USUAL_CONCURRENCY, WEBHOOK_QUEUE, WEBHOOK_TASK
@@ -48,10 +49,11 @@ class Webhooks:
     asked: int
     bare_cpu: float
     delivered_cpu: float
+    peers: Mapping[str, Posted] = field(default_factory=dict)
 
     def figures(self) -> Figures:
         """Return the rates, and what they are of each other."""
-        return {
+        found: Figures = {
             "bare client, requests/s": self.bare,
             "deliveries/s": self.delivered,
             "deliveries, of the bare client": self.delivered / self.bare,
@@ -62,21 +64,28 @@ class Webhooks:
             "deliveries, CPU µs each": self.delivered_cpu,
             "CPU of a delivery, of the bare client's": self.delivered_cpu / self.bare_cpu,
         }
+        for name, theirs in self.peers.items():
+            found[f"{name}, deliveries/s"] = theirs.delivered
+            found[f"{name}, CPU µs each"] = theirs.cpu
+            found[f"deliveries, of {name}'s"] = self.delivered / theirs.delivered
+        return found
 
 
-async def webhooks(url: str, *, jobs: int = 10_000) -> Webhooks:
+async def webhooks(url: str, *, jobs: int = 10_000, peers: Sequence[str] = ()) -> Webhooks:
     """Send so many webhooks to a local server that keeps connections, by fifty at once each time.
 
     First by a bare loop of the client, then as signed deliveries by a worker, from its start until
-    all have succeeded, then while as many wait for a server that never answers.
+    all have succeeded, then while as many wait for a server that never answers; then by peers.
 
     Parameters:
         url: a database that a benchmark may use, see `Ground.prepare`.
         jobs: how many, each time.
+        peers: of `OF_WEBHOOKS`, see `posted`.
 
     Raises:
-        MutiraoError: the database is not ours to use.
+        MutiraoError: the database is not ours to use, or a peer cannot work there.
     """
+    check(peers, url)
     with receiver() as (healthy, silent):
         async with ground(url) as place:
             cpu = process_time()
@@ -90,6 +99,10 @@ async def webhooks(url: str, *, jobs: int = 10_000) -> Webhooks:
                 took, _ = await _delivered(place, jobs, chain.from_iterable(both))
                 beside = jobs / took
                 asked = await place.ask(lambda conn: _attempts(conn, _SILENT))
+            others = {
+                each: await posted(each, place, healthy, jobs=jobs, at_once=AT_ONCE)
+                for each in peers
+            }
     each = 1e6 / jobs
     return Webhooks(
         jobs=jobs,
@@ -99,6 +112,7 @@ async def webhooks(url: str, *, jobs: int = 10_000) -> Webhooks:
         asked=asked,
         bare_cpu=bare_cpu * each,
         delivered_cpu=delivered_cpu * each,
+        peers=others,
     )
 
 

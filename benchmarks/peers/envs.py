@@ -23,6 +23,7 @@ PEERS = (
 EVERYBODY = (*OURS, *PEERS)
 ON_MARIADB = (*OURS, BY_HAND, "celery")
 ON_RABBITMQ = ("celery", "dramatiq", "taskiq")
+OF_WEBHOOKS = ("celery", "procrastinate")
 _PATIENCE = 600  # seconds an installation may take
 
 
