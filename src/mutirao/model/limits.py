@@ -20,6 +20,7 @@ MAX_LIMIT_NAME = 200
 MAX_VALUE = 200  # characters of an argument's value that are compared
 MAX_RUNNING_OR_PER_PERIOD = 1_000_000_000
 PROBE_EVERY = 0.02  # minimum seconds between checks for tokens
+PROVEN_ENOUGH = 1_000_000  # beyond that it is not counted what has proven to go well
 COUNTER_KEPT_FOR = 3_600.0  # seconds that an unused counter is kept
 
 

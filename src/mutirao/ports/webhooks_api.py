@@ -78,13 +78,20 @@ class WebhooksApi(Protocol):
         """Write what came of attempts, and open and close breakers accordingly.
 
         `done` are settlements of jobs that have succeeded, for which nothing waits. They are
-        written in the same commit if no breaker is concerned, and returned as by `settle`. Others
-        are left to whoever runs them.
+        written in the same commit if all attempts went well and no breaker is concerned, and
+        returned as by `settle`. Others are left to whoever runs them.
 
         By `mutirao.model.breakers.judge`. Who opens one also enqueues a job of `PROBE_TASK`, due
         when it is time. An endpoint that answered 410, or has only failed for too long, is
         disabled: it gets no more deliveries, those it has are held, and a publication on
         `DISABLED_TOPIC` says why. Attempts are pruned with their jobs.
+        """
+        ...
+
+    async def doubt_endpoint(self, id: str) -> None:
+        """Let as few be sent at once to an endpoint as at first: it is silent.
+
+        What is under way goes on; each delivery that arrives admits one more again.
         """
         ...
 

@@ -7,20 +7,17 @@ from mutirao.model.breakers import BreakerName, BreakerTerms
 from mutirao.model.endpoints import Endpoint, EndpointRecord, UnreadableEndpoint
 from mutirao.model.outcome import Settlement
 from mutirao.model.webhook_attempts import Recorded, WebhookAttempt
-from mutirao.sql.connections.runner import Runner
+from mutirao.sql.applying import Applying
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.statements import endpoints, webhooks
 
 
-class SqlWebhooks:
+class SqlWebhooks(Applying):
     """The part of `SqlStore` that implements `mutirao.ports.webhooks_api`."""
 
     _dialect: Dialect
     _intake: SqlIntake
-    _runner: Runner
-    _insistent: Runner
-    _patient: Runner
 
     async def put_endpoint(
         self, endpoint: Endpoint, *, keep_secret: bool = False, now: datetime | None = None
@@ -64,13 +61,22 @@ class SqlWebhooks:
         now: datetime | None = None,
     ) -> Recorded:
         """Write what came of attempts; in a second transaction, what follows for breakers."""
-        told = (self._dialect, attempts, terms, done, now)
+        if all(each.ok for each in attempts):
+            settled = await self._apply(self._rules.delivered, attempts, done, now)
+            if settled is not None:
+                return Recorded(False, settled)
+        told = (self._dialect, attempts, terms, now)
         judged = await self._insistent.run(webhooks.record, *told)
         if judged:
             enqueue = self._intake.enqueue
             rest = (self._dialect, enqueue, judged, terms, now)
             await self._patient.run(webhooks.act, *rest)
-        return Recorded(bool(judged), judged.settled)
+        return Recorded(bool(judged), set())
+
+    async def doubt_endpoint(self, id: str) -> None:
+        """Let few be sent at once to an endpoint that is silent."""
+        runner = self._insistent
+        await runner.insist(lambda: runner.alone(webhooks.doubt, id))
 
     async def open_breakers(self, endpoint: str) -> list[BreakerName]:
         """Return which breakers hold deliveries to an endpoint."""

@@ -119,12 +119,16 @@ class AttemptWriter:
             await asyncio.wait([enough], timeout=LINGER)
             if self._gathering is enough:
                 self._gathering = None
-            try:
-                await self._record(batch)
-            except Exception as error:  # noqa: BLE001 (raised where the attempts are)
-                for made in batch:
-                    if not made.written.done():
-                        made.written.set_exception(error)
+            for some in _apart(batch):
+                await self._record_or_raise(some)
+
+    async def _record_or_raise(self, batch: list[Made]) -> None:
+        try:
+            await self._record(batch)
+        except Exception as error:  # noqa: BLE001 (raised where the attempts are)
+            for made in batch:
+                if not made.written.done():
+                    made.written.set_exception(error)
 
     async def _record(self, batch: list[Made]) -> None:
         done = [made.done for made in batch if made.done]
@@ -134,6 +138,22 @@ class AttemptWriter:
         for made in batch:
             if not made.written.done():
                 made.written.set_result(None)
+
+
+def _apart(batch: list[Made]) -> list[list[Made]]:
+    """Return those with whose endpoints and hosts all went well, and the others.
+
+    Only the first are completed with their attempts; all of one peer are judged together.
+    """
+    failed = [made.attempt for made in batch if not made.attempt.ok]
+    if not failed:
+        return [batch]
+    endpoints, hosts = {each.endpoint for each in failed}, {each.host for each in failed}
+    well, others = list[Made](), list[Made]()
+    for made in batch:
+        concerned = made.attempt.endpoint in endpoints or made.attempt.host in hosts
+        (others if concerned else well).append(made)
+    return [well, others] if well else [others]
 
 
 def _tell(done: list[Completion], settled: set[int]) -> None:

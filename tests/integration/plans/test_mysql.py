@@ -5,19 +5,25 @@ What is sorted under a lock is locked as a whole, and other workers find nothing
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pymysql
 import pytest
 from pymysql.cursors import Cursor, DictCursor
 
-from mutirao.model.job import OutcomeKind
+from mutirao.model.breakers import BreakerTerms
+from mutirao.model.endpoints import USUAL_LIMIT, WEBHOOK_QUEUE, WEBHOOK_TASK
+from mutirao.model.job import NewJob, OutcomeKind
+from mutirao.model.outcome import SUCCEEDED, Settlement
 from mutirao.sql import migrations
 from mutirao.sql.drivers.pymysql import PyMysqlDriver
 from mutirao.sql.drivers.steps import Execute, Request, Rows
 from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.endpoints import attempt
 from mutirao.testing.conformance.kit import ended, newcomer
 from tests.support.mariadb import MysqlServer
 
@@ -146,6 +152,49 @@ async def test_nothing_is_sorted_or_read_whole(mysql: MysqlServer, filled: str) 
         assert part in said
     with mysql.connect(filled) as conn:
         assert unfit(conn, asked) == []
+
+
+async def test_a_batch_of_deliveries_costs_no_more_statements(mysql: MysqlServer) -> None:
+    """However many are parked behind a limit, claimed, completed with their attempts and called."""
+    costs = {many: await deliver(mysql.url(mysql.create_database()), many) for many in (3, 30)}
+    assert costs[3] == costs[30]
+
+
+async def deliver(url: str, many: int) -> list[int]:
+    """Let an endpoint have some at once of three times as many; return the queries of each step."""
+    migrations.upgrade(url)
+    store = SqlStore(url)
+    await store.put_limit(replace(USUAL_LIMIT, most=many, start=None))
+    told = json.dumps({"endpoint": "erp", "host": "example.org", "event": {}, "payload": {}})
+    await store.aenqueue([NewJob(task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args=told)] * 3 * many)
+    worker, costs = await store.register(newcomer(), expiry=600), list[int]()
+    for _ in range(2):
+        lanes = [head.lane for head in await store.lanes([WEBHOOK_QUEUE])]
+        with queries() as claiming:
+            claims = await store.claim(worker, lanes, 3 * many)
+        assert len(claims) == many
+        with queries() as writing:
+            done = [Settlement(claim.id, claim.run, SUCCEEDED) for claim in claims]
+            recorded = await store.record_webhooks([*map(attempt, claims)], BreakerTerms(), done)
+        assert len(recorded.settled) == many
+        costs += [len(claiming), len(writing)]
+    await store.close()
+    return costs
+
+
+@contextmanager
+def queries() -> Iterator[list[object]]:
+    """Note each text that is sent: the driver sends one for each row of a statement for many."""
+    sent: list[object] = []
+    query = pymysql.Connection.query
+
+    def note(self: Any, sql: Any, unbuffered: bool = False) -> int:
+        sent.append(sql)
+        return query(self, sql, unbuffered)
+
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(pymysql.Connection, "query", note)
+        yield sent
 
 
 def test_a_sort_is_noticed(mysql: MysqlServer, filled: str) -> None:

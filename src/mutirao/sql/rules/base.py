@@ -12,6 +12,7 @@ from mutirao.model.outcome import Outcome, Settlement
 from mutirao.model.states import Fault
 from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import KeyName
+from mutirao.model.webhook_attempts import WebhookAttempt
 from mutirao.sql.drivers.steps import Asking
 
 
@@ -77,6 +78,19 @@ class Rules(ABC):
         stale: then the transaction must be rolled back, and may have failed.
         """
         return (yield from self.finish([settlement], None, patient=True))
+
+    @abstractmethod
+    def delivered(
+        self,
+        attempts: Sequence[WebhookAttempt],
+        done: Sequence[Settlement],
+        now: datetime | None,
+    ) -> Asking[set[int] | None]:
+        """Write attempts at webhooks that all went well, and complete jobs, as `finish` does.
+
+        Counts what has proven to go well. Returns None, and has written nothing, where there is a
+        breaker of one of their endpoints or hosts: who writes it locks it before jobs.
+        """
 
     @abstractmethod
     def resume(

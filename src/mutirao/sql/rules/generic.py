@@ -8,8 +8,9 @@ from mutirao.model.job import Claim, Lane, LaneHead
 from mutirao.model.outcome import Settlement
 from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import KeyName
+from mutirao.model.webhook_attempts import WebhookAttempt
 from mutirao.sql.drivers.steps import Asking
-from mutirao.sql.rules import carried, claim, hours, limits, rescue, settle, supersede
+from mutirao.sql.rules import carried, claim, hours, limits, rescue, settle, supersede, webhooks
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.instant import from_micros
@@ -66,6 +67,15 @@ class LockAskWrite(Rules):
         if held:
             yield from self.hold(held)
         return (yield from settle.finish(self.words, settlements, now))
+
+    def delivered(
+        self,
+        attempts: Sequence[WebhookAttempt],
+        done: Sequence[Settlement],
+        now: datetime | None,
+    ) -> Asking[set[int] | None]:
+        """Write attempts at webhooks that all went well, and complete jobs."""
+        return webhooks.delivered(self.words, attempts, done, now)
 
     def resume(
         self, worker: int, settlements: Sequence[Settlement], now: datetime | None

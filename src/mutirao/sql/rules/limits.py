@@ -40,7 +40,6 @@ SELECT c.id, c.name, c.key, c.running, c.tokens, c.touched_at, c.probe_at, c.pro
 FROM mutirao_counter c
 WHERE """
 _COUNT = "UPDATE mutirao_counter SET running = ?, tokens = ?, touched_at = ? WHERE id = ?"
-_MOVE = "UPDATE mutirao_live SET run_at = ? WHERE id = ? AND worker IS NULL"
 _NEXT = """
 SELECT p.job, p.run_at, l.queue, l.priority, l.id
 FROM mutirao_parked p LEFT JOIN mutirao_live l ON l.id = p.job AND l.worker IS NULL
@@ -159,7 +158,7 @@ def let_in(
         yield from _park(words, parked)
     for name in sorted(set(admission.parked.values())):
         if by_name[name.limit].per is not None and counters[name].probe_at is None:
-            yield from _send_ahead(counters[name], by_name[name.limit], moment)
+            yield from _send_ahead(words, counters[name], by_name[name.limit], moment)
     spare = {
         counters[name].id: counters[name]
         for job in candidates
@@ -177,14 +176,13 @@ def let_go(words: Words, jobs: Collection[int], moment: int) -> Asking[tuple[Wak
     free = yield Execute(_FREE + which, values)
     if not free:
         return ()
-    given = sorted({counter for _, counter in free})
-    if words.locks:
-        yield from _read(words, words.among("c.id", given), hold=True)
-    yield each("DELETE FROM mutirao_slot WHERE job = ? AND counter = ?", free)
     ended = Tally(counter for _, counter in free)
-    less = [(ended[id], id) for id in given]
+    counters = yield from _read(words, words.among("c.id", sorted(ended)), hold=True)
+    yield words.free([(job, counter) for job, counter in free])
+    less = [(ended[counter.id], counter.id) for counter in counters]
     yield each("UPDATE mutirao_counter SET running = running - ? WHERE id = ?", less)
-    counters = yield from _read(words, words.among("c.id", given))
+    for counter in counters:
+        counter.running -= ended[counter.id]
     return (yield from call(words, counters, moment))
 
 
@@ -214,7 +212,7 @@ def call(words: Words, counters: Iterable[Counter], moment: int) -> Asking[tuple
         for queue, priority, run_at in back:
             woken[queue, priority] = min(run_at, woken.get((queue, priority), run_at))
         if rule.per is not None:
-            yield from _send_ahead(counter, rule, moment)
+            yield from _send_ahead(words, counter, rule, moment)
     return tuple(Wake(*lane, from_micros(run_at)) for lane, run_at in woken.items())
 
 
@@ -363,7 +361,7 @@ def _park(words: Words, jobs: Sequence[tuple[_Due, Counter]]) -> Asking[None]:
     columns = ("job", "counter", "priority", "run_at")
     sql = words.upsert("mutirao_parked", columns, ("job",), ("counter",))
     yield each(sql, [(job.id, counter.id, job.priority, job.run_at) for job, counter in jobs])
-    yield each(_MOVE, [(PARKED_MICROS, job.id) for job, _ in jobs])
+    yield words.move([(PARKED_MICROS, job.id) for job, _ in jobs])
 
 
 def _call(words: Words, counter: Counter, most: int) -> Asking[list[tuple[str, int, int]]]:
@@ -375,20 +373,20 @@ def _call(words: Words, counter: Counter, most: int) -> Asking[list[tuple[str, i
         rows = [row for row in rows if row[4] is None or row[0] in there]
         if not rows:
             break
-        yield each("DELETE FROM mutirao_parked WHERE job = ?", [(row[0],) for row in rows])
+        yield from words.drop("mutirao_parked", [row[0] for row in rows])
         waiting = [row for row in rows if row[4] is not None]
         if waiting:
-            yield each(_MOVE, [(run_at, job) for job, run_at, *_ in waiting])
+            yield words.move([(run_at, job) for job, run_at, *_ in waiting])
         back += [(queue, priority, run_at) for _, run_at, queue, priority, _ in waiting]
     return back
 
 
-def _send_ahead(counter: Counter, rule: Rule, moment: int) -> Asking[None]:
+def _send_ahead(words: Words, counter: Counter, rule: Rule, moment: int) -> Asking[None]:
     """Have the first parked job come back when there will be a token."""
     first = yield Execute(_NEXT, (counter.id, 1))
     at = None
     if first and rule.most > 0:
         at = moment + int(next_look(rule, counter.filled(rule, moment)) * MICROS_PER_SECOND) + 1
-        yield Execute(_MOVE, (at, first[0][0]), answers=False)
+        yield words.move([(at, first[0][0])])
     sql = "UPDATE mutirao_counter SET probe_at = ? WHERE id = ?"
     yield Execute(sql, (at, counter.id), answers=False)

@@ -159,6 +159,14 @@ class Words(ABC):
         """
         yield each(f"DELETE FROM {table} WHERE job = ?", [(job,) for job in jobs])
 
+    def move(self, moments: Sequence[tuple[int, int]]) -> Execute:
+        """Return what has waiting jobs due at other moments: a moment and a job each."""
+        return each("UPDATE mutirao_live SET run_at = ? WHERE id = ? AND worker IS NULL", moments)
+
+    def free(self, slots: Sequence[tuple[int, int]]) -> Execute:
+        """Return what deletes slots: a job and a counter each."""
+        return each("DELETE FROM mutirao_slot WHERE job = ? AND counter = ?", slots)
+
     def fill(self, table: str, jobs: Collection[int]) -> Asking[None]:
         """Lock what a table whose primary key is `job` has of these jobs.
 

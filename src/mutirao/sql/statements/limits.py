@@ -6,11 +6,11 @@ PostgreSQL in functions. Locks are taken in one order: the lock that stops claim
 counters.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Connection, delete, insert, or_, select, update
 
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.sql.dialects.base import Dialect
@@ -19,7 +19,6 @@ from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import views
 from mutirao.sql.schema.tables import counter, limit, live, parked
 
-PROVEN_ENOUGH = 1_000_000  # beyond that it is not counted
 _TERMS = ("queue", "task", "by", "key", "most", "per", "burst")
 
 
@@ -90,18 +89,16 @@ def cancelled(
     through(conn, dialect.rules.mend_limits(now))
 
 
-def prove(conn: Connection, name: str, proven: Mapping[str, int]) -> None:
-    """Count for each value how many more have proven that it goes well; its counter is locked."""
-    mine = (counter.c.name == name, counter.c.key == bindparam("of"))
-    more = counter.c.proven + bindparam("more")
-    write = update(counter).where(*mine, counter.c.proven < PROVEN_ENOUGH).values(proven=more)
-    conn.execute(write, [{"of": key, "more": number} for key, number in proven.items()])
-
-
 def doubt(conn: Connection, name: str, keys: Collection[str]) -> None:
     """Begin with few again, for each of these values. Whoever does so keeps claims out."""
     hold(conn)
     mine = (counter.c.name == name, dialect_of(conn.dialect).among(counter.c.key, list(keys)))
+    conn.execute(update(counter).where(*mine).values(proven=0))
+
+
+def doubt_one(conn: Connection, name: str, key: str) -> None:
+    """Begin with few again, for one value. A single statement, which has no other lock."""
+    mine = (counter.c.name == name, counter.c.key == key)
     conn.execute(update(counter).where(*mine).values(proven=0))
 
 

@@ -4,7 +4,6 @@ Synchronous functions of a SQLAlchemy `Connection` in a transaction; their contr
 `mutirao.ports.webhooks_api`.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -30,32 +29,23 @@ from mutirao.model.endpoints import (
     stop_of,
 )
 from mutirao.model.job import NewJob
-from mutirao.model.outcome import Settlement
 from mutirao.model.topics import task_of
 from mutirao.model.webhook_attempts import GONE, WebhookAttempt
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
+from mutirao.sql.rules.webhooks import COLUMNS, row_of
 from mutirao.sql.schema.endpoints import breaker, endpoint, webhook_attempt
 from mutirao.sql.statements import endpoints, limits
 
 Tallies = Mapping[BreakerName, Tally]
-_SHOWN = (
-    *("job", "run", "endpoint", "host", "status", "milliseconds", "failure", "detail", "body"),
-    *("truncated", "address"),
-)
 
 
 class Judged(NamedTuple):
-    """What is left to be done, by `act`: tallies whose breakers open or close, endpoints gone.
-
-    `settled`: the jobs that were completed.
-    """
+    """What is left to be done, by `act`: tallies whose breakers open or close, endpoints gone."""
 
     tallies: Tallies
     gone: frozenset[str]
-    settled: set[int]
 
     def __bool__(self) -> bool:
         return bool(self.tallies or self.gone)
@@ -66,19 +56,11 @@ def record(
     dialect: Dialect,
     attempts: Sequence[WebhookAttempt],
     terms: BreakerTerms,
-    done: Sequence[Settlement],
     now: datetime | None,
 ) -> Judged:
-    """Write attempts, and count what failed. What needs the lock that stops claims is returned.
-
-    Jobs are completed only where no breaker is locked: who acts locks breakers before jobs.
-    """
+    """Write attempts, and count what failed. What needs the lock that stops claims is returned."""
     moment = dialect.moment(now)
-    rows = [
-        {name: getattr(each, name) for name in _SHOWN}
-        | {"request_headers": msgspec.json.encode(each.request_headers).decode()}
-        for each in attempts
-    ]
+    rows = [dict(zip(COLUMNS, row_of(each), strict=True)) for each in attempts]
     conn.execute(insert(webhook_attempt).values(finished_at=moment), rows)
     gone = frozenset(each.endpoint for each in attempts if each.status == GONE)
     tallies = tallied(attempts)
@@ -89,11 +71,7 @@ def record(
         if not verdict.acts:
             _write(conn, name, verdict.row)
     endpoints.note_failures(conn, {e.endpoint: e.told for e in attempts if not e.ok}, moment)
-    free = done and not (verdicts or gone)
-    settled = through(conn, dialect.rules.finish(done, now)) if free else set[int]()
-    if well := Counter(each.endpoint for each in attempts if each.job in settled):
-        limits.prove(conn, USUAL_LIMIT.name, well)
-    return Judged(acting, gone, settled)
+    return Judged(acting, gone)
 
 
 def act(
@@ -126,6 +104,11 @@ def act(
     opened = [name.key for name, each in verdicts.items() if each.wait and name.kind == "endpoint"]
     if opened:
         limits.doubt(conn, USUAL_LIMIT.name, opened)
+
+
+def doubt(conn: Connection, id: str) -> None:
+    """Let few be sent at once to an endpoint, as to one that has not answered yet."""
+    limits.doubt_one(conn, USUAL_LIMIT.name, id)
 
 
 def probe(

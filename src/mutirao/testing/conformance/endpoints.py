@@ -179,8 +179,8 @@ class EndpointsContract:
         """In one commit; what is stale, or concerns a breaker, is left to whoever runs it."""
         await store.put_endpoint(endpoint())
         worker = await join(store)
-        await delivered(store, worker, 4)
-        first, stale, failed, last = await claimed(store, worker)
+        await delivered(store, worker, 5)
+        first, stale, failed, last, free = await claimed(store, worker)
         done = [completion(first), completion(stale)._replace(run=stale.run + 1)]
         told = [attempt(each) for each in (first, stale)]
         recorded = await store.record_webhooks(told, TERMS, done, now=SOON)
@@ -190,6 +190,11 @@ class EndpointsContract:
         recorded = await store.record_webhooks(told, TERMS, [completion(last)], now=SOON)
         assert (recorded.acted, recorded.settled) == (False, set())
         assert (await store.job(last.id)).state == "running"
+        await came(store, [attempt(failed._replace(run=2), 500)])
+        for settled in (set(), {free.id}):  # the first success forgets what has failed
+            told = [attempt(free._replace(run=free.run + len(settled)))]
+            recorded = await store.record_webhooks(told, TERMS, [completion(free)], now=SOON)
+            assert (recorded.acted, set(recorded.settled)) == (False, settled)
 
     async def test_few_at_first(self, store: Store) -> None:
         """What has arrived admits more, up to the limit; an open breaker begins anew."""
@@ -214,6 +219,25 @@ class EndpointsContract:
         await finish(store, worker, [probe], now=SOON)
         await delivered(store, worker, 3)
         assert len(await claimed(store, worker)) == 2
+
+    async def test_one_that_is_silent_gets_few_again(self, store: Store) -> None:
+        """Nothing more goes out while as many are under way; what arrives admits more."""
+        await store.put_limit(replace(USUAL_LIMIT, most=5, start=2))
+        await store.put_endpoint(endpoint())
+        worker = await join(store)
+        await delivered(store, worker, 12)
+        for number in (2, 2, 4):
+            claims = await claimed(store, worker)
+            assert len(claims) == number
+            done = [completion(each) for each in claims]
+            await store.record_webhooks([attempt(each) for each in claims], TERMS, done, now=SOON)
+        held = (await claimed(store, worker, 3))[:3]
+        await store.doubt_endpoint("erp")
+        await store.doubt_endpoint("nobody")
+        assert (len(held), await claimed(store, worker)) == (3, [])
+        done = [completion(each) for each in held[:2]]
+        await store.record_webhooks([attempt(each) for each in held[:2]], TERMS, done, now=SOON)
+        assert len(await claimed(store, worker)) == 1
 
     async def test_whose_breakers_are_open(self, store: Store) -> None:
         """The endpoint's and its host's, but no other's."""

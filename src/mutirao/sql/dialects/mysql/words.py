@@ -72,6 +72,16 @@ DELETE l FROM json_table(?, '$[*]' COLUMNS (id bigint PATH '$')) ended
 STRAIGHT_JOIN {0} l FORCE INDEX ({2}) ON l.{1} = ended.id
 """
 _DROP_LIVE = DROP.format("mutirao_live", "id", "PRIMARY")
+# Pairs of numbers, for what is done to a row each: the driver would say a statement for each.
+_PAIRS = "json_table(?, '$[*]' COLUMNS (a bigint PATH '$[0]', b bigint PATH '$[1]')) pairs"
+_MOVE = f"""
+UPDATE {_PAIRS} STRAIGHT_JOIN mutirao_live l FORCE INDEX (PRIMARY) ON l.id = pairs.b
+SET l.run_at = pairs.a WHERE l.worker IS NULL
+"""  # noqa: S608 (constants)
+_FREE = f"""
+DELETE s FROM {_PAIRS}
+STRAIGHT_JOIN mutirao_slot s FORCE INDEX (PRIMARY) ON s.job = pairs.a AND s.counter = pairs.b
+"""
 # What the rows have to hold that take the place of none.
 _ZEROS = {"mutirao_supersede_wait": ("after",)}
 
@@ -216,6 +226,14 @@ class MysqlWords(Words):
         sql = DROP.format(table, "job", "PRIMARY")
         yield Execute(sql, (json.dumps([*map(int, jobs)]),), answers=False)
 
+    def move(self, moments: Sequence[tuple[int, int]]) -> Execute:
+        """Go from each job to its row, all in a statement."""
+        return Execute(_MOVE, (_as_pairs(moments),), answers=False)
+
+    def free(self, slots: Sequence[tuple[int, int]]) -> Execute:
+        """Go from each slot to its row, all in a statement."""
+        return Execute(_FREE, (_as_pairs(slots),), answers=False)
+
     def fill(self, table: str, jobs: Collection[int]) -> Asking[None]:
         """Insert: that locks a row that is there, and leaves no gap locked where none is."""
         zeros = _ZEROS[table]
@@ -233,6 +251,10 @@ class MysqlWords(Words):
             return until
         yield Execute(_ALL_COMMITTED, (until, latest))
         return latest
+
+
+def _as_pairs(pairs: Sequence[tuple[int, int]]) -> str:
+    return json.dumps([[int(a), int(b)] for a, b in pairs])
 
 
 def filled(columns: Sequence[str], rows: Sequence[Row]) -> tuple[Sequence[str], Sequence[Row]]:

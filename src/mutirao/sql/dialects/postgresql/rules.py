@@ -7,16 +7,22 @@ worker that was idle, a third of the time from the commit of a job to its handle
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
+import msgspec
+
 from mutirao.model.doorbell import Doorbell
+from mutirao.model.endpoints import USUAL_LIMIT
 from mutirao.model.fairness import is_fair, lanes_of, queue_of
 from mutirao.model.job import Claim, FairClaim, Lane, LaneHead
+from mutirao.model.limits import PROVEN_ENOUGH
 from mutirao.model.outcome import SUCCEEDED, Settlement
 from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import KeyName
+from mutirao.model.webhook_attempts import WebhookAttempt
 from mutirao.sql.dialects.postgresql import limits, statements, supersede
 from mutirao.sql.dialects.postgresql.claim import ClaimRequest, asks_again
 from mutirao.sql.drivers.failures import is_stale
 from mutirao.sql.drivers.steps import Asking, Execute, Row
+from mutirao.sql.rules import webhooks
 from mutirao.sql.rules.base import Rules, by_id, given_back, in_lane_order
 
 _QUEUE = Claim._fields.index("queue")
@@ -89,6 +95,23 @@ class PostgresqlRules(Rules):
         found, lanes = row[-2:]
         settled = {s.id for s in settlements} if found is None else set(found)
         return limits.called(settled, lanes)
+
+    def delivered(
+        self,
+        attempts: Sequence[WebhookAttempt],
+        done: Sequence[Settlement],
+        now: datetime | None,
+    ) -> Asking[set[int] | None]:
+        """Write attempts at webhooks that all went well, and complete jobs."""
+        rows = [
+            dict(zip(webhooks.COLUMNS, webhooks.row_of(each), strict=True)) for each in attempts
+        ]
+        counted = (USUAL_LIMIT.name, PROVEN_ENOUGH, now)
+        told = (msgspec.json.encode(rows).decode(), *_ended(by_id(done)), *counted)
+        [(written, found, lanes)] = yield Execute(statements.DELIVERED, told)
+        if not written:
+            return None
+        return limits.called({s.id for s in done} if found is None else set(found), lanes)
 
     def complete(self, settlement: Settlement) -> Asking[set[int]]:
         """Write that a job succeeded, in the statement that the COMMIT travels with."""

@@ -76,6 +76,47 @@ CREATE TABLE mutirao_webhook_attempt (
     PRIMARY KEY (job, run)
 )
 --;
+-- Writes attempts that all went well, completes jobs as mutirao_finish does, and counts for the limit of
+-- each endpoint what has proven to go well: one statement, hence one round trip and one commit. Where there
+-- is a breaker of one of them nothing is written: who writes it locks it before jobs.
+CREATE FUNCTION mutirao_delivered(
+    _attempts json, _ids bigint[], _runs integer[], _outcomes text[], _started bigint[],
+    _finished bigint[], _error_types text[], _errors text[], _limit text, _enough integer,
+    _now timestamptz, OUT written boolean, OUT settled bigint[]
+) LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '1s' SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    usual mutirao_webhook_attempt := json_populate_record(
+        NULL::mutirao_webhook_attempt,
+        json_build_object('finished_at', coalesce(_now, statement_timestamp()))
+    );
+    told mutirao_webhook_attempt[] := ARRAY(
+        SELECT a FROM json_populate_recordset(usual, _attempts) a
+    );
+BEGIN
+    written := NOT EXISTS (
+        SELECT FROM mutirao_breaker b WHERE b.kind = 'endpoint'
+            AND b.key = ANY(ARRAY(SELECT a.endpoint FROM unnest(told) a))
+    ) AND NOT EXISTS (
+        SELECT FROM mutirao_breaker b WHERE b.kind = 'host'
+            AND b.key = ANY(ARRAY(SELECT a.host FROM unnest(told) a))
+    );
+    IF NOT written THEN
+        RETURN;
+    END IF;
+    INSERT INTO mutirao_webhook_attempt SELECT * FROM unnest(told);
+    settled := mutirao_finish(
+        _ids, _runs, _outcomes, _started, _finished, _error_types, _errors, _now
+    );
+    UPDATE mutirao_counter c SET proven = c.proven + w.jobs FROM (
+        SELECT a.endpoint, count(*) AS jobs FROM unnest(told) a
+        WHERE a.job = ANY(coalesce(settled, _ids)) GROUP BY a.endpoint
+    ) w WHERE c.name = _limit AND c.key = w.endpoint AND c.proven < _enough;
+END
+$$
+--;
 -- Endpoints as people see them: without secrets and headers, and of the URL the host, because others have
 -- a secret in their path.
 CREATE VIEW mutirao_endpoints AS

@@ -1,0 +1,62 @@
+"""Webhooks that were delivered: their attempts are written, and their jobs completed, together."""
+
+from collections import Counter as Tally
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from mutirao.model.endpoints import USUAL_LIMIT
+from mutirao.model.limits import PROVEN_ENOUGH
+from mutirao.model.outcome import Settlement
+from mutirao.model.webhook_attempts import WebhookAttempt
+from mutirao.sql.drivers.steps import Asking, Execute, Row, each
+from mutirao.sql.rules import settle
+from mutirao.sql.rules.words import Words
+from mutirao.sql.schema.instant import from_micros
+
+COLUMNS = (
+    *("job", "run", "endpoint", "host", "status", "milliseconds", "failure", "detail", "body"),
+    *("truncated", "address", "request_headers"),
+)
+_PROVE = """
+UPDATE mutirao_counter SET proven = proven + ? WHERE name = ? AND `key` = ? AND proven < ?
+"""
+_BREAKER = "SELECT 1 FROM mutirao_breaker b WHERE b.kind = ? AND "
+
+
+def row_of(attempt: WebhookAttempt) -> Row:
+    """Return the values of `COLUMNS`."""
+    headers = msgspec.json.encode(attempt.request_headers).decode()
+    return (*(getattr(attempt, name) for name in COLUMNS[:-1]), headers)
+
+
+def delivered(
+    words: Words,
+    attempts: Sequence[WebhookAttempt],
+    done: Sequence[Settlement],
+    now: datetime | None,
+) -> Asking[set[int] | None]:
+    """Write attempts that went well, and complete jobs. None: a breaker has to be judged first."""
+    hosts, endpoints = ({each.host for each in attempts}, {each.endpoint for each in attempts})
+    if (yield from _any_breaker(words, endpoints, hosts)):
+        return None
+    moment = yield from words.moment(now)
+    written = (*COLUMNS, "finished_at")
+    rows = [(*row_of(attempt), moment) for attempt in attempts]
+    yield each(words.insert("mutirao_webhook_attempt", written), rows)
+    settled = (yield from settle.finish(words, done, from_micros(moment))) if done else set[int]()
+    proven = Tally(each.endpoint for each in attempts if each.job in settled)
+    more = [(number, USUAL_LIMIT.name, id, PROVEN_ENOUGH) for id, number in sorted(proven.items())]
+    if more:
+        yield each(_PROVE, more)
+    return settled
+
+
+def _any_breaker(words: Words, endpoints: set[str], hosts: set[str]) -> Asking[bool]:
+    asked, values = list[str](), list[object]()
+    for kind, keys in (("endpoint", endpoints), ("host", hosts)):
+        which = words.among("b.`key`", sorted(keys))
+        asked.append(f"{_BREAKER}{which.sql}")
+        values += [kind, *which.values]
+    return bool((yield Execute(f"{' UNION ALL '.join(asked)} LIMIT 1", tuple(values))))

@@ -1,0 +1,61 @@
+"""What is written together: a peer that fails does not keep others from being completed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any, cast
+
+from mutirao.model.breakers import BreakerTerms
+from mutirao.model.webhook_attempts import Recorded, WebhookAttempt
+from mutirao.ports import Store
+from mutirao.webhooks.batches import AttemptWriter
+
+
+def attempt(job: int, endpoint: str, host: str, status: int = 200) -> WebhookAttempt:
+    """Return an attempt that was answered."""
+    return WebhookAttempt(
+        job=job, run=1, endpoint=endpoint, host=host, status=status, milliseconds=1.0,
+        failure=None, detail=None, body="", truncated=False, address=None, request_headers={},
+        ok=status == 200,
+    )  # fmt: skip
+
+
+class Noting:
+    """A store that notes which jobs' attempts it was given together; some batches fail."""
+
+    def __init__(self, refused: int | None = None) -> None:
+        self.batches, self._refused = list[list[int]](), refused
+
+    async def record_webhooks(self, attempts: Sequence[WebhookAttempt], *_: Any) -> Recorded:
+        """Note them."""
+        self.batches.append(jobs := [each.job for each in attempts])
+        if self._refused in jobs:
+            raise RuntimeError("refused")
+        return Recorded(False, set())
+
+
+async def written(store: Noting, *attempts: WebhookAttempt) -> list[BaseException | None]:
+    """Write attempts that end together; return what was raised for each."""
+    writer = AttemptWriter(cast(Store, store), BreakerTerms())
+    with ExitStack() as others:
+        for _ in range(2 * len(attempts)):  # as many again still go on
+            others.enter_context(writer.expecting())
+        return await asyncio.gather(*map(writer.write, attempts), return_exceptions=True)
+
+
+async def test_all_of_a_peer_that_fails_are_apart() -> None:
+    """Those of its endpoint, and of other endpoints at its host; the others have succeeded."""
+    store = Noting(refused=3)
+    raised = await written(
+        store,
+        attempt(1, "erp", "example.org"),
+        attempt(2, "crm", "example.com"),
+        attempt(3, "crm", "example.com", 500),
+        attempt(4, "old", "example.com"),
+    )
+    assert store.batches == [[1], [2, 3, 4]]
+    assert [each is None for each in raised] == [True, False, False, False]
+    await written(store, attempt(5, "erp", "example.org"), attempt(6, "crm", "example.com"))
+    assert store.batches[2:] == [[5, 6]]
