@@ -43,6 +43,7 @@ from mutirao.webhooks.courier import Courier
 from mutirao.webhooks.guard import Guard
 from mutirao.webhooks.keys import Secret
 from mutirao.webhooks.request import Signer, Timeouts, WebhookRequest
+from mutirao.webhooks.silence import Silence
 
 # Seconds between the attempts, as Standard Webhooks advises; the first one is at once.
 SCHEDULE = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
@@ -98,6 +99,7 @@ class Deliveries:
         self._courier = Courier(guard, ssl_context=trusted, connections=limit, now=now)
         self._endpoints = KnownEndpoints(store)
         self._writer = AttemptWriter(store, settings.breakers)
+        self._silence = Silence(store.doubt_endpoint)
 
     def tasks(self, app: TopicApp) -> dict[str, Task[..., None]]:
         """Return the tasks by which a worker delivers, by name."""
@@ -115,6 +117,7 @@ class Deliveries:
 
     async def aclose(self) -> None:
         """Close all connections to endpoints."""
+        await self._silence.aclose()
         await self._courier.aclose()
 
     async def deliver(
@@ -129,7 +132,10 @@ class Deliveries:
         id = webhook_id(event) if event.id else f"test_{job.id}_{endpoint}"
         request = self._request(found, id, event, payload)
         with self._writer.expecting():
-            answer = await self._courier.deliver_once(request)
+            with self._silence.during(endpoint) as answered:
+                answer = await self._courier.deliver_once(request)
+                if answer.status is not None:
+                    answered()
             redirected = 300 <= (answer.status or 0) < 400 and answer.failure is None
             ok = answer.ok or (found.accepts_3xx and redirected)
             done = completing(job) if ok else None

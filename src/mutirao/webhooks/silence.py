@@ -1,0 +1,106 @@
+"""Noticing that an endpoint is silent, long before its timeouts and its breaker.
+
+An endpoint that has answered gets up to fifty deliveries at once. When it falls silent, each one
+that is sent holds a slot until its timeout. So who sends watches: where nothing was heard of an
+endpoint for several times as long as its answers usually take, it gets few again, until it answers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+
+from mutirao.errors import StoreError
+
+LOOK_EVERY = 0.5  # seconds
+TIMES = 5.0  # its usual time, after which it is silent
+LEAST = 2.0  # seconds; also for one of which nothing is known yet
+NEWEST_WEIGHT = 0.1  # of the newest answer's time in the running mean
+MOST_KNOWN = 10_000  # endpoints that are remembered
+
+log = logging.getLogger("mutirao")
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What is known of an endpoint: how many go on, and when it was last heard, or first asked."""
+
+    going_on: int = 0
+    at: float = 0.0
+    usual: float = 0.0
+    doubted: bool = False
+
+
+class Silence:
+    """Watches attempts that are going on, and tells once of each endpoint that falls silent.
+
+    Parameters:
+        doubt: called with its id; may raise StoreError, and is called again then.
+        clock: seconds of a clock that does not jump.
+    """
+
+    def __init__(
+        self, doubt: Callable[[str], Awaitable[None]], clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._doubt, self._clock = doubt, clock
+        self._heard: dict[str, _Heard] = {}
+        self._watching: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def during(self, endpoint: str) -> Iterator[Callable[[], None]]:
+        """Count an attempt as going on; yields what is called when the endpoint has answered."""
+        started = self._clock()
+        heard = self._of(endpoint)
+        if not heard.going_on:
+            heard.at = started
+        heard.going_on += 1
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+        def answered() -> None:
+            heard.at = self._clock()
+            took = heard.at - started
+            heard.usual += (took - heard.usual) * (NEWEST_WEIGHT if heard.usual else 1.0)
+            heard.doubted = False
+
+        try:
+            yield answered
+        finally:
+            heard.going_on -= 1
+
+    async def look(self) -> None:
+        """Tell of those that are silent now."""
+        now = self._clock()
+        for id, heard in list(self._heard.items()):
+            waited = now - heard.at if heard.going_on else 0.0
+            if not heard.doubted and waited > max(LEAST, TIMES * heard.usual):
+                heard.doubted = True
+                await self._tell(id, heard)
+
+    async def aclose(self) -> None:
+        """Stop watching."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+
+    def _of(self, endpoint: str) -> _Heard:
+        found = self._heard.get(endpoint)
+        if found is None:
+            if len(self._heard) >= MOST_KNOWN:
+                self._heard = {id: each for id, each in self._heard.items() if each.going_on}
+            found = self._heard[endpoint] = _Heard()
+        return found
+
+    async def _watch(self) -> None:
+        while any(heard.going_on for heard in self._heard.values()):
+            await asyncio.sleep(LOOK_EVERY)
+            await self.look()
+
+    async def _tell(self, id: str, heard: _Heard) -> None:
+        try:
+            await self._doubt(id)
+        except StoreError as error:
+            heard.doubted = False
+            log.warning("cannot lower the limit of endpoint %s, which is silent: %s", id, error)
