@@ -130,8 +130,12 @@ class Workers:
             name: what endpoints call it.
 
         Raises:
-            ConfigurationError: the name is taken.
+            ConfigurationError: the name is taken, or none.
         """
+        if not isinstance(name, str):
+            raise ConfigurationError(
+                f'@app.signer was given {name!r} in place of a name; write @app.signer("legacy")'
+            )
         if name in self._signers:
             raise ConfigurationError(
                 f"there is a signer {name!r} already; give one of them another"

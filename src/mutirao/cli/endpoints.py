@@ -73,7 +73,7 @@ def show(target: str, id: str, as_json: bool) -> None:
         print_fields((name.replace("_", " "), getattr(found, name)) for name in names)
 
 
-def _waits(text: str) -> list[timedelta]:
+def waits(text: str) -> list[timedelta]:
     """Return the waits between attempts in a text."""
     return [] if text == "never" else [duration(each) for each in text.split(",")]
 
@@ -99,7 +99,7 @@ def _put_options(command: Command) -> Command:
         option("--filter", type=json_object, help="Only what has such fields, as JSON."),
         option("--order-by", help="A field: equal ones are delivered one after another."),
         option("--when-dead", type=click.Choice(WhenDead), help="A dead one stops later ones."),
-        option("--retry", type=_waits, help="Waits between attempts: 5s,1m,1h; or: never."),
+        option("--retry", type=waits, help="Waits between attempts: 5s,1m,1h; or: never."),
     )):  # fmt: skip
         command = decorate(command)
     return command

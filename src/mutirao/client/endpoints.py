@@ -129,8 +129,11 @@ class Endpoints:
         Raises:
             UnknownEndpoint: there is none of that id.
             InvalidSecret: the secret cannot be one.
+            InvalidEndpoint: `keep` is less than 0.
         """
         seconds = length_of_time("keep", keep) or 0.0
+        if seconds < 0:
+            raise InvalidEndpoint(f"keep is {keep!r}; give seconds of 0 or more, or a timedelta")
         sample = Endpoint(id=id, url="https://host", topics=("*",), secret=secret)  # checks both
         found = await self._app.store.rotate_secret(sample.id, secret, keep=seconds)
         _known(id, found)
@@ -210,10 +213,12 @@ class Endpoints:
         """Send deliveries to an endpoint again; see `replay`.
 
         Raises:
+            UnknownEndpoint: there is none of that id.
             NothingToRedrive: none of the named jobs can be sent again; it says why.
             InvalidFilter: a value is invalid.
         """
-        which: Which = {"task": WEBHOOK_TASK, "args": {"endpoint": check_id(id)}}
+        await self.aget(id)
+        which: Which = {"task": WEBHOOK_TASK, "args": {"endpoint": id}}
         if jobs:
             return await self._app.aredrive(*jobs, **which)
         which |= {"state": state, "after": after, "before": before, "limit": REPLAYED_AT_ONCE}
@@ -253,6 +258,7 @@ class Endpoints:
         Raises:
             UnknownEndpoint: there is none of that id.
             InvalidSecret: the secret cannot be one.
+            InvalidEndpoint: `keep` is less than 0.
         """
         self._portal.call(self.arotate, id, secret, keep)
 
@@ -340,6 +346,7 @@ class Endpoints:
             state: how they have ended.
 
         Raises:
+            UnknownEndpoint: there is none of that id.
             NothingToRedrive: none of the named jobs can be sent again; it says why.
             InvalidFilter: a value is invalid.
         """

@@ -184,13 +184,18 @@ class Endpoint:
                 continue
             if not (_is_number(value) and 0 < value <= 1e6):
                 raise InvalidEndpoint(f"{name} is {value!r}; give a number above 0, up to 1e6")
-        if not (_is_number(self.redirects) and 0 <= self.redirects <= MOST_REDIRECTS):
+        if not (_is_whole(self.redirects) and 0 <= self.redirects <= MOST_REDIRECTS):
             raise InvalidEndpoint(f"redirects is {self.redirects!r}; give 0 to {MOST_REDIRECTS}")
         most = self.concurrency
-        if most is not None and not (_is_number(most) and most >= 1 and most == int(most)):
+        if most is not None and not (_is_whole(most) and most >= 1):
             raise InvalidEndpoint(f"concurrency is {most!r}; give a whole number of 1 or more")
         if self.body not in ("event", "payload"):
             raise InvalidEndpoint(f'body is {self.body!r}; give "event" or "payload"')
+        if self.accepts_3xx not in (True, False) or not _is_name(self.signer):
+            raise InvalidEndpoint(
+                f"accepts_3xx is {self.accepts_3xx!r:.40} and signer {self.signer!r:.40}; give True"
+                f" or False, and the name of an @app.signer, of up to {MAX_VALUE} characters"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,3 +303,11 @@ def _check_secret(secret: str | None) -> None:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_name(signer: object) -> bool:
+    return signer is None or (isinstance(signer, str) and 1 <= len(signer) <= MAX_VALUE)

@@ -6,7 +6,7 @@ same in its own functions, because its workers claim at the same time.
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -189,13 +189,31 @@ class Settled(set[int]):
 
 
 class Claimed(list[Claim]):
-    """Claimed jobs, and the lanes in which other jobs became ready that were not claimed.
+    """Claimed jobs, and the lanes in which others are ready, perhaps, that were not claimed.
 
     `again`: more may be claimed by another transaction, which locks other counters.
     """
 
     woken: tuple[Wake, ...] = ()
     again: bool = False
+
+
+def without(claims: list[Claim], held: Collection[int]) -> list[Claim]:
+    """Return claims but for some that are held back: others may be due behind them in their lanes.
+
+    Of many that are held back at the front of a lane one claim meets a few: whoever waited for a
+    wake-up after that would come to the others at the next poll.
+    """
+    if not held:
+        return claims
+    left = Claimed(claim for claim in claims if claim.id not in held)
+    lanes = {
+        (claim.lane, claim.priority): Wake(claim.lane, claim.priority, claim.run_at)
+        for claim in claims
+        if claim.id in held
+    }
+    left.woken = (*getattr(claims, "woken", ()), *lanes.values())
+    return left
 
 
 class CounterName(NamedTuple):

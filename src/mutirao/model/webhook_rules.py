@@ -79,6 +79,11 @@ def check_headers(headers: Mapping[str, str], ours: Collection[str] = OURS) -> N
         InvalidEndpoint: a name or value that HTTP does not have (line breaks, control
             characters, beyond ASCII), a name that is there twice, or one that we set.
     """
+    if not isinstance(headers, Mapping):
+        raise InvalidEndpoint(
+            f"the headers are of type {type(headers).__name__}; give names and values, such as"
+            ' {"X-Shop": "acme"}'
+        )
     seen: set[str] = set()
     for name, value in headers.items():
         # Servers give programs both X-A and X_A as HTTP_X_A.

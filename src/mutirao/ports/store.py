@@ -129,7 +129,8 @@ class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, Protocol
         of tasks named in `without` are skipped. Each claim adds one to the job's `run` and
         `attempt`; after 2,147,483,647 a run is followed by 1. The jobs are returned in the order of
         the lanes, then (run_at, id). Arguments that are the results of other steps are filled in,
-        with null where a step has no result.
+        with null where a step has no result. Where it stops at jobs that have to wait for others, a
+        `Claimed` is returned, whose `woken` are the lanes in which more may be due behind them.
 
         Raises:
             WorkerGone: the worker is not registered (any more), so nobody would rescue the jobs

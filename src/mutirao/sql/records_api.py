@@ -10,7 +10,7 @@ from mutirao.errors import StoreBusy
 from mutirao.model.change import Change
 from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.job import Claim, Job
-from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
+from mutirao.model.limits import LimitOrigin, LimitRecord, Rule, without
 from mutirao.model.outcome import completion
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
@@ -217,7 +217,7 @@ class SqlRecords:
             claims[:] = await self._runner.alone(graphs.with_results, claims)
         if any(claim.key is not None and topics.may_be_delivery(claim) for claim in flagged):
             held = await self._insistent.run(ordering.hold_back, self._dialect, flagged)
-            claims[:] = [claim for claim in claims if claim.id not in held]
+            claims = without(claims, held)
         if any(map(topics.may_be_delivery, flagged)):
             claims[:] = await self._runner.alone(topics.with_events, claims)
         return claims

@@ -207,9 +207,12 @@ class _Bench:
         if not lanes:
             return []
         strange = await self._store.unserved_tasks(self._app.tasks)
-        return await self._store.claim(
-            self._worker, lanes, self._settings.concurrency, without=strange, now=moment
-        )
+        most = self._settings.concurrency
+        while True:
+            claims = await self._store.claim(self._worker, lanes, most, without=strange, now=moment)
+            # All that it met have to wait for others, perhaps, and there are more behind them.
+            if claims or not getattr(claims, "woken", ()):
+                return claims
 
     async def _run(self, claims: list[Claim]) -> None:
         # New ones each time: a stuck one must not take up a later slot.

@@ -65,7 +65,7 @@ class Answer:
     body: bytes = field(repr=False)
     truncated: bool
     address: str | None
-    url: str
+    url: str = field(repr=False)
     request_headers: Mapping[str, str] = field(repr=False)
     retry_after: float | None = None
 

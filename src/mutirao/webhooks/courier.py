@@ -86,6 +86,8 @@ class Courier:
         except (UnsafeUrl, httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             call.failure = failure_of(error, call.trail.heard)
             call.detail = str(error) or type(error).__name__
+            if call.failure is DeliveryFailure.TIMEOUT:
+                call.detail = f"not whole after {request.timeouts.whole:g} s"
         return call.answer(1_000 * (time.perf_counter() - started), self._now())
 
     def _headers(self, request: WebhookRequest) -> dict[str, str]:

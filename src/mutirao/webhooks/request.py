@@ -44,7 +44,7 @@ class Timeouts:
 
 @dataclass(frozen=True)
 class WebhookRequest:
-    """One webhook to one URL. Its repr has neither headers nor body nor secrets.
+    """One webhook to one URL. Its repr has no secrets: no URL, headers and body.
 
     Parameters:
         url: where it goes; the guard of the courier decides about it.
@@ -66,7 +66,7 @@ class WebhookRequest:
             a header.
     """
 
-    url: str
+    url: str = field(repr=False)
     id: str | None = None
     body: bytes = field(default=b"", repr=False)
     method: str = "POST"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import pytest
 from pydantic import BaseModel, Field, PlainSerializer
 from sqlalchemy import make_url
 
-from mutirao import Event, Limit, Mutirao
+from mutirao import Event, Limit, Mutirao, Retry
 from mutirao.errors import (
     InvalidArguments,
     InvalidJob,
@@ -103,6 +104,23 @@ def test_a_life() -> None:
         assert told[2:] == [("paid", 1), ("paid", 3), *(("new", n) for n in range(1, 5))]
         with pytest.raises(UnknownSubscription, match="no subscription 'acme'; `mutirao subscr"):
             app.subscriptions.pause("acme")
+
+
+def test_drained_behind_those_that_wait() -> None:
+    """Deliveries that wait for a dead one do not end it."""
+    app = Mutirao()
+    orders = app.topic("order.placed", Order)
+
+    @app.subscriber("note", topic=orders, order_by="id", retry=Retry.never())
+    def note(order: Order) -> None:
+        if order.id == 1:
+            raise ValueError
+
+    with capture(app):
+        orders.publish_many([Order(1), Order(1), Order(1), Order(2)])
+        drain(app)
+        found = Counter(str(job.state) for job in app.jobs(task="note"))
+    assert found == {"dead": 1, "blocked": 2, "succeeded": 1}
 
 
 def test_a_key_and_a_limit() -> None:

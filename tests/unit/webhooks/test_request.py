@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mutirao.errors import ConfigurationError, InvalidEndpoint
-from mutirao.webhooks import Secret, Timeouts, WebhookRequest, new_key, new_secret
+from mutirao.webhooks import Answer, Secret, Timeouts, WebhookRequest, new_key, new_secret
 from mutirao.webhooks.answer import blanked, retry_after
 
 NOW = 1_764_028_800.0  # Tue, 25 Nov 2025 00:00:00 GMT
@@ -74,12 +74,14 @@ def test_timeouts_are_lengths(name: str, seconds: float) -> None:
 
 
 def test_a_requests_repr_has_no_secrets() -> None:
-    """Neither headers nor bodies nor secrets."""
+    """Neither URL nor headers nor bodies nor secrets: who collects errors keeps local variables."""
     secret = new_secret()
-    made = request(
-        headers={"Authorization": "Bearer s3"}, body=b"s4", secrets=[Secret.parse(secret)]
-    )
-    assert not any(text in repr(made) for text in ("s3", "s4", secret[6:30]))
+    secrets = [Secret.parse(secret)]
+    headers = {"Authorization": "Bearer s3"}
+    made = WebhookRequest("https://a.example/s5", "m", b"s4", headers=headers, secrets=secrets)
+    answer = Answer(200, 1.0, None, None, b"s4", False, None, made.url, made.headers)
+    for each in (made, answer):
+        assert not any(text in repr(each) for text in ("s3", "s4", "s5", secret[6:30]))
 
 
 def test_headers_are_blanked_unless_known_to_be_harmless() -> None:

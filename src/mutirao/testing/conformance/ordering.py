@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from mutirao.model.job import Claim, OutcomeKind
+from mutirao.model.limits import Claimed
 from mutirao.model.records import JobFilter
 from mutirao.model.subscriptions import Replay, WhenDead
 from mutirao.ports import Store
@@ -95,6 +96,18 @@ class OrderingContract:
             assert publications(claims) == [publication]
             await finish(store, worker, claims, now=LATER)
         assert await next_ones(store, worker) == []
+
+    async def test_others_behind_those_that_wait(self, store: Store) -> None:
+        """A claim that meets only such says that others may be due in their lane."""
+        await in_order(store)
+        worker = await join(store)
+        first, *_, other = await told(store, worker, 7, 7, 7, 8)
+        assert publications(await take(store, worker, 1, now=LATER)) == [first]
+        found = await take(store, worker, 2, now=LATER)
+        assert found == []
+        assert isinstance(found, Claimed)
+        assert {wake.queue for wake in found.woken} == {"default"}
+        assert publications(await take(store, worker, 2, now=LATER)) == [other]
 
     async def test_each_once(self, store: Store) -> None:
         """Who comes to a publication tells those before it, too, and none of them twice."""
