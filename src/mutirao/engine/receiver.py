@@ -26,7 +26,8 @@ from mutirao.engine.returns import Key, Returns
 from mutirao.engine.running import Begin
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.slots import Slots
-from mutirao.errors import TransportError, TransportUnavailable
+from mutirao.engine.trouble import Trouble
+from mutirao.errors import TransportError
 from mutirao.model.job import Claim, NewJob
 from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message
 from mutirao.ports import Consumer
@@ -96,9 +97,10 @@ class Receiver:
         told = self._follow, self._settled, self._tell_dead
         self._returns = Returns(settings.linger, late, *told)
         self.dispatcher = Dispatcher(settings, executor, self._returns, slots, begin)
-        self._backoff = Backoff(settings.longest_wait)
+        what, back = f"cannot consume queue {queue!r}", f"consuming queue {queue!r} again"
+        longest = settings.longest_wait
+        self._trouble = Trouble(what, back, longest, who="broker", once="text")
         self._said: set[str] = set()
-        self._met: set[str] = set()  # what failures to consume have said, of this outage
         self._prefetch, self._resized_at = 0, 0.0
         self._stopping = asyncio.Event()
         self._settled_all = asyncio.Event()
@@ -107,7 +109,7 @@ class Receiver:
     @property
     def works(self) -> bool:
         """Whether it consumes, as far as it knows."""
-        return self._begun is None and not self._backoff.failing
+        return self._begun is None and not self._trouble.failing
 
     async def run(self) -> None:
         """Consume until stopped, and until all that was received is settled."""
@@ -290,22 +292,17 @@ class Receiver:
             teller.tell(published(job.task, job.queue, message.id))
 
     async def _wait(self, error: TransportError) -> None:
-        wait = self._backoff.next()
-        if str(error) not in self._met:  # what people have to mend is told once
-            self._met.add(str(error))
-            level = log.warning if isinstance(error, TransportUnavailable) else log.error
-            level("cannot consume queue %r: %s; trying again", self.queue, error)
+        wait = self._trouble.met(error)
         self.consumes.set()
         await wait_for(self._stopping, min(MAX_REST, wait))
 
     def _back(self) -> None:
-        had_failed = self._backoff.reset()
-        if self._begun is not None:
+        if self._begun is None:
+            self._trouble.over()
+        else:
+            self._trouble.forget()
             log.info("%s", self._begun)
             self._begun = None
-        elif had_failed:
-            log.warning("consuming queue %r again", self.queue)
-        self._met.clear()
         self.consumes.set()
 
     def _say(self, what: str, kind: str | None = None, error: BaseException | None = None) -> None:

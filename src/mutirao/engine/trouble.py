@@ -6,13 +6,19 @@ cannot do without ends, and the worker with it. A loop whose work other workers 
 forever.
 """
 
-from logging import DEBUG, WARNING
+from logging import DEBUG, ERROR, WARNING
 from time import monotonic
 from typing import Literal
 
 from mutirao.engine.backoff import Backoff
 from mutirao.engine.logs import log
-from mutirao.errors import SchemaError, StoreGone, StoreUnavailable, TransportError
+from mutirao.errors import (
+    SchemaError,
+    StoreGone,
+    StoreUnavailable,
+    TransportError,
+    TransportUnavailable,
+)
 
 Once = Literal["outage", "text"]
 MOST_TEXTS = 20  # of an outage that are warnings
@@ -47,12 +53,21 @@ class Trouble:
         self._told: set[str] = set()  # what failures of this outage have said
         self._since: float | None = None  # since when all errors were ones that do not pass
 
+    @property
+    def failing(self) -> bool:
+        """Whether there was an error, and no success since."""
+        return self._backoff.failing
+
     def over(self) -> None:
-        """Record a success."""
+        """Record a success, and log it after errors."""
+        if self.forget():
+            log.warning("the %s is back; %s", self._who, self._back)
+
+    def forget(self) -> bool:
+        """Record a success; return whether there had been errors."""
         self._since = None
         self._told.clear()
-        if self._backoff.reset():
-            log.warning("the %s is back; %s", self._who, self._back)
+        return self._backoff.reset()
 
     def met(self, error: Exception) -> float:
         """Log an error, and return the seconds to wait before the next try.
@@ -62,9 +77,10 @@ class Trouble:
         """
         if isinstance(error, StoreGone | SchemaError):
             raise error
-        level = DEBUG if self._was_told(str(error)) else WARNING
+        passes = isinstance(error, StoreUnavailable | TransportUnavailable)
+        level = DEBUG if self._was_told(str(error)) else WARNING if passes else ERROR
         wait = self._backoff.next()
-        if isinstance(error, StoreUnavailable | TransportError):  # a broker's: people mend it
+        if passes or isinstance(error, TransportError):  # a broker's: people mend it
             self._since = None
             then = "trying again" if self._once else f"again in {wait:.1f} s"
             log.say(level, "%s: %s; %s", self._what, error, then)

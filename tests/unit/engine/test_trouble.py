@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from mutirao.engine.trouble import MOST_TEXTS, Once, Trouble
-from mutirao.errors import StoreUnavailable
+from mutirao.errors import StoreUnavailable, TransportError, TransportUnavailable
 
 
 def warned(once: Once | None, texts: list[str], caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -41,3 +41,14 @@ def test_texts_have_a_limit(caplog: pytest.LogCaptureFixture) -> None:
     texts = [str(number) for number in range(2 * MOST_TEXTS)]
     expected = [*texts[:MOST_TEXTS], "the database is back", "0"]
     assert warned("text", texts, caplog) == expected
+
+
+def test_what_people_have_to_mend_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Once; a broker that is away is a warning."""
+    trouble = Trouble("cannot", "again", 1.0, once="text")
+    for error in (TransportUnavailable("away"), *[TransportError("no such queue")] * 2):
+        trouble.met(error)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
+    assert trouble.failing
+    assert trouble.forget()
+    assert not trouble.failing
