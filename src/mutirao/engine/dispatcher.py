@@ -96,9 +96,9 @@ class Dispatcher:
         return min(batch, short) if short >= max(1, min(batch, target) // 2) else 0
 
     def most(self) -> int:
-        """Return how many jobs it may hold as things are: running, or ready for the next slots."""
+        """Return how many jobs it may hold: running, and ready if their duration is known."""
         share = self._slots.share(self)
-        return share + self._pace.ahead(share)
+        return share + (self._pace.ahead(share) if self._pace.known else 0)
 
     def ahead_of_slot(self) -> int:
         """Return how many jobs it may hold ready for each slot; 0 if the slots leave no time."""

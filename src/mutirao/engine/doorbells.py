@@ -101,7 +101,7 @@ class Doorbells:
     async def _resize(self, consumer: Consumer, room: int) -> None:
         """Have the broker hand out the messages whose jobs fit."""
         least = self._messages(self._settings.concurrency)
-        fitting = fitting_prefetch(self._messages(room), least)
+        fitting = fitting_prefetch(self._messages(min(room, self._dispatcher.most())), least)
         if fitting > self._prefetch or 4 * fitting <= self._prefetch:
             self._prefetch = fitting
             await consumer.resize(fitting)

@@ -16,6 +16,11 @@ class Pace:
         self._prefetch, self._most = prefetch, most
         self._mean: float | None = None
 
+    @property
+    def known(self) -> bool:
+        """Whether any duration is known."""
+        return self._mean is not None
+
     def took(self, duration: float) -> None:
         """Record how long a handler took."""
         mean = duration if self._mean is None else self._mean

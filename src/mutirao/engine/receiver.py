@@ -37,7 +37,9 @@ from mutirao.tasks import parcels
 
 UNKNOWN_DELAY, MAX_TIMES_UNKNOWN = 5.0, 120  # seconds; ten minutes for workers that have the task
 POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0  # seconds between suspects; the longest
-RESIZE_EVERY = 1.0  # seconds
+# The prefetch grows by steps, each once as many have been run as were held: the first handlers may
+# be shorter than the rest, and what the broker has handed out nobody else can run.
+GROWTH, SHRINK_EVERY = 4, 1.0  # factor; seconds
 _RUNS = count(1)  # tells deliveries of the same message apart, in this process
 
 
@@ -101,7 +103,7 @@ class Receiver:
         longest = settings.longest_wait
         self._trouble = Trouble(what, back, longest, who="broker", once="text")
         self._said: set[str] = set()
-        self._prefetch, self._resized_at = 0, 0.0
+        self._prefetch, self._received, self._shrink_at = 0, 0, 0.0
         self._stopping = asyncio.Event()
         self._settled_all = asyncio.Event()
         self.consumes = asyncio.Event()  # set once it has begun, or could not
@@ -136,7 +138,8 @@ class Receiver:
         self._returns.cancel()
 
     async def _consume(self) -> None:
-        self._prefetch, self._resized_at = self._settings.concurrency, monotonic()
+        self._prefetch, self._received = self._settings.concurrency, 0
+        self._shrink_at = monotonic() + SHRINK_EVERY
         about = self.queue, self._prefetch, self._lost
         consuming = self._transport.consumer(*about, grace=self._settings.grace)
         async with consuming as consumer:
@@ -173,6 +176,7 @@ class Receiver:
             return
         seconds = max(0.0, min(MAX_REST, dispatcher.patience()))
         if came := await received(consumer, wanted, seconds, self._stopping):
+            self._received += len(came)
             dispatcher.feed(self._claims(consumer, came))
             await asyncio.sleep(0)
         else:
@@ -181,11 +185,12 @@ class Receiver:
     async def _resize(self, consumer: Consumer) -> None:
         """Have the broker hand out what the slots need: more of short jobs, fewer of long ones."""
         fitting = fitting_prefetch(self.dispatcher.most(), self._settings.concurrency)
-        now = monotonic()
-        far = fitting > self._prefetch or 2 * fitting <= self._prefetch
-        if far and now >= self._resized_at + RESIZE_EVERY:
-            self._resized_at, self._prefetch = now, fitting
-            await consumer.resize(fitting)
+        now, held = monotonic(), self._prefetch
+        grows = fitting > held and self._received >= 2 * held
+        if grows or (2 * fitting <= held and now >= self._shrink_at):
+            self._prefetch, self._received = min(fitting, GROWTH * held), 0
+            self._shrink_at = now + SHRINK_EVERY
+            await consumer.resize(self._prefetch)
 
     def _claims(self, consumer: Consumer, came: Sequence[Delivery]) -> list[Claim]:
         """Return what this worker runs of what came; settle the rest."""

@@ -7,6 +7,7 @@ import logging
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from mutirao.model.message import DeadMessage, Message
 from mutirao.ports.transport import OnLost
 from mutirao.sql.drivers import steps
 from mutirao.testing import capture, drain
+from mutirao.transports import memory
 from mutirao.transports.memory import MemoryTransport
 from tests.support.waiting import until
 
@@ -379,6 +381,39 @@ async def test_an_outage_is_told_once(
         await until(lambda: "consuming queue 'mail' again" in caplog.text)
     for text in ("refused", "reset"):
         assert caplog.text.count(f"cannot consume queue 'mail': {text}") == 1
+
+
+async def test_the_prefetch_follows_what_is_measured(
+    app: Mutirao, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It grows by steps once handlers have turned out to be short, and not before."""
+    sizes: list[int] = []
+    may_end, resize = asyncio.Event(), memory._Consumer.resize
+    started = 0
+
+    async def noting(self: memory._Consumer, prefetch: int) -> None:
+        sizes.append(prefetch)
+        await resize(self, prefetch)
+
+    monkeypatch.setattr(memory._Consumer, "resize", noting)
+
+    @app.task(queue="mail")
+    async def work() -> None:
+        nonlocal started
+        started += 1
+        await may_end.wait()
+
+    def grown() -> bool:
+        app.enqueue_many(work.job() for _ in range(10))
+        return bool(sizes) and sizes[-1] > 500
+
+    async with app.worker(queues=["mail"], concurrency=2):
+        app.enqueue_many(work.job() for _ in range(10))
+        await until(lambda: started == 2)
+        assert not sizes
+        may_end.set()
+        await until(grown)
+    assert all(after <= 4 * before for before, after in pairwise([2, *sizes]))
 
 
 async def test_a_timeout(app: Mutirao, broker: MemoryTransport) -> None:
