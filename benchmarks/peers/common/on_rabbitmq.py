@@ -1,8 +1,9 @@
 """What adapters on RabbitMQ have in common: `adapter_rabbitmq.py URL JOBS ALONE`, one process each.
 
-Each publishes ALONE messages one by one and JOBS many at once, drains all of them with handlers
-that do nothing, and prints the three rates in messages a second, as one line of JSON. A drain
-begins before the worker is made, and ends when the last handler starts.
+Each publishes ALONE messages one by one and JOBS many at once, drains them with handlers that do
+nothing, and prints the three rates in messages a second, as one line of JSON. A drain begins before
+the worker is made, and ends when the last handler starts. It is of what has arrived: who publishes
+without confirms does not learn that a message was lost.
 """
 
 import json
@@ -13,17 +14,23 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-PATIENCE = 600.0  # seconds
+PATIENCE = 300.0  # seconds
+STILL = 0.5  # seconds without a further message, after which all have arrived that will
 QUEUE = "mutirao-bench-{}"  # so all that is made at the broker is recognized
 
 
 class Count:
-    """Counts what ran; `done` is set when all has."""
+    """Counts what ran; `done` is set when all that was expected has."""
 
-    def __init__(self, jobs: int) -> None:
-        self._left, self.done = jobs, threading.Event()
+    def __init__(self) -> None:
+        self._left, self.done = 0, threading.Event()
+
+    def expect(self, jobs: int) -> None:
+        """Begin to count so many."""
+        self._left = jobs
 
     def one(self) -> None:
+        """Count one."""
         self._left -= 1
         if not self._left:
             self.done.set()
@@ -41,26 +48,50 @@ def rate(number: int, work: Callable[[], object]) -> float:
     return number / (time.perf_counter() - started)
 
 
-def tell(one_by_one: float, many: float, drained: float) -> NoReturn:
-    """Print the rates and end, whatever else runs in this process, or writes where `print` does."""
-    rates = {"one_by_one": one_by_one, "many": many, "drained": drained}
+def arrived(waiting: Callable[[], int]) -> int:
+    """Return how many messages the broker has, once their number does not change any more."""
+    before, found = -1, waiting()
+    while found != before:
+        time.sleep(STILL)
+        before, found = found, waiting()
+    return found
+
+
+def tell(one_by_one: float, many: float, drained: float, cpu: float, lost: int = 0) -> NoReturn:
+    """Print the figures and end, whatever else runs in this process, or writes where `print` does.
+
+    `cpu`: microseconds of processor time for one that is drained; `lost`: published in vain.
+    """
+    rates = {"one_by_one": one_by_one, "many": many, "drained": drained, "cpu": cpu, "lost": lost}
     print(json.dumps(rates), file=sys.__stdout__, flush=True)
     os._exit(0)
 
 
 def drain(
-    jobs: int, count: Count, begin: Callable[[], object], one_by_one: float, many: float
+    published: int,
+    waiting: Callable[[], int],
+    count: Count,
+    begin: Callable[[], object],
+    one_by_one: float,
+    many: float,
 ) -> None:
-    """Have `begin` run a worker, in this thread, and tell all rates once the drain is over."""
-    started = time.perf_counter()
+    """Have `begin` run a worker, in this thread, and tell all rates once the drain is over.
+
+    `waiting`: returns how many messages the broker has.
+    """
+    jobs = arrived(waiting)
+    count.expect(jobs)
+    started, spent = time.perf_counter(), time.process_time()
 
     def wait() -> None:
         if not count.done.wait(PATIENCE):
-            print("not all ran", file=sys.stderr)
+            print(f"not all of {jobs} ran", file=sys.__stderr__, flush=True)
             os._exit(1)
-        tell(one_by_one, many, jobs / (time.perf_counter() - started))
+        drained = jobs / (time.perf_counter() - started)
+        cpu = (time.process_time() - spent) / jobs * 1e6
+        tell(one_by_one, many, drained, cpu, published - jobs)
 
-    waiting = threading.Thread(target=wait)
-    waiting.start()
+    waiter = threading.Thread(target=wait)
+    waiter.start()
     begin()
-    waiting.join()
+    waiter.join()

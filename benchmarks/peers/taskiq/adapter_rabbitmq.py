@@ -1,8 +1,9 @@
 """taskiq on RabbitMQ, by taskiq-aio-pika.
 
 taskiq-python.github.io: a coroutine, up to 1,000 at once (`--max-async-tasks`), a prefetch of 1,000
-(`qos`), no results, no validation of parameters (`--no-parse`), acknowledged when received. It
-publishes with confirms. It has no call that enqueues many: 2,000 are under way at once.
+(`qos`), no results, no validation of parameters (`--no-parse`), acknowledged when received, and
+uvloop, which its worker takes where it is installed: a fifth less processor time. It publishes with
+confirms. It has no call that enqueues many: 2,000 are under way at once.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "common"))
 
+import uvloop
 from on_rabbitmq import PATIENCE, QUEUE, asked, tell
 from taskiq.acks import AcknowledgeType
 from taskiq.api import run_receiver_task
@@ -45,7 +47,7 @@ async def main() -> None:
     await broker.shutdown()
     broker = AioPikaBroker(url, qos=AT_ONCE, task_queues=[queue])
     broker.register_task(nothing.original_func, task_name="nothing")
-    started = time.perf_counter()
+    started, spent = time.perf_counter(), time.process_time()
     working = asyncio.create_task(
         run_receiver_task(
             broker,
@@ -58,8 +60,9 @@ async def main() -> None:
     async with asyncio.timeout(PATIENCE):
         await all_ran.wait()
     drained = (jobs + alone) / (time.perf_counter() - started)
+    cpu = (time.process_time() - spent) / (jobs + alone) * 1e6
     working.cancel()
-    tell(one_by_one, many, drained)
+    tell(one_by_one, many, drained, cpu)
 
 
-asyncio.run(main())
+uvloop.run(main())
