@@ -1,7 +1,7 @@
 """The carried queues of one worker: their doorbells, and the relay, which belong together."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,8 @@ from mutirao.engine.pulse import Pulse
 from mutirao.engine.relay import Relay, duty_of
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import ConfigurationError
-from mutirao.model.doorbell import MAX_TOGETHER
+from mutirao.model.doorbell import MAX_TOGETHER, Doorbell
+from mutirao.model.job import Claim
 from mutirao.ports import Store, Transport
 from mutirao.ports.brokers import close_transports
 
@@ -40,13 +41,14 @@ class Carried:
         producer: Producer,
         apart: int | None = None,
     ) -> None:
-        self._transports, self.answers = transports, apart is None
+        self._transports, self.answers, self._producer = transports, apart is None, producer
+        self.on_jobs: Callable[[], object] = lambda: None  # called when doorbells have brought jobs
         served = tasks if settings.tasks is None else settings.tasks
         self._heard: Mapping[str, Doorbells | Backlog]
         if apart is None:
             together = partial(_together, dispatcher)
             self._heard = {
-                queue: Doorbells(queue, transport, settings, served, dispatcher, producer.answer)
+                queue: Doorbells(queue, transport, settings, served, dispatcher, self._answer)
                 for queue, transport in transports.items()
             }
         else:
@@ -64,6 +66,12 @@ class Carried:
         if producer.has_lanes:
             self.keeps_house = asyncio.Event()
             self.keeps_house.set()
+
+    async def _answer(self, doorbells: Sequence[Doorbell]) -> Sequence[Claim]:
+        """Claim the jobs of doorbells, and have them started."""
+        if claims := await self._producer.answer(doorbells):
+            self.on_jobs()
+        return claims
 
     def loops(self) -> Mapping[str, Callable[[Pulse], Coroutine[Any, Any, None]]]:
         """Return its loops by name."""

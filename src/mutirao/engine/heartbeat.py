@@ -77,6 +77,7 @@ class Heartbeat:
         self._store, self._settings, self._identity = store, settings, identity
         self._worker, self._body, self._duty = worker, body, duty
         self._answered = True
+        self._life, self._stirred = settings.lifetime, False  # as told by the last beat
         self._last = self._asked_at = monotonic()
         self._due = self._last + settings.heartbeat
         self._late = 0.0  # seconds; the longest delay of a beat, decreasing
@@ -87,7 +88,8 @@ class Heartbeat:
             longest=settings.heartbeat / 5,
             patience=settings.patience,
         )
-        self._stop: Callable[[], object] = lambda: None
+        self._stopping = False
+        self._wake: Callable[[], object] = lambda: None
         self._ready = threading.Event()
         self._ended: Future[None] = Future()
         self.pulse = Pulse("heartbeat", settings.turn_limit)
@@ -99,9 +101,16 @@ class Heartbeat:
 
     async def stop(self) -> None:
         """Stop beating, and wait until that has ended."""
-        self._stop()
+        self._stopping = True
+        self._wake()
         with suppress(Exception):  # `ended` raises it to those who await it
             await self.ended()
+
+    def stir(self) -> None:
+        """Beat now if the last beat said that the worker rests: it has a job. From any thread."""
+        if self._life > self._settings.lifetime and not self._stirred:
+            self._stirred = True
+            self._wake()
 
     async def ended(self) -> None:
         """Wait until beating has ended; raise the error that ended it, if any."""
@@ -114,35 +123,45 @@ class Heartbeat:
         so the others get the time of one expiry to beat again.
         """
         now, expiry = monotonic(), self._settings.expiry
-        return now - self._unbroken_since >= expiry and now - self._last < expiry
+        known_for = self._life + self._settings.rescue_every
+        return now - self._unbroken_since >= expiry and now - self._last < known_for
 
     async def _beat_until_stopped(self) -> None:
-        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-        self._stop = lambda: loop.is_closed() or loop.call_soon_threadsafe(stopped.set)
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+        self._wake = lambda: loop.is_closed() or loop.call_soon_threadsafe(woken.set)
         self._ready.set()
         try:
-            while self._body.runs() and not stopped.is_set():
+            while self._body.runs() and not self._stopping:
                 self.pulse.turn()
+                woken.clear()
                 wait = await self._beat()
-                await wait_for(stopped, wait)
-                await wait_for(stopped, self._rest())
+                await wait_for(woken, wait)
+                await wait_for(woken, self._rest())
         finally:
             await self._store.close()
 
     def _rest(self) -> float:
         """Return the seconds for which the next beat can wait: while nobody depends on it."""
-        if self._unbroken_since == inf or not self._body.rests():
+        if self._stirred or self._unbroken_since == inf or not self._body.rests():
             return 0.0
         self._due += self._settings.rest
         return self._settings.rest
 
     async def _beat(self) -> float:
-        """Beat once; return the seconds to the next one."""
-        lifetime, started = self._settings.lifetime, monotonic()
+        """Beat once; return the seconds to the next one.
+
+        A worker that rests beats later, and so says that its row lives longer. If it gets a job
+        meanwhile, `stir` has it say otherwise at once.
+        """
+        before, started = self._life, monotonic()
+        self._life = self._settings.lifetime + self._settings.rest  # a job that comes now stirs
+        if self._stirred or not self._body.rests():
+            self._life = self._settings.lifetime
+        self._stirred = False
         try:
             beat = await self._store.beat(
                 self._worker,
-                expiry=lifetime,
+                expiry=self._life,
                 stuck=self._body.stuck(),
                 late=self._late,
                 duty=self._duty,
@@ -155,16 +174,17 @@ class Heartbeat:
         except Exception as error:  # noqa: BLE001 (raised if it does not pass)
             self._unbroken_since = inf
             return self._trouble.met(error)
-        self._note_beat(started, lifetime)
-        self._body.on_beat(beat, started + lifetime)
+        self._note_beat(started, before)
+        self._body.on_beat(beat, started + self._life)
         return self._settings.heartbeat
 
-    def _note_beat(self, started: float, lifetime: float) -> None:
+    def _note_beat(self, started: float, life: float) -> None:
+        """Note a beat that began then; `life`: the seconds that the one before had told."""
         before, self._last = self._last, monotonic()
         self._late = max(self._late * DELAY_DECAY, started - self._due)
         self._due = self._last + self._settings.heartbeat
         self._trouble.over()
-        if self._unbroken_since == inf or self._last - before > lifetime:
+        if self._unbroken_since == inf or self._last - before > life:
             self._unbroken_since = self._last
             self._body.on_return()
 

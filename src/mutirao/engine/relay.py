@@ -30,9 +30,9 @@ from mutirao.ports.events import published, teller_of
 
 # The duty is held for so many heartbeats, and asked for again within a fraction of one, so that who
 # takes over from a worker that was killed sees its jobs rescued, and schedules tick, in time. It is
-# renewed so often that each heartbeat of a worker that rests, one in 1.5, tells of more time than
+# renewed so often that each heartbeat of a worker that rests, one in two, tells of more time than
 # passes until the next one, also where that is late: it asks for nothing itself.
-DUTY_TTL, ASK_WITHIN, RENEW_EVERY = 1.8, (0.1, 0.2), 0.25
+DUTY_TTL, ASK_WITHIN, RENEW_EVERY = 2.3, (0.1, 0.2), 0.25
 BATCH = 500  # doorbells rung in one transaction, and published together
 MAX_EXPECTED = 1_000  # due times that are remembered; looking finds the rest
 MAX_RECALLED = 5_000  # doorbells taken back at a time

@@ -201,9 +201,9 @@ class WorkerSettings:
     def rest(self) -> float:
         """The seconds by which a worker without jobs beats later, if others bring them to it.
 
-        With a job it beats in time again. Before it is taken for gone, a beat may fail as well.
+        Its row lives so much longer. With a job it beats at once, and then in time again.
         """
-        return max(0.0, min(self.heartbeat, self.expiry - 2 * self.heartbeat) / 2)
+        return self.heartbeat
 
     @property
     def beat_limit(self) -> float:

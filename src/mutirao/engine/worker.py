@@ -143,6 +143,7 @@ class Worker:
             await self._store.close()
             raise
         heartbeat = self._heartbeat = self._start_heartbeat()
+        self._carried.on_jobs = heartbeat.stir
         loops, longest = self._loops, settings.longest_wait
         loops.watch(heartbeat.pulse)
         loops.spawn("heartbeat", heartbeat.ended())

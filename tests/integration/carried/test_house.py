@@ -54,6 +54,14 @@ async def test_others_ask_for_nothing_but_the_duty(shop: Shop, asked: Counter[st
         assert asked["held_elsewhere"] == 1
 
 
+async def test_a_job_for_one_that_rests(shop: Shop, asked: Counter[str]) -> None:
+    """Has it beat at once: its row, which was to live longer, lives as others with a job do."""
+    async with shop.app.worker(queues=[QUEUE], **QUICK | {"heartbeat": 60.0, "expiry": 180.0}):
+        await until(lambda: asked["beat"] == 1)
+        await shop.bill.aenqueue(order=1)
+        await until(lambda: asked["beat"] == 2)
+
+
 async def test_who_holds_the_duty_vanishes(shop: Shop) -> None:
     """Another takes it over, rescues what it had, and sees to schedules."""
     ticked = asyncio.Event()

@@ -33,12 +33,14 @@ class Pulse:
         self.away = False
         self.alive = True
         self.late: list[float] = []
+        self.lives: list[float] = []  # seconds
         self.registered: list[NewWorker] = []
         self.released: list[tuple[int, int]] = []
 
-    async def beat(self, worker: int, *, late: float, **_: Any) -> Beat:
+    async def beat(self, worker: int, *, expiry: float, late: float, **_: Any) -> Beat:
         """As `Store.beat`."""
         self.late.append(late)
+        self.lives.append(expiry)
         if self.away:
             raise StoreUnavailable("away")
         return Beat(self.alive, ())
@@ -87,6 +89,10 @@ class Heart:
     def puts_off(self) -> float:
         """Return the seconds by which it puts off the next beat, when that is due."""
         return self._heartbeat._rest()
+
+    def stir(self) -> None:
+        """Tell that the worker has got a job."""
+        self._heartbeat.stir()
 
     def _note_return(self) -> None:
         self.returns += 1
@@ -179,26 +185,38 @@ async def test_a_late_beat(clock: Clock) -> None:
     assert heart.store.late[-1] < 1.0
 
 
-async def test_one_that_rests(clock: Clock) -> None:
-    """Beats by half a heartbeat later, which is not late; not while the database is away."""
-    heart = Heart()
+@pytest.mark.parametrize("expiry", [10, 15])
+async def test_one_that_rests(clock: Clock, expiry: float) -> None:
+    """Beats a heartbeat later, which is not late, and lives longer, if the database is there."""
+    settings = WorkerSettings(heartbeat=5, expiry=expiry)
+    heart = Heart(settings)
     heart.rests = True
-    for _ in range(2):
-        assert heart.puts_off() == 2.5
-        clock.now += 7.5
+    for _ in range(3):
         assert await heart.beats_well()
-    assert heart.store.late == [0.0, 0.0]
+        assert heart.puts_off() == 5
+        clock.now += 10
+        assert heart.may_judge
+    assert heart.store.late == [0.0, 0.0, 0.0]
+    assert heart.store.lives == [settings.lifetime + 5] * 3
+    assert heart.lives[-1] == clock.now - 10 + settings.lifetime + 5
+    assert heart.returns == 0
     heart.store.away = True
     assert not await heart.beats_well()
     assert heart.puts_off() == 0.0
 
 
-@pytest.mark.parametrize(
-    ("heartbeat", "expiry", "rest"), [(5, 15, 2.5), (5, 60, 2.5), (5, 12, 1.0), (5, 10, 0.0)]
-)
-def test_how_long_it_may_rest(heartbeat: float, expiry: float, rest: float) -> None:
-    """As long as a beat may fail before it is taken for gone."""
-    assert WorkerSettings(heartbeat=heartbeat, expiry=expiry).rest == rest
+async def test_a_job_for_one_that_rests() -> None:
+    """Has it beat at once, once, as one that has a job, even if that has ended meanwhile."""
+    heart = Heart()
+    heart.rests = True
+    for _ in range(2):
+        assert await heart.beats_well()
+        heart.stir()
+        assert heart.puts_off() == 0.0
+        assert await heart.beats_well()
+        heart.stir()
+        assert heart.puts_off() == 5
+    assert heart.store.lives == [SETTINGS.lifetime + 5, SETTINGS.lifetime] * 2
 
 
 async def test_taken_for_gone(clock: Clock) -> None:
