@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mutirao.errors import InvalidActivity
+from mutirao.errors import InvalidActivity, InvalidJob
 from mutirao.federation.delivering import ActivityDelivery
 from mutirao.model.activities import PUBLIC_NAMES, host_of, key_of, subject_of
 from mutirao.model.job import Job, NewJob
@@ -16,6 +16,7 @@ from mutirao.tasks.connection import NOT_GIVEN
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.task import Task
 
+MOST_SHOWN = 10  # inboxes that are left out, in a result
 MOST_RECIPIENTS = 10_000  # that are named in one call; a collection may have any number
 
 
@@ -80,7 +81,7 @@ class Outbox:
         Raises:
             InvalidActivity: it has no type or actor, undoes what it only names, or goes nowhere, or
                 to a URL that cannot be.
-            InvalidJob: tenant or group cannot be one.
+            InvalidArguments, InvalidJob: JSON or SQL cannot hold it; or tenant or group.
             UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
         """
         key = _checked(activity, to, sender)
@@ -104,7 +105,7 @@ class Outbox:
         Raises:
             InvalidActivity: it has no type or actor, undoes what it only names, or goes nowhere, or
                 to a URL that cannot be.
-            InvalidJob: tenant or group cannot be one.
+            InvalidArguments, InvalidJob: JSON or SQL cannot hold it; or tenant or group.
             UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
         """
         key = _checked(activity, to, sender)
@@ -129,21 +130,41 @@ class Sender:
     async def send(
         self, job: Job, activity: dict[str, Any], to: list[str], sender: str
     ) -> dict[str, Any]:
-        """Enqueue a delivery for each inbox, and complete this job in the same commit."""
-        inboxes = await self._inboxes(to)
+        """Enqueue a delivery for each inbox, and complete this job in the same commit.
+
+        An inbox that `expand` gave and that is no URL is left out: it is another's mistake.
+        """
         try:
-            what = subject_of(activity)
-            made = [self._delivery(ActivityDelivery(host_of(inbox), inbox, what.kind, what.object,
-                                            what.target, sender, activity), job)
-                    for inbox in inboxes]  # fmt: skip
-        except InvalidActivity as unfit:  # it is so at every attempt, and others wait behind it
-            raise Dead(str(unfit)) from unfit
-        told = {"inboxes": len(made)}
-        async with job.transaction(session=False) as conn:
-            if made:
-                await self._app.aenqueue_many(made, conn=conn)
-            job.returns(told)
+            _checked(activity, to, sender)
+            made, unfit = self._deliveries(activity, await self._inboxes(to), sender, job)
+            told: dict[str, Any] = {"inboxes": len(made)}
+            if unfit:
+                told["left_out"] = unfit[:MOST_SHOWN]
+            async with job.transaction(session=False) as conn:
+                if made:
+                    await self._app.aenqueue_many(made, conn=conn)
+                job.returns(told)
+        except (InvalidActivity, InvalidJob) as wrong:
+            # It is so at every attempt, and others wait behind it.
+            raise Dead(str(wrong)) from wrong
         return told
+
+    def _deliveries(
+        self, activity: dict[str, Any], inboxes: Sequence[str], sender: str, job: Job
+    ) -> tuple[list[NewJob], list[str]]:
+        """Return the jobs, and what is wrong with inboxes; raise it where none is right."""
+        what, made, unfit = subject_of(activity), list[NewJob](), list[str]()
+        for inbox in inboxes:
+            try:
+                to = host_of(inbox), inbox
+            except InvalidActivity as wrong:
+                unfit.append(str(wrong))
+                continue
+            about = what.kind, what.object, what.target
+            made.append(self._delivery(ActivityDelivery(*to, *about, sender, activity), job))
+        if unfit and not made:
+            raise InvalidActivity(unfit[0])
+        return made, unfit
 
     def _delivery(self, what: ActivityDelivery, job: Job) -> NewJob:
         call = self._deliver.using(

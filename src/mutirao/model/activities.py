@@ -7,6 +7,7 @@ one inbox, of which nobody has tried the older one. What was tried may have arri
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -148,10 +149,12 @@ def host_of(inbox: str) -> str:
     Raises:
         InvalidActivity: it is no URL with a host.
     """
-    try:
-        name = urlsplit(inbox).hostname if len(inbox) <= LONGEST_URL else None
-    except ValueError:
-        name = None
+    name = None
+    # urlsplit drops line breaks, and does not look at a port before it is asked for.
+    if len(inbox) <= LONGEST_URL and inbox.isprintable() and " " not in inbox:
+        with suppress(ValueError):
+            parts = urlsplit(inbox)
+            name = parts.hostname if parts.port != 0 else None
     if not name or len(name) > 200 or not inbox.startswith(("https://", "http://")):
         raise _invalid(f"it is to go to {inbox!r:.200}", "URLs of inboxes")
     return name
@@ -162,7 +165,7 @@ def key_of(*parts: str) -> str:
     text = " ".join(parts)
     if len(text) <= MAX_KEY:
         return text
-    end = hashlib.sha256(text.encode()).hexdigest()
+    end = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
     return f"{text[: MAX_KEY - len(end) - 1]} {end}"
 
 

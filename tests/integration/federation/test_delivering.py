@@ -107,6 +107,7 @@ async def test_an_activity_arrives_signed(migrated_sqlite_url: str, kind: str) -
             ActorInbox(server.url("/a"), shared),
             ActorInbox(server.url("/b"), shared),
             server.url("/c"),
+            "http://b.example:99999/inbox",
         ]
 
     async with (
@@ -117,7 +118,10 @@ async def test_an_activity_arrives_signed(migrated_sqlite_url: str, kind: str) -
         await made.outbox.adeliver(activity("Create"), to=to, sender=ACTOR, tenant="acme")
         await remote.has_taken(2)
         await in_state(app, "succeeded", 2)
-        assert {job.tenant for job in await app.ajobs()} == {"acme"}
+        *deliveries, send = await app.ajobs()
+        assert {job.tenant for job in (*deliveries, send)} == {"acme"}
+        told = (await app.ajob(send.id)).result
+        assert (told["inboxes"], "b.example:99999" in told["left_out"][0]) == (2, True)
         [host] = await app.hosts.alist() or [None]
         assert host is None
     assert sorted(first for first, _, _ in remote.heads) == [
@@ -330,6 +334,8 @@ def test_what_cannot_be_delivered_and_what_is_rolled_back(migrated_sqlite_url: s
         (create, [], "give a list of URLs"),
         (create, "http://b.example/", "give a list of URLs"),
         (create, ["http:///inbox"], "it is to go to 'http:///inbox'; expected URLs"),
+        (create, ["http://b.example:99999/"], "expected URLs"),
+        (create, ["http://b.example/\r\nX: 1"], "expected URLs"),
     ]:
         with pytest.raises(InvalidActivity, match=message):
             made.outbox.deliver(wrong, to=to, sender=ACTOR)
@@ -352,10 +358,18 @@ def test_an_activity_of_plain_sql_that_cannot_be(migrated_sqlite_url: str) -> No
     app = Mutirao(migrated_sqlite_url)
     federation(app)
     send = app.task_named("federation.send").using(key="x", queue="federation")
-    for to in ("mailto:bob@b.example", "http://b.example/"):
-        send.enqueue(activity=activity("Create"), to=[to], sender=ACTOR)
+    for to in (["mailto:bob@b.example"], [], ["http://b.example/"]):
+        send.enqueue(activity=activity("Create"), to=to, sender=ACTOR)
+    engine = create_engine(migrated_sqlite_url)
+    with engine.begin() as conn:
+        nul = {"type": "Create", "actor": ACTOR, "object": "a\0"}
+        args = {"activity": nul, "to": ["http://b.example/"], "sender": ACTOR}
+        insert = "INSERT INTO mutirao_job (task, args, queue) VALUES (:task, :args, 'federation')"
+        conn.execute(text(insert), {"task": "federation.send", "args": json.dumps(args)})
+    engine.dispose()
     drain(app)
-    assert [job.state for job in app.jobs(task="federation.send")] == ["succeeded", "dead"]
+    states = [job.state for job in app.jobs(task="federation.send")]
+    assert states == ["dead", "succeeded", "dead", "dead"]
     app.close()
 
 
