@@ -60,6 +60,7 @@ def show(writer: Writer, reader: Reader, place: Path) -> Iterator[str]:
     writer.federation.stop()
     writer.federation.start(concurrency=4)
     print("Many activities later its worker stops, and another one starts. Nothing is lost.")
+    until("what is redundant is known", lambda: not unsorted(writer))
 
     reader.up()
     writer.app.hosts.flush(HOST)
@@ -99,9 +100,13 @@ def state_of(writer: Writer) -> str:
 
 def waiting(writer: Writer) -> int:
     """Return how many activities and deliveries wait."""
-    return sum(each.waiting for each in writer.app.hosts.list()) + len(
-        [each for each in writer.app.jobs(task="federation.send") if each.finished_at is None]
-    )
+    return sum(each.waiting for each in writer.app.hosts.list()) + unsorted(writer)
+
+
+def unsorted(writer: Writer) -> int:
+    """Return of how many activities no deliveries were made yet."""
+    sent = writer.app.jobs(task="federation.send", limit=None)
+    return sum(each.finished_at is None for each in sent)
 
 
 def until(what: str, is_so: Callable[[], bool]) -> None:
