@@ -8,6 +8,7 @@ import click
 
 from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import (
+    WHEN_DEAD,
     Command,
     as_json,
     ask,
@@ -20,7 +21,6 @@ from mutirao.cli.options import (
 from mutirao.cli.output import fields_of, print_done, print_fields, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.endpoints import EndpointRecord
-from mutirao.model.subscriptions import WhenDead
 from mutirao.model.webhook_rules import METHODS
 
 endpoint_id = click.argument("id")
@@ -98,7 +98,7 @@ def _put_options(command: Command) -> Command:
         option("--group", help="And for this group."),
         option("--filter", type=json_object, help="Only what has such fields, as JSON."),
         option("--order-by", help="A field: equal ones are delivered one after another."),
-        option("--when-dead", type=click.Choice(WhenDead), help="A dead one stops later ones."),
+        option("--when-dead", type=WHEN_DEAD, help="What a dead one does to those after it."),
         option("--retry", type=waits, help="Waits between attempts: 5s,1m,1h; or: never."),
     )):  # fmt: skip
         command = decorate(command)

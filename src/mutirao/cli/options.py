@@ -13,9 +13,11 @@ import click
 from mutirao.app import Mutirao
 from mutirao.model.job import JobState
 from mutirao.model.lengths import is_length, length
+from mutirao.model.subscriptions import WhenDead
 
 FOREVER = "forever"
 POSITIVE = click.FloatRange(min=0, min_open=True)
+WHEN_DEAD = click.Choice([*map(str, WhenDead)])
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -7,12 +7,21 @@ from typing import Any
 import click
 
 from mutirao.cli.group import WholeHelp
-from mutirao.cli.options import as_json, ask, duration, json_object, option, past, target
+from mutirao.cli.options import (
+    WHEN_DEAD,
+    as_json,
+    ask,
+    duration,
+    json_object,
+    option,
+    past,
+    target,
+)
 from mutirao.cli.output import fields_of, origin_of, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.terms import options_of
 from mutirao.model.limits import Limit
-from mutirao.model.subscriptions import SubscriptionRecord, WhenDead
+from mutirao.model.subscriptions import SubscriptionRecord
 from mutirao.tasks.options import CallTerms
 from mutirao.tasks.subscribers import Subscriber
 
@@ -104,7 +113,7 @@ def list_(target: str, as_json: bool) -> None:
 @option("--filter", type=json_object, help="Only what has these fields, as a JSON object.")
 @option("--key", help="A field: of equal ones one delivery waits at most, or runs.")
 @option("--order-by", help="A field: equal ones are delivered in the order of publications.")
-@option("--when-dead", type=click.Choice(WhenDead), help="A dead delivery stops later ones.")
+@option("--when-dead", type=WHEN_DEAD, help="What a dead one does to those after it.")
 @option("--queue", help="Of the deliveries, instead of the subscriber's.")
 @option("--priority", type=int, help="Of the deliveries; smaller runs first.")
 @option("--from", "from_", type=past, help="Told of what was published since then, too (2h, 7d).")

@@ -28,7 +28,7 @@ def test_a_life(shell: Shell, tmp_path: Path) -> None:
     assert "tenant has 10000" in shell.refused(1, *put, "--unsigned", "--tenant", "t" * 10_000)
     assert shell.ok(*put, "--secret-file", secret) == "endpoint erp is in force\n"
     one = ("endpoints", "put", APP, "erp", URL, "order.*", "--order-by", "id", "--retry", "5s,1h")
-    shell.ok(*one)
+    shell.ok(*one, "--when-dead", "stop")
     [found] = shell.json("endpoints", "list", APP)
     assert (found["order_by"], found["when_dead"], found["retry"]) == ("id", "stop", [5, 3_600])
     shell.ok(*put, "--rate", 5, "--tenant", "acme")

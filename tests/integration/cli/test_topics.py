@@ -37,7 +37,8 @@ def test_a_life(shell: Shell) -> None:
     assert "give --limit" in shell.refused(2, *put, "--per", "1m")
     assert shell.json("limits", "list", APP)[0]["name"] == "subscription acme rate"
     assert shell.json("subscriptions", "list", APP)[0]["key"] == "id"
-    said = shell.ok(*put, "--filter", '{"paid": true}', "--queue", "slow", "--order-by", "id")
+    in_order = ("--order-by", "id", "--when-dead", "continue")
+    said = shell.ok(*put, "--filter", '{"paid": true}', "--queue", "slow", *in_order)
     assert said == "subscription acme is told of order.*\n"
     assert shell.ok("limits", "list", APP) == "no limits\n"
     assert shell.ok("subscriptions", "pause", APP, "acme") == "subscription acme is paused\n"
@@ -45,7 +46,7 @@ def test_a_life(shell: Shell) -> None:
     assert shell.json("subscriptions", "resume", APP, "acme") == {"resumed": "acme"}
     [found] = shell.json("subscriptions", "list", APP)
     assert (found["tenant"], found["filter"], found["queue"]) == ("acme", {"paid": True}, "slow")
-    assert (found["order_by"], found["when_dead"], found["stopped"]) == ("id", "stop", 0)
+    assert (found["order_by"], found["when_dead"], found["stopped"]) == ("id", "continue", 0)
     assert (found["active"], found["origin"], found["kind"]) == (True, "call", "handler")
     said = shell.ok("publish", APP, "order.placed", '{"paid": true}', "--tenant", "acme")
     assert said == "published on order.placed: job 1 in queue default\n"
