@@ -16,6 +16,7 @@ from pamqp.commands import Basic
 
 from mutirao.client.transports import examine_transports
 from mutirao.errors import ConfigurationError, TransportMismatch, TransportUnavailable
+from mutirao.model.findings import Level
 from mutirao.model.message import Ack, Bury, Delivery
 from mutirao.ports import Transport
 from mutirao.ports.events import EventFeed, TellsEvents
@@ -96,6 +97,31 @@ class TestRabbitEvents(EventsContract):
             await until(lambda: transport.events_dropped)
         await transport.aclose()
         assert "events were dropped before amqp://" in caplog.text
+
+
+async def test_what_was_dropped_is_noted(rabbit: RabbitServer) -> None:
+    """With the next event, once a minute; whoever examines the broker later finds it."""
+    teller = RabbitMQ(rabbit.url(), prefix="noted", events=True)
+    await teller.declare([])
+    assert await teller.dropped() is None
+    await publish_raw(rabbit, "noted-events", "dropped", b"not a note")
+    for _ in range(2):
+        teller._drops.add(3)
+        teller.tell(event())
+        await teller.aclose()  # which tells what is left
+    asking = RabbitMQ(rabbit.url(), prefix="noted", events=True)
+
+    async def noted() -> bool:
+        told = await asking.dropped()
+        return told is not None and told.number == 6
+
+    async with deadline():
+        await until(noted)
+        assert (await examine_transports({"q": asking}, {"q"}))[0].level is Level.PROBLEM
+        await asking.declare(["q"])
+        _, found = await examine_transports({"q": asking}, {"q"})
+    assert " 6 events were not told within a day" in found.found
+    await asking.aclose()
 
 
 async def test_a_delay_of_several_periods(transport: RabbitMQ) -> None:

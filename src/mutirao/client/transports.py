@@ -24,6 +24,7 @@ from mutirao.model.schedule import Schedule
 from mutirao.model.token import ENDED
 from mutirao.ports import Transport
 from mutirao.ports.brokers import by_transport
+from mutirao.ports.events import TellsEvents, teller_of
 from mutirao.ports.tokens import KeepsSchedules
 
 DECLARE = "mutirao transports declare"
@@ -129,9 +130,12 @@ async def examine_transports(
     names = [each.name for some in kept.values() for each in some]
     for transport, queues in by_transport(transports):
         try:
-            findings += _findings(transport, await transport.compare(queues))
+            differences = await transport.compare(queues)
+            findings += _findings(transport, differences)
             if keeps(transport):
                 findings += await _of_schedules(transport, kept.get(id(transport), ()), names)
+            if not differences and (teller := teller_of(transport)) is not None:
+                findings += await _of_events(teller)
         except TransportError as error:
             away = isinstance(error, TransportUnavailable)
             advice = "start it, or correct its URL" if away else "correct the rights of its user"
@@ -151,6 +155,18 @@ async def _of_schedules(
     troubled = [each for each in found if each.state in _TROUBLES and each.stopped != ENDED]
     told = [_finding_of(each) for each in troubled]
     return missing + told
+
+
+async def _of_events(transport: TellsEvents) -> list[Finding]:
+    """Return that events were dropped, if so."""
+    if (told := await transport.dropped()) is None:
+        return []
+    found = (
+        f"{transport.name}: {told.number} events were not told within a day, as it was away or took"
+        f" them too slowly; the last at {told.last_at:%Y-%m-%d %H:%M}Z"
+    )
+    advice = "nothing, if it was away; otherwise give it room, or fewer queues events=True"
+    return [Finding(Level.WARNING, "transports", found, advice)]
 
 
 def _finding_of(schedule: KeptSchedule) -> Finding:

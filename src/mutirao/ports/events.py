@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from math import inf
 from time import monotonic
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from mutirao.errors import TransportError
 from mutirao.model.events import EventKey, EventKind, JobEvent
@@ -24,6 +24,13 @@ MAX_KEYS = 10_000  # of events whose numbers are remembered
 log = logging.getLogger("mutirao")
 
 
+class Dropped(NamedTuple):
+    """How many events were not told lately, and when the last of them was noted."""
+
+    number: int
+    last_at: datetime
+
+
 class Drops:
     """The number of events that were dropped, which the log has once a minute at most.
 
@@ -31,7 +38,7 @@ class Drops:
     """
 
     def __init__(self, where: str) -> None:
-        self.number = 0
+        self.number = self._noted = 0
         self._where, self._said, self._said_at = where, 0, -inf
 
     def add(self, number: int) -> None:
@@ -41,6 +48,11 @@ class Drops:
             more, self._said, self._said_at = self.number - self._said, self.number, monotonic()
             extra = {"dropped": self.number}
             log.warning("%s events were dropped %s", more, self._where, extra=extra)
+
+    def to_note(self) -> int:
+        """Return how many more there are since this was called last, for whoever asks later."""
+        more, self._noted = self.number - self._noted, self.number
+        return more
 
 
 class EventFeed:
@@ -91,6 +103,15 @@ class TellsEvents(Transport, Protocol):
     @property
     def events_dropped(self) -> int:
         """How many events were not told in this process."""
+        ...
+
+    async def dropped(self) -> Dropped | None:
+        """Return what was not told within a day, by any process that could note it; None: nothing.
+
+        Raises:
+            TransportUnavailable: the broker is away.
+            TransportMismatch: what events need is not there.
+        """
         ...
 
     def tell(self, event: JobEvent) -> None:

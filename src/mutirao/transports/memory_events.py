@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from mutirao.errors import TransportError, TransportUnavailable
 from mutirao.model.events import EventKey, JobEvent
-from mutirao.ports.events import EventFeed
+from mutirao.ports.events import Dropped, EventFeed
 
 
 class _Hearer(NamedTuple):
@@ -36,6 +36,10 @@ class MemoryEvents:
         self._told: Counter[EventKey] = Counter()
         self._hearers: list[_Hearer] = []
         self._telling = threading.Lock()
+
+    async def dropped(self) -> Dropped | None:
+        """Return what was not told; see `TellsEvents.dropped`."""
+        return None
 
     def tell(self, event: JobEvent) -> None:
         """Tell an event at once; see `TellsEvents.tell`."""

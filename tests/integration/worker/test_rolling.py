@@ -1,4 +1,7 @@
-"""Two versions of an application at once: the old one gives way."""
+"""Two versions of an application at once: the old one gives way.
+
+What of it depends on the database is `Store.deployed`, which the contract of stores asks of each.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from mutirao.errors import (
 )
 from mutirao.model.events import EventKey, JobEvent
 from mutirao.model.message import DeadMessage, Difference, Message, Mode
-from mutirao.ports.events import Drops, EventFeed
+from mutirao.ports.events import Dropped, Drops, EventFeed
 from mutirao.ports.transport import OnLost
 from mutirao.transports.environment import with_environment
 from mutirao.transports.rabbitmq.urls import shown_url
@@ -32,7 +32,7 @@ try:
     from mutirao.transports.rabbitmq import topology as places
     from mutirao.transports.rabbitmq.announcing import RabbitAnnouncements
     from mutirao.transports.rabbitmq.consumer import RabbitConsumer
-    from mutirao.transports.rabbitmq.events import EventTeller, listening
+    from mutirao.transports.rabbitmq.events import EventTeller, dropped_lately, listening
     from mutirao.transports.rabbitmq.graveyard import Graveyard
     from mutirao.transports.rabbitmq.links import Links
     from mutirao.transports.rabbitmq.sending import parcel_of
@@ -154,7 +154,8 @@ class RabbitMQ:
 
     @cached_property
     def _topology(self) -> "places.Topology":
-        return places.Topology(self._options.prefix, self._options.delivery_limit, self.source)
+        said = self._options
+        return places.Topology(said.prefix, said.delivery_limit, self.source, said.events)
 
     def __repr__(self) -> str:
         url = self._given.get("url")
@@ -262,6 +263,10 @@ class RabbitMQ:
     async def drop_dead(self, queue: str, ids: Sequence[str] | None) -> int:
         """Delete dead messages; see `Transport.drop_dead`."""
         return await Graveyard(self._here(), self._topology, queue).drop(ids)
+
+    async def dropped(self) -> Dropped | None:
+        """Return what was not told lately; see `TellsEvents.dropped`."""
+        return await dropped_lately(self._here(), self._topology)
 
     def tell(self, event: JobEvent) -> None:
         """Tell an event soon; see `TellsEvents.tell`."""

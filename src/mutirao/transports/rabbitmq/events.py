@@ -8,7 +8,9 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
+from datetime import UTC, datetime
 from hashlib import blake2s
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -18,9 +20,10 @@ from pamqp.commands import Basic
 
 from mutirao.errors import TransportError, TransportUnavailable
 from mutirao.model.events import EventKey, JobEvent
-from mutirao.ports.events import Drops, EventFeed
+from mutirao.ports.events import SAY_EVERY, Dropped, Drops, EventFeed
+from mutirao.transports.rabbitmq.hand import hand_in
 from mutirao.transports.rabbitmq.links import CALL_LIMIT, FAILURES, Links, raise_if_other
-from mutirao.transports.rabbitmq.topology import Topology, word_of
+from mutirao.transports.rabbitmq.topology import DROPPED, Topology, word_of
 from mutirao.transports.telling import Bundle, EventBuffer
 
 LINGER = 0.1  # seconds that events wait for others
@@ -43,6 +46,7 @@ class EventTeller:
         self._teller = uuid4().hex
         self._channel: AbstractChannel | None = None
         self._telling: asyncio.Task[None] | None = None
+        self._note_at = 0.0
 
     def tell(self, event: JobEvent) -> None:
         """Tell an event soon."""
@@ -79,6 +83,7 @@ class EventTeller:
             while left:
                 await self._publish(left[0])
                 del left[0]
+            await self._note_drops()
         except TransportError:
             return False
         except FAILURES as error:
@@ -87,6 +92,18 @@ class EventTeller:
         finally:
             self._drops.add(sum(len(each.events) for each in left))
         return True
+
+    async def _note_drops(self) -> None:
+        """Note once a minute what was dropped, for people who ask later."""
+        if self._channel is None or self._channel.is_closed or monotonic() < self._note_at:
+            return
+        if more := self._drops.to_note():
+            self._note_at = monotonic() + SAY_EVERY
+            body = msgspec.json.encode(Dropped(more, datetime.now(UTC)))
+            properties = Basic.Properties(content_type="application/json")
+            await self._channel.basic_publish(
+                body, exchange=self._exchange, routing_key=DROPPED, properties=properties
+            )
 
     async def _publish(self, bundle: Bundle) -> None:
         if self._channel is None or self._channel.is_closed:
@@ -137,6 +154,18 @@ async def listening(
             await channel.queue_bind(queue, topology.events, _key(each), timeout=CALL_LIMIT)
         await channel.basic_consume(queue, on_message, no_ack=True, timeout=CALL_LIMIT)
         yield ended
+
+
+async def dropped_lately(links: Links, topology: Topology) -> Dropped | None:
+    """Return the sum of what tellers have noted; see `TellsEvents.dropped`."""
+    found: list[Dropped] = []
+    async with hand_in(links, topology.events) as hand:
+        async for each in hand.take(None):
+            with suppress(msgspec.MsgspecError):  # it is nobody's who tells events
+                found.append(msgspec.json.decode(each.body, type=Dropped))
+    if not found:
+        return None
+    return Dropped(sum(each.number for each in found), max(each.last_at for each in found))
 
 
 def _key(key: EventKey) -> str:

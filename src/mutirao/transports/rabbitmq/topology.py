@@ -7,6 +7,7 @@
     exchange PREFIX-dead       direct
     queue PREFIX-dead.QUEUE    what is dead
     exchange PREFIX-events     topic: kind, task and queue lead to whoever listens
+    queue PREFIX-events        notes of how many events were dropped, for a day
     exchange PREFIX-schedules  direct
     queue PREFIX-schedules.SCHEDULE
                                the token of a schedule
@@ -41,6 +42,13 @@ _AT_LEAST_ONCE: Arguments = {
     "x-dead-letter-strategy": "at-least-once",
     "x-overflow": "reject-publish",
 }
+DROPPED = "dropped"  # the key of notes; those of events have two dots
+_NOTES: Arguments = {
+    "x-queue-type": "quorum",
+    "x-max-length": 1_000,
+    "x-message-ttl": 86_400_000,  # milliseconds
+    "x-delivery-limit": NO_LIMIT,
+}
 _PLAIN = re.compile(r"[a-zA-Z0-9\-_.:@#,/ ]")
 _VALUE = re.compile(r"the value '(.*)' of type '\w+'")
 _INEQUIVALENT = re.compile(r"inequivalent arg '([^']+)'.*received (.+?) but current is (.+)", re.S)
@@ -61,11 +69,13 @@ class Topology:
     Parameters:
         limit: deliveries after which the broker itself gives a message up.
         source: the queue of other programs that is consumed as well; None: none.
+        tells: whether there are events.
     """
 
     prefix: str
     limit: int
     source: str | None = None
+    tells: bool = False
 
     def queue(self, queue: str) -> str:
         """Return the broker's name of a queue.
@@ -122,6 +132,8 @@ class Topology:
                 "x-message-ttl": int(each * 1000),
                 "x-dead-letter-exchange": self.prefix,
             }
+        if self.tells:
+            found[self.events] = _NOTES
         for name in queues:
             found[self.queue(name)] = {
                 **_AT_LEAST_ONCE,
@@ -154,6 +166,8 @@ class Topology:
         """Return the bindings: queue, exchange, key."""
         delays = [(self.delay(each), self.delay(each), "") for each in PERIODS]
         works = [(self.queue(each), self.prefix, each) for each in queues]
+        if self.tells:
+            works.append((self.events, self.events, DROPPED))
         return delays + works + [(self.dead(each), self.dead_exchange, each) for each in queues]
 
 
