@@ -57,3 +57,5 @@ def test_each_trouble_says_what_it_is(database: Any) -> None:
     """Every trouble of a database has a name of its own, and a function that is explained."""
     found = troubles_of(Plan(database=database))
     assert all(name == trouble.name and trouble.act.__doc__ for name, trouble in found.items())
+    more = troubles_of(Plan(database=database, carried=True)).keys() - found.keys()
+    assert more == {"broker-crash", "broker-cut", "broker-purge"}

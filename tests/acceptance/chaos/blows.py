@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tests.acceptance.chaos.aside import Aside
-from tests.acceptance.chaos.broker import Broker
+from tests.acceptance.shared.broker import Broker
 from tests.support.servers import PrivateServer
 
 CRASH, PURGE, CUT = "crashes of the server", "purges of all queues", "cuts of the network"

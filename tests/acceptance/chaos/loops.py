@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import cycle
 
-from tests.acceptance.chaos.broker import Broker, broker_on
+from tests.acceptance.chaos import app
+from tests.acceptance.shared.broker import Broker, broker_on
 from tests.support.examples import demo_module
 from tests.support.rabbitmq import RabbitServer
 
@@ -28,7 +29,7 @@ def main() -> int:
 
 def run(server: RabbitServer, seconds: float, cut_for: float) -> list[str]:
     """Show it on a node; return which promises were broken."""
-    with broker_on(server) as broker:
+    with broker_on(server, app.PREFIX, app.QUEUES) as broker:
         troubles = cycle(troubles_of(broker, cut_for))
         flaws: list[str] = demo_module("periodic_feeds").show(
             broker.url, seconds, lambda: next(troubles)()

@@ -20,12 +20,11 @@ from mutirao.errors import TransportUnavailable
 from mutirao.sql.schema.tables import inbox
 from tests.acceptance.chaos import app
 from tests.acceptance.chaos.aside import Aside
-from tests.acceptance.chaos.broker import DEAD
 
 AHEAD = 3 / 4  # of the messages are published before the workers start
 AT_ONCE = 100  # messages
 AGAIN_AFTER = 0.2  # seconds
-DELAY = f"{app.PREFIX}-delay-"
+DELAY, DEAD = f"{app.PREFIX}-delay-", f"{app.PREFIX}-dead."
 
 
 class Messages:

@@ -23,9 +23,9 @@ from tests.acceptance.chaos import app, blows, messages, told
 from tests.acceptance.chaos.aside import Aside
 from tests.acceptance.chaos.audit import audit
 from tests.acceptance.chaos.blows import Blows
-from tests.acceptance.chaos.broker import Broker, broker_on
 from tests.acceptance.chaos.crew import Crew, crew
 from tests.acceptance.chaos.messages import Messages
+from tests.acceptance.shared.broker import Broker, broker_on
 from tests.acceptance.shared.timer import Stillness, Timer
 from tests.support.mariadb import MariadbServer
 from tests.support.postgresql import PostgresServer
@@ -259,7 +259,7 @@ def _broker(plan: Plan, rabbit: RabbitServer | None, stack: ExitStack) -> Broker
     if not plan.has_broker:
         return None
     server = rabbit if rabbit is not None else stack.enter_context(RabbitServer())
-    return stack.enter_context(broker_on(server))
+    return stack.enter_context(broker_on(server, app.PREFIX, app.QUEUES))
 
 
 def _blows(plan: Plan, server: PrivateServer | None, broker: Broker | None) -> Blows:

@@ -47,6 +47,9 @@ def _options() -> tuple[Plan, Path | None, bool]:
     parser = argparse.ArgumentParser(prog="python -m tests.acceptance.ordeal")
     parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
     parser.add_argument("--driver", choices=("psycopg", "asyncpg"), default="psycopg")
+    parser.add_argument(
+        "--carried", action="store_true", help="RabbitMQ carries jobs, and is troubled, too"
+    )
     given: dict[str, Any] = {field.name: field.default for field in fields(Plan)}
     for name, text in HELP.items():
         kind, default = type(given[name]), given[name]

@@ -20,6 +20,7 @@ from pathlib import Path
 from sqlalchemy import BigInteger, Column, Index, Insert, Integer, MetaData, Table, insert
 
 from mutirao import Job, Limit, Mutirao, Retry, Supersede
+from mutirao.transports.rabbitmq import RabbitMQ
 from tests.acceptance.ordeal.stacks import tell_when_asked
 
 STUMBLES = 0.02  # the share of attempts that fail
@@ -29,7 +30,12 @@ NOTES = 65_536  # bytes in one file of notes: some troubles forbid larger files
 RETRY = Retry.fixed(max_attempts=10_000, interval=1.0)
 SECOND = timedelta(seconds=1)
 
-app = Mutirao(os.environ.get("ORDEAL_DATABASE", "sqlite:///ordeal.db"))
+# A broker carries one of the queues, if there is one. Only workers have to know it.
+BROKER, PREFIX, CARRIED = os.environ.get("ORDEAL_BROKER"), "ordeal", "work"
+app = Mutirao(
+    os.environ.get("ORDEAL_DATABASE", "sqlite:///ordeal.db"),
+    transports={CARRIED: RabbitMQ(BROKER, mode="carried", prefix=PREFIX)} if BROKER else {},
+)
 metadata = MetaData()
 # Nothing here forbids a second row for a job: that is what is tried. Without an index SQLite took
 # four minutes to compare 9,000 rows with their attempts, in a snapshot, so that its log grew on.
@@ -104,7 +110,7 @@ def effect(job: Job) -> Insert:
     return insert(effects).values(job=job.id, run=job.run)
 
 
-@app.task(queue="work", retry=RETRY)
+@app.task(queue=CARRIED, retry=RETRY)
 async def plain(job: Job) -> None:
     """Wait a little, in a coroutine."""
     with noted(job):
@@ -112,7 +118,7 @@ async def plain(job: Job) -> None:
         stumble()
 
 
-@app.task(queue="work", retry=RETRY)
+@app.task(queue=CARRIED, retry=RETRY)
 def threaded(job: Job) -> None:
     """Wait a little, in a thread."""
     with noted(job):
@@ -120,7 +126,7 @@ def threaded(job: Job) -> None:
         stumble()
 
 
-@app.task(queue="work", retry=RETRY)
+@app.task(queue=CARRIED, retry=RETRY)
 async def transact(job: Job) -> None:
     """Write a row and complete in one commit, in a coroutine."""
     with noted(job):
@@ -130,7 +136,7 @@ async def transact(job: Job) -> None:
             stumble()
 
 
-@app.task(queue="work", retry=RETRY)
+@app.task(queue=CARRIED, retry=RETRY)
 def transact_threaded(job: Job) -> None:
     """Write a row and complete in one commit, in a thread."""
     with noted(job), job.transaction() as session:
@@ -139,7 +145,7 @@ def transact_threaded(job: Job) -> None:
         stumble()
 
 
-@app.task(queue="work", retry=Retry.never())
+@app.task(queue=CARRIED, retry=Retry.never())
 async def once(job: Job) -> None:
     """Run once, whatever becomes of it."""
     with noted(job):
@@ -205,7 +211,7 @@ async def no_overlap(job: Job) -> None:
 
 TRANSACTIONAL = ("transact", "transact_threaded")
 SCHEDULED = ("every_tick", "by_cron", "no_overlap")
-QUEUES = ("work", "narrow", "keyed", "clock")
+QUEUES = (CARRIED, "narrow", "keyed", "clock")
 
 
 if PLACE:

@@ -21,6 +21,7 @@ from tests.support.binaries import find_faketime
 
 RESTART = 1.0  # seconds until another process takes the place of one that has ended
 LATE = 10.0  # seconds beyond its grace that a worker may take to end
+DOORBELL_GRACE = 5.0  # seconds after which a doorbell is lost that nobody has answered
 CLOCK_READ = 1.0  # seconds within which a process notices that its clock was set
 
 
@@ -57,15 +58,15 @@ class Fleet:
     """As many places as the plan says. Methods may be called from any thread.
 
     Parameters:
-        url: the database, as workers reach it.
+        url, broker: the database and the broker, as workers reach them; the latter "" if none is.
         directory: where notes, clocks and logs go.
         clocks: the places whose clocks can be set.
     """
 
     def __init__(
-        self, plan: Plan, url: str, directory: Path, logs: Path, findings: Findings
+        self, plan: Plan, url: str, broker: str, directory: Path, logs: Path, findings: Findings
     ) -> None:
-        self._plan, self._url, self._findings = plan, url, findings
+        self._plan, self._url, self._broker, self._findings = plan, url, broker, findings
         self._logs = logs
         self.notes, self._clocks = directory / "notes", directory / "clocks"
         self.notes.mkdir()
@@ -224,6 +225,7 @@ class Fleet:
             expiry=plan.expiry,
             poll=plan.poll,
             grace=plan.grace,
+            doorbell_grace=DOORBELL_GRACE,
         )
         place.started, place.asked = monotonic(), ""
 
@@ -239,6 +241,7 @@ class Fleet:
         }
         return {
             "ORDEAL_DATABASE": self._url,
+            "ORDEAL_BROKER": self._broker,
             "ORDEAL_PLACE": str(number),
             "ORDEAL_NOTES": str(self.notes),
         } | (clock if number in self._set_clocks else {})

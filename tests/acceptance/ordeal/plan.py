@@ -16,6 +16,7 @@ class Plan:
 
     Parameters:
         driver: of the workers on PostgreSQL.
+        carried: whether RabbitMQ carries jobs, and is troubled, too.
         seed: which order of troubles, and which parameters of each.
         seconds: no trouble begins later than so long after the first.
         rounds: how often each trouble comes; 0 for as often as there is time.
@@ -30,6 +31,7 @@ class Plan:
 
     database: Literal["postgresql", "sqlite"] = "postgresql"
     driver: Literal["psycopg", "asyncpg"] = "psycopg"
+    carried: bool = False
     seed: int = 1
     seconds: float = 1_800.0
     rounds: int = 0

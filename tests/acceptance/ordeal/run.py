@@ -28,6 +28,7 @@ from tests.acceptance.ordeal.reading import AWAY, Reader
 from tests.acceptance.ordeal.report import Passed, Report
 from tests.acceptance.ordeal.stages import Stage, may_mount, staged
 from tests.acceptance.ordeal.troubles import WORKERS, Scene, Trouble
+from tests.acceptance.ordeal.troubles_broker import BROKER
 from tests.acceptance.ordeal.troubles_postgresql import POSTGRESQL
 from tests.acceptance.ordeal.troubles_sqlite import SQLITE
 from tests.acceptance.ordeal.vigil import Vigil
@@ -43,8 +44,8 @@ PATIENCE = 2  # so many times the limit a recovery is waited for before workers 
 def troubles_of(plan: Plan) -> Mapping[str, Trouble]:
     """Return the troubles that this database can have on this machine."""
     if plan.database == "postgresql":
-        return {**WORKERS, **POSTGRESQL, **NETWORK}
-    found = {**WORKERS, **SQLITE}
+        return {**WORKERS, **POSTGRESQL, **NETWORK, **(BROKER if plan.carried else {})}
+    found = {**WORKERS, **SQLITE, **(BROKER if plan.carried else {})}
     return {name: each for name, each in found.items() if name not in left_out(plan)}
 
 
@@ -87,7 +88,8 @@ class Ordeal:
         self._started = monotonic()
         self._out = say
         self.findings = Findings(self._say)
-        self.fleet = Fleet(plan, stage.worker_url, directory, logs, self.findings)
+        broker = "" if stage.broker is None else stage.broker.url
+        self.fleet = Fleet(plan, stage.worker_url, broker, directory, logs, self.findings)
         self._reader = Reader(stage.own_url)
         self._journal = Journal(self.fleet.notes)
         self._producer = Producer(plan, stage.own_url)
@@ -129,7 +131,8 @@ class Ordeal:
     def _named(self) -> str:
         plan = self._plan
         driver = f" ({plan.driver})" if plan.database == "postgresql" else ""
-        return f"{plan.workers} workers on {plan.database}{driver}, {plan.rate:g} jobs/s"
+        carried = ", carried by RabbitMQ" if plan.carried else ""
+        return f"{plan.workers} workers on {plan.database}{driver}{carried}, {plan.rate:g} jobs/s"
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -248,6 +251,8 @@ class Ordeal:
 
     def _told(self) -> Report:
         report = self._report
+        if (broker := self._stage.broker) is not None:
+            self._say(f"{broker.purged.total():,} messages of the broker were thrown away")
         for problem in self._vigil.problems():
             self.findings.add(problem)
         report.jobs, report.attempts, report.effects = self._inspector.counts()

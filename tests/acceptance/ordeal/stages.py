@@ -1,4 +1,7 @@
-"""Where it takes place: the database with its troubles, as workers and as we ourselves reach it."""
+"""Where it takes place: the database with its troubles, as workers and as we ourselves reach it.
+
+Beside it a broker, if one carries jobs.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,10 @@ from sqlalchemy import NullPool, create_engine, make_url
 from mutirao.sql import migrations
 from tests.acceptance.ordeal import app
 from tests.acceptance.ordeal.plan import Plan
+from tests.acceptance.shared.broker import Broker, broker_on
 from tests.acceptance.shared.proxy import Proxy
 from tests.support.postgresql import PostgresServer
+from tests.support.rabbitmq import RabbitServer
 
 NAME = ROLE = "ordeal"
 PASSWORD = "ordeal"
@@ -26,7 +31,13 @@ CAP_SYS_ADMIN = 21
 PATIENCE = 30.0  # seconds
 
 
-class PostgresStage:
+class Carried:
+    """The part of a stage that is a broker, if there is one."""
+
+    broker: Broker | None = None
+
+
+class PostgresStage(Carried):
     """A server of our own. Workers reach it through `proxy`, we through `way`.
 
     `server` is the primary; a failover makes another one that.
@@ -62,7 +73,7 @@ class PostgresStage:
         return [row[0] for row in rows]
 
 
-class SqliteStage:
+class SqliteStage(Carried):
     """A file, on a small disk of its own if `disk` is given."""
 
     def __init__(self, directory: Path, disk: Path | None) -> None:
@@ -89,6 +100,9 @@ def staged(plan: Plan, directory: Path, troubles: Sequence[str]) -> Iterator[Sta
             disk = stack.enter_context(_small_disk(directory)) if "full-disk" in troubles else None
             stage = SqliteStage(directory, disk)
         _make_tables(stage)
+        if plan.carried:
+            server = stack.enter_context(RabbitServer())
+            stage.broker = stack.enter_context(broker_on(server, app.PREFIX, [app.CARRIED]))
         yield stage
 
 

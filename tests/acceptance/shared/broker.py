@@ -1,0 +1,87 @@
+"""A broker that is troubled: a RabbitMQ node of our own, which workers reach through a proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import aiormq
+
+from mutirao.transports.rabbitmq import RabbitMQ
+from tests.acceptance.shared.proxy import BOTH, Proxy
+from tests.support.rabbitmq import RabbitServer
+
+
+class Broker:
+    """The node and what is done to it. `purged`: how many messages were thrown away, by queue.
+
+    `prefix`: of all names at it that are ours.
+    """
+
+    def __init__(self, server: RabbitServer, proxy: Proxy, prefix: str) -> None:
+        self._server, self._proxy, self._prefix = server, proxy, prefix
+        self.url = f"amqp://guest:guest@127.0.0.1:{proxy.port}/"
+        self.purged: Counter[str] = Counter()
+
+    def declare(self, queues: Sequence[str]) -> None:
+        """Make queues."""
+
+        async def declare() -> None:
+            broker = RabbitMQ(self._server.url(), prefix=self._prefix)
+            await broker.declare(queues)
+            await broker.aclose()
+
+        asyncio.run(declare())
+
+    def crash(self) -> None:
+        """End the node with SIGKILL, and start it again."""
+        self._server.crash()
+
+    def purge(self, *queues: str) -> None:
+        """Throw away all that waits in these queues.
+
+        Without any in all, but the dead: they wait for people. To list them takes some seconds.
+        """
+
+        async def purge(names: list[str]) -> None:
+            async with aiormq.connect(self._server.url()) as connection:
+                channel = await connection.channel()
+                for name in names:
+                    told = await channel.queue_purge(name)
+                    self.purged[name] += told.message_count or 0
+
+        dead = f"{self._prefix}-dead."
+        names = [f"{self._prefix}.{each}" for each in queues]
+        asyncio.run(purge(names or [name for name in self.held() if dead not in name]))
+
+    def cut(self, seconds: float) -> None:
+        """Let no byte pass between the node and anybody for a while, on new connections neither."""
+        with self.out_of_reach():
+            time.sleep(seconds)
+
+    @contextmanager
+    def out_of_reach(self) -> Iterator[None]:
+        """Let no byte pass until the block is left."""
+        self._proxy.silence(BOTH, new=True)
+        try:
+            yield
+        finally:
+            self._proxy.speak()
+
+    def held(self) -> dict[str, int]:
+        """Return how many messages each of our queues has, those that workers hold included."""
+        told = self._server.control("list_queues", "name", "messages", "--no-table-headers")
+        rows = (line.rsplit(None, 1) for line in told.splitlines() if line.strip())
+        return {name: int(n) for name, n in rows if name.startswith(self._prefix)}
+
+
+@contextmanager
+def broker_on(server: RabbitServer, prefix: str, queues: Sequence[str]) -> Iterator[Broker]:
+    """Lend a broker with the queues of an application, on a server which may be killed."""
+    with Proxy(server.port) as proxy:
+        broker = Broker(server, proxy, prefix)
+        broker.declare(queues)
+        yield broker
