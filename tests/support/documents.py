@@ -217,10 +217,13 @@ def _changed(text: str, lines: list[str]) -> str:
 
 
 def _await(process: subprocess.Popen[str], expected: list[str], command: str) -> None:
-    """Read what a process says until it has said all that is expected, in this order."""
+    """Read what a process says until it has said all that is expected, in this order.
+
+    Other lines may come between them: `…` is one of those, or several, or none.
+    """
     assert process.stdout is not None
     said: list[str] = []
-    for line in expected:
+    for line in (each for each in expected if each != "…"):
         for got in process.stdout:
             said.append(got.rstrip())
             if _fits(line, said[-1]):

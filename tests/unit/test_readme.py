@@ -148,6 +148,12 @@ $ python -c 'print("up"); print("noise"); exec("while True: pass")'
 up
 ^C
 KeyboardInterrupt
+$ python -c 'from signal import *; signal(2, lambda *_: print("ends")); print("up"); pause()'
+up
+…
+^C
+…
+ends
 ```
 
 ```sh
