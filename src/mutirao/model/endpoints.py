@@ -203,7 +203,8 @@ class EndpointRecord:
     """An endpoint as people see it; the fields are columns of the view `mutirao_endpoints`.
 
     `held`: deliveries that wait for a limit, a pause or a breaker. `breaker`: `closed`, `open` or
-    `half_open`. `signed`: how: `standard`, a signer's name, or None. `last_failure`: what came of
+    `half_open`. `signed`: how: `standard`, a signer's name, or None. `previous_until`:
+    until when the previous secret signs as well; None: there is none. `last_failure`: what came of
     the last attempt that failed, however long ago. The URL is shown by its host.
     """
 
@@ -213,7 +214,10 @@ class EndpointRecord:
     topics: tuple[str, ...]
     tenant: str | None
     group: str | None
+    filter: Mapping[str, Any] | None
+    body: Body
     signed: str | None
+    previous_until: datetime | None
     order_by: str | None
     when_dead: WhenDead | None
     retry: tuple[float, ...] | None
@@ -222,6 +226,8 @@ class EndpointRecord:
     connect: float
     first_byte: float
     whole: float
+    redirects: int
+    accepts_3xx: bool
     active: bool
     paused: bool
     disabled_reason: str | None

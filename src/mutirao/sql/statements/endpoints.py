@@ -151,6 +151,7 @@ def listed(conn: Connection) -> list[EndpointRecord]:
 def _as_values(row: Any) -> dict[str, Any]:
     return {
         "topics": tuple(read_json(row.topics)),
+        "filter": None if row.filter is None else read_json(row.filter),
         "when_dead": None if row.when_dead is None else WhenDead(row.when_dead),
         "retry": None if row.retry is None else tuple(read_json(row.retry)),
     }

@@ -115,11 +115,15 @@ class EndpointsContract:
 
     async def test_what_is_listed(self, store: Store) -> None:
         """No secret, no header, and of the URL its host."""
-        private = endpoint(url="https://example.org/hide?me", headers={"X-Token": "hide me, too"})
-        await store.put_endpoint(private)
+        private: dict[str, Any] = {"url": "https://example.org/hide?me"}
+        private["headers"] = {"X-Token": "hide me, too"}
+        own: dict[str, Any] = {"filter": {"paid": True}, "redirects": 2, "accepts_3xx": True}
+        await store.put_endpoint(endpoint(**private, **own, body="payload"))
         found = await seen(store)
         assert (found.host, found.topics, found.signed) == ("example.org", ("order.*",), "standard")
         assert (found.active, found.paused, found.breaker, found.held) == (True, False, "closed", 0)
+        assert {name: getattr(found, name) for name in own} == own
+        assert (found.body, found.previous_until) == ("payload", None)
         assert "hide" not in repr(found)
         assert SECRET not in repr(found)
 
@@ -134,7 +138,7 @@ class EndpointsContract:
         [found] = await store.endpoints_to_send(["erp", "nobody"])
         assert isinstance(found, Endpoint)
         assert (found.method, found.secret, found.previous_secret) == ("PUT", OTHER, SECRET)
-        assert found.previous_until == at(60)
+        assert found.previous_until == (await seen(store)).previous_until == at(60)
 
     async def test_a_paused_endpoint_costs_nothing(self, store: Store) -> None:
         """Deliveries are made and held, and go out in order, whatever was put meanwhile."""

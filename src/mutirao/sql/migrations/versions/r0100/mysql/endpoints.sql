@@ -79,10 +79,12 @@ CREATE TABLE IF NOT EXISTS mutirao_webhook_attempt (
 -- a secret in their path.
 CREATE OR REPLACE VIEW mutirao_endpoints AS
 SELECT
-    e.id, e.host, e.method, e.topics, e.tenant, e.`group`,
+    e.id, e.host, e.method, e.topics, e.tenant, e.`group`, e.filter, e.body,
     CASE WHEN e.signer IS NOT NULL THEN e.signer WHEN e.secret IS NOT NULL THEN 'standard' END ${bytes} AS signed,
+    ${epoch} + INTERVAL e.previous_until MICROSECOND AS previous_until,
     e.order_by, e.when_dead, e.retry,
-    e.rate, e.concurrency, e.connect, e.first_byte, e.whole, e.active, e.paused, e.disabled_reason,
+    e.rate, e.concurrency, e.connect, e.first_byte, e.whole, e.redirects, e.accepts_3xx,
+    e.active, e.paused, e.disabled_reason,
     ${epoch} + INTERVAL e.disabled_at MICROSECOND AS disabled_at,
     coalesce(b.state, 'closed') ${bytes} AS breaker,
     ${epoch} + INTERVAL b.probe_at MICROSECOND AS probe_at,

@@ -121,10 +121,12 @@ $$
 -- a secret in their path.
 CREATE VIEW mutirao_endpoints AS
 SELECT
-    e.id, e.host, e.method, e.topics, e.tenant, e."group",
+    e.id, e.host, e.method, e.topics, e.tenant, e."group", e.filter, e.body,
     CASE WHEN e.signer IS NOT NULL THEN e.signer WHEN e.secret IS NOT NULL THEN 'standard' END AS signed,
+    e.previous_until,
     e.order_by, e.when_dead, e.retry,
-    e.rate, e.concurrency, e.connect, e.first_byte, e.whole, e.active, e.paused, e.disabled_reason,
+    e.rate, e.concurrency, e.connect, e.first_byte, e.whole, e.redirects, e.accepts_3xx,
+    e.active, e.paused, e.disabled_reason,
     e.disabled_at,
     coalesce(b.state, 'closed') AS breaker,
     b.probe_at,

@@ -80,10 +80,12 @@ CREATE TABLE mutirao_webhook_attempt (
 -- a secret in their path.
 CREATE VIEW mutirao_endpoints AS
 SELECT
-    e.id, e.host, e.method, e.topics, e.tenant, e."group",
+    e.id, e.host, e.method, e.topics, e.tenant, e."group", e.filter, e.body,
     CASE WHEN e.signer IS NOT NULL THEN e.signer WHEN e.secret IS NOT NULL THEN 'standard' END AS signed,
+    ${moment: e.previous_until} AS previous_until,
     e.order_by, e.when_dead, e.retry,
-    e.rate, e.concurrency, e.connect, e.first_byte, e.whole, e.active, e.paused, e.disabled_reason,
+    e.rate, e.concurrency, e.connect, e.first_byte, e.whole, e.redirects, e.accepts_3xx,
+    e.active, e.paused, e.disabled_reason,
     ${moment: e.disabled_at} AS disabled_at,
     coalesce(b.state, 'closed') AS breaker,
     ${moment: b.probe_at} AS probe_at,
