@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.drivers.steps import Asking
+from mutirao.sql.drivers.together import together
 from mutirao.sql.rules.base import Rules
 
 P = ParamSpec("P")
@@ -24,6 +25,10 @@ class Applying:
 
     async def _apply(self, rule: Callable[P, Asking[R]], *args: P.args, **kwargs: P.kwargs) -> R:
         """Apply a rule, in a transaction if the rules need one."""
+        if (bracket := self._rules.bracket) is not None:
+            return await self._insistent.insist(
+                lambda: self._runner.alone(together(bracket, rule(*args, **kwargs)))
+            )
         if self._rules.in_transaction:
             return await self._insistent.run(applied, rule, *args, **kwargs)
         return await self._insistent.insist(lambda: self._runner.alone(rule(*args, **kwargs)))

@@ -1,5 +1,6 @@
 """What the adapters for PyMySQL and mysqlclient share, which write values into statements."""
 
+import re
 from collections.abc import Callable
 from itertools import chain
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from mutirao.sql.drivers.placeholders import with_percents
 from mutirao.sql.drivers.steps import Autocommits, Execute, Request, Rows
 
+_VALUES = re.compile(r"(\s*INSERT\b.*?\bVALUES )(\([?, ]+\))(.*)", re.DOTALL)
 MULTI_STATEMENTS = 1 << 16  # the bit of `client_flag` that lets a connection take several at once
 
 
@@ -59,10 +61,24 @@ def say_joined(cursor: Any, native: Callable[[str], str], first: Execute) -> Row
 
     The server ends with the first that fails, whose error is raised.
     """
-    statements = (first, *first.then)
+    statements = [each for request in (first, *first.then) for each in _said(request)]
     text = ";".join(native(each.sql) for each in statements)
     cursor.execute(text, (*chain.from_iterable(each.params for each in statements),))
-    rows = cursor.fetchall()
-    while cursor.nextset():
-        rows = cursor.fetchall() or rows
+    rows: Any = ()
+    for each in statements:  # each has one result, be it empty
+        if each.answers:
+            rows = cursor.fetchall()
+        cursor.nextset()
     return list(rows)
+
+
+def _said(request: Execute) -> list[Execute]:
+    """Return a statement for many rows as one with all of them, or as one for each."""
+    if not request.many:
+        return [request]
+    found = _VALUES.fullmatch(request.sql)
+    if found is None:
+        return [request._replace(params=row, many=False) for row in request.params]
+    before, marks, after = found.groups()
+    sql = f"{before}{', '.join([marks] * len(request.params))}{after}"
+    return [Execute(sql, (*chain.from_iterable(request.params),), answers=False)]

@@ -154,30 +154,31 @@ class Bracket:
 
     begin: str
     keep: str
-    undo: tuple[str, ...]
+    back: tuple[str, ...]
 
-    def around(self, steps: Steps) -> Steps:
+    def around(self, steps: Asking[R]) -> Asking[R]:
         """Return `steps` between these statements; they are undone if they fail for any reason."""
         yield command(self.begin)
         try:
-            ids = yield from steps
+            found = yield from steps
             yield command(self.keep)
         except BaseException as error:
-            yield from self._undo(error)
+            yield from self.undo(error)
             raise
-        return ids
+        return found
 
     def joined(self, *statements: Execute) -> Asking[Rows]:
         """Say these statements, and those around them, in one round trip; see `Execute.then`."""
         try:
             return (yield command(self.begin)._replace(then=(*statements, command(self.keep))))
         except BaseException as error:
-            yield from self._undo(error)
+            yield from self.undo(error)
             raise
 
-    def _undo(self, error: BaseException) -> Generator[Request, Rows, None]:
+    def undo(self, error: BaseException) -> Generator[Request, Rows, None]:
+        """Undo what was said since the first statement; an error of that is noted at this one."""
         try:
-            for statement in self.undo:
+            for statement in self.back:
                 yield command(statement)
         except Exception as failure:  # noqa: BLE001 (added as a note to the original error)
             error.add_note(f"Undoing what was enqueued failed too: {failure!r}")

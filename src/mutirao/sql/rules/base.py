@@ -13,7 +13,7 @@ from mutirao.model.states import Fault
 from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import KeyName
 from mutirao.model.webhook_attempts import WebhookAttempt
-from mutirao.sql.drivers.steps import Asking
+from mutirao.sql.drivers.steps import Asking, Bracket
 
 
 class Rules(ABC):
@@ -21,11 +21,14 @@ class Rules(ABC):
 
     `in_transaction`: True if the steps of one call need a transaction. Otherwise each statement may
     commit by itself.
+    `bracket`: stands around the steps of a call, where these are said past SQLAlchemy; see
+    `drivers.together`.
     `waits_while_holding`: a transaction that has locked live rows may wait for others, as all lock
     them in one order.
     """
 
     in_transaction: ClassVar[bool]
+    bracket: ClassVar[Bracket | None] = None
     waits_while_holding: bool = True
 
     @abstractmethod

@@ -13,6 +13,8 @@ from mutirao.sql.rules.generic import LockAskWrite
 class MysqlRules(LockAskWrite):
     """Who looks for lanes puts into them what other programs have inserted."""
 
+    bracket = WORDS.transaction
+
     def lanes(self, queues: Collection[str] | None, now: datetime | None) -> Asking[list[LaneHead]]:
         """Read the heads of all lanes."""
         moment = yield from WORDS.place_inserted()

@@ -243,7 +243,7 @@ class MysqlWords(Words):
 
     def keep_limits(self) -> Asking[None]:
         """Share the lock that whoever changes limits has alone."""
-        yield Execute(f"{_LOCK}'limits' LOCK IN SHARE MODE")
+        yield Execute(f"{_LOCK}'limits' LOCK IN SHARE MODE", answers=False)
 
     def closed(self, until: int, latest: int) -> Asking[int]:
         """Wait for those that are about to commit, if nobody writes what has ended long ago."""
