@@ -23,6 +23,7 @@ from mutirao.engine.together import Together
 from mutirao.engine.worker import Worker
 from mutirao.errors import ConfigurationError
 from mutirao.hub.protocol import Serves
+from mutirao.model.endpoints import PROBE_TASK, WEBHOOK_TASK
 from mutirao.model.foreign import Decode
 from mutirao.model.home import Home
 from mutirao.model.job import Job, NewJob
@@ -303,6 +304,12 @@ class Workers:
         limits: Callable[[], Sequence[Rule]] = self.limits.declared
         sending = self._sending(store, settings.webhooks) if settings.webhooks else None
         if sending is not None:
+            for name in (WEBHOOK_TASK, PROBE_TASK):
+                if name in tasks:
+                    raise ConfigurationError(
+                        f"{tasks[name]!r} is called like a task that delivers webhooks; call it"
+                        " otherwise"
+                    )
             tasks = {**sending.tasks(cast(TopicApp, self)), **tasks}
             limits = partial(_both, limits, sending.limits)
         about = tasks, self._around_attempt, settings, version("mutirao")

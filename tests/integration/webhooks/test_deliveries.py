@@ -279,6 +279,15 @@ async def test_a_sender_that_is_heard_from(migrated_sqlite_url: str) -> None:
         verify(theirs, b"x", SECRET, sender="erp")
 
 
+async def test_a_task_that_is_called_like_ours(migrated_sqlite_url: str) -> None:
+    """It would get the deliveries."""
+    async with shop(migrated_sqlite_url) as app:
+        app.task(name="mutirao.webhook")(lambda: None)
+        with pytest.raises(ConfigurationError, match="it otherwise"):
+            async with app.worker(webhooks=SETTINGS):
+                pass
+
+
 async def test_a_signer_that_the_worker_has_not(migrated_sqlite_url: str) -> None:
     """Nothing is sent, and the attempt says what to do."""
     async with shop(migrated_sqlite_url) as app, serving(answering()) as server:
