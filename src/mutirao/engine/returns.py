@@ -14,9 +14,10 @@ from typing import Any
 
 from mutirao.engine import job_log
 from mutirao.engine.aside import Finished
-from mutirao.engine.backoff import Backoff
+from mutirao.engine.backoff import MAX_WAIT, Backoff
 from mutirao.engine.late import Late
 from mutirao.engine.logs import log
+from mutirao.engine.trouble import Trouble
 from mutirao.errors import DeliveryLost, StoreUnavailable, TransportError, TransportRefused
 from mutirao.model.job import NewJob, Wake
 from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message, Settling
@@ -161,18 +162,19 @@ class Returns:
 
     async def _settle(self, keys: list[Key]) -> None:
         """Settle until the broker has it all, or the deliveries are lost."""
-        backoff = Backoff()
+        what = f"cannot settle {len(keys)} jobs"
+        trouble = Trouble(what, "they are settled", MAX_WAIT, who="broker", once="text")
         while keys := [key for key in keys if key in self._held]:
             consumer = self._held[keys[0]].consumer
             told = await consumer.settle([self._settling(key) for key in keys])
             failed = dict(zip(keys, told, strict=True))
             keys = [key for key, error in failed.items() if not self._settled(key, error)]
             self._on_settled()
-            if keys:
-                error = next(failed[key] for key in keys)
-                wait = backoff.next()
-                log.warning("cannot settle %s jobs: %s; again in %.1f s", len(keys), error, wait)
-                await asyncio.sleep(wait)
+            errors = [error for key in keys if (error := failed[key]) is not None]
+            if errors:
+                await asyncio.sleep(trouble.met(errors[0]))
+            else:
+                trouble.over()
 
     def _settling(self, key: Key) -> Settling:
         held = self._held[key]

@@ -416,6 +416,32 @@ async def test_the_prefetch_follows_what_is_measured(
     assert all(after <= 4 * before for before, after in pairwise([2, *sizes]))
 
 
+async def test_what_cannot_be_settled_is_told_once(
+    app: Mutirao, broker: MemoryTransport, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often it is tried; and that it is settled."""
+    caplog.set_level(logging.DEBUG, "mutirao")
+    started, release = asyncio.Event(), asyncio.Event()
+
+    @app.task(queue="mail")
+    async def work() -> None:
+        started.set()
+        await release.wait()
+
+    def told(what: str) -> list[int]:
+        return [each.levelno for each in caplog.records if what in each.getMessage()]
+
+    async with app.worker(queues=["mail"]):
+        await work.aenqueue()
+        await started.wait()
+        broker.available = False
+        release.set()
+        await until(lambda: len(told("cannot settle 1 jobs")) >= 3)
+        broker.available = True
+        await until(lambda: told("the broker is back; they are settled"))
+    assert [each for each in told("cannot settle") if each > logging.DEBUG] == [logging.WARNING]
+
+
 async def test_a_timeout(app: Mutirao, broker: MemoryTransport) -> None:
     """Of a call; it is an attempt like any other."""
 
