@@ -2,8 +2,9 @@
 
 A job whose doorbell was rung waits in a *rung* lane, which no claim reads: the lane it came from,
 behind `RUNG_LANE_PREFIX`. Its `run_at` there is when the doorbell was rung. Whoever receives the
-doorbell claims the job by id and run, which brings it back to its own lane. Where jobs are short,
-one message carries the doorbells of several: a message costs more than the claim of a job.
+doorbell claims the job by id and run. It is back in its own lane then, or once it waits again, as
+the database has it. Where jobs are short, one message carries the doorbells of several: a message
+costs more than the claim of a job.
 """
 
 import json

@@ -41,6 +41,7 @@ from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.schema.tables import attempt, delivery, job, live, ordered, subscription
 from mutirao.sql.statements import subscriptions
+from mutirao.sql.statements.carried import own_lane
 
 _before = ordered.alias("before")
 _still = live.alias("still")
@@ -232,6 +233,7 @@ def hold_back(conn: Connection, dialect: Dialect, claims: Sequence[Claim]) -> se
             dialect.update_live()
             .where(dialect.among(live.c.id, [*held]))
             .values(worker=None, claimed_at=None, attempt=live.c.attempt - 1, run_at=PARKED)
+            .values(queue=own_lane())
         )
         conn.execute(_WAIT, [{"held": id, "for": after} for id, after in held.items()])
         through(conn, dialect.rules.let_go([*held], None))

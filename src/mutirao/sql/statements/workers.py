@@ -24,6 +24,7 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import duty, live, next_run, worker
+from mutirao.sql.statements.carried import own_lane
 
 
 def register(
@@ -127,6 +128,7 @@ def retire(conn: Connection, dialect: Dialect, id: int) -> None:
             update(live)
             .where(dialect.among(live.c.id, given))
             .values(worker=None, claimed_at=None, attempt=live.c.attempt - 1, run=next_run())
+            .values(queue=own_lane())
         )
         through(conn, dialect.rules.let_go(given, None))
 

@@ -96,14 +96,19 @@ class CarriedContract:
         assert {claim.run for claim in found} == {1}
 
     async def test_what_waits_again_is_rung_again(self, store: Store) -> None:
-        """After a retry, a release, the loss of its worker: with the run it has by then."""
-        bells = await rung(store, due(), due(), due())
-        worker = await join(store, expiry=5)
-        one, two, three = sorted(await store.answer(worker, bells, now=NOW))
+        """After a retry, a release, the loss or the end of its worker: with the run it has then."""
+        bells = await rung(store, due(), due(), due(), due(), due())
+        worker, ends = await join(store, expiry=5), await join(store, expiry=90)
+        one, two, three, four = sorted(await store.answer(worker, bells[:4], now=NOW))
+        [five] = await store.answer(ends, bells[4:], now=NOW)
         await store.settle(worker, [ended(one, OutcomeKind.RETRIED, after=2.0)], now=NOW)
         assert await store.release([(two.id, two.run)]) == {two.id}
         assert named(await ring(store)) == [(two.id, 1)]
         assert named(await ring(store, seconds=3)) == [(one.id, 1)]
+        await store.lose([(four.id, four.run)], now=at(3))
+        assert named(await ring(store, seconds=4)) == [(four.id, 2)]
+        await store.retire(ends)
+        assert named(await ring(store, seconds=5)) == [(five.id, 2)]
         await store.rescue(now=at(60))
         [bell] = await ring(store, seconds=60)
         assert named([bell]) == [(three.id, 2)]

@@ -2,7 +2,9 @@
 --
 -- A job whose doorbell was rung waits in a lane of its own, which no claim reads: its `queue` is the
 -- character 29 and the lane it came from, and its `run_at` when the doorbell was rung. So nothing else
--- knows of brokers, and no column is there for them. A claim brings it back to where it came from.
+-- knows of brokers, and no column is there for them. While the job runs it stays there, as no index is
+-- written to then (1,056 -> 872 bytes of WAL for a carried job, and less of the server); whatever has
+-- it wait again brings it back to where it came from.
 
 -- Rings the doorbells of the first due jobs of some lanes, up to `_most`; not of paused queues.
 CREATE FUNCTION mutirao_ring(
@@ -37,8 +39,8 @@ BEGIN
 END
 $$
 --;
--- Claims the jobs of doorbells that still wait with that run. All are back in their lanes first, as a
--- limit may park them; what is not claimed is rung again.
+-- Claims the jobs of doorbells that still wait with that run. Where there are limits, all are back in their
+-- lanes first, as one may park them; what is not claimed is rung again.
 CREATE FUNCTION mutirao_answer(_worker bigint, _ids bigint[], _runs integer[], _now timestamptz)
 RETURNS TABLE (
     ${claim_columns}
@@ -70,6 +72,6 @@ BEGIN
         );
         found := (SELECT a.taken FROM mutirao_admit(found, cardinality(found), moment) a);
     END IF;
-    ${take_found: , queue = ltrim(queue, E'\x1d'); cut_off; j.queue; taken; }
+    ${take_found: ; cut_off; j.queue; taken; }
 END
 $$

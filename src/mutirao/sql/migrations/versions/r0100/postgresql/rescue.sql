@@ -61,7 +61,8 @@ BEGIN
            nullif(_now < (SELECT mutirao_closed()), false)
     FROM mutirao_live WHERE id = ANY(_ids);
     RETURN QUERY UPDATE mutirao_live
-    SET worker = NULL, claimed_at = NULL, run = run % 2147483647 + 1, lost = least(lost, 30000) + 1
+    SET worker = NULL, claimed_at = NULL, run = run % 2147483647 + 1, lost = least(lost, 30000) + 1,
+        queue = ltrim(queue, E'\x1d')
     WHERE id = ANY(_ids) RETURNING id, run;
 END
 $$

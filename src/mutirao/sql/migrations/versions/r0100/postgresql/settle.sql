@@ -148,7 +148,8 @@ BEGIN
     RETURN QUERY
     WITH waiting AS (
         UPDATE mutirao_live l
-        SET worker = NULL, claimed_at = NULL, attempt = l.attempt - (s.back > 0)::integer,
+        SET worker = NULL, claimed_at = NULL, queue = ltrim(l.queue, E'\x1d'),
+            attempt = l.attempt - (s.back > 0)::integer,
             lost = CASE
                 WHEN s.back < 2 THEN 0 WHEN s.back = 4 THEN least(l.lost, 30000) + 1 ELSE l.lost
             END,
@@ -186,7 +187,8 @@ SET lock_timeout = '1s' SET enable_seqscan = off SET enable_bitmapscan = off SET
 SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
-    UPDATE mutirao_live l SET worker = NULL, claimed_at = NULL, attempt = l.attempt - 1
+    UPDATE mutirao_live l
+    SET worker = NULL, claimed_at = NULL, attempt = l.attempt - 1, queue = ltrim(l.queue, E'\x1d')
     FROM unnest(_ids, _runs) AS s (id, run)
     WHERE l.id = ANY(_ids) AND l.id = s.id AND l.run = s.run AND l.claimed_at IS NOT NULL
     RETURNING l.id;
