@@ -9,6 +9,7 @@ from mutirao.engine.backoff import MAX_WAIT
 from mutirao.engine.job_log import JobLogMode
 from mutirao.errors import ConfigurationError, InvalidJob
 from mutirao.model.deploys import Served, is_version
+from mutirao.model.endpoints import WEBHOOK_QUEUE, WEBHOOK_TASK
 from mutirao.model.job import MAX_QUEUE_NAME, MAX_TASK_NAME, OutcomeKind
 from mutirao.model.webhook_attempts import WebhookSettings
 from mutirao.tasks.defaults import DefaultsInWords
@@ -270,6 +271,12 @@ class WorkerSettings:
             )
         if self.tasks is not None:
             _check_names("task", self.tasks, MAX_TASK_NAME)
+        if self.webhooks is not None and not self.served.has(WEBHOOK_QUEUE, WEBHOOK_TASK):
+            raise ConfigurationError(
+                f"webhooks are to be delivered, which are jobs of the queue {WEBHOOK_QUEUE!r}, but"
+                " queues, exclude_queues or tasks leave them out: name that queue, too, or let"
+                " another worker deliver them, `mutirao webhooks --database URL`"
+            )
 
     def _check_version(self) -> None:
         version = self.app_version

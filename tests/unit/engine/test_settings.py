@@ -11,6 +11,9 @@ import pytest
 from mutirao import Mutirao, OutcomeKind
 from mutirao.engine.settings import WorkerSettings, WorkerTerms
 from mutirao.errors import ConfigurationError
+from mutirao.model.webhook_attempts import WebhookSettings
+
+SENDS = WebhookSettings()
 
 
 def test_defaults() -> None:
@@ -51,6 +54,12 @@ def test_defaults() -> None:
         ({"keep_hours": 7}, "keep_hours is 7; give a timedelta"),
         ({"keep_inbox": 7}, "keep_inbox is 7; give a timedelta"),
         ({"keep_said": 7}, "keep_said is 7; give a timedelta"),
+        (
+            {"webhooks": SENDS, "queues": ("mail",)},
+            "jobs of the queue 'webhooks', but .* leave them",
+        ),
+        ({"webhooks": SENDS, "exclude_queues": ("webhooks",)}, "leave them out"),
+        ({"webhooks": SENDS, "tasks": ("send",)}, "leave them out"),
         ({"prefetch": -1}, "prefetch is -1; give 0 or more"),
         ({"linger": -1}, "linger is -1; give 0 or more"),
     ],
