@@ -5,7 +5,7 @@ Each operation has an asynchronous face, which does the work, and a synchronous 
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Protocol, Unpack
 
@@ -90,7 +90,7 @@ class Subscriptions:
         job = self._job(handler)
         unique = self._app.task_named(job.task).options.unique
         asked = subscription_of(id, told, job, unique, terms)
-        since = None if from_ is None else _moment("from_", from_)
+        since = None if from_ is None else _past("from_", from_)
         await self._app.store.put_subscription(asked)
         if since is not None:
             await self.areplay(id, since=since, missing=True)
@@ -267,6 +267,16 @@ def _moment(what: str, given: object) -> datetime:
             " timedelta(hours=2)"
         )
     return given
+
+
+def _past(what: str, given: object) -> datetime:
+    moment = _moment(what, given)
+    if moment > datetime.now(UTC) + timedelta(minutes=1):  # clocks differ
+        raise InvalidSubscription(
+            f"{what} is {moment}, which is ahead; give a moment in the past. What is published from"
+            " now on it is told of anyway"
+        )
+    return moment
 
 
 def _no_subscriber(handler: object) -> InvalidSubscription:

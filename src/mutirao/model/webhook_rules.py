@@ -32,7 +32,8 @@ _HOW = {
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
 _VALUE = re.compile(rf"(?:[!-~](?:[ \t!-~]{{0,{LONGEST_VALUE - 2}}}[!-~])?)?")
 _URL = re.compile(
-    r"https?://(?P<host>\[[0-9a-f:.]+\]|[^\[\]@:/?#\\]+)(?::[0-9]{1,5})?(?:[/?][^#\\]*)?",
+    r"https?://(?P<host>\[[0-9a-f:.]+\]|[^\[\]@:/?#\\]+)"
+    r"(?::(?P<port>[0-9]{1,5}))?(?:[/?][^#\\]*)?",
     re.IGNORECASE,
 )
 _SEEN = re.compile(rf"[!-~]{{1,{LONGEST_URL}}}")
@@ -47,10 +48,11 @@ def host_of(url: object) -> str:
         InvalidEndpoint: it is no `http` or `https` URL with a host.
     """
     found = _URL.fullmatch(url) if isinstance(url, str) and _SEEN.fullmatch(url) else None
-    if found is None:
+    if found is None or not 1 <= int(found["port"] or 443) <= 65_535:
         raise InvalidEndpoint(
             f"the URL is {shown_url(url)!r}; expected https://host[:port]/path of visible ASCII, at"
-            f" most {LONGEST_URL:,} characters, without user and fragment; names as xn--…"
+            f" most {LONGEST_URL:,} characters, without user and fragment, with a port of 1 to"
+            " 65,535 if any; names as xn--…"
         )
     return found["host"].lower()
 

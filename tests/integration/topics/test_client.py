@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from sqlite3 import connect
 from typing import Annotated, Any, Literal, TypedDict
 from uuid import UUID
@@ -186,6 +186,11 @@ def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
             "tenant has 10000",
         ),
         (lambda s, note: s.put("x", note, "a", from_=3), InvalidSubscription, "from_ is 3; give"),
+        (
+            lambda s, note: s.put("x", note, "a", from_=datetime.now(UTC) + timedelta(hours=1)),
+            InvalidSubscription,
+            "which is ahead; give a moment in the past",
+        ),
         (lambda s, _: s.replay("x", since="2h"), InvalidSubscription, "since is"),
         (lambda s, _: s.replay("x", since=NOW, until=NOW), InvalidSubscription, "not after since"),
         (lambda s, _: s.replay("x", "a..b", since=NOW), InvalidTopic, "'a..b'"),

@@ -25,6 +25,8 @@ def endpoint(**terms: Any) -> Endpoint:
         ({"order_by": "a", "topics": ("a", "b")}, InvalidEndpoint, "and 2 topics; give"),
         ({"order_by": "a", "when_dead": "halt"}, InvalidEndpoint, "give 'stop' or 'continue'"),
         ({"when_dead": "stop"}, InvalidEndpoint, "order_by is not given"),
+        ({"url": "https://a:65536/"}, InvalidEndpoint, "a port of 1 to 65,535"),
+        ({"url": "https://a:0"}, InvalidEndpoint, "a port of 1 to 65,535"),
         ({"headers": [("X-A", "b")]}, InvalidEndpoint, "the headers are of type list; give names"),
         ({"redirects": 1.5}, InvalidEndpoint, "redirects is 1.5; give 0 to 5"),
         ({"concurrency": 2.0}, InvalidEndpoint, "concurrency is 2.0; give a whole number"),
