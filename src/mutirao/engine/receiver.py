@@ -265,7 +265,7 @@ class Receiver:
             f"no such task here: {task}, on queue {self.queue!r}; left to workers that have"
             " it: after ten minutes without one it is dead"
         )
-        told = Again(delivery, parcels.met_unknown(message), UNKNOWN_DELAY)
+        told = Again(delivery, parcels.met_unknown(message), UNKNOWN_DELAY, anew=True)
         self._returns.settle(key, told)
 
     def _give_back(self, consumer: Consumer, delivery: Delivery) -> None:

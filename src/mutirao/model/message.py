@@ -90,11 +90,16 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The message comes again `after` seconds, as `message` says: its attempt, lost and headers."""
+    """The message comes again `after` seconds, as `message` says: its attempt, lost and headers.
+
+    `anew`: also where a transport does not rewrite messages, but counts their hand-outs. Unless
+    they are in order, it has no attempt more then.
+    """
 
     delivery: Delivery
     message: Message
     after: float = 0.0
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,30 @@ async def test_work_that_runs_elsewhere(lite_url: str) -> None:
     app.close()
 
 
+async def test_a_task_that_a_worker_does_not_have(lite_url: str) -> None:
+    """Whoever has it runs it as if nobody had met it before."""
+    world = World()
+    await world.transport.declare(["q"])
+    old, new = (Mutirao(lite_url, transports={"q": world.transport}) for _ in range(2))
+    old.task(queue="q", name="old")(lambda: None)
+    attempts: list[int] = []
+
+    @new.task(queue="q", max_attempts=1)
+    async def encode(job: Job) -> None:
+        attempts.append(job.attempt)
+
+    async with old.worker(queues=["q"]):
+        await encode.aenqueue()
+        await until(lambda: world.broker.requests["delete_message_batch"] == 1)
+        world.wait(5)
+        await until(lambda: world.broker.requests["delete_message_batch"] == 2)
+    world.wait(5)
+    async with new.worker(queues=["q"]):
+        await until(lambda: attempts == [1])
+    for each in (old, new):
+        each.close()
+
+
 @pytest.mark.parametrize("plain", [True, False])
 async def test_a_message_that_is_lost(lite_url: str, plain: bool) -> None:
     """A coroutine is cancelled, a thread is told, and nothing is deleted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -346,6 +347,25 @@ async def test_what_is_dead_is_kept_first(world: World) -> None:
         assert world.broker.requests[DELETE] == 0
         assert await consumer.settle([Bury(held, cause)]) == [None]
     assert [each.cause for each in await world.transport.dead("q", 5)] == [cause]
+
+
+async def test_what_is_told_anew(world: World) -> None:
+    """It comes as it is told, with no attempt more, and is sent before it is deleted."""
+    await world.publish(message("a", headers={"tenant": "acme"}))
+    async with world.consuming() as consumer:
+        [held] = await receive(consumer)
+        assert held.message is not None
+        told = replace(held.message, headers={"tenant": "acme", "unknown-here": 1})
+        again = Again(held, told, 5, anew=True)
+        world.broker.refuse("send_message_batch", "AccessDenied")
+        assert [type(each) for each in await consumer.settle([again])] == [TransportMismatch]
+        world.broker.refuse_entries(DELETE, "AccessDenied")
+        assert [type(each) for each in await consumer.settle([again])] == [TransportMismatch]
+        assert await consumer.settle([again]) == [None]
+        assert world.visible_in() == [5]
+        world.wait(5)
+        assert [each.message for each in await receive(consumer)] == [told]
+    assert [each.group for each in world.broker.queues["q"].messages] == ["acme"]
 
 
 async def test_leaving(world: World) -> None:

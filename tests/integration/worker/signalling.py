@@ -72,10 +72,18 @@ async def running(app: Mutirao, **settings: float) -> AsyncIterator[Running]:
     )
     try:
         yield Running(process)
+    except BaseException as failure:
+        failure.add_note(f"the worker had logged:\n{await _ended(process)}")
+        raise
     finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.communicate()
+        await _ended(process)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> str:
+    """Kill it if it runs; return what it has logged that nobody has read."""
+    if process.returncode is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    return (await process.communicate())[1].decode()
 
 
 def enqueue(app: Mutirao, *tasks: str, args: str = "{}") -> list[int]:

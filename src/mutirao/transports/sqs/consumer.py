@@ -191,9 +191,10 @@ class SqsConsumer:
     async def _settle_other(self, settling: Again | Bury, lease: Lease) -> Result:
         if isinstance(settling, Bury):
             why = await self._call(self._settler.bury, lease, settling.cause)
-            if why is None:
-                self._finish(lease)
-            return self._unless_lost(lease, why)
+            return self._copied(lease, why)
+        if settling.anew and not self._options.fifo:
+            told = settling.message, settling.after
+            return self._copied(lease, await self._call(self._settler.anew, lease, *told))
         behind = self._groups.stop(lease)
         for each in behind:
             self._forget(each)
@@ -216,6 +217,11 @@ class SqsConsumer:
         self._forget(lease)
         if following is not None:
             self._come.put(following)
+
+    def _copied(self, lease: Lease, why: Result) -> Result:
+        if why is None:
+            self._finish(lease)
+        return self._unless_lost(lease, why)
 
     def _unless_lost(self, lease: Lease, why: Result) -> Result:
         lost = why is not None and lease.lost is not None and self._forget(lease)

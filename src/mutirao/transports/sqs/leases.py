@@ -66,7 +66,7 @@ class Lease:
     renew_at: float = inf
     lost: str | None = field(default=None)  # why it is not ours any more
     settling: bool = False
-    buried: bool = False  # its copy is among the dead, and only its deletion is missing
+    copied: bool = False  # what follows it is confirmed, and only its deletion is missing
     body: str = ""
     large: str | None = None  # its id in S3, if its arguments are there
 

@@ -5,12 +5,13 @@ Each first has the heartbeat stop for it, so that no extension overtakes what is
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 from random import random
 from typing import Any
 
 from mutirao.errors import TransportError
-from mutirao.model.message import Cause
+from mutirao.model.message import Cause, Message
 from mutirao.transports.sqs.burying import CAUSE, cause_as_text
 from mutirao.transports.sqs.calls import LONGEST_VISIBILITY, Entry, EntryFailure, SqsCalls, SqsQueue
 from mutirao.transports.sqs.failures import Meaning
@@ -29,6 +30,7 @@ class LastWords:
 
     Parameters:
         dead_queue: returns the queue for the dead of a queue.
+        entry: returns a message as it is sent; may raise what `Transport.publish` returns.
         large: where large arguments are, if they may be.
     """
 
@@ -37,6 +39,7 @@ class LastWords:
         calls: SqsCalls,
         heartbeat: LeaseHeartbeat,
         dead_queue: Callable[[SqsQueue], SqsQueue],
+        entry: Callable[[Message, SqsQueue], Entry],
         timing: Timing,
         large: LargeBodies | None,
         *,
@@ -45,7 +48,7 @@ class LastWords:
         self.calls, self._heartbeat, self._dead_queue, self._fifo = (
             calls, heartbeat, dead_queue, fifo,
         )  # fmt: skip
-        self._large = large
+        self._large, self._entry = large, entry
         self._pause, self._clock = timing.pause, timing.clock
         self.background: set[asyncio.Task[Any]] = set()
 
@@ -128,14 +131,32 @@ class LastWords:
         entry = Entry(lease.body, attributes={CAUSE: cause_as_text(cause)})
         if self._fifo:
             entry = entry._replace(group=lease.group or lease.id, deduplication=f"dead-{lease.id}")
-        if not lease.buried:
-            [failure] = self._trying([lease], lambda _: self.calls.send(dead, [entry]))
-            if failure is not None:
-                lease.settling = False
-                return failure.error(f"message {lease.name}, which is to be kept among the dead")
-            lease.buried = True
+        what = f"message {lease.name}, which is to be kept among the dead"
+        if not lease.copied:
+            if failure := self._copy(lease, dead, entry, what):
+                return failure
             note.dead(lease.name, lease.queue.name, cause.error_type)
         return self._delete([lease])[0]
+
+    def anew(self, lease: Lease, message: Message, after: float) -> TransportError | None:
+        """Send a message as it is told now, and delete what it was once that is confirmed."""
+        try:
+            entry = self._entry(replace(message, delay=after), lease.queue)
+        except TransportError as error:
+            lease.settling = False
+            return error
+        what = f"message {lease.name}, which is to come again"
+        if not lease.copied and (failure := self._copy(lease, lease.queue, entry, what)):
+            return failure
+        return self._delete([lease])[0]
+
+    def _copy(self, lease: Lease, to: SqsQueue, entry: Entry, what: str) -> TransportError | None:
+        [failure] = self._trying([lease], lambda _: self.calls.send(to, [entry]))
+        lease.copied = failure is None
+        if failure is None:
+            return None
+        lease.settling = False
+        return failure.error(what)
 
     def _trying(
         self, leases: Sequence[Lease], ask: Callable[[Sequence[Lease]], list[EntryFailure | None]]

@@ -372,7 +372,7 @@ class _Parts:
         self.heartbeat = LeaseHeartbeat(self.calls, options.visibility, options.max_runtime, timing)
         self.settler = LastWords(
             self.calls, self.heartbeat, lambda queue: transport._queue(queue.name, dead=True),
-            timing, self.large, fifo=options.fifo,
+            transport._entry, timing, self.large, fifo=options.fifo,
         )  # fmt: skip
         self.pool = ThreadPoolExecutor(SENDERS, thread_name_prefix="mutirao-sqs-call")
         self.queues: dict[tuple[str, bool], SqsQueue] = {}
