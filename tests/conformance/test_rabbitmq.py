@@ -35,7 +35,7 @@ from mutirao.testing.conformance.transport import (
     receive,
     settle,
 )
-from mutirao.transports.rabbitmq import RabbitMQ, topology
+from mutirao.transports.rabbitmq import RabbitMQ, consumer, topology
 from tests.support.rabbitmq import RabbitServer, emptied, publish_raw
 from tests.support.waiting import until
 
@@ -270,6 +270,22 @@ async def test_a_queue_that_is_deleted(transport: RabbitMQ, rabbit: RabbitServer
     assert len(lost) == 1
     (error,) = await transport.publish([letter(queue="short-lived")])
     assert isinstance(error, TransportMismatch)
+
+
+async def test_a_consumer_that_the_broker_has_forgotten(
+    transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not cancelled, and nothing comes: whoever consumes asks, and begins anew."""
+    monkeypatch.setattr(consumer, "LOOK_EVERY", 0.05)
+    lost: list[Delivery] = []
+    async with deadline(), transport.consumer(QUEUE, 5, lost.extend) as one:
+        await publish(transport, letter())
+        (held,) = await receive(one)
+        await one._channel.basic_cancel(one._base_tag or "")
+        await settle(one, Ack(held))
+        with pytest.raises(TransportUnavailable, match="has forgotten this consumer"):
+            await one.receive(1)
+    assert lost == []
 
 
 async def test_closed_without_a_reason(
