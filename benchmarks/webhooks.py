@@ -17,7 +17,13 @@ from benchmarks.load import PREFIX
 from benchmarks.posting import Posted, check, posted
 from benchmarks.receiver import ANSWERING, SILENT, receiver
 from mutirao import Mutirao
-from mutirao.model.endpoints import TEST_TOPIC, USUAL_CONCURRENCY, WEBHOOK_QUEUE, WEBHOOK_TASK
+from mutirao.model.endpoints import (
+    FAIR_BY,
+    TEST_TOPIC,
+    USUAL_CONCURRENCY,
+    WEBHOOK_QUEUE,
+    WEBHOOK_TASK,
+)
 from mutirao.model.job import NewJob
 from mutirao.sql.schema import tables
 from mutirao.sql.schema.endpoints import breaker, webhook_attempt
@@ -152,7 +158,7 @@ def _to(endpoint: str, host: str, jobs: int) -> Iterator[NewJob]:
     event = {"id": 0, "topic": TEST_TOPIC, "subscription": f"endpoint:{endpoint}", "attempt": 1,
              "published_at": "2026-01-01T00:00:00Z"}  # fmt: skip
     told = {"endpoint": endpoint, "host": host, "event": event, "payload": _PAYLOAD}
-    one = NewJob(task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args=json.dumps(told))
+    one = NewJob(task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args=json.dumps(told), fair_by=FAIR_BY)
     yield from (one for _ in range(jobs))
 
 

@@ -11,7 +11,16 @@ import pytest
 from mutirao import Mutirao
 from mutirao.engine.lanes import LaneBook
 from mutirao.errors import InvalidJob, InvalidTask
-from mutirao.model.fairness import fair_lane, fairness_value, is_fair, lanes_of, once, queue_of
+from mutirao.model.fairness import (
+    fair_lane,
+    fairness_value,
+    is_fair,
+    is_late,
+    lanes_of,
+    once,
+    queue_of,
+    shared,
+)
 from mutirao.model.job import FairClaim, Lane, LaneHead, Wake
 from mutirao.testing import MemoryStore
 
@@ -28,6 +37,25 @@ def test_one_fair_lane_of_a_queue() -> None:
     """Its priorities are one lane to a claim; those of others are not."""
     lanes = [Lane(name, priority, NOW, 0) for priority in (0, 1) for name in lanes_of(["q"])]
     assert once(lanes) == [*lanes[:2], lanes[2]]
+
+
+@pytest.mark.parametrize("late_next", [0, 1])
+@pytest.mark.parametrize(("others", "late"), [(3, 3), (5, 0), (0, 3), (2, 6)])
+def test_shares_of_late_jobs(late_next: int, others: int, late: int) -> None:
+    """Every other one is late, from where that was left, while there are both."""
+    some = [f"o{n}" for n in range(others)], [f"l{n}" for n in range(late)]
+    merged = shared(*some, late_next)
+    assert [each for each in merged if each in some[0]] == some[0]
+    assert [each for each in merged if each in some[1]] == some[1]
+    mixed = "".join(each[0] for each in merged)[: 2 * min(others, late)]
+    assert mixed == ("lo" if late_next else "ol") * min(others, late)
+
+
+def test_late() -> None:
+    """Whoever took turns, and is in the plain lane."""
+    assert is_late("q", "=a")
+    assert not is_late(fair_lane("q"), "=a")
+    assert not is_late("q", "")
 
 
 @pytest.mark.parametrize("args", ["{}", '{"by":null}', '{"by":""}'])

@@ -13,6 +13,7 @@ from mutirao.client.portal import Portal
 from mutirao.errors import InvalidEndpoint, UnknownEndpoint
 from mutirao.model.breakers import BreakerName
 from mutirao.model.endpoints import (
+    FIRST,
     PROBE_TASK,
     TEST_TOPIC,
     WEBHOOK_QUEUE,
@@ -34,7 +35,6 @@ from mutirao.tasks.validation import check_text
 
 PREVIOUS_KEPT_FOR = timedelta(days=1)
 REPLAYED_AT_ONCE = 1_000  # in one transaction
-FIRST = -100  # the priority of a sample
 Jobs = list[int]  # their ids
 Topics = str | Topic[Any] | Iterable[str | Topic[Any]]
 
@@ -175,6 +175,7 @@ class Endpoints:
                 task=PROBE_TASK,
                 queue=WEBHOOK_QUEUE,
                 args=json.dumps({"kind": kind, "key": key, "heard": True}),
+                priority=FIRST,
                 key=f"heard {kind} {key}"[:MAX_KEY],
                 unique=Unique(),
             )

@@ -4,11 +4,12 @@ The lower bounds keep claims off the dead index entries that accumulate at the f
 a snapshot is held open. They are only memory: reading the heads again corrects them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
 
+from mutirao.model.fairness import is_fair
 from mutirao.model.job import Claim, FairClaim, Lane, LaneHead, Wake
 from mutirao.model.moments import BEFORE_ALL_JOBS
 
@@ -86,8 +87,7 @@ class LaneBook:
         return True
 
     def due(self, now: float) -> list[Lane]:
-        """Return the lanes that may have due jobs, by priority; equal ones are rotated."""
-        self._turn += 1
+        """Return the lanes that may have due jobs, by priority; equal ones take turns."""
         by_priority: dict[int, list[Lane]] = {}
         for entry in self._entries.values():
             if entry.arrived(now):
@@ -102,8 +102,13 @@ class LaneBook:
         """Return when the earliest known job is due; inf if none is known."""
         return min((entry.next_due() for entry in self._entries.values()), default=inf)
 
-    def claimed(self, claims: Iterable[Claim]) -> None:
-        """Raise the bounds to what a claim reached; fair lanes have no bounds."""
+    def claimed(self, claims: Sequence[Claim]) -> None:
+        """Raise the bounds to what a claim reached; those of fair lanes stay.
+
+        The next claim begins with another lane, unless this one found nothing: were every other one
+        in vain, the same lane would always come first.
+        """
+        self._turn += bool(claims)
         plain = [claim for claim in claims if not isinstance(claim, FairClaim)]
         last = {(claim.queue, claim.priority): claim for claim in plain}
         for key, claim in last.items():
@@ -119,9 +124,15 @@ class LaneBook:
                 entry.due_at = inf
 
     def expect(self, queue: str, priority: int, due_at: float) -> None:
-        """Record that a job known to this worker will be due in a lane; the bound stays."""
+        """Record that a job known to this worker will be due in a lane.
+
+        The bound stays; a fair lane's is forgotten, as claims from it do not raise it.
+        """
         lane = Lane(queue, priority, BEFORE_ALL_JOBS, 0)
-        self._entries.setdefault((queue, priority), _Entry(lane)).expect(due_at)
+        entry = self._entries.setdefault((queue, priority), _Entry(lane))
+        entry.expect(due_at)
+        if is_fair(queue):
+            entry.lane = lane
 
     def _serves(self, queue: str) -> bool:
         return (self._queues is None or queue in self._queues) and queue not in self._but

@@ -112,7 +112,7 @@ def _of_failure(
     if asked and (asked.after is not None or asked.at is not None):
         return _outcome(OutcomeKind.RETRIED, error, after=asked.after, at=asked.at)
     wait = chosen.delay(attempt, None if asked else error)
-    return _outcome(OutcomeKind.RETRIED, error, after=wait)
+    return replace(_outcome(OutcomeKind.RETRIED, error, after=wait), apart=chosen.apart)
 
 
 def _outcome(

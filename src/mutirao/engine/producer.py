@@ -183,14 +183,15 @@ class Producer:
 
     def expect(self, claim: Claim, outcome: Outcome) -> None:
         """Record that a job of this worker waits for its next attempt, at the time in `outcome`."""
+        lane = claim.queue if outcome.apart else claim.lane
         if claim.queue in self._elsewhere:
             self._relay.expect(monotonic() + _ahead(outcome))
         elif outcome.at is None:
             due_at = monotonic() + (outcome.after or 0.0)
-            self._lanes.expect(claim.lane, claim.priority, due_at)
+            self._lanes.expect(lane, claim.priority, due_at)
             self._woken.set()
         else:
-            self.wake(Wake(claim.lane, claim.priority, outcome.at))
+            self.wake(Wake(lane, claim.priority, outcome.at))
 
     def reborn(self, former: int, begun: Runs) -> None:
         """Start again under a new worker id, which is registered as listening.

@@ -32,6 +32,8 @@ WEBHOOK_QUEUE = "webhooks"
 OF_ENDPOINT = "endpoint:"  # begins the ids of the subscriptions of endpoints
 DISABLED_TOPIC = "mutirao.endpoint.disabled"
 TEST_TOPIC = "mutirao.test"  # of what `endpoints test` sends
+FAIR_BY = "endpoint"  # deliveries take turns by it
+FIRST = -100  # the priority of samples and probes, which wait for no delivery
 # Of one endpoint, in the whole fleet: one that answers slowly leaves slots to the others. So many
 # are claimed, and completed, together: with 20 the same work took a seventh more of a processor.
 USUAL_CONCURRENCY = 50

@@ -4,12 +4,20 @@ They are ordinary live jobs, but in a lane whose name begins with `FAIR_LANE_PRE
 the value. A claim from such a lane takes one job of each value, round after round, and begins with
 the value after the one that was served last. `mutirao.sql.rules.fairness` does that, and reads no
 more rows than are taken; PostgreSQL does it in its own functions.
+
+Where the retry policy says so (`apart`), one that is tried again is *late*: it takes no turn, but
+waits in the plain lane of its queue, by time. Of equal lanes each has every other claim; a limit
+that calls jobs calls a late one every other time. So neither side waits for all of the other.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from operator import itemgetter
+from typing import TypeVar
 
 from mutirao.model.lanes import FAIR_LANE_PREFIX, Lane
 from mutirao.model.limits import NOBODY, Whose, value_of
+
+T = TypeVar("T")
 
 
 def fair_lane(queue: str) -> str:
@@ -43,3 +51,15 @@ def once(lanes: Iterable[Lane]) -> list[Lane]:
 def fairness_value(args: str, by: str, whose: Whose = NOBODY) -> str:
     """Return the value under which a fair job is served; never empty, as it is for other jobs."""
     return f"={value_of(args, by, whose)}"
+
+
+def is_late(lane: str, fairness: str) -> bool:
+    """Return whether a job takes no turns any more; `fairness`: the value under which it did."""
+    return fairness != "" and not is_fair(lane)
+
+
+def shared(others: Sequence[T], late: Sequence[T], late_next: int) -> list[T]:
+    """Merge what waits for a limit: every other one is late, beginning with `late_next` (0, 1)."""
+    places = [(2 * n + late_next, one) for n, one in enumerate(others)]
+    places += [(2 * n + 1 - late_next, one) for n, one in enumerate(late)]
+    return [one for _, one in sorted(places, key=itemgetter(0))]

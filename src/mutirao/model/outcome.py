@@ -14,7 +14,8 @@ class Outcome:
     """The outcome of an attempt. `after` (seconds) or `at` say when a waiting job runs again.
 
     `fault`: why a `released` attempt was given up, if that is counted. `stops`: whether the
-    schedule that made the job is to be paused.
+    schedule that made the job is to be paused. `apart`: whether a job that is retried leaves the
+    lane where it took turns.
     """
 
     kind: OutcomeKind
@@ -25,6 +26,7 @@ class Outcome:
     result: KeptResult | None = None
     fault: Fault | None = None
     stops: bool = False
+    apart: bool = False
 
 
 SUCCEEDED = Outcome(OutcomeKind.SUCCEEDED)

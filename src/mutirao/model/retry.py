@@ -45,6 +45,7 @@ class RetryPolicy:
         only: if not empty, all other exceptions make the job dead at once.
         never: these exceptions make the job dead at once.
         by_type: policies for particular exceptions; the first match replaces this policy.
+        apart: whether jobs that take turns wait apart once they are tried again, by time.
 
     Raises:
         ValueError: `max_attempts` is less than 1.
@@ -55,6 +56,7 @@ class RetryPolicy:
     only: ExceptionTypes = ()
     never: ExceptionTypes = ()
     by_type: tuple[tuple[type[BaseException], "RetryPolicy"], ...] = ()
+    apart: bool = False
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:

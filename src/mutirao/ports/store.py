@@ -274,10 +274,11 @@ class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, Protocol
 
         Applies to jobs that are enqueued from now on without `NewJob.fair_by`: in SQL, or by a
         redrive. Fair jobs wait in lanes of their own (`mutirao.model.fairness.fair_lane`). There
-        `claim` takes the most urgent due job of each value, in rounds, whatever the bounds; each
-        worker continues after the value that was served last. These claims are `FairClaim`s, in the
-        order of the rounds. In all other respects fair jobs are ordinary jobs of the queue they
-        were enqueued in.
+        `claim` takes the most urgent due job of each value, in rounds; each worker continues after
+        the value that was served last. None is expected before the bounds, as in other lanes. These
+        claims are `FairClaim`s, in the order of the rounds. One that is retried with an outcome
+        that is `apart` leaves them for the plain lane of its queue. In all other respects fair jobs
+        are ordinary jobs of the queue they were enqueued in.
         """
         ...
 

@@ -8,6 +8,7 @@ import random
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from math import inf
 
@@ -18,6 +19,7 @@ from mutirao.errors import ConfigurationError, InvalidEndpoint, UnsafeUrl, Webho
 from mutirao.model.breakers import BreakerName
 from mutirao.model.endpoints import (
     DISABLED_TOPIC,
+    FAIR_BY,
     PROBE_TASK,
     USUAL_LIMIT,
     WEBHOOK_QUEUE,
@@ -63,7 +65,8 @@ def wait_of(attempt: int, error: BaseException | None) -> float:
     return max(wait, (failed and failed.retry_after) or 0.0)
 
 
-POLICY = Retry.by(wait_of, len(SCHEDULE) + 1)
+# Apart: what is tried again does not delay what is new, nor the other way round.
+POLICY = replace(Retry.by(wait_of, len(SCHEDULE) + 1), apart=True)
 
 
 def webhook_id(event: Event) -> str:
@@ -103,7 +106,7 @@ class Deliveries:
 
     def tasks(self, app: TopicApp) -> dict[str, Task[..., None]]:
         """Return the tasks by which a worker delivers, by name."""
-        deliver = TaskOptions(queue=WEBHOOK_QUEUE, retry=POLICY, timeout=inf)
+        deliver = TaskOptions(queue=WEBHOOK_QUEUE, retry=POLICY, timeout=inf, fair_by=FAIR_BY)
         probe = TaskOptions(queue=WEBHOOK_QUEUE, timeout=inf)
         return {
             WEBHOOK_TASK: Task(app, self.deliver, WEBHOOK_TASK, deliver),

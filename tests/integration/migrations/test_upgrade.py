@@ -33,7 +33,7 @@ DRIVERS = {
 }
 # What a database has beside what SQLAlchemy Core is told of.
 MORE_TABLES = {"mysql": {"mutirao_lock"}}
-MORE_COLUMNS = {"mysql": {("mutirao_job", "unplaced")}}
+MORE_COLUMNS = {"mysql": {("mutirao_job", "unplaced"), ("mutirao_live", "turn")}}
 
 
 @pytest.fixture

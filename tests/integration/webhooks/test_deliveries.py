@@ -142,8 +142,11 @@ async def test_a_delivery(migrated_url: str) -> None:
     assert '"***"' in repr(shown)
 
 
-async def test_beside_a_peer_that_is_down(migrated_url: str) -> None:
+async def test_beside_a_peer_that_is_down(
+    migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is for it is held after three attempts; it comes back, and gets all in order."""
+    monkeypatch.setattr(deliveries, "SCHEDULE", (0.01, 0.01, 10**6))  # these may be of two jobs
     back = asyncio.Event()
 
     async def down(peer: Peer) -> None:

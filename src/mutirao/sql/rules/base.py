@@ -191,8 +191,10 @@ def given_back(outcome: Outcome) -> int:
     """Return what a job that waits again is to count, as all databases have it.
 
     0: an attempt. 1: none. 2: none, and what it counts in `lost` and `cut_off` goes on, with one
-    more in `cut_off` for 3 and in `lost` for 4.
+    more in `cut_off` for 3 and in `lost` for 4. -1: an attempt, and it takes no turns any more.
     """
+    if outcome.apart:
+        return -1
     if outcome.kind is not OutcomeKind.RELEASED:
         return int(outcome.kind in UNCOUNTED_OUTCOMES)
     return {None: 2, Fault.CONNECTION: 3, Fault.WORKER: 4}[outcome.fault]

@@ -17,9 +17,14 @@ MAX_ROWS_PER_READ = 100  # rows of a line that are read together
 
 _SERVED = "SELECT fairness FROM mutirao_fairness_served WHERE worker = 0 AND lane = ?"
 _LAST = "SELECT queue, fairness FROM mutirao_live WHERE id = ?"
-_NEXT = "queue = ? AND fairness > ? ORDER BY fairness LIMIT 1"
-_PRIORITY = "queue = ? AND fairness = ? AND priority > ? ORDER BY priority LIMIT 1"
-_LINE = "queue = ? AND fairness = ? AND priority = ? AND {} AND run_at <= ?{}"
+_NEXT = "SELECT {0} {1} AND queue = ? AND {0} > ? ORDER BY {0} LIMIT 1"
+_PRIORITY = """
+SELECT priority {1} AND queue = ? AND {0} = ? AND priority > ? ORDER BY priority LIMIT 1
+"""
+_LINE = """
+SELECT id, run_at {1} AND queue = ? AND {0} = ? AND priority = ? AND {2} AND run_at <= ?{3}
+ORDER BY run_at, id LIMIT ?
+"""
 
 
 def due(
@@ -66,7 +71,7 @@ def in_order(claims: Claims, lanes: Sequence[Lane], taken: Sequence[int]) -> Cla
 
 def _from(words: Words) -> str:
     index = words.by_index("mutirao_live_fairness")
-    return f"FROM mutirao_live {index} WHERE worker IS NULL AND fairness <> ''"
+    return f"FROM mutirao_live {index} WHERE worker IS NULL AND {words.has_turn}"
 
 
 @dataclass(slots=True)
@@ -81,7 +86,7 @@ class _Values:
 
     def next(self) -> Asking[str | None]:
         """Return the next value; None after the last."""
-        sql = f"SELECT fairness {_from(self.words)} AND {_NEXT}"
+        sql = _NEXT.format(self.words.turn, _from(self.words))
         while True:
             since = ("" if self.around else self.served) if self.at is None else self.at
             rows = yield Execute(sql, (self.lane, since))
@@ -116,7 +121,7 @@ class _Line:
         return self.read.pop(0)
 
     def _next_priority(self) -> Asking[None]:
-        sql = f"SELECT priority {_from(self.words)} AND {_PRIORITY}"
+        sql = _PRIORITY.format(self.words.turn, _from(self.words))
         rows = yield Execute(sql, (self.lane, self.value, self.priority))
         self.priority = rows[0][0] if rows else None
         self.at, self.size = (SMALLEST_INTEGER, 0), 1
@@ -125,8 +130,7 @@ class _Line:
         run_at, last = self.at
         since, place = self.words.since(run_at, last + 1)
         unwanted, values = but(self.words, self.without)
-        where = f"{_from(self.words)} AND {_LINE.format(since, unwanted)}"
-        sql = f"SELECT id, run_at {where} ORDER BY run_at, id LIMIT ?"
+        sql = _LINE.format(self.words.turn, _from(self.words), since, unwanted)
         line = (self.lane, self.value, self.priority, *place, self.moment)
         rows = yield Execute(sql, (*line, *values, self.size))
         self.read = [row[0] for row in rows]

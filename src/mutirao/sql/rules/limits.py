@@ -6,10 +6,11 @@ are in microseconds. Live rows are locked before counters, or without waiting.
 
 from collections import Counter as Tally
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import NamedTuple
 
+from mutirao.model.fairness import is_late, shared
 from mutirao.model.job import Wake
 from mutirao.model.limits import (
     COUNTER_KEPT_FOR,
@@ -19,11 +20,18 @@ from mutirao.model.limits import (
     Whose,
     admit,
     candidate,
-    filled,
     next_look,
 )
 from mutirao.model.uniqueness import PARKED
-from mutirao.sql.drivers.steps import Asking, Execute, each
+from mutirao.sql.drivers.steps import Asking, Execute, Row, each
+from mutirao.sql.rules.counters import (
+    COUNTER,
+    Counter,
+    find_counters,
+    lock_counters,
+    make_counters,
+    read_counters,
+)
 from mutirao.sql.rules.words import NO_LIMIT, Condition, Words
 from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
 
@@ -32,19 +40,24 @@ PARKED_MICROS = to_micros(PARKED)
 _TERMS = ("name", "queue", "task", "by", "key", "most", "per", "burst", "start")
 _RULES = f"SELECT {', '.join(f'm.{term}' for term in _TERMS)} FROM mutirao_limit m ORDER BY m.name"
 _ASKED = """
-SELECT l.id, j.queue, j.task, j.args, l.priority, l.run_at, j.tenant, j.`group`
+SELECT l.id, l.queue, l.fairness, j.queue, j.task, j.args, l.priority, l.run_at, j.tenant, j.`group`
 FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
 WHERE """
-_COUNTER = """
-SELECT c.id, c.name, c.key, c.running, c.tokens, c.touched_at, c.probe_at, c.proven
-FROM mutirao_counter c
-WHERE """
 _COUNT = "UPDATE mutirao_counter SET running = ?, tokens = ?, touched_at = ? WHERE id = ?"
-_NEXT = """
-SELECT p.job, p.run_at, l.queue, l.priority, l.id
-FROM mutirao_parked p LEFT JOIN mutirao_live l ON l.id = p.job AND l.worker IS NULL
-WHERE p.counter = ? ORDER BY p.priority, p.run_at, p.job LIMIT ?
+_LATE_NEXT = "UPDATE mutirao_counter SET late_next = ? WHERE id = ?"
+_FIRST = """
+SELECT * FROM (
+    SELECT job, run_at, priority, late FROM mutirao_parked WHERE counter = ? AND late = ?
+    ORDER BY priority, run_at, job LIMIT ?
+) AS {}
 """
+_NEXT = f"""
+SELECT p.job, p.run_at, l.queue, p.priority, l.id, p.late FROM (
+    {_FIRST.format("others")} UNION ALL {_FIRST.format("late")}
+) AS p LEFT JOIN mutirao_live l ON l.id = p.job AND l.worker IS NULL
+ORDER BY p.priority, p.run_at, p.job
+"""
+_PRIORITY = 3  # column of _NEXT
 _PARKED = """
 SELECT p.job FROM mutirao_parked p JOIN mutirao_counter c ON c.id = p.counter WHERE c.name = ?
 """
@@ -68,34 +81,12 @@ WHERE running = 0 AND touched_at < ? AND id NOT IN (SELECT counter FROM mutirao_
 """
 
 
-@dataclass(slots=True)
-class Counter:
-    """A row of `mutirao_counter`."""
-
-    id: int
-    name: str
-    key: str
-    running: int
-    tokens: float
-    touched_at: int
-    probe_at: int | None
-    proven: int
-
-    def room(self, rule: Rule, moment: int) -> int:
-        """Return how many more may start at a moment."""
-        if rule.per is None:
-            return max(0, rule.bound(self.proven) - self.running)
-        return int(self.filled(rule, moment))
-
-    def filled(self, rule: Rule, moment: int) -> float:
-        """Return the tokens of a rate at a moment."""
-        return filled(rule, self.tokens, from_micros(self.touched_at), from_micros(moment))
-
-
 class _Due(NamedTuple):
     """A due job that needs room under its limits."""
 
     id: int
+    lane: str
+    fairness: str
     queue: str
     task: str
     args: str
@@ -103,6 +94,10 @@ class _Due(NamedTuple):
     run_at: int
     tenant: str | None
     group: str | None
+
+    @property
+    def late(self) -> bool:
+        return is_late(self.lane, self.fairness)
 
     def candidate(self, rules: Sequence[Rule]) -> Candidate:
         """Return the job with the counters that count it."""
@@ -138,15 +133,15 @@ def let_in(
     names = {name for job in candidates for name in job.counters}
     if held and not names <= held:
         return None
-    found = yield from _found(words, names)
+    found = yield from find_counters(words, names)
     if missing := names - found.keys():
-        yield from _make(words, missing, by_name, moment)
+        yield from make_counters(words, missing, by_name, moment)
         if held is not None:
             return None
-        found |= yield from _found(words, missing)
+        found |= yield from find_counters(words, missing)
     if held is not None:
         held |= names
-    counters = yield from _locked(words, found)
+    counters = yield from lock_counters(words, found)
     if counters.keys() != names:  # housekeeping has deleted one that nobody used
         return None
     room = {name: one.room(by_name[name.limit], moment) for name, one in counters.items()}
@@ -177,7 +172,7 @@ def let_go(words: Words, jobs: Collection[int], moment: int) -> Asking[tuple[Wak
     if not free:
         return ()
     ended = Tally(counter for _, counter in free)
-    counters = yield from _read(words, words.among("c.id", sorted(ended)), hold=True)
+    counters = yield from read_counters(words, words.among("c.id", sorted(ended)), hold=True)
     yield words.free([(job, counter) for job, counter in free])
     less = [(ended[counter.id], counter.id) for counter in counters]
     yield each("UPDATE mutirao_counter SET running = running - ? WHERE id = ?", less)
@@ -198,7 +193,7 @@ def give_back(
 
 def pace(words: Words, moment: int) -> Asking[tuple[Wake, ...]]:
     """Call the jobs that rates have tokens for now, where some were waited for."""
-    due = yield from _read(words, Condition("c.probe_at <= ?", (moment,)), hold=True)
+    due = yield from read_counters(words, Condition("c.probe_at <= ?", (moment,)), hold=True)
     return (yield from call(words, due, moment)) if due else ()
 
 
@@ -226,9 +221,9 @@ def count_running(words: Words, rule: Rule, moment: int) -> Asking[None]:
     found = [row.candidate([rule]) for row in rows.values()]
     names = {name for job in found for name in job.counters}
     by_name = {rule.name: rule}
-    missing = names - (yield from _found(words, names)).keys()
-    yield from _make(words, missing, by_name, moment)
-    counters = yield from _locked(words, (yield from _found(words, names)))
+    missing = names - (yield from find_counters(words, names)).keys()
+    yield from make_counters(words, missing, by_name, moment)
+    counters = yield from lock_counters(words, (yield from find_counters(words, names)))
     yield from _count_in(words, found, counters, by_name, moment)
 
 
@@ -236,7 +231,7 @@ def forget(words: Words, name: str) -> Asking[None]:
     """Forget what a limit counted; what waited for it goes back to its lanes."""
     parked = yield Execute(_PARKED, (name,))
     yield from words.hold_jobs([row[0] for row in parked])
-    counters = yield from _read(words, Condition("c.name = ?", (name,)), hold=True)
+    counters = yield from read_counters(words, Condition("c.name = ?", (name,)), hold=True)
     for counter in counters:
         yield from _call(words, counter, NO_LIMIT)
         for table, column in (("mutirao_slot", "counter"), ("mutirao_counter", "id")):
@@ -250,7 +245,7 @@ def mend(words: Words, moment: int) -> Asking[tuple[Wake, ...]]:
     if words.locks:  # all at once, in order: some come to be awaited meanwhile
         yield Execute(f"SELECT id FROM mutirao_counter ORDER BY id{words.hold}")
     woken = yield from let_go(words, [row[0] for row in idle], moment)
-    awaited = yield from _read(words, Condition(_AWAITED, ()), hold=True)
+    awaited = yield from read_counters(words, Condition(_AWAITED, ()), hold=True)
     woken += yield from call(words, awaited, moment)
     yield from _forget_quiet(words, moment)
     return woken
@@ -277,7 +272,7 @@ def _forget_quiet(words: Words, moment: int) -> Asking[None]:
     found = {id for (id,) in (yield Execute(_QUIET, quiet))}
     if found and words.locks:
         which, values = words.among("c.id", found)
-        held = yield Execute(f"{_COUNTER}{which} ORDER BY c.id{words.hold_free}", values)
+        held = yield Execute(f"{COUNTER}{which} ORDER BY c.id{words.hold_free}", values)
         found = {row[0] for row in held} & {id for (id,) in (yield Execute(_QUIET, quiet))}
     if found:
         gone = [(id,) for id in sorted(found)]
@@ -288,42 +283,6 @@ def _due(words: Words, ids: Collection[int]) -> Asking[dict[int, _Due]]:
     which, values = words.among("l.id", ids)
     rows = yield Execute(_ASKED + which, values)
     return {row[0]: _Due._make(row) for row in rows}
-
-
-def _read(words: Words, where: Condition, *, hold: bool = False) -> Asking[list[Counter]]:
-    """Return counters, by id; `hold` locks them."""
-    end = words.hold if hold else ""
-    rows = yield Execute(f"{_COUNTER}{where.sql} ORDER BY c.id{end}", where.values)
-    return [Counter(*row) for row in rows]
-
-
-def _found(words: Words, names: Collection[CounterName]) -> Asking[dict[CounterName, Counter]]:
-    """Return those of these counters that there are."""
-    found: dict[CounterName, Counter] = {}
-    for name in sorted(names):
-        for counter in (yield from _read(words, Condition("c.name = ? AND c.key = ?", name))):
-            found[name] = counter
-    return found
-
-
-def _make(
-    words: Words, names: Collection[CounterName], by_name: dict[str, Rule], moment: int
-) -> Asking[None]:
-    """Make counters, unless others do."""
-    columns = ("name", "key", "running", "tokens", "touched_at")
-    sql = words.upsert("mutirao_counter", columns, ("name", "key"))
-    for name in sorted(names):
-        values = (*name, 0, by_name[name.limit].burst or 0, moment)
-        yield Execute(sql, values, answers=False)
-
-
-def _locked(words: Words, found: dict[CounterName, Counter]) -> Asking[dict[CounterName, Counter]]:
-    """Lock counters; return them as they are now."""
-    if not words.locks or not found:
-        return found
-    ids = [counter.id for counter in found.values()]
-    held = yield from _read(words, words.among("c.id", ids), hold=True)
-    return {CounterName(each.name, each.key): each for each in held}
 
 
 def _count_in(
@@ -358,9 +317,9 @@ def _count(counter: Counter, rule: Rule, moment: int) -> bool:
 
 def _park(words: Words, jobs: Sequence[tuple[_Due, Counter]]) -> Asking[None]:
     """Put jobs out of their lanes, each behind a counter."""
-    columns = ("job", "counter", "priority", "run_at")
+    columns = ("job", "counter", "priority", "run_at", "late")
     sql = words.upsert("mutirao_parked", columns, ("job",), ("counter",))
-    yield each(sql, [(job.id, counter.id, job.priority, job.run_at) for job, counter in jobs])
+    yield each(sql, [(job.id, of.id, job.priority, job.run_at, job.late) for job, of in jobs])
     yield words.move([(PARKED_MICROS, job.id) for job, _ in jobs])
 
 
@@ -368,22 +327,38 @@ def _call(words: Words, counter: Counter, most: int) -> Asking[list[tuple[str, i
     """Bring back up to `most` jobs; return their places. Forget those that are gone."""
     back: list[tuple[str, int, int]] = []
     while len(back) < most:
-        rows = yield Execute(_NEXT, (counter.id, most - len(back)))
+        rows, mixed = yield from _next(counter, most - len(back))
         there = yield from words.hold_jobs([row[0] for row in rows if row[4]], free=True)
         rows = [row for row in rows if row[4] is None or row[0] in there]
         if not rows:
             break
         yield from words.drop("mutirao_parked", [row[0] for row in rows])
+        if mixed:
+            counter.late_next = (counter.late_next + len(rows)) % 2
+            yield Execute(_LATE_NEXT, (counter.late_next, counter.id), answers=False)
         waiting = [row for row in rows if row[4] is not None]
         if waiting:
             yield words.move([(run_at, job) for job, run_at, *_ in waiting])
-        back += [(queue, priority, run_at) for _, run_at, queue, priority, _ in waiting]
+        back += [(queue, priority, run_at) for _, run_at, queue, priority, *_ in waiting]
     return back
+
+
+def _next(counter: Counter, most: int) -> Asking[tuple[list[Row], bool]]:
+    """Return the parked jobs that a counter calls next, and whether late ones and others wait.
+
+    If they do, every other one is late.
+    """
+    rows = yield Execute(_NEXT, (counter.id, False, most, counter.id, True, most))
+    late, others = [row for row in rows if row[-1]], [row for row in rows if not row[-1]]
+    if not late or not others:
+        return [*rows], False
+    merged = shared(others, late, counter.late_next)
+    return sorted(merged, key=itemgetter(_PRIORITY))[:most], True
 
 
 def _send_ahead(words: Words, counter: Counter, rule: Rule, moment: int) -> Asking[None]:
     """Have the first parked job come back when there will be a token."""
-    first = yield Execute(_NEXT, (counter.id, 1))
+    first, _ = yield from _next(counter, 1)
     at = None
     if first and rule.most > 0:
         at = moment + int(next_look(rule, counter.filled(rule, moment)) * MICROS_PER_SECOND) + 1

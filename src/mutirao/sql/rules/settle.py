@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from mutirao.model.fairness import queue_of
 from mutirao.model.limits import Settled
 from mutirao.model.outcome import Settlement
 from mutirao.sql.drivers.steps import Asking, Execute, Row, each
@@ -18,12 +19,12 @@ _ATTEMPT = (
 )  # fmt: skip
 _FINISHED = _ATTEMPT.index("finished_at")
 _HELD = """
-SELECT id, run, attempt, worker, claimed_at, cancel, EXISTS (SELECT 1 FROM mutirao_counter)
+SELECT id, run, attempt, worker, claimed_at, queue, cancel, EXISTS (SELECT 1 FROM mutirao_counter)
 FROM mutirao_live {}
 WHERE claimed_at IS NOT NULL AND """
 _WAIT = """
 UPDATE mutirao_live SET worker = NULL, claimed_at = NULL, attempt = attempt - ?, run_at = ?,
-    lost = lost * ? + ?, cut_off = cut_off * ? + ?
+    queue = ?, lost = lost * ? + ?, cut_off = cut_off * ? + ?
 WHERE id = ?
 """
 _GIVE_BACK = """
@@ -40,6 +41,7 @@ class Held(NamedTuple):
     attempt: int
     worker: int | None
     claimed_at: int
+    queue: str
     cancel: int
     counted: int
 
@@ -154,7 +156,8 @@ def _waiting(s: Settlement, row: Held, moment: int) -> Row:
     back = given_back(s.outcome)
     goes_on = int(back >= 2)
     at = moment if row.cancel else _run_at(s, moment)
-    return (int(back > 0), at, goes_on, int(back == 4), goes_on, int(back == 3), s.id)
+    lane = row.queue if back >= 0 else queue_of(row.queue)
+    return (int(back > 0), at, lane, goes_on, int(back == 4), goes_on, int(back == 3), s.id)
 
 
 def _run_at(s: Settlement, moment: int) -> int:

@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
-from mutirao.model.uniqueness import FOREVER
+from mutirao.model.uniqueness import FOREVER, PARKED
 from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Row, each
+from mutirao.sql.schema.instant import to_micros
 
 NO_LIMIT = 2_147_483_647  # as a LIMIT
 TIMES = ("run_at", "enqueued_at")  # of a job: when it is due, and when it was enqueued
@@ -43,6 +44,8 @@ class Words(ABC):
     `by_lane`: stands after `mutirao_live` where due jobs are locked, if the planner has to be told
     to read them in their order, and no others.
     `forever`: stands for infinity, where a column of numbers has none.
+    `turn`: the column of `mutirao_live` that has whose turn a job takes; `has_turn`: the condition
+    that it takes one, as the index of turns has it.
     `placed`: the condition that a row `j` of `mutirao_job` has, or had, its row of `mutirao_live`.
     `parks_unjudged`: whatever is inserted under a supersede rule is parked until the rule is asked,
     as the database does not know what has asked it.
@@ -56,6 +59,8 @@ class Words(ABC):
     quote: ClassVar[str] = '"'
     by_lane: ClassVar[str] = ""
     forever: ClassVar[float] = FOREVER
+    turn: ClassVar[str] = "fairness"
+    has_turn: ClassVar[str] = f"fairness <> '' AND run_at < {to_micros(PARKED)}"
     placed: ClassVar[str] = "true"
     parks_unjudged: ClassVar[bool] = False
     transaction: ClassVar[Bracket]

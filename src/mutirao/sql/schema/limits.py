@@ -1,6 +1,6 @@
 """The tables of limits; see `tables`, which has them, too."""
 
-from sqlalchemy import BigInteger, Column, Double, Integer, SmallInteger, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, SmallInteger, Table, Text
 
 from mutirao.sql.schema.gathered import metadata
 from mutirao.sql.schema.instant import Instant
@@ -36,6 +36,7 @@ counter = Table(
     Column("proven", Integer, nullable=False),
     Column("touched_at", Instant, nullable=False),
     Column("probe_at", Instant),
+    Column("late_next", SmallInteger, nullable=False),
 )
 
 slot = Table(
@@ -52,4 +53,5 @@ parked = Table(
     Column("counter", BigInteger, nullable=False),
     Column("priority", SmallInteger, nullable=False),
     Column("run_at", Instant, nullable=False),
+    Column("late", Boolean, nullable=False),
 )

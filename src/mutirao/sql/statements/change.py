@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, case, literal, select, update
+from sqlalchemy import Connection, case, func, literal, select, update
 
 from mutirao.model.change import Change
 from mutirao.model.fairness import fair_lane
+from mutirao.model.lanes import FAIR_LANE_PREFIX
 from mutirao.model.records import JobFilter
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
@@ -65,7 +66,8 @@ def _change_lanes(conn: Connection, dialect: Dialect, jobs: Sequence[int], new: 
     values = _given(priority=new.priority, queue=carried.own_lane())
     if new.queue is not None:
         values["queue"] = case(
-            (live.c.fairness != "", fair_lane(new.queue)), else_=literal(new.queue)
+            (func.substr(values["queue"], 1, 1) == FAIR_LANE_PREFIX, fair_lane(new.queue)),
+            else_=literal(new.queue),
         )
     conn.execute(dialect.update_live().where(dialect.among(live.c.id, jobs)).values(**values))
 

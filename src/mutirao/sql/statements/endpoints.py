@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from mutirao.errors import InvalidEndpoint, MutiraoError
 from mutirao.model.endpoints import (
+    FAIR_BY,
     WEBHOOK_QUEUE,
     WEBHOOK_TASK,
     Endpoint,
@@ -215,7 +216,7 @@ def _subscribe(conn: Connection, dialect: Dialect, asked: Endpoint, now: datetim
         "filter": _json(asked.filter), "kind": str(SubscriptionKind.ENDPOINT),
         "order_by": asked.order_by, "when_dead": asked.when_dead,
         "task": WEBHOOK_TASK, "queue": WEBHOOK_QUEUE, "priority": 0,
-        "options": _json({"args": args} | attempts), "changed_at": moment,
+        "options": _json({"args": args, "fair_by": FAIR_BY} | attempts), "changed_at": moment,
     }  # fmt: skip
     new = {"created_at": moment, "active": True, "origin": "call"}
     dialect.put_row(conn, subscription, {"id": name} | row, new)

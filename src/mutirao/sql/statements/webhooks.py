@@ -23,6 +23,7 @@ from mutirao.model.breakers import (
 )
 from mutirao.model.endpoints import (
     DISABLED_TOPIC,
+    FIRST,
     PROBE_TASK,
     USUAL_LIMIT,
     WEBHOOK_QUEUE,
@@ -220,7 +221,7 @@ def _write(conn: Connection, name: BreakerName, row: Breaker | None) -> None:
 def _probe(name: BreakerName, wait: float) -> NewJob:
     """Return the job that lets one delivery through when it is time."""
     args = msgspec.json.encode({"kind": name.kind, "key": name.key}).decode()
-    return NewJob(task=PROBE_TASK, args=args, queue=WEBHOOK_QUEUE, delay=wait)
+    return NewJob(task=PROBE_TASK, args=args, queue=WEBHOOK_QUEUE, priority=FIRST, delay=wait)
 
 
 def _disable(

@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
+from mutirao.model.change import Change
+from mutirao.model.endpoints import WEBHOOK_QUEUE
+from mutirao.model.fairness import fair_lane
 from mutirao.model.graph import chain, group
 from mutirao.model.job import Claim, JobState, NewJob, OutcomeKind
 from mutirao.model.limits import Limit, Settled, pause_of
+from mutirao.model.outcome import Outcome, Settlement
 from mutirao.model.records import GraphState, JobFilter
 from mutirao.model.uniqueness import OnConflict, Unique
 from mutirao.ports import Store
+from mutirao.testing.conformance.endpoints import SOON, claimed, delivered, endpoint
 from mutirao.testing.conformance.graphs import stands, write_graph
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
@@ -29,6 +34,7 @@ from mutirao.testing.conformance.kit import (
     take,
     take_one,
 )
+from mutirao.testing.conformance.topics import claim_told
 
 
 def of(tenant: object, **options: Any) -> NewJob:
@@ -237,6 +243,88 @@ class FairnessContract:
         heads = await store.lanes(None, now=NOW)
         assert "default" in [head.lane.queue for head in heads]
 
+    async def test_fair_late_ones_wait_apart(self, store: Store) -> None:
+        """What is tried again waits by time in the plain lane, if that is asked for."""
+        worker = await join(store)
+        late = await _put_late(store, worker, "aab")
+        fresh = await put(store, of("a"), of("c"))
+        lanes = {head.lane.queue: head.lane for head in await store.lanes(None, now=NOW)}
+        assert lanes.keys() == {"default", fair_lane("default")}
+        claims = await store.claim(worker, [lanes["default"]], 9, now=NOW)
+        assert ids_of(claims) == late
+        assert {claim.lane for claim in claims} == {"default"}
+        claims = await store.claim(worker, [lanes[fair_lane("default")]], 9, now=NOW)
+        assert sorted(ids_of(claims)) == fresh
+        assert {claim.lane for claim in claims} == {fair_lane("default")}
+
+    async def test_fair_late_ones_stay_apart(self, store: Store) -> None:
+        """Whatever becomes of them, until they have ended."""
+        worker = await join(store)
+        [id] = await _put_late(store, worker, "a")
+        [claim] = await take(store, worker)
+        await store.settle(worker, [ended(claim, OutcomeKind.SNOOZED, after=0.0)], now=NOW)
+        assert await store.change(JobFilter(ids=(id,)), Change(queue="q"), now=NOW) == [id]
+        [claim] = await take(store, worker)
+        assert (claim.lane, claim.attempt) == ("q", 2)
+        await store.release([(claim.id, claim.run)])
+        [claim] = await take(store, worker)
+        await store.settle(worker, [_late(claim)], now=NOW)
+        [claim] = await take(store, worker)
+        assert (claim.lane, claim.attempt) == ("q", 3)
+
+    @pytest.mark.parametrize("how", ["released", "snoozed", "parked"])
+    async def test_fair_held_is_not_late(self, store: Store, how: str) -> None:
+        """What was not tried takes a turn, however long it was held."""
+        await put(store, of("a"), of("a"))
+        if how == "parked":
+            await store.put_limit(Limit(1, by="tenant").on(task="fair"), now=NOW)
+        worker = await join(store)
+        claims = await take(store, worker)
+        if how == "snoozed":
+            outcomes = [ended(claim, OutcomeKind.SNOOZED, after=0.0) for claim in claims]
+            await store.settle(worker, outcomes, now=NOW)
+        elif how == "parked":
+            await finish(store, worker, claims)
+        else:
+            await store.release([(claim.id, claim.run) for claim in claims])
+        assert {claim.lane for claim in await take(store, worker)} == {fair_lane("default")}
+
+    @pytest.mark.parametrize("per", [None, 1.0])
+    async def test_fair_and_late_ones_share_a_limit(self, store: Store, per: float | None) -> None:
+        """Every other one that it calls is late, while there are both; each kind in its order."""
+        worker = await join(store)
+        late = await _put_late(store, worker, "a" * 4)
+        fresh = await put(store, *(of("a") for _ in range(8)))
+        await store.put_limit(Limit(1, per=per, by="tenant").on(task="fair"), now=NOW)
+        done: list[int] = []
+        for second in range(30):
+            claims = await take(store, worker, now=at(second))
+            done += ids_of(claims)
+            await finish(store, worker, claims, now=at(second))
+        assert [id for id in done if id in late] == late
+        assert [id for id in done if id in fresh] == fresh
+        kinds = "".join("fl"[id in late] for id in done)
+        assert "lflfl" in kinds, kinds
+        assert kinds.endswith("fff")
+
+    async def test_fair_deliveries(self, store: Store) -> None:
+        """However many are late to others, or to the same endpoint, one that is not goes out."""
+        await store.put_endpoint(endpoint("a"))
+        await store.put_endpoint(endpoint("b"))
+        worker = await join(store)
+        await delivered(store, worker, 30)
+        again = [_late(claim) for claim in await claimed(store, worker)]
+        assert len(await store.settle(worker, again, now=SOON)) == 60
+        await store.put_endpoint(endpoint("c"))
+        await delivered(store, worker, 2)
+        lanes = {each.lane.queue: each.lane for each in await store.lanes(None, now=SOON)}
+        fresh = lanes.pop(fair_lane(WEBHOOK_QUEUE))
+        [late] = lanes.values()
+        first = await store.claim(worker, [fresh, late], 3, now=SOON)
+        then = await store.claim(worker, [late, fresh], 3, now=SOON)
+        assert {claim_told(claim)["endpoint"] for claim in first} == {"a", "b", "c"}
+        assert [claim.attempt for claim in first + then] == [1, 1, 1, 2, 2, 2]
+
     async def test_fair_two_claim_at_once(self, store: Store, other_store: Store) -> None:
         """Each job is claimed once, and everybody's come."""
         await put(store, *(of(n % 7) for n in range(140)))
@@ -253,6 +341,19 @@ class FairnessContract:
         rest = await work(store, workers[0])
         assert sorted([*done[0], *done[1], *rest]) == sorted({*done[0], *done[1], *rest})
         assert len(done[0]) + len(done[1]) + len(rest) == 140
+
+
+def _late(claim: Claim) -> Settlement:
+    """Return the settlement of a failed attempt whose job is tried again at once, apart."""
+    return Settlement(claim.id, claim.run, Outcome(OutcomeKind.RETRIED, after=0.0, apart=True))
+
+
+async def _put_late(store: Store, worker: int, names: str) -> list[int]:
+    """Have a job of each of these tenants fail once, which is tried again at once, apart."""
+    ids = await put(store, *(of(name) for name in names))
+    claims = await take(store, worker)
+    assert await store.settle(worker, [*map(_late, claims)], now=NOW) == set(ids)
+    return ids
 
 
 async def _one(store: Store, worker: int) -> Claim:

@@ -40,6 +40,8 @@ CREATE TABLE IF NOT EXISTS mutirao_counter (
     touched_at bigint NOT NULL,
     -- When the first of the parked jobs is in its lane again, because there will be a token.
     probe_at bigint,
+    -- 1: where late jobs wait and others, it calls a late one next.
+    late_next smallint NOT NULL DEFAULT 0,
     UNIQUE (name, `key`),
     INDEX mutirao_counter_probe (probe_at)
 ) ENGINE InnoDB ${bytes}
@@ -52,11 +54,13 @@ CREATE TABLE IF NOT EXISTS mutirao_slot (
 ) ENGINE InnoDB ${bytes}
 --;
 -- Jobs that would be one too many. They left their lanes for the year 9999, so no claim meets them
--- again before one of those that run has ended.
+-- again before one of those that run has ended. `late`: it took turns, and takes none any more, as it
+-- is tried again.
 CREATE TABLE IF NOT EXISTS mutirao_parked (
     job bigint PRIMARY KEY,
     counter bigint NOT NULL,
     priority smallint NOT NULL,
     run_at bigint NOT NULL,
-    INDEX mutirao_parked_order (counter, priority, run_at, job)
+    late boolean NOT NULL DEFAULT false,
+    INDEX mutirao_parked_order (counter, late, priority, run_at, job)
 ) ENGINE InnoDB ${bytes}

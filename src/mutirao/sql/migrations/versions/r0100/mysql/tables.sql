@@ -68,11 +68,13 @@ CREATE TABLE IF NOT EXISTS mutirao_live (
     -- Whose turn a job takes: = and the value; empty for jobs that take no turns. Its `queue` is then the
     -- character 31 and the one that was asked for, and no claim finds it in the queue's other lanes.
     fairness varchar(201) NOT NULL DEFAULT '',
+    -- The same, empty for what is blocked: who claims passes each value that is there.
+    turn varchar(201) AS (if(run_at < ${parked}, fairness, '')) STORED,
     -- No index leaves rows out here: those that wait are the ones whose `worker` is NULL.
     INDEX mutirao_live_waiting (worker, queue, priority, run_at, id),
     INDEX mutirao_live_running (worker),
     INDEX mutirao_live_blocked (run_at),
-    INDEX mutirao_live_fairness (worker, queue, fairness, priority, run_at, id)
+    INDEX mutirao_live_fairness (worker, queue, turn, priority, run_at, id)
 ) ENGINE InnoDB ${bytes}
 --;
 -- What happened. One row appended for each attempt; the last one is the job's outcome.

@@ -14,6 +14,10 @@ CREATE TABLE mutirao_fairness_served (
     PRIMARY KEY (worker, lane)
 ) WITH (fillfactor = 50)
 --;
+-- Whether a live job `l` waits for its turn: what is blocked does not.
+--: takes_turns
+l.worker IS NULL AND l.fairness <> '' AND l.run_at < ${parked}
+--;
 -- Moves a new job to the lane where it takes turns, by the argument that is given, or if its task is
 -- known to be such a one.
 CREATE FUNCTION mutirao_apply_fairness(_job bigint, _by text DEFAULT NULL)
@@ -46,8 +50,8 @@ BEGIN
 END
 $$
 --;
--- Claims as `mutirao_claim` does, where jobs take turns in some of the lanes. In these the bounds mean
--- nothing, and all priorities of a lane are one. The order of the rows is that of the turns; `queue` is
+-- Claims as `mutirao_claim` does, where jobs take turns in some of the lanes. In these all priorities of a
+-- lane are one, and so are their bounds: the first. The order of the rows is that of the turns; `queue` is
 -- the lane's.
 CREATE FUNCTION mutirao_claim_by_fairness(
     ${claim_arguments}
@@ -116,7 +120,10 @@ BEGIN
                     SELECT s.fairness FROM mutirao_fairness_served s
                     WHERE s.worker = _worker AND s.lane = lane.queue
                 ), '') COLLATE "default",
-                _most - cardinality(found), _without, _now
+                _most - cardinality(found), _without, _now, (
+                    SELECT min(u.run_at) FROM unnest(_queues, _run_ats) AS u (queue, run_at)
+                    WHERE u.queue = lane.queue
+                )
             ) p;
             IF turns.picked IS NOT NULL THEN
                 found := found || turns.picked;
@@ -134,9 +141,9 @@ END
 $$
 --;
 -- Locks up to `_most` due jobs of a lane, the first of each value after `_after`, then the second of
--- each, and so on; `last` is the value that the last of them has.
+-- each, and so on; `last` is the value that the last of them has. None was due before `_since`.
 CREATE FUNCTION mutirao_pick_by_fairness(
-    _lane text, _after text, _most integer, _without text[], _now timestamptz,
+    _lane text, _after text, _most integer, _without text[], _now timestamptz, _since timestamptz,
     OUT picked bigint[], OUT last text
 ) LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -157,7 +164,7 @@ DECLARE
     of_turns integer[]; -- of which line
 BEGIN
     SELECT r.* INTO fairness_values, priorities, run_ats, ids
-    FROM mutirao_fairness_first_round(_lane, _after, _most, _without, _now) r;
+    FROM mutirao_fairness_first_round(_lane, _after, _most, _without, _now, _since) r;
     picked := array_remove(ids, 0);
     IF cardinality(picked) = _most THEN -- one of each: in their order already
         last := fairness_values[cardinality(fairness_values)];
@@ -200,7 +207,7 @@ $$
 -- have one to give or everybody had a turn. Locks the first due job of each: `ids` and `run_ats` tell which
 -- it is, 0 and -infinity where others are taking them.
 CREATE FUNCTION mutirao_fairness_first_round(
-    _lane text, _after text, _most integer, _without text[], _now timestamptz,
+    _lane text, _after text, _most integer, _without text[], _now timestamptz, _since timestamptz,
     OUT fairness_values text[], OUT priorities smallint[], OUT run_ats timestamptz[], OUT ids bigint[]
 ) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -219,7 +226,7 @@ BEGIN
     LOOP
         SELECT array_agg(n.fairness), array_agg(n.priority), array_agg(n.id)
         INTO next_values, next_priorities, next_ids
-        FROM mutirao_fairness_next(_lane, start, up_to, _most - picked, _now) n;
+        FROM mutirao_fairness_next(_lane, start, up_to, _most - picked, _now, _since) n;
         IF next_values IS NULL THEN
             EXIT WHEN up_to IS NOT NULL OR _after = '';
             start := '';
@@ -230,7 +237,9 @@ BEGIN
         fairness_values := fairness_values || next_values;
         priorities := priorities || next_priorities;
         SELECT h.ids, h.run_ats INTO next_ids, next_run_ats
-        FROM mutirao_fairness_heads(_lane, next_values, next_priorities, next_ids, _without, _now) h;
+        FROM mutirao_fairness_heads(
+            _lane, next_values, next_priorities, next_ids, _without, _now, _since
+        ) h;
         ids := ids || next_ids;
         run_ats := run_ats || next_run_ats;
         picked := cardinality(array_remove(ids, 0));
@@ -244,7 +253,7 @@ $$
 -- microseconds instead of 1.7, as a scan reads all entries of the line that are on the index's page.
 CREATE FUNCTION mutirao_fairness_heads(
     _lane text, _values text[], _priorities smallint[], INOUT ids bigint[], _without text[],
-    _now timestamptz, OUT run_ats timestamptz[]
+    _now timestamptz, _since timestamptz, OUT run_ats timestamptz[]
 ) LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
@@ -269,7 +278,7 @@ BEGIN
     FOR each IN SELECT * FROM mutirao_fairness_first(
         _lane, ARRAY(SELECT _values[u.line] FROM unnest(others) AS u (line)),
         ARRAY(SELECT _priorities[u.line] FROM unnest(others) AS u (line)),
-        array_fill('-infinity'::timestamptz, ARRAY[cardinality(others)]),
+        array_fill(_since, ARRAY[cardinality(others)]),
         array_fill(0::bigint, ARRAY[cardinality(others)]), 1, cardinality(others), _without, _now
     ) LOOP
         ids[others[each.line]] := each.id;
@@ -297,7 +306,7 @@ BEGIN
             AS u (fairness, priority, run_at, id, turn, count, before)
         LEFT JOIN LATERAL (
             SELECT l.priority FROM mutirao_live l
-            WHERE u.count - u.before < _share AND l.worker IS NULL AND l.fairness <> ''
+            WHERE u.count - u.before < _share AND ${takes_turns}
               AND l.queue = _lane AND l.fairness = u.fairness AND l.priority > u.priority
             ORDER BY l.priority LIMIT 1
         ) p ON true
@@ -308,9 +317,10 @@ END
 $$
 --;
 -- Values that have due jobs, after one and up to another, each with its most urgent priority and its first
--- job of that. A loose index scan: one descent for each.
+-- job of that. A loose index scan: one descent for each. `_since` is asked of the entries of the index: so
+-- what was done while somebody holds a snapshot is passed over without a look at its row.
 CREATE FUNCTION mutirao_fairness_next(
-    _lane text, _after text, _up_to text, _most integer, _now timestamptz
+    _lane text, _after text, _up_to text, _most integer, _now timestamptz, _since timestamptz
 ) RETURNS TABLE (fairness text, priority smallint, id bigint) LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
@@ -319,12 +329,12 @@ BEGIN
     RETURN QUERY
     WITH RECURSIVE head AS (
         (SELECT l.fairness, l.priority, l.id, l.run_at <= _now AS due FROM mutirao_live l
-         WHERE l.worker IS NULL AND l.fairness <> '' AND l.queue = _lane AND l.fairness > _after
+         WHERE ${takes_turns} AND l.run_at >= _since AND l.queue = _lane AND l.fairness > _after
          ORDER BY l.fairness, l.priority, l.run_at, l.id LIMIT 1)
         UNION ALL
         SELECT next.* FROM head CROSS JOIN LATERAL (
             SELECT l.fairness, l.priority, l.id, l.run_at <= _now FROM mutirao_live l
-            WHERE l.worker IS NULL AND l.fairness <> '' AND l.queue = _lane
+            WHERE ${takes_turns} AND l.run_at >= _since AND l.queue = _lane
               AND (l.fairness, l.priority)
                   > (head.fairness, (CASE WHEN head.due THEN 32767 ELSE head.priority END)::smallint)
             ORDER BY l.fairness, l.priority, l.run_at, l.id LIMIT 1
@@ -353,7 +363,7 @@ BEGIN
         AS u (fairness, priority, run_at, id, line)
     CROSS JOIN LATERAL (
         SELECT l.id, l.run_at FROM mutirao_live l
-        WHERE l.worker IS NULL AND l.fairness <> '' AND l.queue = _lane AND l.fairness = u.fairness
+        WHERE ${takes_turns} AND l.queue = _lane AND l.fairness = u.fairness
           AND l.priority = u.priority AND (l.run_at, l.id) > (u.run_at, u.id) AND l.run_at <= _now
           AND ${of_other_tasks}
         ORDER BY l.run_at, l.id LIMIT _share FOR UPDATE SKIP LOCKED

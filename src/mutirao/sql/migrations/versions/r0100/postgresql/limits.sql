@@ -42,6 +42,8 @@ CREATE TABLE mutirao_counter (
     touched_at timestamptz NOT NULL,
     -- When the first of the parked jobs is in its lane again, because there will be a token.
     probe_at timestamptz,
+    -- 1: where late jobs wait and others, it calls a late one next.
+    late_next smallint NOT NULL DEFAULT 0,
     UNIQUE (name, key)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000)
 --;
@@ -55,15 +57,17 @@ CREATE TABLE mutirao_slot (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000)
 --;
 -- Jobs that would be one too many. They left their lanes for the year 9999, so no claim meets them
--- again before one of those that run has ended. The row belongs to whoever holds the live one.
+-- again before one of those that run has ended. The row belongs to whoever holds the live one. `late`:
+-- it took turns, and takes none any more, as it is tried again.
 CREATE TABLE mutirao_parked (
     job bigint PRIMARY KEY,
     counter bigint NOT NULL,
     priority smallint NOT NULL,
-    run_at timestamptz NOT NULL
+    run_at timestamptz NOT NULL,
+    late boolean NOT NULL DEFAULT false
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000)
 --;
-CREATE INDEX mutirao_parked_order ON mutirao_parked (counter, priority, run_at, job)
+CREATE INDEX mutirao_parked_order ON mutirao_parked (counter, late, priority, run_at, job)
 --;
 -- How many a limit admits at once, where so many have proven that it goes well.
 CREATE FUNCTION mutirao_bound(_limit mutirao_limit, _proven integer)
@@ -375,11 +379,12 @@ BEGIN
         RETURN false;
     END IF;
     WITH kept AS (
-        INSERT INTO mutirao_parked AS p (job, counter, priority, run_at)
-        SELECT l.id, u.counter, l.priority, l.run_at
+        INSERT INTO mutirao_parked AS p (job, counter, priority, run_at, late)
+        SELECT l.id, u.counter, l.priority, l.run_at,
+               l.fairness <> '' AND NOT starts_with(l.queue, E'\x1f')
         FROM unnest(_jobs, _counters) AS u (job, counter)
         CROSS JOIN LATERAL (
-            SELECT id, queue, priority, run_at FROM mutirao_live
+            SELECT id, queue, priority, run_at, fairness FROM mutirao_live
             WHERE id = u.job AND worker IS NULL AND run_at < never
             FOR UPDATE SKIP LOCKED
         ) l
@@ -427,6 +432,33 @@ BEGIN
 END
 $$
 --;
+-- The jobs that a counter `c` calls next, up to `most`; `mixed`: late ones and others wait, so that every
+-- other one is late. `mutirao.model.fairness.shared` says the same.
+--: next_parked most
+SELECT n.job, bool_or(n.late) OVER () AND NOT bool_and(n.late) OVER () AS mixed FROM (
+    (SELECT w.job, w.priority, w.late, row_number() OVER (ORDER BY w.priority, w.run_at, w.job) AS nth
+     FROM mutirao_parked w WHERE w.counter = c.id AND NOT w.late
+     ORDER BY w.priority, w.run_at, w.job LIMIT ${most})
+    UNION ALL
+    (SELECT w.job, w.priority, w.late, row_number() OVER (ORDER BY w.priority, w.run_at, w.job)
+     FROM mutirao_parked w WHERE w.counter = c.id AND w.late
+     ORDER BY w.priority, w.run_at, w.job LIMIT ${most})
+) n
+ORDER BY n.priority, CASE WHEN n.late THEN 2 * n.nth - c.late_next ELSE 2 * n.nth - 1 + c.late_next END
+LIMIT ${most}
+--;
+-- Notes that jobs were called where late ones and others wait: a counter is named once for each.
+CREATE FUNCTION mutirao_share(_counters bigint[]) RETURNS void LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = on
+SET enable_mergejoin = off SET enable_nestloop = off SET enable_indexscan = on SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    UPDATE mutirao_counter c SET late_next = (c.late_next + n.jobs) % 2
+    FROM (SELECT u.id, count(*) AS jobs FROM unnest(_counters) AS u (id) GROUP BY u.id) n
+    WHERE c.id = ANY(_counters) AND c.id = n.id;
+END
+$$
+--;
 -- Brings parked jobs back to their lanes, as many as there is room (`_least`, where there is any), and
 -- tells which lanes these are.
 -- The caller holds the counters. Whoever cancels a job holds its live row first: that one is passed
@@ -439,6 +471,7 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     awaited bigint[];
     next bigint[];
+    mixed bigint[];
     orphans integer := 1;
     lanes text[] := '{}';
 BEGIN
@@ -450,20 +483,18 @@ BEGIN
         RETURN lanes;
     END IF;
     WHILE orphans > 0 LOOP
-        next := ARRAY(
-            SELECT p.job
-            FROM unnest(awaited) AS u (id)
-            CROSS JOIN LATERAL (SELECT * FROM mutirao_counter k WHERE k.id = u.id OFFSET 0) c
-            CROSS JOIN LATERAL (
-                SELECT floor(mutirao_room(k, m, _now)) AS room FROM mutirao_limit m, mutirao_counter k
-                WHERE m.name = c.name AND k.id = c.id OFFSET 0
-            ) r
-            CROSS JOIN LATERAL (
-                SELECT w.job FROM mutirao_parked w WHERE w.counter = c.id
-                ORDER BY w.counter, w.priority, w.run_at, w.job
-                LIMIT CASE WHEN r.room >= 1 THEN greatest(r.room, _least)::bigint ELSE 0 END
-            ) p
-        );
+        SELECT coalesce(array_agg(p.job), '{}'), array_agg(c.id) FILTER (WHERE p.mixed)
+        INTO next, mixed
+        FROM unnest(awaited) AS u (id)
+        CROSS JOIN LATERAL (SELECT * FROM mutirao_counter k WHERE k.id = u.id OFFSET 0) c
+        CROSS JOIN LATERAL (
+            SELECT floor(mutirao_room(k, m, _now)) AS room FROM mutirao_limit m, mutirao_counter k
+            WHERE m.name = c.name AND k.id = c.id OFFSET 0
+        ) r
+        CROSS JOIN LATERAL (
+            ${next_parked: CASE WHEN r.room >= 1 THEN greatest(r.room, _least)::bigint ELSE 0 END}
+        ) p;
+        PERFORM mutirao_share(mixed) WHERE mixed IS NOT NULL;
         EXIT WHEN cardinality(next) = 0;
         lanes := lanes || mutirao_unpark(ARRAY(
             SELECT l.id FROM mutirao_live l WHERE l.id = ANY(next) AND l.worker IS NULL
@@ -530,7 +561,7 @@ BEGIN
     lanes := mutirao_call(paced, _now);
     UPDATE mutirao_counter SET probe_at = NULL WHERE id = ANY(paced);
     FOR each IN
-        SELECT c.id, p.job, _now + interval '1 second' * greatest(
+        SELECT c.id, p.job, p.mixed, _now + interval '1 second' * greatest(
             -- Whole tokens are for those that were called.
             (1 - (mutirao_room(k, m, _now) - floor(mutirao_room(k, m, _now)))) * m.per / m.most,
             least(0.02, m.burst * m.per / m.most / 2)
@@ -538,13 +569,13 @@ BEGIN
         FROM unnest(paced) AS u (id)
         CROSS JOIN LATERAL (SELECT * FROM mutirao_counter k WHERE k.id = u.id OFFSET 0) c
         CROSS JOIN LATERAL (
-            SELECT * FROM mutirao_parked w WHERE w.counter = c.id
-            ORDER BY w.counter, w.priority, w.run_at, w.job LIMIT 1
+            ${next_parked: 1}
         ) p
         JOIN mutirao_counter k ON k.id = c.id
         JOIN mutirao_limit m ON m.name = c.name
     LOOP
-        UPDATE mutirao_counter SET probe_at = each.at WHERE id = each.id;
+        UPDATE mutirao_counter SET probe_at = each.at, late_next = (late_next + each.mixed::integer) % 2
+        WHERE id = each.id;
         SELECT * INTO ahead FROM mutirao_live WHERE id = each.job AND worker IS NULL
         FOR UPDATE SKIP LOCKED;
         IF FOUND THEN

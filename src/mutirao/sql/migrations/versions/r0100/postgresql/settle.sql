@@ -132,7 +132,8 @@ $$
 -- Like workers' other statements for live rows it waits for a lock no longer than a second: one row that
 -- somebody has locked is settled later, by itself.
 -- `_back`: 0 counts as an attempt, 1 does not; nor do the others, after which what is counted in
--- `lost` and `cut_off` goes on: 2, and with one more, 3 (cut off) and 4 (lost).
+-- `lost` and `cut_off` goes on: 2, and with one more, 3 (cut off) and 4 (lost). -1 counts as an attempt, after
+-- which the job takes no turns any more.
 CREATE FUNCTION mutirao_resume(
     _worker bigint, _ids bigint[], _runs integer[], _outcomes text[],
     _started bigint[], _finished bigint[], _error_types text[],
@@ -148,7 +149,8 @@ BEGIN
     RETURN QUERY
     WITH waiting AS (
         UPDATE mutirao_live l
-        SET worker = NULL, claimed_at = NULL, queue = ltrim(l.queue, E'\x1d'),
+        SET worker = NULL, claimed_at = NULL,
+            queue = ltrim(l.queue, CASE WHEN s.back < 0 THEN E'\x1d\x1f' ELSE E'\x1d' END),
             attempt = l.attempt - (s.back > 0)::integer,
             lost = CASE
                 WHEN s.back < 2 THEN 0 WHEN s.back = 4 THEN least(l.lost, 30000) + 1 ELSE l.lost

@@ -84,7 +84,9 @@ CREATE TABLE mutirao_live (
 CREATE INDEX mutirao_live_lanes ON mutirao_live (queue, priority, run_at, id)
 WHERE run_at < ${beyond}
 --;
-CREATE INDEX mutirao_live_fairness ON mutirao_live (queue, fairness, priority, run_at, id) WHERE fairness <> ''
+-- What is blocked has no turn: who claims passes each value that is there.
+CREATE INDEX mutirao_live_fairness ON mutirao_live (queue, fairness, priority, run_at, id)
+WHERE fairness <> '' AND run_at < ${parked}
 --;
 -- No claim touches a job that is blocked.
 CREATE INDEX mutirao_live_blocked ON mutirao_live (id) WHERE run_at = ${parked}

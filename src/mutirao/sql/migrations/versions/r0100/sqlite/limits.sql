@@ -40,6 +40,8 @@ CREATE TABLE mutirao_counter (
     touched_at integer NOT NULL,
     -- When the first of the parked jobs is in its lane again, because there will be a token.
     probe_at integer,
+    -- 1: where late jobs wait and others, it calls a late one next.
+    late_next integer NOT NULL DEFAULT 0,
     UNIQUE (name, key)
 )
 --;
@@ -53,12 +55,14 @@ CREATE TABLE mutirao_slot (
 ) WITHOUT ROWID
 --;
 -- Jobs that would be one too many. They left their lanes for the year 9999, so no claim meets them
--- again before one of those that run has ended.
+-- again before one of those that run has ended. `late`: it took turns, and takes none any more, as it
+-- is tried again.
 CREATE TABLE mutirao_parked (
     job integer PRIMARY KEY,
     counter integer NOT NULL,
     priority integer NOT NULL,
-    run_at integer NOT NULL
+    run_at integer NOT NULL,
+    late integer NOT NULL DEFAULT 0
 )
 --;
-CREATE INDEX mutirao_parked_order ON mutirao_parked (counter, priority, run_at, job)
+CREATE INDEX mutirao_parked_order ON mutirao_parked (counter, late, priority, run_at, job)

@@ -77,8 +77,9 @@ CREATE INDEX mutirao_live_running ON mutirao_live (worker) WHERE worker IS NOT N
 --;
 CREATE INDEX mutirao_live_blocked ON mutirao_live (id) WHERE run_at >= ${parked}
 --;
+-- What is blocked has no turn: who claims passes each value that is there.
 CREATE INDEX mutirao_live_fairness ON mutirao_live (queue, fairness, priority, run_at, id)
-WHERE worker IS NULL AND fairness <> ''
+WHERE worker IS NULL AND fairness <> '' AND run_at < ${parked}
 --;
 -- What happened. One row appended for each attempt; the last one is the job's outcome.
 CREATE TABLE mutirao_attempt (

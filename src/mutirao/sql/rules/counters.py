@@ -1,0 +1,82 @@
+"""Counters of limits: found, made, locked and read. Times are in microseconds."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from mutirao.model.limits import CounterName, Rule, filled
+from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.rules.words import Condition, Words
+from mutirao.sql.schema.instant import from_micros
+
+COUNTER = """
+SELECT c.id, c.name, c.key, c.running, c.tokens, c.touched_at, c.probe_at, c.proven,
+    c.late_next
+FROM mutirao_counter c
+WHERE """
+
+
+@dataclass(slots=True)
+class Counter:
+    """A row of `mutirao_counter`."""
+
+    id: int
+    name: str
+    key: str
+    running: int
+    tokens: float
+    touched_at: int
+    probe_at: int | None
+    proven: int
+    late_next: int
+
+    def room(self, rule: Rule, moment: int) -> int:
+        """Return how many more may start at a moment."""
+        if rule.per is None:
+            return max(0, rule.bound(self.proven) - self.running)
+        return int(self.filled(rule, moment))
+
+    def filled(self, rule: Rule, moment: int) -> float:
+        """Return the tokens of a rate at a moment."""
+        return filled(rule, self.tokens, from_micros(self.touched_at), from_micros(moment))
+
+
+def read_counters(words: Words, where: Condition, *, hold: bool = False) -> Asking[list[Counter]]:
+    """Return counters, by id; `hold` locks them."""
+    end = words.hold if hold else ""
+    rows = yield Execute(f"{COUNTER}{where.sql} ORDER BY c.id{end}", where.values)
+    return [Counter(*row) for row in rows]
+
+
+def find_counters(
+    words: Words, names: Collection[CounterName]
+) -> Asking[dict[CounterName, Counter]]:
+    """Return those of these counters that there are."""
+    there: dict[CounterName, Counter] = {}
+    for name in sorted(names):
+        for counter in (
+            yield from read_counters(words, Condition("c.name = ? AND c.key = ?", name))
+        ):
+            there[name] = counter
+    return there
+
+
+def make_counters(
+    words: Words, names: Collection[CounterName], by_name: dict[str, Rule], moment: int
+) -> Asking[None]:
+    """Make counters, unless others do."""
+    columns = ("name", "key", "running", "tokens", "touched_at")
+    sql = words.upsert("mutirao_counter", columns, ("name", "key"))
+    for name in sorted(names):
+        values = (*name, 0, by_name[name.limit].burst or 0, moment)
+        yield Execute(sql, values, answers=False)
+
+
+def lock_counters(
+    words: Words, found: dict[CounterName, Counter]
+) -> Asking[dict[CounterName, Counter]]:
+    """Lock counters; return them as they are now."""
+    if not words.locks or not found:
+        return found
+    ids = [counter.id for counter in found.values()]
+    held = yield from read_counters(words, words.among("c.id", ids), hold=True)
+    return {CounterName(each.name, each.key): each for each in held}
