@@ -151,14 +151,25 @@ async def _told(place: Ground, topic: Topic[Any], count: int, rounds: int) -> To
             took = await _fan_out(place)
             await place.change(partial(_check_and_copy, turn, count))
         await place.prepare()
-        for turn in _TURNS:
-            started = perf_counter()
-            await place.change(partial(_write_copies, turn))
-            inserted = perf_counter() - started
-        times.append((took, inserted))
+        times.append((took, await _insert(place)))
     await place.change(_drop_copies)
     fan_outs, inserts = zip(*times, strict=True)
     return Told(subscriptions=count, fan_out=median(fan_outs), insert=median(inserts))
+
+
+async def _insert(place: Ground) -> float:
+    """Write the same rows again, twice; return the seconds of the second time.
+
+    Where a trigger makes jobs live, these rows are not written by us. Nothing is asked meanwhile.
+    """
+    first, second = _TURNS
+    await place.change(partial(_write_copies, first, _COPIED[:1]))
+    is_live = await place.ask(lambda conn: conn.scalar(select(func.count(tables.live.c.id))))
+    names = [name for name in _COPIED if name != "live" or not is_live]
+    await place.change(partial(_write_copies, first, names[1:]))
+    started = perf_counter()
+    await place.change(partial(_write_copies, second, names))
+    return perf_counter() - started
 
 
 class _Attempt:
@@ -209,14 +220,10 @@ def _check_and_copy(turn: str, count: int, conn: Connection) -> None:
     conn.execute(delete(tables.live))  # or they would be claimed before the next publication
 
 
-def _write_copies(turn: str, conn: Connection) -> None:
-    """Write the same rows again; where a trigger makes jobs live, these are not written twice."""
-    for name in _COPIED:
-        last = select(func.max(tables.job.c.id)).scalar_subquery()
-        if name == "live" and conn.execute(select(tables.live.c.id).filter_by(id=last)).first():
-            continue
+def _write_copies(turn: str, names: Sequence[str], conn: Connection) -> None:
+    for name in names:
         copies = f"SELECT * FROM mutirao_bench_{name}{turn}"  # noqa: S608 (our own constants)
-        conn.execute(text(f"INSERT INTO mutirao_{name} {copies}"))
+        conn.exec_driver_sql(f"INSERT INTO mutirao_{name} {copies}")
 
 
 def _drop_copies(conn: Connection) -> None:
