@@ -71,22 +71,26 @@ ${s}.active AND ${s}.order_by IS NULL AND (${s}.tenant IS NULL OR ${s}.tenant = 
 --;
 -- The next active subscriptions that are told of a publication `p`: `mutirao.sql.statements.subscriptions`
 -- finds the same for databases without this function. Ordered by the tenant, too, which is one: or the index
--- would not give them in order, and all that come later be sorted each time.
+-- would not give them in order, and all that come later be sorted each time. With all columns a delivery takes
+-- a third of a microsecond more, of eight.
+--: told_of s
+${s}.id, ${s}.task, ${s}.queue, ${s}.priority, ${s}.options, ${s}.filter, ${s}.key
+--;
 --: next_told
 SELECT m.*, filter IS NULL AND key IS NULL AS plain FROM (
-    SELECT n.* FROM unnest(_topics) AS t (topic) CROSS JOIN LATERAL (
+    SELECT ${told_of: n} FROM unnest(_topics) AS t (topic) CROSS JOIN LATERAL (
         SELECT s.* FROM mutirao_subscription s
         WHERE s.topic = t.topic AND s.tenant IS NULL AND s.id > _after AND ${whose: s}
         ORDER BY s.tenant, s.id LIMIT _most
     ) n
     UNION ALL
-    SELECT n.* FROM unnest(_topics) AS t (topic) CROSS JOIN LATERAL (
+    SELECT ${told_of: n} FROM unnest(_topics) AS t (topic) CROSS JOIN LATERAL (
         SELECT s.* FROM mutirao_subscription s
         WHERE s.topic = t.topic AND s.tenant = p.tenant AND s.id > _after AND ${whose: s}
         ORDER BY s.id LIMIT _most
     ) n
     UNION ALL
-    SELECT s.* FROM (
+    SELECT ${told_of: s} FROM (
         SELECT DISTINCT n.subscription FROM unnest(_topics) AS t (topic) CROSS JOIN LATERAL (
             SELECT f.subscription FROM mutirao_further_topic f JOIN mutirao_subscription g ON g.id = f.subscription
             WHERE f.topic = t.topic AND f.subscription > _after AND g.topic <> ALL(_topics) AND ${whose: g}
@@ -105,7 +109,7 @@ SELECT
 FROM mutirao_job p CROSS JOIN LATERAL (
     ${next_told}
     UNION ALL
-    SELECT *, true FROM mutirao_subscription WHERE id = ANY(_also)
+    SELECT ${told_of: a}, true FROM mutirao_subscription a WHERE a.id = ANY(_also)
 ) s
 WHERE p.id = _publication
 OFFSET 0
@@ -122,14 +126,15 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     made record;
+    beginning text := '{"publication":' || _publication || ',"subscription":';
 BEGIN
     WITH found AS (
         ${found}
     ), told AS MATERIALIZED (
         SELECT
             CASE WHEN s.plain THEN mutirao_next_id() END AS job, s.id, s.task, s.queue, s.priority,
-            (s.o).max_attempts, (s.o).timeout, (s.o).tags, coalesce((s.o).args, '{}')::json AS args,
-            statement_timestamp() + coalesce((s.o).delay, 0) * interval '1 second' AS due,
+            (s.o).max_attempts, (s.o).timeout, (s.o).tags, coalesce((s.o).args::json, '{}') AS args,
+            coalesce(statement_timestamp() + (s.o).delay * interval '1 second', statement_timestamp()) AS due,
             coalesce((s.o).fair_by, CASE WHEN EXISTS (SELECT FROM mutirao_fairness) THEN (
                 SELECT f.by FROM mutirao_fairness f WHERE f.task = s.task
             ) END) AS by, s.traceparent, s.tenant, s."group"
@@ -139,7 +144,7 @@ BEGIN
             (id, task, args, queue, priority, run_at, max_attempts, timeout, tags, metadata, traceparent, tenant, "group")
         SELECT
             job, task, args, queue, priority, due, max_attempts, timeout, tags,
-            ('{"publication":' || _publication || ',"subscription":' || to_json(id) || '}')::json,
+            (beginning || to_json(id)::text || '}')::json,
             traceparent, tenant, "group"
         FROM told WHERE job IS NOT NULL
     ), lives AS (
