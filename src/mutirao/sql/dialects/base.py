@@ -7,6 +7,7 @@ more to it is in its parts: `connecting`, `intake`, `rules`, `admin`.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 from sqlalchemy import (
@@ -21,7 +22,6 @@ from sqlalchemy import (
     and_,
     delete,
     exists,
-    insert,
     null,
     select,
     true,
@@ -35,7 +35,7 @@ from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.connecting import Connecting, Place
 from mutirao.sql.enqueue.intake import DialectIntake
 from mutirao.sql.rules.base import Rules
-from mutirao.sql.schema.tables import job, live
+from mutirao.sql.schema.tables import live
 
 Id = TypeVar("Id", int, str)
 
@@ -51,9 +51,11 @@ class Dialect(ABC):
     shown: ClassVar[TypeEngine[datetime]]  # how views show them
     constants: ClassVar[Mapping[str, str]]  # moments that SQL files name, such as `${parked}`
     has_roles: ClassVar[bool] = False  # that may be granted something
-    delivers: ClassVar[int | None] = (
-        None  # how many deliveries it makes by itself at once, if it does
-    )
+    clock: ClassVar[ColumnElement[datetime]]  # the time when a statement is executed
+    delivers: ClassVar[bool] = False  # whether it makes deliveries by itself
+    # Columns of a job that is live from the beginning.
+    placed: ClassVar[Mapping[str, ColumnElement[Any]]] = MappingProxyType({})
+    told_at_once: ClassVar[int]  # how many subscriptions, after the first ones of a publication
     tells_ends: ClassVar[bool]  # whether those who wait for an end have to ask to be told of it
 
     @property
@@ -165,10 +167,11 @@ class Dialect(ABC):
 
     def deliver_next(
         self, conn: Connection, publication: int, topics: Sequence[str], after: str, most: int
-    ) -> tuple[int, str, list[str]]:
+    ) -> tuple[str | None, bool, list[str]]:
         """Make the deliveries of a publication for the next subscriptions, where `delivers`.
 
-        Returns how many they are, the last one, and those that are not plain: they have none yet.
+        Returns the last one, or None if there are no others; whether any delivery was made; and
+        those that are not plain: they have none yet.
         """
         raise NotImplementedError
 
@@ -176,21 +179,31 @@ class Dialect(ABC):
         """Make the deliveries of a publication for these, where `delivers`."""
         raise NotImplementedError
 
-    def write_jobs(
-        self,
-        conn: Connection,
-        columns: Sequence[str],
-        rows: Select[Any],
-        mine: ColumnElement[bool],
-    ) -> Sequence[int]:
-        """Write the jobs that a query returns, make them live, and return their ids.
+    def before_writing(self, conn: Connection) -> dict[str, int]:
+        """Return what parameters of `written` are to be, before jobs are written."""
+        return {}
+
+    def make_live(self, conn: Connection, beginning: str) -> None:
+        """Make the jobs live that were written just now, unless something in the database does.
 
         Parameters:
-            columns: the names of what it returns, of `mutirao_job`.
-            mine: is true of these jobs, among all that are written about now.
+            beginning: of their metadata, which others that are written meanwhile do not have.
         """
-        write = insert(job).from_select(list(columns), rows).returning(job.c.id)
-        return conn.execute(write).scalars().all()
+        return
+
+    def written(self, beginning: ColumnElement[str]) -> ColumnElement[bool]:
+        """Return whether a job is one of those that were written just now, if there are any.
+
+        Where the database makes no deliveries by itself.
+
+        Parameters:
+            beginning: see `make_live`.
+        """
+        raise NotImplementedError
+
+    def by_topic(self, subscriptions: Select[Any]) -> Select[Any]:
+        """Return a query of subscriptions by topic and tenant, which reads them by that index."""
+        return subscriptions
 
     def place_inserted(self, conn: Connection) -> None:
         """Make live what other programs have inserted, unless something in the database does.

@@ -6,24 +6,17 @@ Synchronous functions of a SQLAlchemy `Connection`; their contracts are in `muti
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 import msgspec
 from sqlalchemy import (
     Connection,
-    Integer,
-    Row,
-    Select,
-    Text,
-    and_,
     bindparam,
     delete,
     exists,
     or_,
     select,
     true,
-    union_all,
     update,
 )
 
@@ -44,7 +37,6 @@ from mutirao.model.topics import PUBLICATION, SUBSCRIPTION, patterns_of, topic_o
 from mutirao.model.uniqueness import Placed
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema import views
-from mutirao.sql.schema.endpoints import further_topic
 from mutirao.sql.schema.json_text import read_json
 from mutirao.sql.schema.tables import limit, subscription
 from mutirao.sql.statements import limits
@@ -161,50 +153,6 @@ def whose(publication: Job) -> dict[str, Any]:
     """Return the topics, the tenant and the group of a publication, by name."""
     topics = patterns_of(topic_of(publication.task))
     return {"topics": topics, "tenant": publication.tenant, "group": publication.group}
-
-
-def matching(
-    conn: Connection, publication: Job, after: str, most: int
-) -> Sequence[Row[tuple[str, bool]]]:
-    """Return the next active subscriptions to a publication, by id, and whether each is plain.
-
-    A plain one asks for a job of its task, and for nothing else. Their filters were not asked. Not
-    those with an order. One that has several topics is there once for each that matches.
-    Each topic or pattern is one range of an index, and so is each with the publication's tenant.
-    A dialect that `delivers` finds them in the same way.
-    """
-    topics = patterns_of(topic_of(publication.task))
-    further = bool(conn.scalar(select(exists().where(further_topic.c.topic.in_(topics)))))
-    asked: dict[str, Any] = {f"topic_{n}": topic for n, topic in enumerate(topics)}
-    asked |= {"tenant": publication.tenant, "group": publication.group}
-    found = _next(len(topics), publication.tenant is not None, further)
-    return conn.execute(found, asked | {"after": after, "most": most}).all()
-
-
-@cache
-def _next(topics: int, tenant: bool, further: bool) -> Select[tuple[str, bool]]:
-    """Return the statement for so many topics and patterns; to make it takes more than a part."""
-    is_told = [subscription.c.tenant.is_(None), subscription.c.tenant == bindparam("tenant")]
-    group = or_(subscription.c.group.is_(None), subscription.c.group == bindparam("group"))
-    its = subscription.c
-    plain = and_(its.filter.is_(None), its.key.is_(None), its.options == "{}")
-    each = (
-        select(subscription.c.id, plain.label("plain"))
-        .where(subscription.c.id > bindparam("after"), group)
-        .where(subscription.c.active == true(), subscription.c.order_by.is_(None))
-        .order_by(subscription.c.id)
-        .limit(bindparam("most", type_=Integer))
-    )
-    names = [bindparam(f"topic_{n}", type_=Text) for n in range(topics)]
-    places = [each.where(subscription.c.topic == name) for name in names]
-    if further:
-        more = each.join(further_topic, further_topic.c.subscription == subscription.c.id)
-        places += [more.where(further_topic.c.topic == name) for name in names]
-    parts = [
-        select(place.where(whose).subquery()) for place in places for whose in is_told[: 1 + tenant]
-    ]
-    found = union_all(*parts).subquery()
-    return select(found).order_by(found.c.id).limit(bindparam("most", type_=Integer))
 
 
 def passes(row: Any, payload: object) -> bool:

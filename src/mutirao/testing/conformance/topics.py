@@ -114,6 +114,17 @@ class TopicsContract:
         record = await store.job(id)
         assert (record.state, record.attempts[0].outcome) == ("succeeded", OutcomeKind.SUCCEEDED)
 
+    async def test_ids_of_any_characters(self, store: Store) -> None:
+        """Each delivery is told its subscription's id."""
+        ids = ['Zoë "\U0001f600" \\ \n\x01', "it's", "%s :x ?", '{"a": 1}', '"']
+        await subscribe(store, *ids)
+        await publish(store)
+        worker = await join(store)
+        await fan_out(store, await take_one(store, worker))
+        claims = await take(store, worker, now=FAR_AHEAD)
+        told = [claim_told(claim)["event"]["subscription"] for claim in claims]
+        assert sorted(told) == sorted(ids)
+
     async def test_a_delivery_is_told(self, store: Store) -> None:
         """What was published, where and when, in which attempt."""
         worker = await join(store)
@@ -171,9 +182,13 @@ class TopicsContract:
         assert (await store.job(other)).progress_note is None
 
     async def test_many_subscriptions(self, store: Store) -> None:
-        """In several parts, each subscription once; a run that comes later goes on."""
+        """In several parts, each subscription once; a run that comes later goes on.
+
+        The later parts have filters: where the database made the first ones, Python makes these.
+        """
         ids = [f"s{n:04}" for n in range(2_100)]
-        await subscribe(store, *ids)
+        filtered = (subscription(id, filter={"order_id": 7}) for id in ids[1_000:])
+        await subscribe(store, *ids[:1_000], *filtered)
         worker = await join(store)
         id = await publish(store)
         claim = await take_one(store, worker)

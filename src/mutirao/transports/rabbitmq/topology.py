@@ -168,13 +168,7 @@ class Topology:
         works = [(self.queue(each), self.prefix, each) for each in queues]
         if self.tells:
             works.append((self.events, self.events, DROPPED))
-        # What the broker gives up keeps its key: the queue's name there, if it was published to it.
-        dead = [
-            (self.dead(each), self.dead_exchange, key)
-            for each in queues
-            for key in (each, self.queue(each))
-        ]
-        return delays + works + dead
+        return delays + works + [(self.dead(each), self.dead_exchange, each) for each in queues]
 
 
 def is_name(name: str) -> bool:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
@@ -20,12 +21,12 @@ from sqlalchemy import (
     bindparam,
     cast,
     column,
+    false,
     func,
     literal,
     literal_column,
     null,
     select,
-    table,
     text,
     true,
     type_coerce,
@@ -47,7 +48,7 @@ from mutirao.sql.dialects.mysql.words import DROP, WORDS
 from mutirao.sql.drivers.failures import is_taken
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.schema.instant import MICROS_PER_SECOND, Micros, to_micros
-from mutirao.sql.schema.tables import job, live
+from mutirao.sql.schema.tables import job, live, subscription
 
 _FINAL = ", ".join(f"'{kind}'" for kind in OutcomeKind if kind.final)
 # Nothing is added up until they are gone.
@@ -61,6 +62,7 @@ _TAKE_FROM_KEPT = text(f"""
 """).bindparams(bindparam("jobs", expanding=True))  # noqa: S608 (constants)
 _NAMES = ("mysql", "mariadb")  # of the dialect, by the URL
 _BY_ID = "FORCE INDEX (PRIMARY)"
+_BY_TOPIC = "FORCE INDEX (mutirao_subscription_topic)"
 _COUNT_RETRY = "UPDATE mutirao_lock SET retries = retries + 1 WHERE name = 'retries'"
 
 
@@ -75,6 +77,9 @@ class MariaDB(Dialect):
     shown = InUtc()
     constants = CONSTANTS
     tells_ends = False
+    clock = type_coerce(literal_column(NOW), instant)
+    placed = MappingProxyType({"unplaced": null()})
+    told_at_once = 5_000
 
     @property
     def admin(self) -> Admin:
@@ -164,21 +169,21 @@ class MariaDB(Dialect):
             sql = DROP.format(column.table.description, column.name, index).replace("?", "%s")
             conn.exec_driver_sql(sql, (json.dumps([*map(int, ids)]),))
 
-    def write_jobs(
-        self,
-        conn: Connection,
-        columns: Sequence[str],
-        rows: Select[Any],
-        mine: ColumnElement[bool],
-    ) -> Sequence[int]:
-        """Look for their ids, which do not follow each other, from the first one on."""
-        names = [*columns, "unplaced"]
-        target = table(job.name, *map(column, names))
-        conn.execute(insert(target).from_select(names, rows.add_columns(null())))
-        ids = conn.scalars(select(job.c.id).where(job.c.id >= func.last_insert_id(), mine)).all()
-        if ids:
-            through(conn, WORDS.make_live(ids))
-        return ids
+    def make_live(self, conn: Connection, beginning: str) -> None:
+        """Look for them from the first one on: others' may come between."""
+        through(conn, WORDS.make_new_live(beginning))
+
+    def written(self, beginning: ColumnElement[str]) -> ColumnElement[bool]:
+        """Leave out what other programs insert; as no index is to be used for that, not by NULL."""
+        mine = func.left(type_coerce(job.c["metadata"], Text), func.length(beginning)) == beginning
+        placed = func.coalesce(column("unplaced"), false()) == false()
+        return and_(job.c.id >= func.last_insert_id(), mine, placed)
+
+    def by_topic(self, subscriptions: Select[Any]) -> Select[Any]:
+        """Name the index: each part of a fan-out would read others from the first one on."""
+        for name in _NAMES:
+            subscriptions = subscriptions.with_hint(subscription, _BY_TOPIC, name)
+        return subscriptions
 
     def place_inserted(self, conn: Connection) -> None:
         """Do what workers do when they look next."""

@@ -58,7 +58,9 @@ class PostgreSQL(Dialect):
     has_roles = True
     constants = CONSTANTS
     tells_ends = True
-    delivers = 10_000
+    clock = func.statement_timestamp()
+    delivers = True
+    told_at_once = 10_000
 
     @property
     def admin(self) -> Admin:
@@ -78,7 +80,7 @@ class PostgreSQL(Dialect):
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the server's clock) plus some seconds, as an expression."""
         timestamp = TIMESTAMP(timezone=True)
-        start = func.statement_timestamp() if now is None else literal(now, timestamp)
+        start = self.clock if now is None else literal(now, timestamp)
         return (start + literal(timedelta(seconds=plus), Interval)).cast(timestamp)
 
     def among(self, column: ColumnElement[Id], values: Sequence[Id]) -> ColumnElement[bool]:
@@ -112,10 +114,10 @@ class PostgreSQL(Dialect):
 
     def deliver_next(
         self, conn: Connection, publication: int, topics: Sequence[str], after: str, most: int
-    ) -> tuple[int, str, list[str]]:
+    ) -> tuple[str | None, bool, list[str]]:
         """Call the function that finds them, too: none of them travels."""
         met, reached, asked = conn.execute(_deliver(publication, topics, after, most, ())).one()
-        return met, reached or after, asked
+        return reached if met == most else None, met > len(asked), asked
 
     def deliver(self, conn: Connection, publication: int, subscriptions: Sequence[str]) -> None:
         """Call the function for it: one statement, of which the server makes the rows."""

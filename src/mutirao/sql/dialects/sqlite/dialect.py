@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -10,12 +11,17 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Insert,
+    Integer,
     Table,
+    Text,
+    and_,
+    bindparam,
     exists,
     func,
     literal,
     select,
     true,
+    type_coerce,
 )
 from sqlalchemy.dialects.sqlite import insert
 
@@ -31,6 +37,9 @@ from mutirao.sql.dialects.sqlite.enqueue import INTAKE
 from mutirao.sql.dialects.sqlite.words import WORDS
 from mutirao.sql.rules.generic import LockAskWrite
 from mutirao.sql.schema.instant import IsoText, Micros, to_micros
+from mutirao.sql.schema.tables import job
+
+_LAST = "SELECT seq FROM sqlite_sequence WHERE name = 'mutirao_job'"
 
 
 class SQLite(Dialect):
@@ -44,6 +53,8 @@ class SQLite(Dialect):
     shown = IsoText()
     constants = MappingProxyType({"parked": str(to_micros(PARKED))})
     tells_ends = False
+    clock = bindparam("clock", callable_=partial(datetime.now, UTC), type_=instant)
+    told_at_once = 10_000
 
     @property
     def admin(self) -> Admin:
@@ -83,6 +94,16 @@ class SQLite(Dialect):
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that does nothing, and counts no row, where the key is taken."""
         return insert(table).on_conflict_do_nothing()
+
+    def before_writing(self, conn: Connection) -> dict[str, int]:
+        """Return the last id: one writes at a time, so all after it are written now."""
+        return {"written_after": conn.exec_driver_sql(_LAST).scalar_one()}
+
+    def written(self, beginning: ColumnElement[str]) -> ColumnElement[bool]:
+        """Leave out what a trigger of others has inserted between them."""
+        text = type_coerce(job.c["metadata"], Text)
+        mine = func.substr(text, 1, func.length(beginning)) == beginning
+        return and_(job.c.id > bindparam("written_after", type_=Integer), mine)
 
     def count_retry(self, conn: Connection) -> None:
         """Count nothing: one transaction writes at a time, and none is aborted for another one."""
