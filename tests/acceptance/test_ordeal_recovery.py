@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -172,11 +173,12 @@ def test_what_grows_is_told(tmp_path: Path) -> None:
 
 def test_what_does_not_grow_is_not(tmp_path: Path) -> None:
     """A process that stays as it is passes, and so does one that has just begun."""
-    process = SimpleNamespace(pid=ME)
-    fake: Any = SimpleNamespace(running=lambda: {0: process}, ages=lambda: {0: 61.0})
     vigil = Vigil(Plan())
-    for _ in range(ENOUGH):
-        vigil.look(cast(Fleet, fake), sessions=78)
+    with subprocess.Popen(["sleep", "infinity"]) as process:
+        fake: Any = SimpleNamespace(running=lambda: {0: process}, ages=lambda: {0: 61.0})
+        for _ in range(ENOUGH):
+            vigil.look(cast(Fleet, fake), sessions=78)
+        process.kill()
     assert list(vigil.problems()) == []
     assert len(list(vigil.lines())) == 2
 

@@ -390,6 +390,8 @@ class TestMariadb(StoreContract):
             theirs = {each["name"]: each["nullable"] for each in found.get_columns(table.name)}
             if table is tables.job:
                 assert theirs.pop("unplaced")  # which no statement of all databases names
+            if table is tables.live:
+                assert theirs.pop("turn")  # neither: the server computes it, for an index
             assert theirs == {each.name: each.nullable for each in table.c}, table.name
         for view in views.metadata.tables.values():
             shown = [each["name"] for each in found.get_columns(view.name)]

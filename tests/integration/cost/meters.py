@@ -34,6 +34,10 @@ class Cost(NamedTuple):
         """Return how much more it is than the other."""
         return Cost(*(mine - its for mine, its in zip(self, other, strict=True)))
 
+    def times(self, number: int) -> Cost:
+        """Return what so many of it cost."""
+        return Cost(*(number * each for each in self))
+
     def exceeds(self, most: Cost) -> bool:
         """Whether it is more than recorded, in any respect."""
         return any(found > bound for found, bound in zip(self, most, strict=True))

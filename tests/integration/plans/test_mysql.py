@@ -6,7 +6,7 @@ What is sorted under a lock is locked as a whole, and other workers find nothing
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,6 +20,7 @@ from mutirao.model.endpoints import USUAL_LIMIT, WEBHOOK_QUEUE, WEBHOOK_TASK
 from mutirao.model.job import NewJob, OutcomeKind
 from mutirao.model.outcome import SUCCEEDED, Settlement
 from mutirao.sql import migrations
+from mutirao.sql.drivers.mysql import OwnMysqlDriver
 from mutirao.sql.drivers.pymysql import PyMysqlDriver
 from mutirao.sql.drivers.steps import Execute, Request, Rows
 from mutirao.sql.store import SqlStore
@@ -64,20 +65,30 @@ def _numbers(most: int) -> str:
     return f"INSERT INTO numbers SELECT {value} FROM {digits} WHERE {value} <= {most}"  # noqa: S608
 
 
+Handle = Callable[[Any, Request], Rows]
+
+
+def _noting(handle: Handle, asked: Asked, *, joined: bool) -> Handle:
+    """Return a `handle` that notes statements: those that travel together, or those that do not."""
+
+    def note(self: Any, request: Request) -> Rows:
+        if isinstance(request, Execute) and bool(request.then) is joined:
+            for each in (request, *request.then):
+                rows = each.params if each.many else (each.params,)
+                asked.extend((self.native(each.sql), tuple(row)) for row in rows[:1])
+        return handle(self, request)
+
+    return note
+
+
 @contextmanager
 def listening() -> Iterator[Asked]:
     """Note each statement that goes through the driver."""
     asked: Asked = []
-    handle = PyMysqlDriver.handle
-
-    def note(self: PyMysqlDriver, request: Request) -> Rows:
-        if isinstance(request, Execute):
-            rows = request.params if request.many else (request.params,)
-            asked.extend((self.native(request.sql), tuple(row)) for row in rows[:1])
-        return handle(self, request)
-
     with pytest.MonkeyPatch.context() as patching:
-        patching.setattr(PyMysqlDriver, "handle", note)
+        for adapter, joined in ((PyMysqlDriver, False), (OwnMysqlDriver, True)):
+            noting = _noting(adapter.handle, asked, joined=joined)
+            patching.setattr(adapter, "handle", noting)
         yield asked
 
 
