@@ -296,9 +296,23 @@ class Ticking:
             return
         there = await self._tokens.look(loop.schedule.name)
         loop.consumers = max(1, there.consumers)
+        if not there.consumers:
+            await self._line_up_again(loop)
         if not there.waiting and loop.token is None:
             first = steps.seeded(loop.schedule, datetime.now(UTC))
             await self._tokens.put(loop.schedule.name, first.body())
+
+    async def _line_up_again(self, loop: _Loop) -> None:
+        """Stand in line anew where nobody does: RabbitMQ 3.10 may forget who consumes.
+
+        It tells nobody so, see `RabbitConsumer`. Whoever passes a turn stands there again by the
+        time that the lock is free.
+        """
+        name = loop.schedule.name
+        async with loop.lock:
+            if not self._ready.ended and not (await self._tokens.look(name)).consumers:
+                await self._tokens.pass_turn(name)
+                await self._tokens.line_up(name)
 
     async def _leave_to_others(self, loop: _Loop) -> None:
         """Leave a phase to the next in line: nobody here has room for it."""

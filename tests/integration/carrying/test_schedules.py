@@ -271,6 +271,34 @@ async def test_a_token_that_is_lost(shop: Shop) -> None:
     assert all(later - earlier > period * 0.99 for earlier, later in pairwise(ticks))
 
 
+async def test_a_consumer_that_the_broker_has_forgotten(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not cancelled, and no token comes: whoever stands in line does so anew."""
+    monkeypatch.setattr(ticking, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(ticking, "CARE_EVERY", 0.05)
+    forgotten: list[str] = []
+    line_up = RabbitTokens.line_up
+
+    async def forget(self: RabbitTokens, schedule: str) -> None:
+        await line_up(self, schedule)
+        if not forgotten:
+            forgotten.append(schedule)
+            await self._channel.basic_cancel(self._tags[schedule] or "")
+
+    monkeypatch.setattr(RabbitTokens, "line_up", forget)
+    ran: list[int] = []
+
+    @shop.app.schedule(every=EVERY)
+    @shop.app.task(queue="feeds")
+    async def pull(job: Job) -> None:
+        ran.append(job.id)
+
+    async with shop.app.worker(queues=["feeds"]):
+        await until(lambda: len(ran) >= 2)
+    assert forgotten == ["pull"]
+
+
 async def test_a_first_token_beside_the_real_one(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
