@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mutirao.sql.drivers.steps import Asking, Autocommits, Load, R, Request, Rows
+from mutirao.sql.drivers.steps import Asking, Autocommits, Load, R, Request, Rows, answered
 
 # Execution option of a connection that is lent: what it says now is a handler's own.
 IS_LENT = "mutirao_lent"
@@ -23,17 +23,7 @@ class Names:
 
     def steps(self, steps: Asking[R]) -> Asking[R]:
         """Return steps that do the same to this set."""
-        try:
-            request = next(steps)
-            while True:
-                try:
-                    rows: Rows = yield self._request(request)
-                except BaseException as error:  # noqa: BLE001 (the body receives it, and raises it)
-                    request = steps.throw(error)
-                else:
-                    request = steps.send(rows)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+        return answered(steps, self._say)
 
     def say(
         self, conn: Any, cursor: object, sql: str, parameters: Any, context: object, many: bool
@@ -42,6 +32,9 @@ class Names:
         if conn.get_execution_options().get(IS_LENT):
             return sql, parameters
         return self.qualify(sql, self.schema), parameters
+
+    def _say(self, request: Request) -> Asking[Rows]:
+        return (yield self._request(request))
 
     def _request(self, request: Request) -> Request:
         if isinstance(request, Load):

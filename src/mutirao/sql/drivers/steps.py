@@ -118,6 +118,21 @@ class AsyncDriver(Driver, Protocol):
 Work = Callable[[Driver], Steps]
 
 
+def answered(steps: Asking[R], answer: Callable[[Request], Asking[Rows]]) -> Asking[R]:
+    """Return steps that do the same, but ask for what `answer` does instead of each request."""
+    try:
+        request = next(steps)
+        while True:
+            try:
+                rows = yield from answer(request)
+            except BaseException as error:  # noqa: BLE001 (the body receives it, and raises it again)
+                request = steps.throw(error)
+            else:
+                request = steps.send(rows)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
 def drive(steps: Asking[R], driver: SyncDriver) -> R:
     """Run steps on a blocking driver and return their result."""
     try:

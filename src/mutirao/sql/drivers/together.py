@@ -5,6 +5,8 @@ connection of ours takes several statements at once. The server ends with the fi
 none is done after it; its error is then that of what it travelled with.
 """
 
+from functools import partial
+
 from mutirao.sql.drivers.steps import (
     Asking,
     Autocommits,
@@ -14,6 +16,7 @@ from mutirao.sql.drivers.steps import (
     Request,
     Row,
     Rows,
+    answered,
     command,
 )
 
@@ -34,27 +37,12 @@ def together(bracket: Bracket, steps: Asking[R]) -> Asking[R]:
 def _joined(bracket: Bracket, steps: Asking[R]) -> Asking[R]:
     waiting = [command(bracket.begin)]
     try:
-        found = yield from _saying(waiting, steps)
+        found = yield from answered(steps, partial(_say, waiting))
         yield from _all(waiting, command(bracket.keep))
     except BaseException as error:
         yield from bracket.undo(error)
         raise
     return found
-
-
-def _saying(waiting: list[Execute], steps: Asking[R]) -> Asking[R]:
-    """Say what steps ask for; leave what still waits at their end."""
-    try:
-        request = next(steps)
-        while True:
-            try:
-                rows = yield from _say(waiting, request)
-            except BaseException as error:  # noqa: BLE001 (the steps receive it, and raise it again)
-                request = steps.throw(error)
-            else:
-                request = steps.send(rows)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
 
 
 def _say(waiting: list[Execute], request: Request) -> Asking[Rows]:
