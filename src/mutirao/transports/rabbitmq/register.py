@@ -6,14 +6,13 @@ Two programs that declare at once may each leave a message; whoever reads takes 
 import json
 from collections.abc import Collection, Iterable
 
-from aiormq.exceptions import ChannelNotFoundEntity
 from pamqp.commands import Basic
 
 from mutirao.errors import TransportMismatch
 from mutirao.transports.rabbitmq import wire
 from mutirao.transports.rabbitmq.hand import hand_in
 from mutirao.transports.rabbitmq.links import CALL_LIMIT, Links, Parcel
-from mutirao.transports.rabbitmq.topology import Topology
+from mutirao.transports.rabbitmq.topology import Topology, is_there
 
 
 async def note(links: Links, topology: Topology, schedules: Iterable[str]) -> None:
@@ -38,15 +37,12 @@ async def note(links: Links, topology: Topology, schedules: Iterable[str]) -> No
 async def left(links: Links, topology: Topology, but: Collection[str]) -> list[str]:
     """Return the schedules, but these, that were declared and whose queues are there."""
     known = set[str]()
-    try:
+    if await is_there(topology.schedules, links.channel):
         async with hand_in(links, topology.schedules) as hand:
             async for each in hand.take(None):
                 known |= _names_in(each.body)
-    except TransportMismatch as error:
-        if not isinstance(error.__cause__, ChannelNotFoundEntity):
-            raise
     others = sorted(known.difference(but))
-    return [each for each in others if await _is_there(links, topology, each)]
+    return [each for each in others if await is_there(topology.schedule(each), links.channel)]
 
 
 async def drop(links: Links, topology: Topology, schedule: str) -> None:
@@ -65,18 +61,6 @@ async def drop(links: Links, topology: Topology, schedule: str) -> None:
                 " their code; stop them, then drop it"
             )
         await channel.queue_delete(name, timeout=CALL_LIMIT)
-
-
-async def _is_there(links: Links, topology: Topology, schedule: str) -> bool:
-    try:
-        async with links.channel() as channel:
-            name = topology.schedule(schedule)
-            await channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
-    except TransportMismatch as error:
-        if isinstance(error.__cause__, ChannelNotFoundEntity):
-            return False
-        raise
-    return True
 
 
 def _names_in(body: bytes) -> set[str]:

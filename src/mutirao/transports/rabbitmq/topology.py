@@ -31,6 +31,7 @@ from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 from mutirao.errors import TransportMismatch, TransportRefused
 from mutirao.model.message import Difference
 from mutirao.transports.rabbitmq.delays import PERIODS, name_of
+from mutirao.transports.rabbitmq.links import CALL_LIMIT
 from mutirao.transports.rabbitmq.wire import MAX_NAME
 
 NO_LIMIT = 2_000_000_000  # of deliveries: looking at the dead is one, and 4.x drops after 20
@@ -232,19 +233,28 @@ async def compare(things: Things, channel: OpenChannel) -> list[Difference]:
     return found
 
 
-async def missing_source(source: str | None, channel: OpenChannel) -> list[Difference]:
-    """Return that the queue of other programs is missing, if so; how it is made is theirs."""
-    if source is None:
-        return []
+async def is_there(queue: str, channel: OpenChannel) -> bool:
+    """Return whether the broker has a queue of this name.
+
+    Raises:
+        TransportError: it does not tell.
+    """
     try:
         async with channel() as opened:
-            await opened.queue_declare(source, passive=True)
+            await opened.queue_declare(queue, passive=True, timeout=CALL_LIMIT)
     except TransportMismatch as error:
-        if not isinstance(error.__cause__, ChannelNotFoundEntity):
-            raise
-        what = f"queue {source!r} of other programs"
-        return [Difference(what, "a queue that they have made", None, theirs=True)]
-    return []
+        if isinstance(error.__cause__, ChannelNotFoundEntity):
+            return False
+        raise
+    return True
+
+
+async def missing_source(source: str | None, channel: OpenChannel) -> list[Difference]:
+    """Return that the queue of other programs is missing, if so; how it is made is theirs."""
+    if source is None or await is_there(source, channel):
+        return []
+    what = f"queue {source!r} of other programs"
+    return [Difference(what, "a queue that they have made", None, theirs=True)]
 
 
 def _difference(name: str, expected: str | Arguments, error: TransportMismatch) -> Difference:
