@@ -31,6 +31,11 @@ def row_of(attempt: WebhookAttempt) -> Row:
     return (*(getattr(attempt, name) for name in COLUMNS[:-1]), headers)
 
 
+def values_of(attempt: WebhookAttempt) -> dict[str, object]:
+    """Return the same by name."""
+    return dict(zip(COLUMNS, row_of(attempt), strict=True))
+
+
 def delivered(
     words: Words,
     attempts: Sequence[WebhookAttempt],

@@ -131,14 +131,18 @@ class InOrder:
         if not told:
             return
         asked = {each.whom.id: subscriptions.job_in(each.whom) for each in told}
+        keys = [value_at(each.says, each.whom.order_by) for each in told]
         made = (
-            subscriptions.delivery_of(asked[each.whom.id], each.whom.id, each.publication, each.key)
-            for each in told
+            subscriptions.delivery_of(asked[each.whom.id], each.whom.id, each.publication, key)
+            for each, key in zip(told, keys, strict=True)
         )
         ids = self.enqueue(made, conn)
-        of = [(new, each) for new, each in zip(ids, told, strict=True)]
-        conn.execute(insert(delivery), [{"job": new, "nth": 0} | each.pair for new, each in of])
-        line_up(conn, [(new, each.whom.id, each.key) for new, each in of])
+        rows = [
+            {"job": new, "publication": each.publication.id, "subscription": each.whom.id, "nth": 0}
+            for new, each in zip(ids, told, strict=True)
+        ]
+        conn.execute(insert(delivery), rows)
+        line_up(conn, zip(ids, (each.whom.id for each in told), keys, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +152,6 @@ class _Telling:
     whom: Any
     publication: Any
     says: Any
-
-    @property
-    def key(self) -> str:
-        return value_at(self.says, self.whom.order_by)
-
-    @property
-    def pair(self) -> dict[str, Any]:
-        return {"publication": self.publication.id, "subscription": self.whom.id}
 
 
 def _made(

@@ -35,7 +35,7 @@ from mutirao.model.webhook_attempts import GONE, WebhookAttempt
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
-from mutirao.sql.rules.webhooks import COLUMNS, row_of
+from mutirao.sql.rules.webhooks import values_of
 from mutirao.sql.schema.endpoints import breaker, endpoint, webhook_attempt
 from mutirao.sql.statements import endpoints, limits
 
@@ -61,7 +61,7 @@ def record(
 ) -> Judged:
     """Write attempts, and count what failed. What needs the lock that stops claims is returned."""
     moment = dialect.moment(now)
-    rows = [dict(zip(COLUMNS, row_of(each), strict=True)) for each in attempts]
+    rows = [values_of(each) for each in attempts]
     conn.execute(insert(webhook_attempt).values(finished_at=moment), rows)
     gone = frozenset(each.endpoint for each in attempts if each.status == GONE)
     tallies = tallied(attempts)

@@ -103,9 +103,7 @@ class PostgresqlRules(Rules):
         now: datetime | None,
     ) -> Asking[set[int] | None]:
         """Write attempts at webhooks that all went well, and complete jobs."""
-        rows = [
-            dict(zip(webhooks.COLUMNS, webhooks.row_of(each), strict=True)) for each in attempts
-        ]
+        rows = [webhooks.values_of(each) for each in attempts]
         counted = (USUAL_LIMIT.name, PROVEN_ENOUGH, now)
         told = (msgspec.json.encode(rows).decode(), *_ended(by_id(done)), *counted)
         [(written, found, lanes)] = yield Execute(statements.DELIVERED, told)
