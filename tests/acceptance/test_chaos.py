@@ -54,7 +54,7 @@ def test_on_a_server(database: Literal["postgresql", "mysql"]) -> None:
         kill_every=1.5,
         freeze_every=2.5,
         restarts=1,
-        deadline=400,
+        deadline=250,
     )
     report = disturbed(plan)
     assert report.dealt == {CRASH: 1}
@@ -72,7 +72,7 @@ def test_on_sqlite() -> None:
             kill_every=1.5,
             freeze_every=0,
             restarts=0,
-            deadline=400,
+            deadline=250,
         )
     )
 
@@ -88,6 +88,7 @@ def test_what_is_published() -> None:
         kill_every=1.0,
         freeze_every=0,
         restarts=0,
+        deadline=250,
     )
     report = run(plan, print)
     assert report.problems == []

@@ -30,6 +30,7 @@ def test_on_a_broker(rabbit: RabbitServer) -> None:
         freeze_every=0,
         restarts=1,
         cut_for=1.0,
+        deadline=150,
     )
     report = run(plan, print, rabbit=rabbit)
     assert report.problems == []

@@ -67,7 +67,8 @@ class Watch:
         """Say where each coroutine waits, of all event loops: no thread's stack shows that."""
         with open(os.dup(self._stderr), "w") as out:
             for one in gc.get_objects():
-                if isinstance(one, asyncio.Task) and not one.done():
+                # By type(): isinstance() asks the object, and a lazy one of Django raises.
+                if issubclass(type(one), asyncio.Task) and not one.done():
                     one.print_stack(file=out)
 
 

@@ -9,6 +9,13 @@ from pathlib import Path
 DEAF = """
 import asyncio
 
+class Lazy:
+    @property
+    def __class__(self):
+        raise LookupError("not made yet")
+
+lazy = [Lazy()]
+
 async def keep_waiting():
     while True:
         try:
@@ -46,5 +53,6 @@ def test_a_test_that_hangs_in_its_fixtures(tmp_path: Path) -> None:
     assert "test_that_fails_and_leaves_what_does_not_end" in told
     assert "what_does_not_end (call): " in told  # at once
     assert "await asyncio.sleep(60)" in told
+    assert "not made yet" not in told  # an object that is no task is asked nothing
     assert "in _cancel_all_tasks" in told
     assert "2 failed, 1 passed" in told  # it failed, and its process crashed

@@ -34,9 +34,10 @@ FanOut = Callable[[Job, Attempt, str | None], Awaitable[str | None]]
 # How many times in a row a job may lose its database connection before that counts as a failed
 # attempt: enough for any outage, and an end for a job that crashes the server each time.
 MAX_CUT_OFF_RUNS = 20
-# How many workers in a row may be lost while they hold a job, before it is not run any more. From
-# the second time on, it runs without other such jobs, so that these do not suffer from it.
-MAX_LOST_RUNS, LOST_RUNS_OF_SUSPECT = 5, 2
+# How many workers in a row may be lost while they hold a job, before it is not run any more: few
+# enough for a job that ends its workers, and enough for one that is innocent (ADR 34). From the
+# second time on, it runs without other such jobs, so that these do not suffer from it.
+MAX_LOST_RUNS, LOST_RUNS_OF_SUSPECT = 10, 2
 DEAD = OutcomeKind.DEAD
 
 

@@ -150,6 +150,9 @@ def run(
             purged = {} if broker is None else broker.purged
             counted = [*sent.counted(connection, purged, chaos.held)]
         flaws = [flaw for count in counted for flaw in count.flaws()]
+        if broker is not None:
+            for name in app.QUEUES:
+                flaws += [f"a message of {name} died of {why}" for why in broker.dead(name)]
         return Report(
             problems=[*findings.problems, *untold, *flaws, *workers.problems],
             seconds=chaos.seconds,

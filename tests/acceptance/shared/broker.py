@@ -36,6 +36,17 @@ class Broker:
 
         asyncio.run(declare())
 
+    def dead(self, queue: str, most: int = 5) -> list[str]:
+        """Return what killed the first `most` dead messages of a queue."""
+
+        async def dead() -> list[str]:
+            broker = RabbitMQ(self._server.url(), prefix=self._prefix)
+            found = await broker.dead(queue, most)
+            await broker.aclose()
+            return [f"{each.cause.error_type}: {each.cause.error}" for each in found]
+
+        return asyncio.run(dead())
+
     def crash(self) -> None:
         """End the node with SIGKILL, and start it again."""
         self._server.crash()

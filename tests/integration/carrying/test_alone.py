@@ -14,6 +14,7 @@ import pytest
 
 from mutirao import Cancel, Dead, DeadJob, Job, Mutirao, Retry, Snooze
 from mutirao.client import publishing
+from mutirao.engine.executor import MAX_LOST_RUNS
 from mutirao.errors import (
     ConfigurationError,
     InvalidJob,
@@ -284,7 +285,7 @@ async def test_messages_that_nobody_can_run(
     unread = Message(id="unread", task="send", args="no json", queue="mail")
     unknown = Message(id="unknown", task="other", queue="mail")
     given_up = Message(id="given-up", task="other", queue="mail", headers={"unknown-here": 120})
-    killer = Message(id="killer", task="send", args='{"n": 1}', queue="mail", lost=5)
+    killer = Message(id="killer", task="send", args='{"n": 1}', queue="mail", lost=MAX_LOST_RUNS)
     said: list[dict[str, Any]] = [
         {"timeout": "soon"},
         {"timeout": 0},

@@ -131,7 +131,7 @@ async def test_a_job_that_takes_workers_with_it(app: Mutirao) -> None:
     async with working(app):
         job = await ended(app, id)
     assert (job.state, job.error_type) == (JobState.DEAD, "WorkerLost")
-    assert job.error == "5 workers in a row ended while they had this job"
+    assert job.error == f"{MAX_LOST_RUNS} workers in a row ended while they had this job"
 
 
 async def test_suspects_run_one_at_a_time(app: Mutirao) -> None:

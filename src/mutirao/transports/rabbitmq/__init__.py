@@ -82,7 +82,7 @@ class RabbitMQ:
             message is a doorbell; see docs/outbox.md.
         prefix: of the names of all that is made at the broker.
         delivery_limit: how many consumers may vanish with a message before the broker itself gives
-            it up; a worker does so after five.
+            it up; a worker does so after ten.
         max_size: the maximum bytes of a message's arguments; not above what the broker takes. What
             others have published and is larger is dead, unread.
         events: tell of the life-cycle events of its jobs; see `app.events`.
