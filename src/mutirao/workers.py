@@ -25,8 +25,7 @@ from mutirao.errors import ConfigurationError
 from mutirao.hub.protocol import Serves
 from mutirao.model.endpoints import PROBE_TASK, WEBHOOK_TASK
 from mutirao.model.foreign import Decode
-from mutirao.model.home import Home
-from mutirao.model.job import Job, NewJob
+from mutirao.model.job import Home, Job, NewJob
 from mutirao.model.limits import Rule
 from mutirao.model.schedule import Schedule
 from mutirao.model.webhook_attempts import WebhookSettings

@@ -39,8 +39,7 @@ from mutirao.engine.messages import (
 )
 from mutirao.engine.progress import WRITE_INTERVAL, to_tell
 from mutirao.errors import InvalidArguments, WrongState
-from mutirao.model.home import Home
-from mutirao.model.job import Claim, Gives, Job
+from mutirao.model.job import Claim, Gives, Home, Job
 from mutirao.model.outcome import Outcome
 from mutirao.tasks.task import Task
 

@@ -18,8 +18,7 @@ from mutirao.engine.processes import START_TIMEOUT, Processes
 from mutirao.engine.running import Running
 from mutirao.engine.threads import Threads
 from mutirao.errors import InvalidArguments, StoreUnavailable
-from mutirao.model.home import NOWHERE, Home
-from mutirao.model.job import Claim, Job, NewJob, OutcomeKind, Report
+from mutirao.model.job import NOWHERE, Claim, Home, Job, NewJob, OutcomeKind, Report
 from mutirao.model.job_schedule import SchedulePauser
 from mutirao.model.outcome import SUCCEEDED, Outcome
 from mutirao.model.records import DeadJob

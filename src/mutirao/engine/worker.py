@@ -36,8 +36,7 @@ from mutirao.engine.task_checks import check_tasks
 from mutirao.engine.watch import WATCH_EVERY, Watch
 from mutirao.engine.within import OPTIONAL_WRITES_LIMIT, within
 from mutirao.errors import WorkerStuck
-from mutirao.model.home import NOWHERE, Home
-from mutirao.model.job import Beat, Gives, Job, Transaction, Wake
+from mutirao.model.job import NOWHERE, Beat, Gives, Home, Job, Transaction, Wake
 from mutirao.model.limits import Rule
 from mutirao.model.schedule import Schedule
 from mutirao.ports import Notifier, Store, Transport

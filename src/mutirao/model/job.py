@@ -1,8 +1,7 @@
 """The frozen values of a job, from the request to the run.
 
-`NewJob` is a job to be enqueued, `Claim` a job that a worker claimed, and `Job` what a handler
-receives about the job it runs. `outcome` describes how an attempt ended, `records` how people see
-jobs.
+`NewJob` is a job to be enqueued, and `Job` what a handler receives about the job it runs. `claim`
+has the job that a worker claimed, `outcome` how an attempt ended, `records` how people see jobs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar, overload
 
-from mutirao.errors import InvalidProgress
-from mutirao.model.graph_flags import FLAGS_KEY
-from mutirao.model.home import NOWHERE, Home
+from mutirao.errors import InvalidProgress, WrongState
+from mutirao.model.claim import Claim as Claim
+from mutirao.model.claim import FairClaim as FairClaim
 from mutirao.model.job_facts import JobFacts
 from mutirao.model.job_schedule import JobSchedule, SchedulePauser, schedule_of
 from mutirao.model.lanes import FAIR_LANE_PREFIX
@@ -117,54 +116,6 @@ class KeptResult(NamedTuple):
     seconds: float | None = None
 
 
-class Claim(NamedTuple):
-    """A job that a worker claimed, with its run as the fence. Fields are the claim's columns."""
-
-    id: int
-    run: int
-    attempt: int
-    task: str
-    args: str
-    queue: str
-    priority: int
-    run_at: datetime
-    enqueued_at: datetime
-    max_attempts: int | None
-    timeout: float | None
-    key: str | None
-    tags: str | None  # JSON array
-    metadata: str | None  # JSON object
-    traceparent: str | None
-    redrive_of: int | None
-    on_dead_of: int | None
-    cancel: bool = False  # a cancel was requested while an earlier run held it
-    lost: int = 0  # workers in a row that were lost while they held it
-    cut_off: int = 0  # attempts in a row that lost the connection of their transaction
-    tenant: str | None = None
-    group: str | None = None
-
-    @property
-    def lane(self) -> str:
-        """The name of the lane it stood in, and stands in again when it has to wait."""
-        return self.queue
-
-    @property
-    def linked(self) -> bool:
-        """True if others may wait for its end: it is, or might be, a step of a graph."""
-        return self.metadata is not None and FLAGS_KEY in self.metadata
-
-
-class FairClaim(Claim):
-    """A claim from the fair lane of its queue."""
-
-    __slots__ = ()
-
-    @property
-    def lane(self) -> str:
-        """The name of the lane it stood in, and stands in again when it has to wait."""
-        return FAIR_LANE_PREFIX + self.queue
-
-
 Keep = Callable[[Any], KeptResult]  # converts a result to the stored form
 Report = Callable[[Claim, float, float | None, str | None], None]  # done, of, note
 
@@ -177,6 +128,31 @@ class Transaction(
     AbstractContextManager[Sync, None], AbstractAsyncContextManager[Async, None], Protocol
 ):
     """The return value of `job.transaction()`: to be entered once, with `with` or `async with`."""
+
+
+def no_tenants(job: "Job") -> "Transaction[Any, Any]":
+    """Refuse the connection of a tenant where nothing opens one."""
+    raise WrongState(
+        f"job {job.id} ({job.task}) asked for a tenant's connection, and nothing says where its"
+        " database is: register a function with @app.tenant_database; handlers in other processes"
+        " (process=True) have none"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A database.
+
+    Parameters:
+        database: its URL, without a password; empty if the store has none.
+        tenant: opens a transaction in the database of a job's tenant.
+    """
+
+    database: str = ""
+    tenant: "Callable[[Job], Transaction[Any, Any]]" = no_tenants
+
+
+NOWHERE = Home()
 
 
 class Attempt(Protocol):

@@ -2,10 +2,9 @@
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from mutirao.model.job import Claim
+from mutirao.model.claim import Claim
 
 
 class JobFacts:
@@ -13,7 +12,7 @@ class JobFacts:
 
     __slots__ = ("_claim",)
 
-    _claim: "Claim"
+    _claim: Claim
 
     @property
     def id(self) -> int:

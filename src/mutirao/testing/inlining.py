@@ -16,8 +16,7 @@ from mutirao.engine.probing import until_done
 from mutirao.engine.running import Running
 from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.graph_plan import Plan
-from mutirao.model.home import NOWHERE, Home
-from mutirao.model.job import Claim, Gives, Job, NewJob, Transaction
+from mutirao.model.job import NOWHERE, Claim, Gives, Home, Job, NewJob, Transaction
 from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.model.records import Progress
 from mutirao.model.uniqueness import PARKED
