@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
+from mutirao.engine.deploys import Deploys, Herald
+from mutirao.engine.loops import end_tasks
+from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import ConfigurationError
 from mutirao.model.deploys import Deployed, Served, is_newer, named, taken_over
+from mutirao.transports.memory import MemoryTransport
+from tests.support.waiting import soon, until
 
 MINE = [("mail", "send"), ("mail", "greet"), ("video", "encode"), ("extra", None)]
 
@@ -58,6 +65,21 @@ def test_no_version(version: Any) -> None:
     """It is refused with what to give."""
     with pytest.raises(ConfigurationError, match="numbers with dots"):
         WorkerSettings(app_version=version)
+
+
+async def test_what_nobody_can_read() -> None:
+    """An announcement of somebody else's is passed over, however it is made."""
+    broker = MemoryTransport()
+    settings = WorkerSettings(queues=("mail",), app_version="4", drain_on_new_version=True)
+    deploys = Deploys(settings)
+    herald = Herald(broker, deploys, settings, lambda: True)
+    hearing = asyncio.create_task(herald.run(Pulse("versions", 60)))
+    await until(lambda: broker._listeners)
+    for body in (b"\xff", b"[1]", b'{"version": "5", "newer": ' + 60_000 * b"["):
+        broker.announce(body)
+    broker.announce(msgspec.json.encode(Deployed("5", Served())))
+    await soon(deploys.outdated.wait())
+    await end_tasks(hearing)
 
 
 def test_nothing_to_compare() -> None:

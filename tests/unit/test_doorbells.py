@@ -37,7 +37,12 @@ def test_the_same_are_the_same_message() -> None:
     assert first == again != other
 
 
-@pytest.mark.parametrize("args", ["[]", '{"jobs": []}', '{"jobs": [[1]]}', '{"jobs": 1}', "{"])
+@pytest.mark.parametrize(
+    "args",
+    ["[]", '{"jobs": []}', '{"jobs": [[1]]}', '{"jobs": 1}', "{", 60_000 * "[",
+     '{"jobs": [[9223372036854775808, 1]]}', '{"jobs": [[1, 9223372036854775808]]}',
+     '{"jobs": [[-1, 1]]}'],
+)  # fmt: skip
 def test_what_is_no_doorbell(args: str) -> None:
     """It is told, whatever it is."""
     with pytest.raises(ValueError, match=r"doorbell|Expecting"):

@@ -6,11 +6,13 @@ served: then no database is needed.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import Any, NoReturn
 
 from mutirao.engine import outcomes
+from mutirao.engine.blocking import LoopWatch
 from mutirao.engine.deploys import Herald
 from mutirao.engine.dispatcher import HURRIED_CANCEL_TIMEOUT
 from mutirao.engine.event_log import EventLog, attempts_log
@@ -27,7 +29,7 @@ from mutirao.engine.shared import Shared
 from mutirao.engine.task_checks import check_tasks
 from mutirao.engine.ticking import ScheduleSource
 from mutirao.engine.watch import WATCH_EVERY, Watch
-from mutirao.errors import ConfigurationError, WrongState
+from mutirao.errors import ConfigurationError, WorkerStuck, WrongState
 from mutirao.model.foreign import Decode
 from mutirao.model.job import Gives, Job
 from mutirao.model.schedule import Schedule
@@ -90,6 +92,9 @@ class Carrying:
             self._receivers.append(self._receiver(queue, ScheduleSource(transport, kept), begun))
         self._stopping: asyncio.Task[None] | None = None
         self._hurried = asyncio.Event()
+        over_at, limit = self._shared.slots.blocked_until, settings.exit_when_stuck
+        watching = self._shared.heart, over_at, settings.heartbeat, limit, self._blocked
+        self._loop_watch = LoopWatch(*watching)
 
     async def start(self) -> None:
         """Begin to consume; a broker that is away is waited for.
@@ -109,6 +114,9 @@ class Carrying:
         self._loops.spawn(pulse.name, watch.run(pulse, WATCH_EVERY))
         if isinstance(self._job_log, EventLog):
             self._loops.spawn("events", self._job_log.beat(self._loops.pulse("events")))
+        if self._owns:  # otherwise the heartbeat of the worker beside it asks the event loop
+            self._loop = asyncio.get_running_loop()
+            self._loop_watch.start()
 
     async def first_claim(self) -> None:
         """Wait until each queue is consumed, or has turned out to be away."""
@@ -150,6 +158,7 @@ class Carrying:
             self._job_log.flush()
             log.info("consuming no more: %s", ", ".join(self._transports))
         if self._owns:
+            self._loop_watch.stop()
             self._shared.close()
         self.ended.set()
 
@@ -205,9 +214,18 @@ class Carrying:
                 herald = Herald(transport, self._shared.deploys, self.settings, works)
                 yield herald, f"versions at {transport.name}"
 
+    def _blocked(self, error: WorkerStuck) -> None:
+        """Fail, in another thread: the event loop is lost, for now or for good."""
+        self.failure = error
+        if self.on_blocked is not None:
+            log.critical("the worker failed: %s", error)
+            self.on_blocked()
+        with suppress(RuntimeError):  # it is closed
+            self._loop.call_soon_threadsafe(self._loop_failed, "the event loop", error)
+
     def _loop_failed(self, name: str, error: BaseException) -> None:
         """Stop: the broker gives its deliveries to others."""
-        unfit = isinstance(error, ConfigurationError)  # which is for people, and has no trace
+        unfit = isinstance(error, ConfigurationError | WorkerStuck)  # which is for people
         log.critical("%s failed: %s", name, error, exc_info=None if unfit else error)
         self.failure = self.failure or error
         self._hurried.set()

@@ -136,7 +136,7 @@ class Herald:
     def _heard(self, body: bytes, me: Deployed) -> None:
         try:
             told = msgspec.json.decode(body, type=Deployed)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as unfit:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as unfit:
             log.warning("an announcement of a worker cannot be read, and is passed over: %s", unfit)
             return
         if told == me:

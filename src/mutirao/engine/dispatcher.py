@@ -72,17 +72,18 @@ class Dispatcher:
         return bool(self._buffer) and not self._closed and monotonic() <= self._lives_until
 
     def blocked_until(self) -> float:
-        """Return when, in monotonic seconds, every coroutine of its is past its timeout.
+        """Return when, in monotonic seconds, every coroutine of its is past its timeouts.
 
-        Returns inf if one has no timeout. May be called from any thread.
+        Returns inf if one has none. May be called from any thread.
         """
         return max((self._over_at(each) for each in list(self._running)), default=0.0)
 
     def _over_at(self, running: Running) -> float:
         if not self._executor.runs_in_loop(running.claim):
             return 0.0
-        timeout = self._executor.timeout(running.claim)
-        return inf if timeout is None else running.started + timeout
+        timeout, watch = self._executor.timeout(running.claim), running.watch
+        over_at = inf if timeout is None else running.started + timeout
+        return over_at if watch is None else min(over_at, watch.due)
 
     def wanted(self) -> int:
         """Return how many jobs to claim now; 0 while the buffer is full enough."""

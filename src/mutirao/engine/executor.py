@@ -327,5 +327,5 @@ def _as_far_as_readable(claim: Claim) -> dict[str, Any]:
     """Return the decoded arguments, or {}: other programs may have written anything."""
     try:
         return msgspec.json.decode(claim.args, type=dict[str, Any])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return {}

@@ -72,7 +72,7 @@ def ended(claim: Claim, outcome: Outcome, since: float, error: BaseException | N
             log.error(template, claim.id, duration, _why(outcome), extra=extra)
             return
         died = error
-        if died is None or not _can_be_written(died):
+        if died is None or not can_be_written(died):
             died = JobDied(f"{outcome.error_type}: {outcome.error}", claim.id)
         log.error(template, claim.id, duration, _why(outcome), exc_info=died, extra=extra)
         return
@@ -84,7 +84,7 @@ def ended(claim: Claim, outcome: Outcome, since: float, error: BaseException | N
     )
 
 
-def _can_be_written(error: BaseException) -> bool:
+def can_be_written(error: BaseException) -> bool:
     """Return whether a traceback is text that files can hold; lone surrogates are not."""
     try:
         "".join(format_exception(error)).encode()

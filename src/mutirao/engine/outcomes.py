@@ -78,7 +78,7 @@ def postponed(seconds: float) -> Outcome:
 
 def unwritable(reason: BaseException) -> Exception:
     """Return the error of an attempt whose outcome the database refuses to write."""
-    return SettlingFailed(f"the outcome of this attempt could not be written: {_message(reason)}")
+    return SettlingFailed(f"the outcome of this attempt could not be written: {message(reason)}")
 
 
 def dead(error_type: str, reason: str) -> Outcome:
@@ -132,17 +132,18 @@ def _text(error: BaseException) -> str:
 
     A signal that the handler raised has no traceback.
     """
-    message = _message(error)
+    said = message(error)
     if isinstance(error, Snooze | Dead | Cancel | Retry):
-        return message
+        return said
     try:
         trace = "".join(traceback.format_exception(error))
     except Exception as broken:
         trace = f"<there is no traceback: {type(broken).__name__}>"
-    return f"{message}\n\n{trace}"
+    return f"{said}\n\n{trace}"
 
 
-def _message(error: BaseException) -> str:
+def message(error: BaseException) -> str:
+    """Return what an error says, whatever its own text raises."""
     try:
         return str(error) or type(error).__name__
     except BaseException as broken:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from mutirao.engine import outcomes
 from mutirao.errors import InvalidArguments
 from mutirao.model.foreign import Decode, Decoded, ForeignMessage
 from mutirao.model.message import Delivery, Message
@@ -59,7 +60,7 @@ class Reader:
             found = decode(foreign)
         except (Exception, SystemExit) as error:
             name, kind = getattr(decode, "__name__", repr(decode)), type(error).__name__
-            problem = f"{name} cannot decode it: {kind}: {error}"
+            problem = f"{name} cannot decode it: {kind}: {outcomes.message(error)}"
             raise Undecodable(problem, f"{name} cannot decode it: {kind}") from error
         if isinstance(found, Decoded):
             return found

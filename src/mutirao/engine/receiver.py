@@ -17,6 +17,7 @@ from mutirao.engine.backoff import Backoff
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.event_log import tell_buried
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, Executor
+from mutirao.engine.job_log import can_be_written
 from mutirao.engine.late import Late, Write
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
@@ -245,9 +246,11 @@ class Receiver:
     ) -> None:
         """Put what nobody can read to the dead: it would come again and again."""
         told = why.__cause__ if delivery.foreign is not None else None
-        self._say(f"a message of queue {self.queue!r} is dead: {why}", kind, told)
-        now = datetime.now(UTC)
-        cause = Cause(error_type="Unreadable", error=str(why), first_at=now, last_at=now)
+        if told is not None and not can_be_written(told):
+            told = None
+        now, error = datetime.now(UTC), outcomes.shortened(str(why))
+        self._say(f"a message of queue {self.queue!r} is dead: {error}", kind, told)
+        cause = Cause(error_type="Unreadable", error=error, first_at=now, last_at=now)
         self._returns.hold((0, run), consumer, delivery, None)
         self._returns.bury((0, run), cause)
 

@@ -33,6 +33,11 @@ class StallWatch:
         self._due = clock() + seconds + lead
         self._timer = self._loop.call_later(seconds + lead, self.look)
 
+    @property
+    def due(self) -> float:
+        """When the next sign of life is due, by the clock. From any thread."""
+        return self._due
+
     def sign(self) -> None:
         """Note a sign of life. From any thread."""
         self._due = self._clock() + self._seconds

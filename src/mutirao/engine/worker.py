@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 from mutirao.engine import outcomes
+from mutirao.engine.blocking import stuck_since
 from mutirao.engine.carried import Carried
 from mutirao.engine.completer import Completer
 from mutirao.engine.dispatcher import HURRIED_CANCEL_TIMEOUT, Dispatcher
@@ -35,7 +36,6 @@ from mutirao.engine.superseding import Superseding
 from mutirao.engine.task_checks import check_tasks
 from mutirao.engine.watch import WATCH_EVERY, Watch
 from mutirao.engine.within import OPTIONAL_WRITES_LIMIT, within
-from mutirao.errors import WorkerStuck
 from mutirao.model.job import NOWHERE, Beat, Gives, Home, Job, Transaction, Wake
 from mutirao.model.limits import Rule
 from mutirao.model.schedule import Schedule
@@ -347,16 +347,13 @@ class Worker:
     def _blocked(self, since: float) -> None:
         """Fail, in the heartbeat's thread, if the event loop has not answered for too long."""
         limit = self.settings.exit_when_stuck
-        if limit is None or monotonic() < max(since, self._shared.slots.blocked_until()) + limit:
+        if (stuck := stuck_since(since, self._shared.slots.blocked_until, limit)) is None:
             return
-        self.failure = WorkerStuck(
-            f"a coroutine has blocked the event loop for {monotonic() - since:.0f} s; what computes"
-            " for long belongs into a plain function, or a task with process=True"
-        )
+        self.failure = stuck
         log.critical("worker %s failed: %s", self._id, self.failure)
         if self.on_blocked is not None:
             self.on_blocked()
-        raise self.failure
+        raise stuck
 
     def _on_beat(self, beat: Beat, until: float) -> None:
         if beat.cancelled:

@@ -16,6 +16,7 @@ from mutirao.model.lanes import RUNG_LANE_PREFIX
 from mutirao.model.message import Message
 
 MAX_TOGETHER = 50  # doorbells in one message
+_MOST = 1 << 63  # what a database's number is below
 
 
 def rung_lane(lane: str) -> str:
@@ -96,7 +97,10 @@ def doorbells_of(message: Message) -> list[Doorbell]:
     else:
         jobs = _jobs_in(message)
     queue, task, group = message.queue, message.task, message.ordering_key
-    return [Doorbell(id, run, queue, 0, task, group) for id, run in jobs]
+    found = [Doorbell(id, run, queue, 0, task, group) for id, run in jobs]
+    if unfit := [each for each in found if not (0 <= each.id < _MOST and 0 <= each.run < _MOST)]:
+        raise ValueError(f"message {message.id!r} is no doorbell: no job has the id {unfit[0].id}")
+    return found
 
 
 def _message_of(doorbells: Sequence[Doorbell]) -> Message:
@@ -107,7 +111,10 @@ def _message_of(doorbells: Sequence[Doorbell]) -> Message:
 
 
 def _jobs_in(message: Message) -> Iterator[tuple[int, int]]:
-    said: Any = json.loads(message.args)  # a JSONDecodeError is a ValueError
+    try:
+        said: Any = json.loads(message.args)  # a JSONDecodeError is a ValueError
+    except RecursionError as unfit:
+        raise ValueError(f"message {message.id!r} is no doorbell: {unfit}") from None
     jobs = said.get("jobs") if isinstance(said, dict) else None
     if not isinstance(jobs, list) or not jobs:
         raise ValueError(f"message {message.id!r} is no doorbell: it names no jobs")

@@ -94,6 +94,8 @@ class Decoded:
         for name in ("task", "id", "tenant", "group", "traceparent"):
             if not isinstance(text := getattr(self, name), str | None) or text == "":
                 raise _unfit(name, text, "a text that is not empty, or None")
+            if text is not None and not _is_text(text):
+                raise _unfit(name, text, "of characters that exist")
         for name in ("run_at", "expires_at"):
             moment = getattr(self, name)
             if not isinstance(moment, datetime | None) or (
@@ -103,6 +105,15 @@ class Decoded:
         timeout: object = self.timeout
         if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout < inf):
             raise _unfit("timeout", self.timeout, "seconds above 0, or None")
+
+
+def _is_text(text: str) -> bool:
+    """Return whether it can be written: JSON may have halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _unfit(name: str, value: object, expected: str) -> InvalidJob:

@@ -6,10 +6,11 @@ written twice, or whose predecessor comes back after a crash, makes no second lo
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Self
+from types import UnionType
+from typing import Self
 from uuid import UUID, uuid4, uuid5
 
 from mutirao.errors import InvalidSchedule
@@ -19,6 +20,12 @@ from mutirao.model.schedule import CatchUp, Overlap, Schedule
 from mutirao.model.schedule_rules import fingerprint, job_of
 
 ENDED = "it has no more ticks"
+_KINDS: Mapping[type | UnionType, Sequence[str]] = {
+    str: ("timing",),
+    int: ("serial", "phase", "attempt", "lost"),
+    str | None: ("holder", "stopped", "asks"),
+    Mapping: ("notes",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +69,23 @@ class Token:
         Raises:
             ValueError: it is none.
         """
-        told: Any = json.loads(body)
         try:
-            token = cls(**told)
+            token = cls(**json.loads(body))
             UUID(token.loop)
             datetime.fromtimestamp(token.due, UTC), datetime.fromtimestamp(token.tick, UTC)
-        except (TypeError, AttributeError, OverflowError, OSError) as error:
+            token._check()
+        except (TypeError, AttributeError, OverflowError, OSError, RecursionError) as error:
             raise ValueError(f"it is no token of a schedule: {error}") from error
         return token
+
+    def _check(self) -> None:
+        """Raise TypeError if something is of another type."""
+        for kind, names in _KINDS.items():
+            for name in names:
+                if not isinstance(getattr(self, name), kind):
+                    raise TypeError(f"its {name} is {getattr(self, name)!r:.100}")
+        if not all(isinstance(each, str | int | float) for each in self.notes.values()):
+            raise TypeError("a note of it is neither text nor number")
 
     def body(self) -> bytes:
         """Return it as the body of a message."""

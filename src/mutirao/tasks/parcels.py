@@ -228,7 +228,7 @@ def _json(said: Mapping[str, Header], name: str, kind: Any) -> str | None:
     try:
         if text is not None:
             msgspec.json.decode(text, type=kind)
-    except msgspec.MsgspecError as unfit:
+    except (msgspec.MsgspecError, RecursionError) as unfit:
         raise _unfit(name, text, f"JSON in text ({unfit})") from None
     return text
 

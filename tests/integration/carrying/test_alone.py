@@ -20,6 +20,7 @@ from mutirao.errors import (
     InvalidJob,
     TransportMismatch,
     TransportUnavailable,
+    WorkerStuck,
     WrongState,
 )
 from mutirao.model.findings import Finding, Level
@@ -30,7 +31,7 @@ from mutirao.sql.drivers import steps
 from mutirao.testing import capture, drain
 from mutirao.transports import memory
 from mutirao.transports.memory import MemoryTransport
-from tests.support.waiting import until
+from tests.support.waiting import soon, until, wait_until
 
 ALL_WELL = 0.05  # seconds between attempts
 
@@ -292,17 +293,18 @@ async def test_messages_that_nobody_can_run(
         {"max-attempts": 1.5},
         {"tags": "['x']"},
         {"tenant": 7},
+        {"metadata": '{"a": ' + 60_000 * "["},
     ]
     wrong = [Message(id="w", task="send", queue="mail", headers=headers) for headers in said]
     await broker.publish([unfit, unread, unknown, given_up, killer, *wrong])
     async with app.worker(queues=["mail"]):
-        found = await dead(broker, 12)
+        found = await dead(broker, 13)
         send.enqueue(1)
         await ran.wait()
     assert sorted((each.id, each.cause.error_type) for each in found if each.task) == [
         ("given-up", "UnknownTask"), ("killer", "WorkerLost"), ("unfit", "InvalidArguments"),
         ("unread", "InvalidArguments"),
-        *[("w", "Unreadable")] * 5,
+        *[("w", "Unreadable")] * 6,
     ]  # fmt: skip
     assert [each.cause.error_type for each in found if not each.task] == ["Unreadable"] * 3
     told = [each.cause.error for each in found if each.id == "w"]
@@ -454,6 +456,21 @@ async def test_a_timeout(app: Mutirao, broker: MemoryTransport) -> None:
         work.using(timeout=0.05).enqueue()
         (found,) = await dead(broker)
     assert found.cause.error_type == "AttemptTimeout"
+
+
+async def test_a_coroutine_that_blocks_the_event_loop(broker: MemoryTransport) -> None:
+    """Is watched from another thread, without a database as well: a broker sees no difference."""
+    app = Mutirao(transports={"mail": broker})
+    worker = app.worker(queues=["mail"], heartbeat=0.05, exit_when_stuck=0.1)
+
+    @app.task(queue="mail", stall_timeout=0.1, max_attempts=1)
+    async def work() -> None:
+        wait_until(lambda: not worker.health().alive)
+
+    with pytest.raises(WorkerStuck, match="blocked the event loop"):  # noqa: PT012 (the end does)
+        async with worker:
+            await work.aenqueue()
+            await soon(worker.failed)
 
 
 async def test_no_database_is_needed(broker: MemoryTransport) -> None:

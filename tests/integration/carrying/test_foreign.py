@@ -92,6 +92,28 @@ async def test_what_cannot_be_decoded(
     assert await broker.return_dead("theirs", None) == 4
 
 
+async def test_what_a_decoder_raises(app: Mutirao, broker: MemoryTransport) -> None:
+    """Whatever it says, and however much: a part of it fits beside the message."""
+
+    class Silent(Exception):
+        def __str__(self) -> str:
+            raise OSError
+
+    raised = [ValueError("\ud800" + "é" * 1_000_000), Silent()]
+
+    def decode(message: ForeignMessage) -> Decoded:
+        raise raised[int(message.body)]
+
+    app.consumer(broker, decode=decode, name="one")(lambda: None)
+    for body in (b"0", b"1"):
+        broker.publish_raw("theirs", body)
+    async with app.worker(queues=["theirs"]):
+        long, silent = sorted(await dead(broker, 2), key=lambda each: each.raw)
+    assert r"\ud800" in long.cause.error
+    assert len(long.cause.error.encode()) < 20_000
+    assert "Silent: <its __str__ raised OSError>" in silent.cause.error
+
+
 async def test_the_decoder_says_more(app: Mutirao, broker: MemoryTransport) -> None:
     """Which task, whose job, not before and not after which moment."""
     ran: list[tuple[str, Any]] = []
@@ -130,7 +152,7 @@ async def test_what_no_decoder_may_say(app: Mutirao, broker: MemoryTransport) ->
     naive = datetime(2026, 1, 2)  # noqa: DTZ001 (what is wrong)
     wrong: list[dict[str, Any]] = [
         {"run_at": naive}, {"timeout": "soon"}, {"args": [1]}, {"id": 7}, {"positional": "x"},
-        {"task": ""},
+        {"task": ""}, {"id": "\ud800"},
     ]  # fmt: skip
 
     def decode(message: ForeignMessage) -> Decoded:

@@ -31,6 +31,7 @@ SEND_LIMIT = 5.0  # seconds in which the broker takes what is told, or it is dro
 AGAIN_AFTER = 1.0  # seconds until it is tried again
 LAST_LIMIT = 1.0  # seconds to tell what is left at the end
 TRANSIENT = 1
+UNFIT = (msgspec.MsgspecError, ValueError, RecursionError)
 TELLER, FIRST = "mutirao-teller", "mutirao-first"
 LONGEST_WORD = 100  # bytes of a name in a routing key, which has 255 at most
 # Of a listener's queue, for one that reads slowly: messages, and their bytes.
@@ -134,7 +135,7 @@ async def listening(
 
     async def on_message(message: DeliveredMessage) -> None:
         headers = message.header.properties.headers or {}
-        with suppress(msgspec.MsgspecError, ValueError):  # it is nobody's who tells events
+        with suppress(*UNFIT):  # it is nobody's who tells events
             events = msgspec.json.decode(message.body, type=list[JobEvent])
             if events:
                 feed.put(str(headers.get(TELLER)), int(str(headers.get(FIRST))), events)
@@ -161,7 +162,7 @@ async def dropped_lately(links: Links, topology: Topology) -> Dropped | None:
     found: list[Dropped] = []
     async with hand_in(links, topology.events) as hand:
         async for each in hand.take(None):
-            with suppress(msgspec.MsgspecError):  # it is nobody's who tells events
+            with suppress(*UNFIT):  # it is nobody's who tells events
                 found.append(msgspec.json.decode(each.body, type=Dropped))
     if not found:
         return None

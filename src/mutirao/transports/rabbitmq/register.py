@@ -67,6 +67,6 @@ def _names_in(body: bytes) -> set[str]:
     """Return the names in a message; none if it is not of this form."""
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return set()
     return {each for each in found if isinstance(each, str)} if isinstance(found, list) else set()

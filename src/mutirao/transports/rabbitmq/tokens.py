@@ -182,7 +182,7 @@ def _parcel(topology: Topology, key: str, body: bytes) -> Parcel:
 def _said(body: bytes) -> dict[str, Any]:
     try:
         said = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
 

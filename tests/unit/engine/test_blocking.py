@@ -1,0 +1,60 @@
+"""The watch over an event loop that a coroutine may block."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from mutirao.engine.blocking import LoopWatch
+from mutirao.engine.heart import Heart
+from mutirao.errors import WorkerStuck
+from tests.support.waiting import DEADLINE, until
+
+
+@pytest.mark.parametrize("over", [True, False])
+async def test_a_blocked_loop_is_told_once(over: bool) -> None:
+    """Where what runs in it is past its timeouts; as long as it answers, nobody is told."""
+    told, told_twice = threading.Event(), threading.Event()
+    looks = list[float]()
+
+    def stuck(error: WorkerStuck) -> None:
+        assert "a coroutine has blocked the event loop" in str(error)
+        (told_twice if told.is_set() else told).set()
+
+    def over_at() -> float:
+        looks.append(0.0)
+        return 0.0 if over else float("inf")
+
+    watch = LoopWatch(Heart(), over_at, 0.001, 0.05, stuck)
+    watch.start()
+    await asyncio.sleep(0.1)
+    assert not told.is_set()
+    if over:
+        assert told.wait(DEADLINE)  # which blocks it
+    else:
+        _wait(lambda: len(looks) > 3)
+    watch.stop()
+    await until(lambda: not _beats())
+    assert told.is_set() == over
+    assert not told_twice.is_set()
+
+
+async def test_no_limit() -> None:
+    """Nobody watches, and stopping does nothing."""
+    told: list[WorkerStuck] = []
+    watch = LoopWatch(Heart(), lambda: 0.0, 0.001, None, told.append)
+    watch.start()
+    assert not _beats()
+    watch.stop()
+
+
+def _wait(found: Callable[[], bool]) -> None:
+    while not found():
+        pass
+
+
+def _beats() -> bool:
+    return any(each.name == "mutirao-heartbeat" for each in threading.enumerate())
