@@ -8,9 +8,11 @@ between the claim and the acknowledgement, the doorbell comes again and is stale
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 from time import monotonic
 
+from mutirao.engine import outcomes
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.event_log import tell_buried
 from mutirao.engine.logs import log
@@ -20,10 +22,11 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.model.doorbell import Doorbell, doorbells_of
 from mutirao.model.job import Claim
-from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Settling
+from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message, Settling
 from mutirao.ports import Consumer, Transport
 
-UNKNOWN_DELAY = 1.0  # seconds until a doorbell comes again whose task this worker does not have
+# Seconds until a doorbell comes again whose task this worker does not have: at first, and at most.
+UNKNOWN_FIRST, UNKNOWN_LONGEST = 1.0, 30.0
 
 # Claims jobs by their doorbells and has them started; returns what was claimed.
 Answer = Callable[[Sequence[Doorbell]], Awaitable[Sequence[Claim]]]
@@ -54,6 +57,7 @@ class Doorbells:
         self._prefetch, self._size = settings.concurrency, 1  # messages; doorbells in each, lately
         self._left: deque[Read] = deque()  # received, and waiting for room
         self._stopping = asyncio.Event()
+        self._unknown: set[str] = set()  # tasks that the log has
         self.reached: datetime | None = None
 
     @property
@@ -150,13 +154,33 @@ class Doorbells:
                 raise ValueError(delivery.problem or "it cannot be read")
             doorbells = doorbells_of(message)
         except ValueError as problem:
-            log.error("a message of queue %s is dead: %s", self.queue, problem)
-            buried = Bury(delivery, Cause(error_type="NoDoorbell", error=str(problem)))
+            error = outcomes.shortened(str(problem))
+            log.error("a message of queue %s is dead: %s", self.queue, error)
+            buried = Bury(delivery, Cause(error_type="NoDoorbell", error=error))
             tell_buried(self._transport, self.queue, buried, message)
             return buried, []
         if message.task not in self._served:
-            return Again(delivery, message, UNKNOWN_DELAY), []
+            return self._leave_to_others(delivery, message), []
         return Ack(delivery), doorbells
+
+    def _leave_to_others(self, delivery: Delivery, message: Message) -> Settling:
+        """Return a doorbell to the broker, for workers that have its task.
+
+        It waits for longer each time. After the grace it is dropped: the relay takes the job for
+        lost then and rings anew, so that otherwise its doorbells would be more and more.
+        """
+        if message.task not in self._unknown:
+            self._unknown.add(message.task)
+            log.warning(
+                "no such task here: %s, on queue %r; its jobs are left to workers that have it",
+                *(message.task, self.queue),
+            )
+        wait, waited = UNKNOWN_FIRST, 0.0
+        for _ in range(1, message.attempt):
+            waited, wait = waited + wait, min(2 * wait, UNKNOWN_LONGEST)
+            if waited >= self._settings.doorbell_grace:
+                return Ack(delivery)
+        return Again(delivery, replace(message, attempt=message.attempt + 1), wait)
 
 
 def _come_again(deliveries: Sequence[Delivery]) -> None:

@@ -40,6 +40,10 @@ class Broker(MemoryTransport):
         self.asked += 1
         return await super().waiting(queue)
 
+    def delayed(self) -> int:
+        """Return how many messages wait until they come again."""
+        return len(self._timers)
+
     def is_empty(self) -> bool:
         """Return whether no message waits for a consumer."""
         return not self._queues[QUEUE].ready

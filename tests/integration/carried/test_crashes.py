@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
+from mutirao.engine import doorbells
 from mutirao.errors import TransportError
+from mutirao.model.job import JobState, NewJob
 from mutirao.model.message import Message
 from mutirao.testing.conformance.kit import newcomer
 from mutirao.transports.memory import MemoryTransport
@@ -146,3 +148,25 @@ async def test_what_is_no_doorbell(shop: Shop) -> None:
     async with shop.app.worker(queues=[QUEUE], **QUICK):
         await shop.all_done(1)
     assert len(await shop.broker.dead(QUEUE, 9)) == 2
+
+
+async def test_a_task_that_no_worker_has(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Told once; its job is rung again and again, and its doorbells do not become more."""
+    monkeypatch.setattr(doorbells, "UNKNOWN_FIRST", 0.02)
+    [id] = await shop.app.store.aenqueue([NewJob(task="later", args="{}", queue=QUEUE)])
+
+    def rung() -> list[Message]:
+        return [each for each in shop.broker.passed if each.task == "later"]
+
+    async with shop.app.worker(queues=[QUEUE], **QUICK):
+        for order in range(4):  # others go on, and tell that doorbells are answered
+            await shop.bill.aenqueue(order=order)
+            await until(lambda: len({each.run for each in rung()}) > order)  # noqa: B023
+            assert shop.broker.delayed() <= 2  # the old one is about to be dropped
+    assert sum("no such task here: later" in line for line in caplog.messages) == 1
+    shop.app.task(name="later", queue=QUEUE)(lambda: None)
+    async with shop.app.worker(queues=[QUEUE], **QUICK):
+        await shop.all_done(*range(4))
+    assert (await shop.app.ajob(id)).state is JobState.SUCCEEDED
