@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import uuid4
 
 import aiormq
 import pamqp.frame
 import pytest
 from aiormq.channel import Channel
-from aiormq.exceptions import ChannelAccessRefused
+from aiormq.exceptions import ChannelAccessRefused, ChannelPreconditionFailed
 from pamqp.commands import Basic
 
 from mutirao.client.transports import examine_transports
-from mutirao.errors import ConfigurationError, TransportMismatch, TransportUnavailable
+from mutirao.errors import (
+    ConfigurationError,
+    MessageTooLarge,
+    TransportError,
+    TransportMismatch,
+    TransportUnavailable,
+)
 from mutirao.model.findings import Level
 from mutirao.model.message import Ack, Bury, Delivery
 from mutirao.ports import Transport
@@ -263,6 +271,31 @@ async def test_a_queue_that_is_deleted(transport: RabbitMQ, rabbit: RabbitServer
     assert isinstance(error, TransportMismatch)
 
 
+async def test_what_the_broker_has_lost(rabbit: RabbitServer) -> None:
+    """Is made again by whoever has consumed it, and says so; what was never there is not."""
+    transport = RabbitMQ(rabbit.url(), prefix=f"lost-{uuid4().hex[:8]}")
+    made = [*await transport.declare(["q"]), *await transport.declare_schedules(["tick"])]
+
+    async def use() -> None:
+        async with consuming(transport, "q"), transport.tokens(["tick"]):
+            assert await transport.waiting("q") == 0
+
+    await use()
+    async with aiormq.connect(rabbit.url()) as connection:
+        channel = await connection.channel()
+        for name in made:
+            await channel.exchange_delete(name)
+            await channel.queue_delete(name)
+    for what in ("queue 'q'", "its schedules"):
+        with pytest.raises(TransportUnavailable, match=rf"has lost {what}.*made again"):
+            await use()
+    await use()
+    assert await transport.compare(["q"]) + await transport.compare_schedules(["tick"]) == []
+    with pytest.raises(TransportMismatch, match="transports declare"):
+        await transport.waiting("never there")
+    await transport.aclose()
+
+
 async def test_closed_without_a_reason(
     transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +314,66 @@ async def test_closed_without_a_reason(
         await consumer.resize(2)
         with pytest.raises(TransportUnavailable, match="was closed"):
             await consumer.receive(1)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "advice"),
+    [
+        ("delivery acknowledgement on channel 1 timed out. Timeout value used: 1800000 ms. This"
+         " timeout value can be configured, see consumers doc guide to learn more",
+         TransportUnavailable, "consumer_timeout.* raise that"),
+        ("inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received none but current is"
+         " the value 'quorum' of type 'longstr'", TransportMismatch, "delete it once it is empty"),
+    ],
+)  # fmt: skip
+async def test_what_was_not_as_the_broker_wants(
+    transport: RabbitMQ, said: str, kind: type[TransportError], advice: str
+) -> None:
+    """It has one code for several things; the words are those of 3.10."""
+    told = transport._here().translated(ChannelPreconditionFailed(f"PRECONDITION_FAILED - {said}"))
+    assert type(told) is kind
+    assert re.search(advice, str(told))
+
+
+async def test_a_queue_of_one_connection(rabbit: RabbitServer) -> None:
+    """Is told as such: its owner has to let others in."""
+    theirs = RabbitMQ(rabbit.url(), queue="exclusive")
+    async with aiormq.connect(rabbit.url()) as connection:
+        await (await connection.channel()).queue_declare("exclusive", exclusive=True)
+        with pytest.raises(TransportMismatch, match="one connection alone"):
+            await theirs.waiting("exclusive")
+    await theirs.aclose()
+
+
+async def test_headers_that_are_too_large(transport: RabbitMQ) -> None:
+    """Are refused here: the broker would close the connection, with all that is under way."""
+    large, passed = await transport.publish(
+        [letter(headers={"metadata": "é" * 70_000}), letter(headers={"metadata": "é" * 60_000})]
+    )
+    assert isinstance(large, MessageTooLarge)
+    assert "tags and metadata" in str(large)
+    assert passed is None
+    async with consuming(transport) as consumer:
+        await settle(consumer, *map(Ack, await receive(consumer)))
+
+
+async def test_a_delay_that_cannot_go_on(
+    transport: RabbitMQ, rabbit: RabbitServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Is told once, with what to do, and goes on once that is done."""
+    said: dict[str, Any] = {"message_id": "a", "message_type": "greet"}
+    gone = f"{PREFIX}-delay-0.2"
+    async with aiormq.connect(rabbit.url()) as connection, consuming(transport) as consumer:
+        await (await connection.channel()).exchange_delete(gone)
+        for n in range(2):
+            headers: dict[str, Any] = {"mutirao-wait": 0.2, "n": n}
+            await publish_raw(rabbit, PREFIX, QUEUE, b"{}", **said, headers=headers)
+        async with deadline():
+            await until(lambda: "cannot be sent on" in caplog.text)
+        await transport.declare([QUEUE])
+        await settle(consumer, *map(Ack, await receive(consumer, 2)))
+    [told] = (each for each in caplog.messages if "cannot be sent on" in each)
+    assert "transports declare" in told
 
 
 async def test_nobody_gets_in(rabbit: RabbitServer) -> None:

@@ -139,7 +139,7 @@ class FakeSqs:
         """Keep messages."""
         self._begin("send_message_batch")
         queue = self._queue("send_message_batch", QueueUrl)
-        if sum(len(each["MessageBody"].encode()) for each in Entries) > 1 << 20:
+        if sum(map(_size, Entries)) > 1 << 20:
             raise refusal("SendMessageBatch", "AWS.SimpleQueueService.BatchRequestTooLong")
 
         def send(entry: Answer) -> None:
@@ -303,6 +303,14 @@ class FakeSqs:
         now = self.clock()
         fitting = (each for each in queue.messages if each.handle == handle)
         return next((each for each in fitting if each.visible_at > now), None)
+
+
+def _size(entry: Answer) -> int:
+    named = (
+        name + value["DataType"] + value["StringValue"]
+        for name, value in entry.get("MessageAttributes", {}).items()
+    )
+    return len("".join((entry["MessageBody"], *named)).encode())
 
 
 def _attempted(do: Callable[[Answer], None], entry: Answer) -> tuple[str, str, bool] | None:

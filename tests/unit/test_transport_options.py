@@ -70,6 +70,32 @@ def test_parameters_of_a_url(said: str) -> None:
     assert RabbitMQ("amqps://there/v?heartbeat=5&cafile=x").name == "amqps://there/v"
 
 
+@pytest.mark.parametrize(
+    ("make", "given", "told"),
+    [
+        (RabbitMQ, {"prefix": 5}, "prefix cannot be used: Expected `str`, got `int`"),
+        (RabbitMQ, {"url": b"amqp://me:secret@x/"}, "url cannot be used: Expected `str`"),
+        (RabbitMQ, {"delivery_limit": "20"}, "delivery_limit cannot be used"),
+        (RabbitMQ, {"max_size": True}, "max_size cannot be used"),
+        (RabbitMQ, {"events": "yes"}, "events cannot be used: Expected `bool`"),
+        (RabbitMQ, {"queue": 5}, "queue is 5"),
+        (RabbitMQ, {"mode": "carry"}, "mode is 'carry'; give one of alone, carried"),
+        (SQS, {"name": 5}, "name cannot be used: Expected `str`"),
+        (SQS, {"name": ""}, "give the name of a queue"),
+        (SQS, {"mode": "carry"}, "mode is 'carry'; give one of alone, carried"),
+        (SQS, {"fifo": "yes"}, "fifo cannot be used: Expected `bool`"),
+        (SQS, {"wait": 2.5}, "wait cannot be used: Expected `int`"),
+        (SQS, {"max_runtime": "1h"}, "max_runtime cannot be used: Expected `float"),
+        (SQS, {"max_runtime": 0}, "max_runtime is 0; give seconds, from 1"),
+    ],
+)
+def test_another_type(make: Make, given: dict[str, Any], told: str) -> None:
+    """Is told at once, where the program gives it."""
+    with pytest.raises(ConfigurationError, match=told) as failure:
+        make(**given)
+    assert "secret" not in str(failure.value)
+
+
 async def test_no_region(monkeypatch: pytest.MonkeyPatch) -> None:
     """What to set is said, when a queue is first used."""
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)

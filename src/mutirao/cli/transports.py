@@ -150,7 +150,7 @@ def show(target: str, id: str, queue: str | None, as_json: bool) -> None:
         print_json(_told(each))
         return
     for name, value in _told(each).items():
-        click.echo(f"{name:>10}  {'' if value is None else value}")
+        click.echo(f"{name:>11}  {'' if value is None else value}")
 
 
 @dead.command("return", cls=AppCommand)
@@ -233,6 +233,8 @@ def _told(dead: DeadMessage) -> dict[str, object]:
         "attempts": cause.attempts,
         "first_at": cause.first_at,
         "last_at": cause.last_at,
+        "exchange": dead.exchange,
+        "routing_key": dead.routing_key,
         "error_type": cause.error_type,
         "error": cause.error,
         "body": dead.raw.decode(errors="backslashreplace"),

@@ -71,10 +71,12 @@ class Listening:
             most: how many may wait to be read; more are dropped.
 
         Raises:
-            ConfigurationError: no broker of these queues tells of events, or a kind is unknown.
+            ConfigurationError: no broker of these queues tells of events, a kind is unknown, or a
+                parameter is of another type.
             TransportUnavailable: a broker is away.
             TransportMismatch: the broker lacks what `mutirao transports declare` makes.
         """
+        _check(most, kinds=kinds, tasks=tasks, queues=queues)
         try:
             wanted = None if kinds is None else [EventKind(each) for each in kinds]
         except ValueError as unknown:
@@ -129,6 +131,14 @@ class _Listener:
                 log.warning("no events of %s come: %s; trying again", self._teller.name, error)
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
+
+
+def _check(most: object, **lists: object) -> None:
+    for what, given in lists.items():
+        if isinstance(given, str):  # which is a collection, too: of letters
+            raise ConfigurationError(f"{what} is {str(given)!r}; give a list, [{str(given)!r}]")
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise ConfigurationError(f"most is {most!r}; give a whole number, from 1")
 
 
 def _tellers(

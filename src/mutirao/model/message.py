@@ -123,6 +123,7 @@ class DeadMessage:
         queue: the queue from which it came; for one that others published, the broker's name of it.
         raw: its body; of a large one the beginning, at least a MiB.
         cause: why it is dead.
+        exchange, routing_key: how another program published it, if one did and that is known.
     """
 
     id: str
@@ -130,6 +131,8 @@ class DeadMessage:
     queue: str
     raw: bytes
     cause: Cause
+    exchange: str | None = None
+    routing_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ module is imported.
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
 from mutirao.errors import ConfigurationError
+from mutirao.model.message import Mode
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -46,6 +47,21 @@ def with_environment(kind: str, options: type[Options], given: Mapping[str, Any]
         if told:
             raise ConfigurationError(f"{wrong} (options are from {', '.join(told)})") from None
         raise
+
+
+def check_kinds(options: "DataclassInstance") -> None:
+    """Raise ConfigurationError if an option is of another type. What it has is not told."""
+    for name, kind in get_type_hints(type(options)).items():
+        try:
+            msgspec.convert(getattr(options, name), kind)
+        except msgspec.ValidationError as unfit:
+            raise ConfigurationError(f"{name} cannot be used: {unfit}") from None
+
+
+def check_mode(mode: object) -> None:
+    """Raise ConfigurationError if a mode is none that there is."""
+    if mode not in get_args(Mode):
+        raise ConfigurationError(f"mode is {mode!r}; give one of {', '.join(get_args(Mode))}")
 
 
 def _check_known(prefix: str, names: Iterable[str]) -> None:

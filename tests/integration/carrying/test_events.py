@@ -186,6 +186,15 @@ async def test_nobody_tells(app: Mutirao, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no events are told of queue video"):
         async with app.events(queues=["mail", "video"]):
             pass
+    odd: list[tuple[str, dict[str, Any]]] = [
+        (r"give a list, \['dead'\]", {"kinds": "dead"}),
+        (r"give a list, \['send'\]", {"tasks": "send"}),
+        ("most is 0; give a whole number, from 1", {"most": 0}),
+    ]
+    for told, given in odd:
+        with pytest.raises(ConfigurationError, match=told):
+            async with app.events(**given):
+                pass
     silent: dict[str, Transport] = {"video": SQS("video"), "mail": MemoryTransport()}
     with pytest.raises(ConfigurationError, match="SQS and databases have no events"):
         async with Mutirao(f"sqlite:///{tmp_path}/x.db", transports=silent).events():

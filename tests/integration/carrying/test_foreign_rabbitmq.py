@@ -154,7 +154,7 @@ async def test_it_stays_as_it_came(broker: RabbitMQ, rabbit: RabbitServer) -> No
         assert (dead.raw, dead.cause.error_type, dead.cause.attempts) == (
             b'{"number": 1}', "OSError", 2
         )  # fmt: skip
-        assert dead.id == met[0][2]
+        assert (dead.id, dead.exchange, dead.routing_key) == (met[0][2], "", THEIRS)
         assert await broker.return_dead(THEIRS, [dead.id]) == 1
         await until(lambda: len(met) == 3)
     assert [(number, attempt) for number, attempt, _ in met] == [(1, 1), (1, 2), (1, 1)]

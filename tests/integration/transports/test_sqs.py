@@ -21,6 +21,8 @@ from mutirao.errors import (
 )
 from mutirao.model.message import Ack, Again, Bury, Cause
 from mutirao.transports.sqs import SQS
+from mutirao.transports.sqs import consumer as consuming
+from mutirao.transports.sqs.bodies import message_in
 from tests.support.sqs_world import VISIBILITY, World, id_of, message, receive
 from tests.support.waiting import soon, until
 
@@ -259,6 +261,19 @@ async def test_an_error_of_ours(world: World, lines: Lines) -> None:
     assert "receiving from q failed" in lines()
 
 
+@pytest.mark.parametrize("body", ["[" * 60_000, '{"id": "a", "task": "t", "args": ' + "[" * 60_000])
+async def test_what_nobody_can_read(world: World, body: str) -> None:
+    """It is one delivery, and keeps nobody from the others."""
+    await world.publish()
+    world.broker.send_message_batch("q", [{"Id": "0", "MessageBody": body}])
+    async with world.consuming() as consumer:
+        [odd] = await receive(consumer)
+        assert odd.message is None
+        assert "no message of Mutir" in str(odd.problem)
+        assert await consumer.settle([Bury(odd, Cause(error_type="x", error=""))]) == [None]
+    assert await world.transport.return_dead("q", None) == 1
+
+
 @pytest.mark.parametrize("code", ["AWS.SimpleQueueService.NonExistentQueue", "AccessDenied"])
 async def test_what_cannot_be_sent(world: World, code: str) -> None:
     """Is told of each message."""
@@ -349,6 +364,23 @@ async def test_what_is_dead_is_kept_first(world: World) -> None:
     assert [each.cause for each in await world.transport.dead("q", 5)] == [cause]
 
 
+async def test_the_largest_that_is_dead(world: World) -> None:
+    """There is room for its cause, whatever characters that has."""
+    sizes = range(1 << 20, 0, -100)
+    await world.publish()
+    for size in sizes:
+        args = '{"a": "%s"}' % ("x" * size)
+        [refused] = await world.transport.publish([message("a", args=args)])
+        if refused is None:
+            break
+    async with world.consuming() as consumer:
+        [held] = await receive(consumer)
+        cause = Cause(error_type="ValueError", error="é\ufffe" * 4_000)
+        assert await consumer.settle([Bury(held, cause)]) == [None]
+    [dead] = await world.transport.dead("q", 5)
+    assert dead.cause.error.startswith("é\ufffe" * 100)
+
+
 async def test_what_is_told_anew(world: World) -> None:
     """It comes as it is told, with no attempt more, and is sent before it is deleted."""
     await world.publish(message("a", headers={"tenant": "acme"}))
@@ -417,6 +449,42 @@ async def test_a_group_that_somebody_works_on(ordered: World) -> None:
         assert await one.settle([Ack(a1)]) == [None]
     async with ordered.consuming() as other:
         assert [id_of(each) for each in await receive(other, 2)] == ["a2", "b1"]
+
+
+async def test_the_dead_of_a_group(ordered: World) -> None:
+    """Is returned into its group, behind what is there."""
+    await ordered.publish(message("a1", ordering_key="a"), message("a2", ordering_key="a"))
+    async with ordered.consuming() as consumer:
+        [a1] = await receive(consumer)
+        assert await consumer.settle([Bury(a1, Cause(error_type="ValueError", error=""))]) == [None]
+        assert await ordered.transport.return_dead("q", ["a1"]) == 1
+        [a2] = await receive(consumer)
+        assert {each.group for each in ordered.broker.queues["q.fifo"].messages} == {"a"}
+        assert await consumer.settle([Ack(a2)]) == [None]
+        [a1] = await receive(consumer)
+        assert [id_of(a1), id_of(a2)] == ["a1", "a2"]
+
+
+async def test_arguments_of_a_group_that_cannot_be_had(
+    ordered: World, monkeypatch: pytest.MonkeyPatch, lines: Lines
+) -> None:
+    """Keep what is behind them waiting, and no other group."""
+    await ordered.publish(*(message(id, ordering_key=id[0]) for id in ("a1", "a2", "b1")))
+    away = [True]
+
+    def read(body: str, *how: Any) -> Any:
+        if away[0] and '"a1"' in body:
+            raise TransportUnavailable("S3 is away")
+        return message_in(body, *how)
+
+    monkeypatch.setattr(consuming, "message_in", read)
+    async with ordered.consuming() as consumer:
+        assert [id_of(each) for each in await receive(consumer)] == ["b1"]
+        away.clear()
+        away.append(False)
+        ordered.wait(VISIBILITY)
+        assert [id_of(each) for each in await receive(consumer)] == ["a1"]
+    assert sum("is left, and comes again: S3 is away" in each for each in lines()) == 2
 
 
 async def test_a_stale_handle_of_a_group(ordered: World) -> None:

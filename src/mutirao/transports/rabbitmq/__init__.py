@@ -5,12 +5,12 @@ Needs `mutirao[rabbitmq]`. Works on RabbitMQ 3.10 and newer.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
-from typing import Any, get_args
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from mutirao.errors import (
@@ -18,23 +18,27 @@ from mutirao.errors import (
     MessageTooLarge,
     MissingDriver,
     TransportError,
+    TransportMismatch,
     TransportRefused,
+    TransportUnavailable,
 )
 from mutirao.model.events import EventKey, JobEvent
 from mutirao.model.message import DeadMessage, Difference, Message, Mode
 from mutirao.ports.events import Dropped, Drops, EventFeed
 from mutirao.ports.transport import OnLost
-from mutirao.transports.environment import with_environment
+from mutirao.transports.environment import check_kinds, check_mode, with_environment
 from mutirao.transports.rabbitmq.urls import shown_url
 
 try:
+    from aiormq.exceptions import ChannelNotFoundEntity
+
     from mutirao.transports.rabbitmq import register
     from mutirao.transports.rabbitmq import topology as places
     from mutirao.transports.rabbitmq.announcing import RabbitAnnouncements
     from mutirao.transports.rabbitmq.consumer import RabbitConsumer
     from mutirao.transports.rabbitmq.events import EventTeller, dropped_lately, listening
     from mutirao.transports.rabbitmq.graveyard import Graveyard
-    from mutirao.transports.rabbitmq.links import Links
+    from mutirao.transports.rabbitmq.links import CALL_LIMIT, Links
     from mutirao.transports.rabbitmq.sending import parcel_of
     from mutirao.transports.rabbitmq.tokens import RabbitTokens, order_to_start, put_token, token_of
 except ModuleNotFoundError as missing:  # pragma: no cover
@@ -61,7 +65,8 @@ class RabbitOptions:
     events: bool = False
 
     def __post_init__(self) -> None:
-        """Check what has bounds."""
+        """Check types, and what has bounds."""
+        check_kinds(self)
         if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,100}", self.prefix):
             raise ConfigurationError(
                 f"prefix is {self.prefix!r}; give 1 to 100 letters, digits, dots, - and _"
@@ -108,8 +113,7 @@ class RabbitMQ:
         events: bool | None = None,
         queue: str | None = None,
     ) -> None:
-        if mode not in get_args(Mode):
-            raise ConfigurationError(f"mode is {mode!r}; give one of {', '.join(get_args(Mode))}")
+        check_mode(mode)
         if queue is not None and (mode != "alone" or not places.is_name(queue)):
             raise ConfigurationError(
                 f"queue is {queue!r} and mode {mode!r}; give the name of a queue of other programs"
@@ -121,12 +125,13 @@ class RabbitMQ:
             "events": events,
         }  # fmt: skip
         self._given = {each: value for each, value in given.items() if value is not None}
+        RabbitOptions(**self._given)  # which checks them
         if url is not None:
             shown_url(url)
-        RabbitOptions(**self._given)  # which checks them
         self.mode: Mode = mode
         self.source = queue
         self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, Links] = WeakKeyDictionary()
+        self._met = set[str]()  # what was there
         self._told: WeakKeyDictionary[asyncio.AbstractEventLoop, EventTeller] = WeakKeyDictionary()
 
     @cached_property
@@ -182,7 +187,8 @@ class RabbitMQ:
             about = channel, on_lost, self._options.max_size
             consumer = RabbitConsumer(links, self._topology, queue, *about)
             try:
-                await consumer.begin(prefetch)
+                async with self._made_again(f"queue {queue!r}", partial(self.declare, [queue])):
+                    await consumer.begin(prefetch)
                 yield consumer
             finally:
                 consumer.leave()
@@ -206,7 +212,9 @@ class RabbitMQ:
         links = self._here()
         async with links.channel(consuming=True) as channel:
             tokens = RabbitTokens(links, self._topology, channel)
-            await tokens.begin(schedules)
+            what, make = "its schedules", partial(self.declare_schedules, schedules)
+            async with self._made_again(what, make):
+                await tokens.begin(schedules)
             yield tokens
 
     @asynccontextmanager
@@ -247,9 +255,14 @@ class RabbitMQ:
 
     async def waiting(self, queue: str) -> int:
         """Return how many messages wait; see `Transport.waiting`."""
-        name = self.source or self._topology.queue(queue)
+        if self.source is not None:
+            return await self._count(self.source)
+        async with self._made_again(f"queue {queue!r}", partial(self.declare, [queue])):
+            return await self._count(self._topology.queue(queue))
+
+    async def _count(self, name: str) -> int:
         async with self._here().channel() as channel:
-            told = await channel.queue_declare(name, passive=True)
+            told = await channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
         return told.message_count or 0
 
     async def dead(self, queue: str, most: int) -> list[DeadMessage]:
@@ -301,6 +314,30 @@ class RabbitMQ:
             await teller.close()
         del self._links[loop]
         await links.close()
+
+    @asynccontextmanager
+    async def _made_again(
+        self, what: str, make: Callable[[], Awaitable[Sequence[str]]]
+    ) -> AsyncIterator[None]:
+        """Have made again what this process has met at the broker before, and is gone.
+
+        What it has never met is for people to declare.
+
+        Raises:
+            TransportUnavailable: it was gone, and is there now.
+            TransportMismatch: it is missing, or cannot be made.
+        """
+        try:
+            yield
+        except TransportMismatch as error:
+            if what not in self._met or not isinstance(error.__cause__, ChannelNotFoundEntity):
+                raise
+            made = len(await make())
+            raise TransportUnavailable(
+                f"{self.name} has lost {what}, or somebody has deleted that; what it needs is made"
+                f" again ({made} names)"
+            ) from error
+        self._met.add(what)
 
     async def _publish(self, links: Links, message: Message) -> TransportError | None:
         if message.delay > self.longest_delay:

@@ -1,6 +1,7 @@
 """The deliveries of one queue to one worker, over one channel."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,6 +30,8 @@ from mutirao.transports.rabbitmq.links import (
 )
 from mutirao.transports.rabbitmq.sending import parcel_of, way_of
 from mutirao.transports.rabbitmq.topology import Topology
+
+log = logging.getLogger("mutirao")
 
 HOP_AGAIN_AFTER = 1.0  # seconds after which a step of a delay that was not confirmed is tried again
 
@@ -63,7 +66,7 @@ class RabbitConsumer:
         self._extra_tag: str | None = None
         # Where it consumes a queue of other programs: what comes again is in one of ours.
         self._own_tag: str | None = None
-        self._left = False
+        self._left, self._said = False, ""  # what the log has of hops that fail
         self._hops: set[asyncio.Task[None]] = set()
 
     async def begin(self, prefetch: int) -> None:
@@ -149,10 +152,10 @@ class RabbitConsumer:
             raise_if_other(error)
             told = self._links.translated(error)
             if name == source and isinstance(told, TransportMismatch):
-                told = TransportMismatch(
+                raise TransportMismatch(
                     f"queue {name!r} cannot be consumed: {error}; it is of other programs, which"
                     " are to make it, and to let this user read it"
-                )
+                ) from None
             raise told from error
 
     async def _cancel(self, tag: str | None) -> None:
@@ -254,11 +257,17 @@ class RabbitConsumer:
             hop.add_done_callback(self._hops.discard)
 
     async def _send_on(self, tag: int, parcel: Parcel) -> None:
-        if await self._links.publish(parcel) is None:
+        if (error := await self._links.publish(parcel)) is None:
+            self._said = ""
             await self._acknowledge([tag])
-        else:
-            loop = asyncio.get_running_loop()
-            loop.call_later(HOP_AGAIN_AFTER, self._start_sending, tag, parcel)
+            return
+        if str(error) != self._said:
+            self._said = str(error)
+            log.warning(
+                "what waits in queue %r cannot be sent on: %s; trying again", self._queue, error
+            )
+        loop = asyncio.get_running_loop()
+        loop.call_later(HOP_AGAIN_AFTER, self._start_sending, tag, parcel)
 
     def _next_hop(self, message: Arrived, rest: float) -> Parcel:
         """Return what is published of a message that has waited one period of several."""

@@ -15,10 +15,10 @@ from mutirao.model.foreign import ForeignMessage
 from mutirao.model.message import Message
 from mutirao.transports.rabbitmq import wire
 from mutirao.transports.rabbitmq.deliveries import Arrived
-from mutirao.transports.rabbitmq.wire import OURS
+from mutirao.transports.rabbitmq.wire import EXCHANGE, KEY, OURS
 
 AS_IT_CAME = f"{OURS}as-it-came"  # a message in a queue of ours that is in its publisher's form
-EXCHANGE, KEY, KEPT = f"{OURS}exchange", f"{OURS}routing-key", f"{OURS}kept-"
+KEPT = f"{OURS}kept-"
 
 
 def came_so(properties: Basic.Properties) -> bool:

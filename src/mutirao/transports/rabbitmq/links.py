@@ -7,6 +7,7 @@ publishes, acknowledgements included.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from re import search
 from typing import Any, NamedTuple, cast
 from uuid import uuid4
 
@@ -17,6 +18,9 @@ from aiormq.exceptions import (
     AMQPError,
     AuthenticationError,
     ChannelAccessRefused,
+    ChannelClosed,
+    ChannelInvalidStateError,
+    ChannelLockedResource,
     ChannelNotFoundEntity,
     ChannelPreconditionFailed,
     ConnectionNotAllowed,
@@ -26,18 +30,27 @@ from aiormq.exceptions import (
 )
 from pamqp.commands import Basic
 
-from mutirao.errors import TransportError, TransportMismatch, TransportUnavailable
+from mutirao.errors import (
+    MessageTooLarge,
+    TransportError,
+    TransportMismatch,
+    TransportUnavailable,
+)
 from mutirao.transports.rabbitmq.deliveries import OpensApart, Taker, Takers, pass_over
 
 CONNECT_LIMIT = 15.0  # seconds to connect and sign in
 CALL_LIMIT = 30.0  # seconds for the broker to answer a request, or to confirm a message
 CLOSE_LIMIT = 3.0  # seconds to say goodbye
+HEADER_BEGINS = 12  # bytes of the frame of a message's properties before these
 LARGE = 1 << 20  # bytes of a body that must not be left behind in memory
 DECLARE = "make what is missing with `mutirao transports declare`"
 
 # What the client raises: `raise_if_other` lets through what is not its own.
 FAILURES = (Exception, asyncio.CancelledError)
-_OF_THE_CLIENT = (AMQPError, OSError, TimeoutError, asyncio.InvalidStateError)
+_OF_THE_CLIENT = (
+    AMQPError, OSError, TimeoutError, asyncio.InvalidStateError, ChannelInvalidStateError,
+)  # fmt: skip
+_CLOSED = "the connection to the broker was closed"
 
 
 class Parcel(NamedTuple):
@@ -64,6 +77,8 @@ class Links:
         """Publish one thing; return None once the broker has confirmed it, or why it has not."""
         try:
             channel = await self._channel_to_publish()
+            if (unfit := _unfit_headers(parcel, channel.max_content_size)) is not None:
+                return unfit
             await channel.basic_publish(
                 parcel.body,
                 exchange=parcel.exchange,
@@ -86,8 +101,24 @@ class Links:
             raise_if_other(error)
             if isinstance(error, TimeoutError) and len(parcel.body) > LARGE:
                 await self.drop("publishes")  # with what the broker has not taken of it
+            if isinstance(error, ChannelPreconditionFailed):
+                return self._too_large(error, len(parcel.body)) or self.translated(error)
             return self.translated(error)
         return None
+
+    def _too_large(self, error: BaseException, size: int) -> TransportError | None:
+        """Return what a message was refused for; None if it was not for its size.
+
+        The broker closes the channel of one that is too large, with all that is under way on it.
+        """
+        if (told := search(r"message size \d+ is larger than \D*(\d+)", _text(error))) is None:
+            return None
+        if size <= int(told[1]):
+            return TransportUnavailable(f"{_CLOSED} for another message, which is too large")
+        return MessageTooLarge(
+            f"a message of {size} bytes is more than the max_message_size of {self._name},"
+            f" {told[1]}: give RabbitMQ(max_size={told[1]}), or raise that of the broker"
+        )
 
     @asynccontextmanager
     async def channel(self, *, consuming: bool = False) -> AsyncIterator[AbstractChannel]:
@@ -146,27 +177,18 @@ class Links:
         """Return why a channel was closed, by its `closing`."""
         if not closing.cancelled() and (error := closing.exception()) is not None:
             return self.translated(error)
-        return TransportUnavailable("the connection to the broker was closed")
+        return TransportUnavailable(_CLOSED)
 
     def translated(self, error: BaseException) -> TransportError:
         """Return an error of the client as one of ours."""
-        if type(error) is Exception:
-            return TransportUnavailable("the connection to the broker was closed")
-        said = _text(error)
+        if isinstance(error, TransportError):
+            return error
+        if _is_bare(error) or isinstance(error, ChannelInvalidStateError):
+            return TransportUnavailable(_CLOSED)
+        said = f"{self._name}: {_text(error)}"
+        if isinstance(error, ChannelClosed):
+            return _of_channel(error, said)
         match error:
-            case TransportError():
-                return error
-            case ChannelNotFoundEntity():
-                return TransportMismatch(f"{self._name}: {said}; {DECLARE}")
-            case ChannelPreconditionFailed():
-                return TransportMismatch(
-                    f"{self._name}: {said}; what is there cannot be changed: delete it once it is"
-                    " empty, or choose another prefix, then declare it"
-                )
-            case ChannelAccessRefused():
-                return TransportMismatch(
-                    f"{self._name}: {said}; grant the user configure, write and read on the prefix"
-                )
             case AMQPError() if "Connection.OpenOk" in said:
                 return TransportUnavailable(
                     f"{self._name} does not open this virtual host; correct the URL, or make it and"
@@ -175,7 +197,7 @@ class Links:
             case AuthenticationError() | ProbableAuthenticationError() | ConnectionNotAllowed():
                 return TransportUnavailable(
                     f"{self._name} lets nobody in with this user, password and virtual host:"
-                    f" {said}; correct the URL, or the user's rights"
+                    f" {_text(error)}; correct the URL, or the user's rights"
                 )
             case TimeoutError():
                 return TransportUnavailable(
@@ -183,7 +205,8 @@ class Links:
                     " or disk, or the network swallows packets"
                 )
         return TransportUnavailable(
-            f"{self._name} is away: {said}; it is not started, or the URL or the network is wrong"
+            f"{self._name} is away: {_text(error)}; it is not started, or the URL or the network is"
+            " wrong"
         )
 
     @asynccontextmanager
@@ -233,18 +256,68 @@ class Links:
         return found
 
 
+def _unfit_headers(parcel: Parcel, most: int) -> TransportError | None:
+    """Return why the headers of a message cannot be sent, if so: they have to fit into one frame.
+
+    A broker closes the connection for one that is too large, with all that is under way.
+    """
+    headers = parcel.properties.headers
+    if not headers or sum(len(str(each)) for each in headers.values()) < most // 8:
+        return None  # each character has at most four bytes
+    size = len(parcel.properties.marshal()) + HEADER_BEGINS
+    if size <= most:
+        return None
+    return MessageTooLarge(
+        f"the headers of a message have {size} bytes, of at most {most}; tags and metadata are"
+        " among them: pass a reference to the data instead"
+    )
+
+
+def _of_channel(error: ChannelClosed, said: str) -> TransportError:
+    """Return why a broker has closed a channel; `said`: who, and its words."""
+    match error:
+        case ChannelNotFoundEntity():
+            return TransportMismatch(f"{said}; {DECLARE}")
+        case ChannelPreconditionFailed() if "acknowledgement" in said:
+            return TransportUnavailable(
+                f"{said}; a handler took longer than the broker's consumer_timeout, and what was"
+                " handed out comes again: raise that, or leave such jobs to the database"
+            )
+        case ChannelPreconditionFailed():
+            return TransportMismatch(
+                f"{said}; what is there cannot be changed: delete it once it is empty, or choose"
+                " another prefix, then declare it"
+            )
+        case ChannelAccessRefused():
+            return TransportMismatch(
+                f"{said}; grant the user configure, write and read on the prefix"
+            )
+        case ChannelLockedResource():
+            return TransportMismatch(
+                f"{said}; it is of one connection alone: have it made without `exclusive`, or"
+                " choose another"
+            )
+    return TransportUnavailable(f"{said}; the broker has closed the channel")
+
+
 def raise_if_other(error: BaseException) -> None:
     """Raise an error that is none of the client's.
 
-    It also cancels those who wait on a connection, and raises a bare Exception in them where a
-    channel was closed without a reason.
+    It also cancels those who wait on a connection, raises a bare Exception in them where a channel
+    was closed without a reason, and in others that something is closed.
     """
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise error
-    elif not isinstance(error, _OF_THE_CLIENT) and type(error) is not Exception:
+    elif not isinstance(error, _OF_THE_CLIENT) and not _is_bare(error):
         raise error
+
+
+def _is_bare(error: BaseException) -> bool:
+    """Return whether the client raised it for something that was closed, and says no more."""
+    told = type(error) is RuntimeError and str(error).endswith(" closed")
+    return told or type(error) is Exception
 
 
 def _alive(connection: AbstractConnection) -> bool:

@@ -23,7 +23,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from aiormq.abc import AbstractChannel
 from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
@@ -172,8 +172,10 @@ class Topology:
         return delays + works + [(self.dead(each), self.dead_exchange, each) for each in queues]
 
 
-def is_name(name: str) -> bool:
+def is_name(name: object) -> TypeGuard[str]:
     """Return whether the client takes this as the name of a queue."""
+    if not isinstance(name, str):
+        return False
     return 0 < len(name) <= MAX_NAME and all(map(_PLAIN.fullmatch, name))
 
 

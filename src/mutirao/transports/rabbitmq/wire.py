@@ -21,6 +21,7 @@ ATTEMPT, RUN, LOST = f"{OURS}attempt", f"{OURS}run", f"{OURS}lost"
 ORDER, WAIT, FORM = f"{OURS}order", f"{OURS}wait", f"{OURS}version"
 ERROR_TYPE, ERROR, ATTEMPTS = f"{OURS}error-type", f"{OURS}error", f"{OURS}attempts"
 FIRST_AT, LAST_AT, DEAD_ID = f"{OURS}first-at", f"{OURS}last-at", f"{OURS}dead-id"
+EXCHANGE, KEY = f"{OURS}exchange", f"{OURS}routing-key"  # with which others had published it
 OF_THE_DEAD = (ERROR_TYPE, ERROR, ATTEMPTS, FIRST_AT, LAST_AT, DEAD_ID)
 SCHEDULE = f"{OURS}schedule"  # of a dead phase: the schedule that stopped with it
 DELIVERY_COUNT = "x-delivery-count"  # consumers that had it and vanished, as the broker counts
@@ -178,6 +179,8 @@ def dead_message(properties: Basic.Properties, body: bytes, queue: str) -> DeadM
         queue=queue,
         raw=body,
         cause=_cause(headers),
+        exchange=_text(headers.get(EXCHANGE)),
+        routing_key=_text(headers.get(KEY)),
     )
 
 
@@ -232,6 +235,10 @@ def copied(properties: Basic.Properties, headers: dict[str, Any]) -> Basic.Prope
 
 def _whole(value: object, usual: int) -> int:
     return value if isinstance(value, int) and value >= 0 else usual
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _moment(text: object) -> datetime | None:

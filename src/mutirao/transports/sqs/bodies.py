@@ -37,6 +37,8 @@ class _Envelope(msgspec.Struct, omit_defaults=True):
 
 
 _decoder = msgspec.json.Decoder(_Envelope)
+# Raised for a body of others; what stands in itself too deep is a RecursionError.
+_UNFIT = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Read(NamedTuple):
@@ -66,7 +68,7 @@ def body_of(message: Message, *, large: bool = False) -> str:
             dict(message.headers),
         )  # fmt: skip
         text = msgspec.json.encode(envelope).decode()
-    except (UnicodeEncodeError, msgspec.MsgspecError) as unfit:
+    except _UNFIT as unfit:
         raise TransportRefused(
             f"message {message.id} cannot be written: {unfit}; its arguments must be a JSON object"
             " of characters that exist"
@@ -78,7 +80,7 @@ def as_first_attempt(body: str) -> str:
     """Return a body that asks for the first attempt again; one that is not ours as it is."""
     try:
         read = _decoder.decode(body)
-    except (msgspec.MsgspecError, ValueError):
+    except _UNFIT:
         return body
     read.attempt, read.lost = 1, 0
     return escaped(msgspec.json.encode(read).decode())
@@ -101,7 +103,7 @@ def message_in(body: str, receives: int, fetch: Callable[[str], bytes] | None = 
     """
     try:
         read = _decoder.decode(body)
-    except (msgspec.MsgspecError, ValueError) as unfit:
+    except _UNFIT as unfit:
         return Read(None, body.encode(), f"{NOT_OURS} ({unfit})")
     args, large = bytes(read.args), read.id if read.large else None
     if large and fetch:

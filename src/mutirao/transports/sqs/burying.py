@@ -11,7 +11,7 @@ from mutirao.transports.sqs.bodies import as_first_attempt, escaped, message_in,
 from mutirao.transports.sqs.calls import MOST, Entry, SqsCalls, SqsQueue
 
 CAUSE = "MutiraoCause"  # the attribute with the cause, as JSON
-LONGEST_TEXT = 4_000  # characters of an error that travel with a dead message
+LONGEST_CAUSE = 4_000  # bytes of a cause, which travels with a dead message
 LOOK = 60  # seconds for which those that are looked at are hidden from others
 
 
@@ -26,21 +26,28 @@ class _Cause(msgspec.Struct, omit_defaults=True):
 
 
 class Found(NamedTuple):
-    """A message among the dead, as SQS has handed it out. `large`: its id in S3, if it has one."""
+    """A message among the dead, as SQS has handed it out.
+
+    `large`: its id in S3, if it has one. `group`: the group that it is in; None: none.
+    """
 
     handle: str
     body: str
     dead: DeadMessage
     sent_at: int  # milliseconds since 1970
     large: str | None
+    group: str | None
 
 
 def cause_as_text(cause: Cause) -> str:
-    """Return a cause as the text of an attribute, in letters that XML has."""
-    told = _Cause(
-        cause.error_type, cause.error[:LONGEST_TEXT], cause.attempts, cause.first_at, cause.last_at
-    )
-    return escaped(msgspec.json.encode(told).decode())
+    """Return a cause as the text of an attribute, in letters that XML has, and not too long."""
+    error = cause.error[:LONGEST_CAUSE]
+    while True:
+        told = _Cause(cause.error_type, error, cause.attempts, cause.first_at, cause.last_at)
+        text = escaped(msgspec.json.encode(told).decode())
+        if not error or len(text.encode()) <= LONGEST_CAUSE:
+            return text
+        error = error[: len(error) * 3 // 4]
 
 
 def walk(calls: SqsCalls, queue: SqsQueue, name: str, see: Callable[[Found], bool]) -> None:
@@ -88,7 +95,8 @@ def _found(raw: dict[str, Any], name: str) -> Found:
     task = None if message is None else message.task
     dead = DeadMessage(id=id, task=task, queue=name, raw=shown, cause=cause)
     sent_at = number(raw.get("Attributes", {}), "SentTimestamp")
-    return Found(raw["ReceiptHandle"], body, dead, sent_at, large)
+    group = raw.get("Attributes", {}).get("MessageGroupId")
+    return Found(raw["ReceiptHandle"], body, dead, sent_at, large, group)
 
 
 def _read(attribute: str | None) -> _Cause:

@@ -108,19 +108,45 @@ class SqsConsumer:
 
     def _take(self, found: list[dict[str, Any]]) -> None:
         """Hold what was received, in the receiving thread."""
-        now = self._heartbeat.now()
-        new = [lease for raw in found if (lease := self._hold(raw, now)) is not None]
+        new = self._hold_all(found, self._heartbeat.now())
         if len(new) < len(found):
             self._polling.add_room(len(found) - len(new))
         if new and not self._tell(self._arrive, new):
             self._settler.release(new)  # the event loop is closed: nobody wants them
 
-    def _hold(self, raw: dict[str, Any], now: float) -> Lease | None:
-        """Return a lease of what was received; None if it is not to be worked on now.
+    def _hold_all(self, found: list[dict[str, Any]], now: float) -> list[Lease]:
+        """Return leases of what was received and is to be worked on now.
 
-        That is if it is held already: SQS repeats itself. One that is being settled is not held: it
-        may have been given back a moment ago. Or its arguments cannot be had from S3 now: then it
-        comes again when its time is over.
+        What cannot be had from S3 now comes again when its time is over, and so does what is behind
+        it in its group.
+        """
+        new, left = list[Lease](), dict[str, TransportUnavailable]()
+        for raw in found:
+            group = self._group_of(raw)
+            try:
+                if group in left:
+                    raise left[group]
+                lease = self._hold(raw, now)
+            except TransportUnavailable as away:
+                note.left(raw["MessageId"], self._queue.name, away)
+                if group is not None:
+                    left[group] = away
+            else:
+                new += filter(None, [lease])
+        return new
+
+    def _group_of(self, raw: dict[str, Any]) -> str | None:
+        """Return the group in which what was received keeps its order, if it does."""
+        group: str | None = raw.get("Attributes", {}).get("MessageGroupId")
+        return group if self._options.fifo else None
+
+    def _hold(self, raw: dict[str, Any], now: float) -> Lease | None:
+        """Return a lease of what was received; None if it is held already: SQS repeats itself.
+
+        One that is being settled is not held: it may have been given back a moment ago.
+
+        Raises:
+            TransportUnavailable: its arguments cannot be had from S3 now.
         """
         id, handle, attributes = raw["MessageId"], raw["ReceiptHandle"], raw.get("Attributes", {})
         with self._lock:
@@ -129,16 +155,11 @@ class SqsConsumer:
                 self._heartbeat.renewed(known, handle)
                 return None
         receives = number(attributes, "ApproximateReceiveCount")
-        try:
-            read = message_in(raw["Body"], receives, self._settler.fetch)
-        except TransportUnavailable as away:
-            note.left(id, self._queue.name, away)
-            return None
+        read = message_in(raw["Body"], receives, self._settler.fetch)
         name = id if read.message is None else read.message.id
         lease = self._heartbeat.begin(self._queue, id, name, handle, self._lose_soon, now)
         lease.body, lease.large = raw["Body"], read.large
-        if self._options.fifo:
-            lease.group = attributes.get("MessageGroupId")
+        lease.group = self._group_of(raw)
         with self._lock:
             self._newest[id] = lease
             self._held[lease] = Delivery(read.message, read.shown, read.problem, lease)

@@ -8,6 +8,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from mutirao.errors import ConfigurationError
+from mutirao.transports.environment import check_kinds
 from mutirao.transports.sqs.calls import LONGEST_VISIBILITY
 
 LEAST_RECEIVES, MAX_RECEIVES = 5, 100  # hand-outs after which SQS itself gives a message up
@@ -31,7 +32,12 @@ class SqsOptions:
     endpoint_url: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what has bounds."""
+        """Check types, and what has bounds."""
+        check_kinds(self)
+        if not self.name:
+            raise ConfigurationError('name is ""; give the name of a queue at SQS')
+        if self.max_runtime is not None and not self.max_runtime >= 1:
+            raise ConfigurationError(f"max_runtime is {self.max_runtime}; give seconds, from 1")
         _check("visibility", self.visibility, 2, LONGEST_VISIBILITY)
         _check("wait", self.wait, 1, LONGEST_WAIT)
         _check("max_receives", self.max_receives, LEAST_RECEIVES, 1_000)
@@ -75,6 +81,6 @@ def _config(read_timeout: int, retries: dict[str, Any]) -> Config:
     )  # fmt: skip
 
 
-def _check(what: str, value: object, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+def _check(what: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
         raise ConfigurationError(f"{what} is {value!r}; give a whole number, {least} to {most}")

@@ -19,7 +19,7 @@ from mutirao.errors import (
 )
 from mutirao.model.message import DeadMessage, Difference, Message, Mode
 from mutirao.ports.transport import OnLost
-from mutirao.transports.environment import with_environment
+from mutirao.transports.environment import check_mode, with_environment
 from mutirao.transports.sqs.bodies import LARGEST, body_of
 from mutirao.transports.sqs.burying import Found, back, walk, wanted
 from mutirao.transports.sqs.calls import (
@@ -39,6 +39,7 @@ from mutirao.transports.sqs.settling import LastWords
 
 T = TypeVar("T")
 SENDERS = 8  # requests under way at once, besides those that receive
+ROOM_FOR_CAUSE = 5_000  # bytes of a message that are left for why it is dead
 TENANT = "tenant"  # the header with whose job it is
 
 
@@ -89,6 +90,7 @@ class SQS:
         clients: Callable[[], tuple[Any, Any]] | None = None,
         timing: Timing = USUAL_TIMING,
     ) -> None:
+        check_mode(mode)
         given: dict[str, Any] = {
             "name": name, "fifo": fifo, "visibility": visibility, "wait": wait,
             "max_runtime": max_runtime, "max_receives": max_receives,
@@ -234,12 +236,13 @@ class SQS:
                 " carried when it is due"
             )
         entry = Entry(body_of(message), ceil(message.delay), *self._group(message))
-        if (size := entry.size()) <= queue.largest:
+        most = queue.largest - ROOM_FOR_CAUSE
+        if (size := entry.size()) <= most:
             return entry
         large = self._open().large
         if large is None:
             raise MessageTooLarge(
-                f"message {message.id} has {size:,} bytes; this queue takes {queue.largest:,}: give"
+                f"message {message.id} has {size:,} bytes; this queue takes {most:,}: give"
                 " the transport a bucket of S3, or keep what is large elsewhere and pass its key"
             )
         large.put(message.id, message.args.encode())
@@ -344,7 +347,7 @@ class SQS:
     def _send_back(self, name: str, each: Found) -> None:
         entry = back(each, None, None)
         if self._options.fifo:
-            entry = back(each, group_name(each.dead.id), group_name(each.handle))
+            entry = back(each, each.group, group_name(each.handle))
         _raise_first(self._open().calls.send(self._queue(name), [entry]), each)
 
     def _open(self) -> "_Parts":
