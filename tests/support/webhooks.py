@@ -8,7 +8,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import cast
@@ -145,6 +145,18 @@ async def silent(peer: Peer) -> None:
 
 async def closing(peer: Peer) -> None:
     """Close the connection at once."""
+
+
+@contextmanager
+def full(address: str = "127.0.0.1", port: int = 0) -> Iterator[socket.socket]:
+    """Listen, with so many connections waiting that no other gets an answer."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.create_server((address, port), backlog=0))
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        yield listening
 
 
 class NameServer(asyncio.DatagramProtocol):

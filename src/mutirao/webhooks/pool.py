@@ -25,6 +25,7 @@ class Pooled:
     place: Place
     users: int = 0
     stream: httpcore2.AsyncNetworkStream | None = None
+    retired: bool = False  # whether no other request is to use it
 
     def is_outdated(self) -> bool:
         """Return whether it was not used for long, or the other side has closed it.
@@ -33,6 +34,10 @@ class Pooled:
         """
         closed = self.stream is not None and self.stream.get_extra_info("is_over")
         return closed or self.connection.has_expired()
+
+    def takes_more(self) -> bool:
+        """Return whether it may be used for another request."""
+        return not self.retired and self.connection.is_available()
 
 
 class Pool:
@@ -58,20 +63,35 @@ class Pool:
             self._requests += 1
         else:
             await self._wait()
-        pooled = await self._take(request.url.origin)
-        try:
-            answer = await pooled.connection.handle_async_request(request)
-        except BaseException:
-            await self.give_back(pooled)
-            raise
-        if pooled.connection.can_multiplex():
+        while True:
+            pooled = await self._take(request.url.origin)
+            try:
+                answer = await pooled.connection.handle_async_request(request)
+            except httpcore2.ConnectionNotAvailable:
+                # The other side ends the connection, and says that it has not looked at this one.
+                await self._let_go(pooled, whole=False)
+            except BaseException:
+                await self.give_back(pooled, whole=False)
+                raise
+            else:
+                break
+        if pooled.connection.can_multiplex() and not pooled.retired:
             self._shared[pooled.place] = pooled
             pooled.stream = answer.extensions["network_stream"]
         return answer, pooled
 
-    async def give_back(self, pooled: Pooled) -> None:
-        """Keep a connection for the next request, unless it was closed; close the outdated ones."""
+    async def give_back(self, pooled: Pooled, *, whole: bool) -> None:
+        """Keep a connection for the next request, unless it was closed; close the outdated ones.
+
+        `whole`: whether the answer was read to its end. By HTTP/2 httpcore2 does not tell the other
+        side that nobody reads on: what is still said would count as unread for ever, until no other
+        answer fits. So no new request uses that connection, and its last user closes it.
+        """
         self._leave()
+        await self._let_go(pooled, whole)
+
+    async def _let_go(self, pooled: Pooled, whole: bool) -> None:
+        pooled.retired |= not whole
         pooled.users -= 1
         if not pooled.users:
             self._used.remove(pooled)
@@ -112,7 +132,7 @@ class Pool:
         """
         place = (origin.scheme, origin.host, origin.port)
         shared = self._shared.get(place)
-        if shared is not None and shared.users and shared.connection.is_available():
+        if shared is not None and shared.users and shared.takes_more():
             shared.users += 1
             return shared
         found: Pooled | None = None
@@ -130,16 +150,14 @@ class Pool:
 
     async def _rest(self, pooled: Pooled) -> None:
         """Keep a connection that nobody uses; of those that many can use, one."""
-        connection = pooled.connection
         shared = self._shared.get(pooled.place)
-        if connection.is_closed() or not connection.is_idle():
-            if shared is pooled:
-                del self._shared[pooled.place]
-        elif shared not in (None, pooled):
-            await connection.aclose()
-        else:
+        if pooled.takes_more() and pooled.connection.is_idle() and shared in (None, pooled):
             self._idle[pooled] = None
             self._at.setdefault(pooled.place, {})[pooled] = None
+            return
+        if shared is pooled:
+            del self._shared[pooled.place]
+        await pooled.connection.aclose()
 
     async def _close(self, idle: Pooled) -> None:
         self._forget(idle)

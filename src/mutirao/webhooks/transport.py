@@ -12,12 +12,14 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import httpcore2
 import httpx2
 
+from mutirao.errors import MutiraoError
 from mutirao.webhooks.guard import Guard
 from mutirao.webhooks.pool import Pool, Pooled
 from mutirao.webhooks.wire import Wire
@@ -45,6 +47,10 @@ _NAMES = [
 _ERRORS: dict[type[Exception], type[httpx2.TransportError]] = {
     getattr(httpcore2, name): getattr(httpx2, name) for name in _NAMES
 }
+# By HTTP/2 httpcore2 lets these pass: of h2, and of an answer's status that is no number.
+_UNTRANSLATED: tuple[type[Exception], ...] = (ValueError,)
+if HTTP2:
+    _UNTRANSLATED += (import_module("h2.exceptions").H2Error,)
 
 
 @dataclass
@@ -135,11 +141,13 @@ class _Body(httpx2.AsyncByteStream):
     def __init__(self, answer: httpcore2.Response, pool: Pool, pooled: Pooled) -> None:
         self._answer, self._pool = answer, pool
         self._pooled: Pooled | None = pooled
+        self._whole = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         with _translated():
             async for part in self._answer.aiter_stream():
                 yield part
+        self._whole = True
 
     async def aclose(self) -> None:
         pooled, self._pooled = self._pooled, None
@@ -148,7 +156,7 @@ class _Body(httpx2.AsyncByteStream):
         try:
             await self._answer.aclose()
         finally:
-            await self._pool.give_back(pooled)
+            await self._pool.give_back(pooled, whole=self._whole)
 
 
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
@@ -167,8 +175,9 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         try:
             async with asyncio.timeout(timeout):
+                until = None if timeout is None else asyncio.get_running_loop().time() + timeout
                 addresses = await self._guard.vet(host, port)
-                return await _first_of(addresses, port, local_address, socket_options)
+                return await _first_of(addresses, until, port, local_address, socket_options)
         except TimeoutError as error:
             raise httpcore2.ConnectTimeout(f"no connection to {host} in {timeout} s") from error
         except OSError as error:
@@ -176,12 +185,22 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
 
 
 async def _first_of(
-    addresses: list[str], port: int, local: str | None, options: Options
+    addresses: list[str], until: float | None, port: int, local: str | None, options: Options
 ) -> httpcore2.AsyncNetworkStream:
-    """Connect to the first address that answers; the last one's error if none does."""
-    for address in addresses[:-1]:
+    """Connect to the first address that answers; the last one's error if none does.
+
+    Each has its share of the time that is left, as one may be where nothing comes back from: that
+    of IPv6 in a network which has none, say.
+
+    Parameters:
+        until: by the loop's clock; None is without limit.
+    """
+    time = asyncio.get_running_loop().time
+    for nth, address in enumerate(addresses[:-1]):
+        share = None if until is None else (until - time()) / (len(addresses) - nth)
         try:
-            return await _connected(address, port, local, options)
+            async with asyncio.timeout(share):
+                return await _connected(address, port, local, options)
         except OSError:
             continue  # the next may answer; if none does, the last one's error is raised
     return await _connected(addresses[-1], port, local, options)
@@ -257,3 +276,8 @@ def _translated() -> Iterator[None]:
     except tuple(_ERRORS) as error:
         kind = next(_ERRORS[each] for each in type(error).__mro__ if each in _ERRORS)
         raise kind(str(error)) from error
+    except MutiraoError:
+        raise
+    except _UNTRANSLATED as error:
+        told = f"{type(error).__name__}: {error}"
+        raise httpx2.RemoteProtocolError(told) from error

@@ -32,6 +32,7 @@ from tests.support.webhooks import (
     Server,
     answering,
     closing,
+    full,
     repeating,
     saying,
     serving,
@@ -246,16 +247,10 @@ async def test_nobody_listens() -> None:
 
 async def test_a_server_that_takes_no_connection() -> None:
     """Its queue of connections is full, so nothing answers: the time to connect ends."""
-    with closed(socket.create_server(("127.0.0.1", 0), backlog=0)) as full:
-        waiting = [socket.socket() for _ in range(3)]
-        for each in waiting:
-            each.setblocking(False)
-            each.connect_ex(full.getsockname())
+    with full() as listening:
         answer = await deliver(
-            f"http://127.0.0.1:{full.getsockname()[1]}/", timeouts=Timeouts(0.3, LONG, LONG)
+            f"http://127.0.0.1:{listening.getsockname()[1]}/", timeouts=Timeouts(0.3, LONG, LONG)
         )
-        for each in waiting:
-            each.close()
     assert answer.failure is DeliveryFailure.CONNECT_TIMEOUT
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -25,7 +26,16 @@ from mutirao.webhooks import (
     new_secret,
     verify,
 )
-from tests.support.webhooks import OK, Peer, Server, answering, closing, name_server, serving
+from tests.support.webhooks import (
+    OK,
+    Peer,
+    Server,
+    answering,
+    closing,
+    full,
+    name_server,
+    serving,
+)
 
 PORTS = range(1, 65_536)
 SECRET = new_secret()
@@ -63,16 +73,18 @@ async def test_a_name_that_resolves_to_something_else_the_second_time() -> None:
     assert (meant.connections, house.connections) == (1, 0)
 
 
-async def test_the_next_address_is_tried() -> None:
-    """All were vetted; the first does not listen."""
-    async with serving(answering(OK), address="127.0.0.3") as server:
+@pytest.mark.parametrize("silent", [False, True])
+async def test_the_next_address_is_tried(silent: bool) -> None:
+    """All were vetted; the first does not listen, or nothing comes back from it."""
 
-        async def resolve(host: str, port: int) -> Sequence[str]:
-            return ["127.0.0.2", "127.0.0.3"]
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        return ["127.0.0.2", "127.0.0.3"]
 
-        guard = Guard(["http"], PORTS, ["127.0.0.0/8"], resolve)
-        async with Courier(guard) as courier:
-            answer = await courier.deliver_once(request(server.url(host="two.example")))
+    guard = Guard(["http"], PORTS, ["127.0.0.0/8"], resolve)
+    async with serving(answering(OK), address="127.0.0.3") as server, Courier(guard) as courier:
+        asked = replace(request(server.url(host="two.example")), timeouts=Timeouts(connect=1.0))
+        with full("127.0.0.2", server.port) if silent else nullcontext():
+            answer = await courier.deliver_once(asked)
     assert (answer.ok, answer.address) == (True, f"127.0.0.3:{server.port}")
 
 

@@ -1,4 +1,4 @@
-"""Deliveries by HTTP/2, to a server of others' making: hypercorn."""
+"""Deliveries by HTTP/2: to a server of others' making, hypercorn, and to peers that misbehave."""
 
 from __future__ import annotations
 
@@ -10,12 +10,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trustme
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import StreamEnded
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 
-from mutirao.webhooks import Courier, DeliveryFailure, Guard, Secret, WebhookRequest, verify
-from tests.integration.webhooks.test_guarded import HTTPS, PORTS, SECRET, here, trusting
+from mutirao.webhooks import (
+    Answer,
+    Courier,
+    DeliveryFailure,
+    Guard,
+    Secret,
+    Timeouts,
+    WebhookRequest,
+    verify,
+)
+from tests.integration.webhooks.test_guarded import (
+    DAY,
+    HTTPS,
+    PORTS,
+    SECRET,
+    here,
+    server_context,
+    trusting,
+)
+from tests.support.webhooks import Peer, Server, serving
 
 TOGETHER = 20
 
@@ -109,3 +131,125 @@ async def test_an_address_that_is_not_admitted(tmp_path: Path) -> None:
             answer = await courier.deliver_once(request(hooks, 0))
     assert answer.failure is DeliveryFailure.UNSAFE
     assert hooks.received == []
+
+
+OK = [(":status", "200")]
+Say = Callable[[H2Connection, int], bytes]  # to the request of a stream; bytes beside what h2 makes
+
+
+def whole(conn: H2Connection, stream: int) -> bytes:
+    """Answer as it should be."""
+    conn.send_headers(stream, OK, end_stream=True)
+    return b""
+
+
+@asynccontextmanager
+async def speaking(*says: Say) -> AsyncIterator[tuple[Server, Courier]]:
+    """Run a server that answers the requests of all connections so, the last one for ever."""
+    given = [*says]
+
+    async def behave(peer: Peer) -> None:
+        lax = H2Configuration(client_side=False, validate_outbound_headers=False)
+        conn = H2Connection(lax)
+        conn.initiate_connection()
+        await peer.say(conn.data_to_send())
+        while data := await peer.reader.read(65_536):
+            for event in conn.receive_data(data):
+                if isinstance(event, StreamEnded):
+                    peer.server.requests.append(b"")
+                    say = given.pop(0) if len(given) > 1 else given[0]
+                    more = say(conn, event.stream_id)
+                    await peer.say(conn.data_to_send() + more)
+            await peer.say(conn.data_to_send())
+
+    authority = trustme.CA()
+    context = server_context(authority, "hooks.example", ends=DAY)
+    context.set_alpn_protocols(["h2"])
+    async with (
+        serving(behave, tls=context) as server,
+        Courier(HTTPS, ssl_context=trusting(authority)) as courier,
+    ):
+        yield server, courier
+
+
+async def delivered(server: Server, courier: Courier, first_byte: float = 10.0) -> Answer:
+    """Make one attempt."""
+    url = server.url(host="hooks.example", scheme="https")
+    limits = Timeouts(10.0, first_byte, 10.0)
+    return await courier.deliver_once(WebhookRequest(url, "m", b"x", timeouts=limits))
+
+
+def no_number(conn: H2Connection, stream: int) -> bytes:
+    """Answer with a status that is none."""
+    conn.send_headers(stream, [(":status", "abc")], end_stream=True)
+    return b""
+
+
+def garbage(conn: H2Connection, stream: int) -> bytes:
+    """Begin an answer, and go on with data of no stream."""
+    conn.send_headers(stream, OK)
+    return b"\0\0\1" + b"\0" * 6 + b"x"
+
+
+def shorter(conn: H2Connection, stream: int) -> bytes:
+    """Say less than was announced."""
+    conn.send_headers(stream, [*OK, ("content-length", "9")])
+    conn.send_data(stream, b"ab", end_stream=True)
+    return b""
+
+
+def reset(conn: H2Connection, stream: int) -> bytes:
+    """Take an answer back."""
+    conn.send_headers(stream, OK)
+    conn.reset_stream(stream)
+    return b""
+
+
+@pytest.mark.parametrize("say", [no_number, garbage, shorter, reset])
+async def test_peers_that_misbehave(say: Say) -> None:
+    """A failure is returned, and what comes next is sent by another connection, if need be."""
+    async with speaking(say, whole) as (server, courier):
+        answer = await delivered(server, courier)
+        assert answer.failure is DeliveryFailure.PROTOCOL
+        assert answer.detail
+        assert (await delivered(server, courier)).ok
+
+
+async def test_one_that_was_silent() -> None:
+    """Its connection is left alone: what comes next would be told of the same silence."""
+    async with speaking(lambda conn, stream: b"", whole) as (server, courier):
+        assert (await delivered(server, courier, 0.2)).failure is DeliveryFailure.SILENT
+        assert (await delivered(server, courier)).ok
+        await asyncio.wait_for(server.closed.wait(), 10)
+
+
+def long(conn: H2Connection, stream: int) -> bytes:
+    """Say more than is read, and do not come to an end."""
+    conn.send_headers(stream, OK)
+    for _ in range(4):
+        conn.send_data(stream, b"x" * 16_000)
+    return b""
+
+
+async def test_answers_without_end() -> None:
+    """Their beginning is kept, and their connection closed: it would be full soon."""
+    async with speaking(long) as (server, courier):
+        for n in range(1, 4):
+            answer = await delivered(server, courier)
+            assert (answer.ok, answer.truncated, len(answer.body)) == (True, True, 16_384)
+            assert server.connections == n
+
+
+async def test_a_connection_that_ends_meanwhile() -> None:
+    """What the server has not looked at goes by another one, in the same attempt."""
+
+    def last(conn: H2Connection, stream: int) -> bytes:
+        conn.send_headers(stream - 2, OK, end_stream=True)
+        conn.close_connection(last_stream_id=stream - 2)
+        return b""
+
+    async with speaking(whole, lambda conn, stream: b"", last, whole) as (server, courier):
+        assert (await delivered(server, courier)).ok
+        answers = await asyncio.gather(*(delivered(server, courier) for _ in range(2)))
+    assert [answer.ok for answer in answers] == [True, True], answers
+    assert (server.connections, len(server.requests)) == (2, 4)
