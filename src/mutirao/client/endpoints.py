@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypedDict, Unpack
 
 from mutirao.client.portal import Portal
-from mutirao.errors import InvalidEndpoint, UnknownEndpoint
+from mutirao.errors import InvalidEndpoint, InvalidFilter, UnknownEndpoint
 from mutirao.model.breakers import BreakerName
 from mutirao.model.endpoints import (
     FIRST,
@@ -25,7 +25,7 @@ from mutirao.model.endpoints import (
     subscription_of,
 )
 from mutirao.model.job import MAX_KEY, NewJob
-from mutirao.model.records import Which
+from mutirao.model.records import JobFilter, Which
 from mutirao.model.uniqueness import Unique
 from mutirao.ports import Store
 from mutirao.tasks.handle import Handle
@@ -34,6 +34,7 @@ from mutirao.tasks.topics import Topic
 from mutirao.tasks.validation import check_text
 
 PREVIOUS_KEPT_FOR = timedelta(days=1)
+LONGEST_KEPT = 366 * 86_400.0  # seconds
 REPLAYED_AT_ONCE = 1_000  # in one transaction
 Jobs = list[int]  # their ids
 Topics = str | Topic[Any] | Iterable[str | Topic[Any]]
@@ -129,11 +130,13 @@ class Endpoints:
         Raises:
             UnknownEndpoint: there is none of that id.
             InvalidSecret: the secret cannot be one.
-            InvalidEndpoint: `keep` is less than 0.
+            InvalidEndpoint: `keep` is below 0 or above a year, or the endpoint has a signer.
         """
         seconds = length_of_time("keep", keep) or 0.0
-        if seconds < 0:
-            raise InvalidEndpoint(f"keep is {keep!r}; give seconds of 0 or more, or a timedelta")
+        if not 0 <= seconds <= LONGEST_KEPT:
+            raise InvalidEndpoint(
+                f"keep is {keep!r}; give 0 to {LONGEST_KEPT:,.0f} seconds, or a timedelta"
+            )
         sample = Endpoint(id=id, url="https://host", topics=("*",), secret=secret)  # checks both
         found = await self._app.store.rotate_secret(sample.id, secret, keep=seconds)
         _known(id, found)
@@ -219,11 +222,18 @@ class Endpoints:
             InvalidFilter: a value is invalid.
         """
         await self.aget(id)
+        if state not in ("dead", "succeeded"):
+            raise InvalidFilter(f"state is {state!r}; give 'dead' or 'succeeded'")
         which: Which = {"task": WEBHOOK_TASK, "args": {"endpoint": id}}
         if jobs:
             return await self._app.aredrive(*jobs, **which)
         which |= {"state": state, "after": after, "before": before, "limit": REPLAYED_AT_ONCE}
-        again: list[int] = []
+        again = await self._app.aredrive(**which)
+        if not again:
+            return []
+        # What is made from now on is not sent again: workers may be as fast as this is.
+        [first] = await self._app.store.jobs(JobFilter(ids=(again[0],)))
+        which["before"] = min(before or first.enqueued_at, first.enqueued_at)
         while some := await self._app.aredrive(**which):
             again += some
         return again
@@ -259,7 +269,7 @@ class Endpoints:
         Raises:
             UnknownEndpoint: there is none of that id.
             InvalidSecret: the secret cannot be one.
-            InvalidEndpoint: `keep` is less than 0.
+            InvalidEndpoint: `keep` is below 0 or above a year, or the endpoint has a signer.
         """
         self._portal.call(self.arotate, id, secret, keep)
 
@@ -282,7 +292,8 @@ class Endpoints:
     def resume(self, id: str) -> None:
         """Let all that is held for an endpoint out, in order, from synchronous code.
 
-        Whether it was paused, its breaker is open, or it was disabled; it is not any more.
+        Whether it was paused, its breaker is open, or it was disabled; it is not any more. If its
+        host does not answer, one goes out first, and the others when it has arrived.
 
         Raises:
             UnknownEndpoint: there is none of that id.

@@ -32,7 +32,7 @@ _HOW = {
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
 _VALUE = re.compile(rf"(?:[!-~](?:[ \t!-~]{{0,{LONGEST_VALUE - 2}}}[!-~])?)?")
 _URL = re.compile(
-    r"https?://(?P<host>\[[0-9a-f:.]+\]|[^\[\]@:/?#\\]+)"
+    r"https?://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)"
     r"(?::(?P<port>[0-9]{1,5}))?(?:[/?][^#\\]*)?",
     re.IGNORECASE,
 )
@@ -92,12 +92,13 @@ def check_headers(headers: Mapping[str, str], ours: Collection[str] = OURS) -> N
         plain = str(name).lower().replace("_", "-")
         if not _is(_NAME, name):
             raise InvalidEndpoint(
-                f"the header name {name!r} is none; expected letters, digits and hyphens"
+                f"{name!r} cannot be the name of a header; expected letters, digits and hyphens"
             )
         if not _is(_VALUE, value):
             raise InvalidEndpoint(
-                f"the value of the header {name} has a line break, a control character or what is "
-                f"not ASCII, or is longer than {LONGEST_VALUE:,}; expected visible ASCII and spaces"
+                f"the value of the header {name} is no text, has a line break, a control character"
+                f" or what is not ASCII, begins or ends with a space, or is longer than"
+                f" {LONGEST_VALUE:,}; expected visible ASCII, with spaces between"
             )
         if plain in ours:
             raise InvalidEndpoint(f"the header {name} is set by the sender; leave it out")
@@ -140,8 +141,8 @@ def _prefix(text: object) -> str:
         if isinstance(text, str) and text.startswith(prefix):
             return prefix
     raise InvalidSecret(
-        f"a secret of type {type(text).__name__} does not begin with whsec_, whsk_ or whpk_; "
-        f"for HMAC-SHA256 {_HOW[SHARED]}"
+        f"the secret, a {type(text).__name__}, does not begin with whsec_, whsk_ or whpk_; for"
+        f" HMAC-SHA256 {_HOW[SHARED]}"
     )
 
 

@@ -41,6 +41,9 @@ class WebhooksApi(Protocol):
         """Give an endpoint another secret; return whether it exists.
 
         The one that it had signs as well for `keep` seconds more.
+
+        Raises:
+            InvalidEndpoint: it has a signer, and no secret.
         """
         ...
 
@@ -55,7 +58,8 @@ class WebhooksApi(Protocol):
     async def resume_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
         """Let deliveries to an endpoint out, in order; return whether it exists.
 
-        Whatever held them: a pause, its breaker, or that it was disabled. It is not any more.
+        Whatever held them: a pause, its breaker, or that it was disabled. It is not any more. If
+        its host does not answer, one goes out first, and the others when it has arrived.
         """
         ...
 

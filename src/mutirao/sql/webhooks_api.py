@@ -42,7 +42,7 @@ class SqlWebhooks(Applying):
 
     async def resume_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
         """Let deliveries to an endpoint out."""
-        return await self._patient.run(endpoints.resume, self._dialect, id, now)
+        return await self._patient.run(webhooks.resume, self._dialect, id, now)
 
     async def endpoints(self) -> list[EndpointRecord]:
         """List the endpoints."""

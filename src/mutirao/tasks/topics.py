@@ -145,8 +145,8 @@ class PublicationSignature(WholeSignature):
             self._whole.decode(payload)
         except UNFIT as unfit:
             raise InvalidArguments(
-                f"{event!r:.200} cannot be published on {topic_of(self._task)!r}: {unfit}; give a"
-                f" value of {getattr(self._unannotated, '__name__', self._unannotated)}"
+                f"{event!r:.200} cannot be published on {topic_of(self._task)!r}: {unfit}; give"
+                f" {self._wanted}"
             ) from None
         if not payload.startswith(b"{"):
             raise InvalidArguments(
@@ -154,6 +154,11 @@ class PublicationSignature(WholeSignature):
                 " object; give a dataclass, a Struct, a model or a dict"
             )
         return payload.decode()
+
+    @property
+    def _wanted(self) -> str:
+        kind = self._unannotated
+        return "a dict" if kind is Any else f"a value of {getattr(kind, '__name__', kind)}"
 
     @cached_property
     def _whole(self) -> "msgspec.json.Decoder[Any]":

@@ -245,7 +245,10 @@ def _detail(endpoint: Endpoint, answer: Answer) -> str | None:
     """Return the error's words without what may be secret in the URL."""
     if answer.detail is None:
         return None
-    return _storable(answer.detail.replace(endpoint.url, f"{endpoint.host}/…"))
+    told = answer.detail
+    for shown in (endpoint.url, endpoint.url[:255]):  # errors show a beginning of long ones
+        told = told.replace(shown, f"{endpoint.host}/…")
+    return _storable(told)
 
 
 def _storable(text: str) -> str:

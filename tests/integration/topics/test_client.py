@@ -325,6 +325,8 @@ def test_publications_that_cannot_be(app: Mutirao) -> None:
         orders.publish({"id": "seven"})  # type: ignore[arg-type]
     with pytest.raises(InvalidArguments, match="in JSON it is no object"):
         app.topic_named("invoice.sent").publish([1])
+    with pytest.raises(InvalidArguments, match=r"object has no form in JSON, .*; give a dict"):
+        app.topic_named("invoice.sent").publish({"x": object()})
     with pytest.raises(InvalidJob, match="the tenant has 10000 characters"):
         orders.publish(Order(1), tenant="t" * 10_000)
 

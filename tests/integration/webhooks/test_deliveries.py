@@ -13,7 +13,8 @@ from sqlalchemy import create_engine, text
 from standardwebhooks import Webhook
 
 from mutirao import Mutirao, Retry
-from mutirao.errors import ConfigurationError, WrongSignature
+from mutirao.client import endpoints
+from mutirao.errors import ConfigurationError, InvalidEndpoint, InvalidFilter, WrongSignature
 from mutirao.model.job import JobState
 from mutirao.webhooks import (
     BreakerTerms,
@@ -232,6 +233,76 @@ async def test_dead_ones_are_replayed(
     assert [each["x-signed"] for each in sent] == [
         f"POST {each['content-length']}" for each in sent
     ]
+
+
+async def test_what_is_sent_again_is_sent_once(
+    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However soon it arrives, while others are still looked for."""
+    monkeypatch.setattr(endpoints, "REPLAYED_AT_ONCE", 1)
+    made = 2
+    async with shop(migrated_sqlite_url) as app, serving(answering(OK)) as server:
+        redrive = app.aredrive
+
+        async def and_wait(*ids: int, **which: Any) -> list[int]:
+            nonlocal made
+            again = await redrive(*ids, **which)
+            made += len(again)
+            assert made <= 4
+            await until(ended(app, "succeeded", made))
+            return again
+
+        monkeypatch.setattr(app, "aredrive", and_wait)
+        await put(app, "erp", server)
+        await publish(app, 2)
+        async with app.worker(webhooks=SETTINGS, poll=0.05):
+            await until(ended(app, "succeeded", 2))
+            assert len(await app.endpoints.areplay("erp", state="succeeded")) == 2
+    assert len(server.requests) == 4
+
+
+async def test_what_cannot_be_asked(migrated_sqlite_url: str) -> None:
+    """A time that no calendar has; deliveries that have not ended."""
+    async with shop(migrated_sqlite_url) as app:
+        await app.endpoints.aput("erp", "https://example.org/", "order.*", secret=SECRET)
+        with pytest.raises(InvalidEndpoint, match="keep is 1000000000000000; give"):
+            await app.endpoints.arotate("erp", SECRET, keep=10**15)
+        running: Any = "running"
+        with pytest.raises(InvalidFilter, match="state is 'running'; give 'dead'"):
+            await app.endpoints.areplay("erp", state=running)
+
+
+async def test_answers_of_3xx(migrated_sqlite_url: str) -> None:
+    """They are failures, are success, or are followed, as each endpoint says."""
+    async with serving(answering(OK)) as new:
+        moved = f"HTTP/1.1 307 Moved\r\nLocation: {new.url()}\r\nContent-Length: 0\r\n\r\n".encode()
+        async with shop(migrated_sqlite_url) as app, serving(answering(moved)) as server:
+            await put(app, "strict", server)
+            await put(app, "lax", server, accepts_3xx=True)
+            await put(app, "led", server, redirects=1)
+            await publish(app)
+            async with app.worker(webhooks=SETTINGS, poll=0.05):
+                await until(ended(app, "succeeded", 2))
+                await until(ended(app, "scheduled", 1))
+            [failed] = await app.ajobs(task="mutirao.webhook", state="scheduled")
+        sql = "SELECT DISTINCT endpoint, status FROM mutirao_webhook_attempts"
+        kept = await asyncio.to_thread(rows, migrated_sqlite_url, sql)
+    assert failed.args["endpoint"] == "strict"
+    assert {*kept} == {("strict", 307), ("lax", 307), ("led", 200)}
+    assert len(new.requests) == 1
+
+
+async def test_a_long_url_is_not_shown(migrated_sqlite_url: str) -> None:
+    """What is behind its host may be a secret."""
+    async with shop(migrated_sqlite_url) as app:
+        url = f"http://example.org:25/hide-me/{'x' * 300}"
+        await app.endpoints.aput("erp", url, "order.*", secret=None)
+        await publish(app)
+        async with app.worker(webhooks=SETTINGS, poll=0.05):
+            await until(ended(app, "dead", 1))
+        [dead] = await app.ajobs(task="mutirao.webhook")
+    assert "its port is 25" in str(dead.error)
+    assert "hide-me" not in str(dead.error)
 
 
 async def test_a_url_that_is_never_called(migrated_sqlite_url: str) -> None:

@@ -190,7 +190,7 @@ def of(prefix: str, length: int) -> str:
         ("whsec_s3cr3t!", "not base64"),
         (of("", 32), "does not begin with whsec_"),
         ("secret", "does not begin"),
-        (b"whsec_" + b"A" * 44, "of type bytes"),
+        (b"whsec_" + b"A" * 44, "a bytes, does not begin"),
         (of("whpk_", 31), "31 bytes, not 32"),
         (of("whsk_", 31), "31 bytes, not 32 or 64"),
         (of("whsk_", 64), "public half"),

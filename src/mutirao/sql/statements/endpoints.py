@@ -62,9 +62,15 @@ def rotate(
 ) -> bool:
     """Give an endpoint another secret, beside the one it had; return whether it exists."""
     mine = endpoint.c.id == id
-    found = conn.execute(select(endpoint.c.secret).where(mine).with_for_update()).first()
+    asked = select(endpoint.c.secret, endpoint.c.signer).where(mine)
+    found = conn.execute(asked.with_for_update()).first()
     if found is None:
         return False
+    if found.signer is not None:
+        raise InvalidEndpoint(
+            f"endpoint {id!r} is signed by {found.signer!r}, which uses no secret of it; put it"
+            " with secret=… in place of the signer"
+        )
     until = None if found.secret is None else dialect.moment(now, keep)
     before = {"previous_secret": found.secret, "previous_until": until}
     return _change(conn, dialect, id, now, secret=secret, **before)
@@ -93,16 +99,16 @@ def pause(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> 
 
 
 def resume(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
-    """Let out what was held for an endpoint, for whatever reason; return whether it exists."""
-    limits.keep_claims_out(conn)
-    enabled = {"active": True, "paused": False, "disabled_reason": None, "disabled_at": None}
-    if conn.scalar(select(endpoint.c.id).where(endpoint.c.id == id)) is None:
-        return False
+    """Let out what was held for an endpoint; return whether it exists.
+
+    Whether by a pause, its own breaker, or as it was disabled. The lock that stops claims is held.
+    """
     close(conn, dialect, "endpoint", id, now)
-    _change(conn, dialect, id, now, **enabled)
+    enabled = {"active": True, "paused": False, "disabled_reason": None, "disabled_at": None}
+    found = _change(conn, dialect, id, now, **enabled)
     _set_active(conn, id, True)
     limits.remove(conn, dialect, stop_of("endpoint", id, "pause").name, now)
-    return True
+    return found
 
 
 def disable(

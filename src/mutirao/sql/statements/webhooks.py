@@ -130,6 +130,21 @@ def probe(
     return True
 
 
+def resume(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
+    """Let out what is held for an endpoint; one first, if its host does not answer.
+
+    Returns whether there is one of that id.
+    """
+    limits.keep_claims_out(conn)
+    host = conn.scalar(select(endpoint.c.host).where(endpoint.c.id == id))
+    if host is None:
+        return False
+    mine = BreakerName("endpoint", id), BreakerName("host", host)
+    _rows(conn, dialect, mine)  # before the endpoint: locks have one order
+    probe(conn, dialect, mine[1], True, now)
+    return endpoints.resume(conn, dialect, id, now)
+
+
 def open_to(conn: Connection, id: str) -> list[BreakerName]:
     """Return which breakers hold deliveries to an endpoint. A single statement."""
     host = select(endpoint.c.host).where(endpoint.c.id == id).scalar_subquery()

@@ -139,6 +139,9 @@ class EndpointsContract:
         assert isinstance(found, Endpoint)
         assert (found.method, found.secret, found.previous_secret) == ("PUT", OTHER, SECRET)
         assert found.previous_until == (await seen(store)).previous_until == at(60)
+        await store.put_endpoint(endpoint(secret=None, signer="hub"))
+        with pytest.raises(InvalidEndpoint, match="is signed by 'hub'"):
+            await store.rotate_secret("erp", SECRET, keep=60)
 
     async def test_a_paused_endpoint_costs_nothing(self, store: Store) -> None:
         """Deliveries are made and held, and go out in order, whatever was put meanwhile."""
@@ -244,16 +247,23 @@ class EndpointsContract:
         assert len(await claimed(store, worker)) == 1
 
     async def test_whose_breakers_are_open(self, store: Store) -> None:
-        """The endpoint's and its host's, but no other's."""
+        """The endpoint's and its host's, but no other's; after a resume one is sent to the host."""
         await store.put_endpoint(endpoint())
         await store.put_endpoint(endpoint("crm", url="https://example.com/crm"))
         worker = await join(store)
         await delivered(store, worker, 4)
         assert await store.open_breakers("erp") == []
         mine = [each for each in await claimed(store, worker) if "example.org" in each.args]
-        await came(store, [attempt(each, None) for each in mine])
+        await fail(store, worker, mine, None)
         assert {*await store.open_breakers("erp")} == {ERP, HOST}
         assert await store.open_breakers("crm") == await store.open_breakers("nobody") == []
+        await delivered(store, worker, 2)
+        assert not any("example.org" in each.args for each in await claimed(store, worker))
+        assert ((await seen(store)).breaker, (await seen(store)).held) == ("open", 2)
+        await store.resume_endpoint("erp")
+        again = await claimed(store, worker)
+        assert len([each for each in again if "example.org" in each.args]) == 1
+        assert ((await seen(store)).breaker, (await seen(store)).held) == ("half_open", 1)
 
     async def test_a_host_that_does_not_answer(self, store: Store) -> None:
         """Its breaker counts for all of its endpoints together."""

@@ -86,8 +86,11 @@ SELECT
     e.rate, e.concurrency, e.connect, e.first_byte, e.whole, e.redirects, e.accepts_3xx,
     e.active, e.paused, e.disabled_reason,
     ${epoch} + INTERVAL e.disabled_at MICROSECOND AS disabled_at,
-    coalesce(b.state, 'closed') ${bytes} AS breaker,
-    ${epoch} + INTERVAL b.probe_at MICROSECOND AS probe_at,
+    CASE
+        WHEN 'open' IN (b.state, h.state) THEN 'open'
+        WHEN 'half_open' IN (b.state, h.state) THEN 'half_open' ELSE 'closed'
+    END ${bytes} AS breaker,
+    ${epoch} + INTERVAL coalesce(b.probe_at, h.probe_at) MICROSECOND AS probe_at,
     ${epoch} + INTERVAL b.failing_since MICROSECOND AS failing_since,
     e.last_failure,
     ${epoch} + INTERVAL e.failed_at MICROSECOND AS failed_at,
@@ -96,10 +99,17 @@ SELECT
         JOIN mutirao_parked p ON p.counter = c.id
         WHERE m.task = 'mutirao.webhook' AND m.`by` = 'endpoint'
           AND (m.`key` = e.id OR (m.`key` IS NULL AND c.`key` = e.id))
+    ) + (
+        SELECT count(*) FROM mutirao_limit m JOIN mutirao_counter c ON c.name = m.name
+        JOIN mutirao_parked p ON p.counter = c.id JOIN mutirao_delivery d ON d.job = p.job
+        WHERE m.task = 'mutirao.webhook' AND m.`by` = 'host' AND m.`key` = e.host
+          AND d.subscription = concat('endpoint:', e.id)
     ) AS held,
     ${epoch} + INTERVAL e.created_at MICROSECOND AS created_at,
     ${epoch} + INTERVAL e.changed_at MICROSECOND AS changed_at
-FROM mutirao_endpoint e LEFT JOIN mutirao_breaker b ON b.kind = 'endpoint' AND b.`key` = e.id
+FROM mutirao_endpoint e
+LEFT JOIN mutirao_breaker b ON b.kind = 'endpoint' AND b.`key` = e.id
+LEFT JOIN mutirao_breaker h ON h.kind = 'host' AND h.`key` = e.host
 --;
 CREATE OR REPLACE VIEW mutirao_webhook_attempts AS
 SELECT

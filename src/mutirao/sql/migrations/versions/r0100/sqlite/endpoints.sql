@@ -87,8 +87,11 @@ SELECT
     e.rate, e.concurrency, e.connect, e.first_byte, e.whole, e.redirects, e.accepts_3xx,
     e.active, e.paused, e.disabled_reason,
     ${moment: e.disabled_at} AS disabled_at,
-    coalesce(b.state, 'closed') AS breaker,
-    ${moment: b.probe_at} AS probe_at,
+    CASE
+        WHEN 'open' IN (b.state, h.state) THEN 'open'
+        WHEN 'half_open' IN (b.state, h.state) THEN 'half_open' ELSE 'closed'
+    END AS breaker,
+    ${moment: coalesce(b.probe_at, h.probe_at)} AS probe_at,
     ${moment: b.failing_since} AS failing_since,
     e.last_failure,
     ${moment: e.failed_at} AS failed_at,
@@ -97,10 +100,17 @@ SELECT
         JOIN mutirao_parked p ON p.counter = c.id
         WHERE m.task = 'mutirao.webhook' AND m.by = 'endpoint'
           AND (m.key = e.id OR (m.key IS NULL AND c.key = e.id))
+    ) + (
+        SELECT count(*) FROM mutirao_limit m JOIN mutirao_counter c ON c.name = m.name
+        JOIN mutirao_parked p ON p.counter = c.id JOIN mutirao_delivery d ON d.job = p.job
+        WHERE m.task = 'mutirao.webhook' AND m.by = 'host' AND m.key = e.host
+          AND d.subscription = 'endpoint:' || e.id
     ) AS held,
     ${moment: e.created_at} AS created_at,
     ${moment: e.changed_at} AS changed_at
-FROM mutirao_endpoint e LEFT JOIN mutirao_breaker b ON b.kind = 'endpoint' AND b.key = e.id
+FROM mutirao_endpoint e
+LEFT JOIN mutirao_breaker b ON b.kind = 'endpoint' AND b.key = e.id
+LEFT JOIN mutirao_breaker h ON h.kind = 'host' AND h.key = e.host
 --;
 CREATE VIEW mutirao_webhook_attempts AS
 SELECT
