@@ -147,22 +147,19 @@ class Reader(Server):
         self.members: set[tuple[str, str]] = set()
         self.got: list[Got] = []
         self.refused: list[str] = []
+        self._keys = RemoteKeys(HERE)
 
     def answer(
         self, method: str, path: str, headers: dict[str, str], body: bytes
     ) -> tuple[int, bytes]:
         """Take an activity that is verified."""
         try:
-            asyncio.run(self._verify(method, self.url + path, headers, body))
+            asyncio.run(verify(method, self.url + path, headers, body, keys=self._keys))
         except UnverifiedActivity as why:
             self.refused.append(str(why))
             return 401, str(why).encode()
         self._take(json.loads(body))
         return 202, b""
-
-    async def _verify(self, method: str, url: str, headers: dict[str, str], body: bytes) -> None:
-        async with RemoteKeys(HERE) as keys:
-            await verify(method, url, headers, body, keys=keys)
 
     def _take(self, activity: dict[str, Any]) -> None:
         kind, note = activity["type"], activity["object"]

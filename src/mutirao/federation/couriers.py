@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+import httpx2
+
 from mutirao.webhooks import Courier, Guard
 
 
@@ -21,11 +23,11 @@ class _Used:
 class Couriers:
     """Gives couriers, whose connections are kept while there is work, and closed with the last.
 
-    A worker may run in the program's loop, in one of a thread, and be stopped at any time: so no
-    connection outlives the deliveries.
+    A worker may run in the program's loop, in one of a thread, and be stopped at any time, and a
+    program without a loop of its own has one for each call: so no connection outlives its use.
     """
 
-    def __init__(self, guard: Guard | None, ssl_context: ssl.SSLContext | None) -> None:
+    def __init__(self, guard: Guard | None, ssl_context: ssl.SSLContext | None = None) -> None:
         self._guard, self._ssl_context = guard, ssl_context
         self._used: WeakKeyDictionary[asyncio.AbstractEventLoop, _Used] = WeakKeyDictionary()
 
@@ -34,7 +36,9 @@ class Couriers:
         """Yield the courier of the running event loop."""
         loop = asyncio.get_running_loop()
         used = self._used.get(loop)
-        if used is None:  # making one reads the system's certificates
+        if used is None:
+            if self._ssl_context is None:  # once: it reads the system's certificates
+                self._ssl_context = httpx2.create_ssl_context(trust_env=False)
             used = self._used[loop] = _Used(Courier(self._guard, ssl_context=self._ssl_context))
         used.users += 1
         try:

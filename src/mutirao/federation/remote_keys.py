@@ -6,12 +6,13 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urldefrag, urlsplit
 
 from mutirao.errors import UnverifiedActivity
+from mutirao.federation.couriers import Couriers
 from mutirao.federation.keys import PublicKey, published
-from mutirao.webhooks import Courier, Guard, Signer, Timeouts, WebhookRequest
+from mutirao.webhooks import Guard, Signer, Timeouts, WebhookRequest
 
 ACCEPT = (
     "application/activity+json, "
@@ -32,10 +33,11 @@ class _Had:
     at: float
     key: PublicKey | None
     why: str = ""
+    asked: float = 0.0  # when it was asked for last; a key that is kept outlives a failure
 
 
 class RemoteKeys:
-    """The public keys of other servers, for one event loop; close it, or use `async with`.
+    """The public keys of other servers; one for a process, used from any event loop and thread.
 
     Whoever sends a request chooses what is fetched: so only what the guard admits, in ten seconds,
     256 kB at most, and again only after a minute if it failed.
@@ -55,19 +57,9 @@ class RemoteKeys:
         kept_for: float = KEPT_FOR,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._courier = Courier(guard)
+        self._couriers = Couriers(guard)
         self._signer, self._kept_for, self._now = signer, kept_for, now
         self._had: OrderedDict[str, _Had] = OrderedDict()
-
-    async def __aenter__(self) -> RemoteKeys:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-        await self._courier.aclose()
 
     async def key(self, id: str, *, again: bool = False) -> PublicKey | None:
         """Return the key of this id.
@@ -80,8 +72,9 @@ class RemoteKeys:
             UnverifiedActivity: it cannot be had; the message says why.
         """
         had = self._had.get(id)
-        age = self._now() - had.at if had else 0.0
-        if had is not None and again and age < FRESH_FOR:
+        now = self._now()
+        age = now - had.at if had else 0.0
+        if had is not None and again and now - had.asked < FRESH_FOR:
             return None
         if had is not None and not again and age < (self._kept_for if had.key else REFUSED_FOR):
             if had.key is None:
@@ -90,9 +83,13 @@ class RemoteKeys:
         try:
             key = published(await self._document(id), id)
         except UnverifiedActivity as why:
-            self._remember(id, _Had(self._now(), None, str(why)))
+            # Whoever sends a wrong signature does not make others wait: the key that is kept stays.
+            if had is not None and had.key is not None and age < self._kept_for:
+                self._remember(id, replace(had, asked=now))
+            else:
+                self._remember(id, _Had(now, None, str(why), now))
             raise
-        self._remember(id, _Had(self._now(), key))
+        self._remember(id, _Had(now, key, asked=now))
         return key
 
     def _remember(self, id: str, had: _Had) -> None:
@@ -112,7 +109,8 @@ class RemoteKeys:
             signer=self._signer,
             keep=LARGEST_DOCUMENT,
         )
-        answer = await self._courier.deliver_once(request)
+        async with self._couriers.one() as courier:
+            answer = await courier.deliver_once(request)
         if not answer.ok or answer.truncated:
             what = answer.failure or f"status {answer.status}"
             size = f", and more than {LARGEST_DOCUMENT:,} bytes" if answer.truncated else ""

@@ -35,6 +35,7 @@ from mutirao.federation.signing import OutgoingRequest, cavage_text
 Version = Literal["rfc9421", "cavage"]
 TOLERANCE = 3_600.0  # seconds; Mastodon's own is twelve hours
 _PART = re.compile(r'\s*([A-Za-z]+)=(?:"([^"]*)"|([0-9]+))\s*(?:,|$)')
+_ONCE = {"signature", "signature-input", "digest", "content-digest", "date", "host"}
 _HASHES = {"sha-256": hashlib.sha256, "sha-512": hashlib.sha512}
 
 
@@ -112,11 +113,7 @@ async def verify(
     Raises:
         UnverifiedActivity: one of these does not hold; the message says which. Answer 401.
     """
-    lower: dict[str, str] = {}
-    for name, value in headers.items():
-        if name.lower() in lower:
-            raise UnverifiedActivity(f"the header {name} is given twice; join equal ones by ', '")
-        lower[name.lower()] = value
+    lower = _joined(headers)
     request = _Request(method.upper(), url, lower, body)
     moment = time.time() if now is None else now
     one: _Rfc9421 | _Cavage = (
@@ -134,6 +131,17 @@ async def verify(
     if federation is not None:
         await federation.heard_from(key.owner)
     return Verified(key.owner, key.id, one.version)
+
+
+def _joined(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers by names in small letters; those that are there twice joined, as HTTP does."""
+    lower: dict[str, str] = {}
+    for given, value in headers.items():
+        name = given.lower()
+        if name in lower and name in _ONCE:
+            raise UnverifiedActivity(f"the header {given} is there twice; expected it once")
+        lower[name] = f"{lower[name]}, {value}" if name in lower else value
+    return lower
 
 
 def _check_actor(body: bytes, owner: str) -> None:

@@ -60,6 +60,8 @@ async def test_a_request_is_signed(way: str, kind: str) -> None:
     text = signed_text("POST", "b.example:8080", "/inbox?page=1", small, BODY)
     assert is_signed(kind, text, small["signature"])
     assert await verified(kind, headers) == Verified(ACTOR, f"{ACTOR}#main-key", way)  # type: ignore[arg-type]
+    twice = {**headers, "Via": "a", "via": "b"}  # two proxies
+    assert (await verified(kind, twice)).actor == ACTOR
     got = signed(way, kind, b"", "GET")
     assert (await verified(kind, got, body=b"", method="GET")).actor == ACTOR
 
@@ -80,7 +82,7 @@ Change = Callable[[dict[str, str]], dict[str, object]]
         (lambda h: {"now": NOW - 3_601}, "before now"),
         (lambda h: h.pop("Signature") and {}, "no Signature|does not fit"),
         (lambda h: h.update(Signature="x" * 9_000) or {}, "no Signature|does not fit"),
-        (lambda h: h.update(signature="x") or {}, "given twice"),
+        (lambda h: h.update(signature="x") or {}, "is there twice"),
         (lambda h: h.update({"Signature-Input": "sig1=()"}) or {}, "key's id is None"),
         (lambda h: h.update({"Signature-Input": "a=();x, b=()"}) or {}, "cannot be read"),
         (lambda h: h.update({"Signature-Input": "é("}) or {}, "cannot be read"),
