@@ -58,4 +58,4 @@ def test_each_trouble_says_what_it_is(database: Any) -> None:
     found = troubles_of(Plan(database=database))
     assert all(name == trouble.name and trouble.act.__doc__ for name, trouble in found.items())
     more = troubles_of(Plan(database=database, carried=True)).keys() - found.keys()
-    assert more == {"broker-crash", "broker-cut", "broker-purge"}
+    assert more == {"broker-crash", "broker-cut", "broker-delete"}

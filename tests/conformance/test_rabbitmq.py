@@ -25,7 +25,7 @@ from mutirao.errors import (
     TransportUnavailable,
 )
 from mutirao.model.findings import Level
-from mutirao.model.message import Ack, Bury, Delivery
+from mutirao.model.message import Ack, Bury, DeadMessage, Delivery
 from mutirao.ports import Transport
 from mutirao.ports.events import EventFeed, TellsEvents
 from mutirao.testing.conformance import EventsContract, TransportContract
@@ -43,7 +43,7 @@ from mutirao.testing.conformance.transport import (
     receive,
     settle,
 )
-from mutirao.transports.rabbitmq import RabbitMQ, topology
+from mutirao.transports.rabbitmq import RabbitMQ, consumer, topology
 from tests.support.rabbitmq import RabbitServer, emptied, publish_raw
 from tests.support.waiting import until
 
@@ -224,19 +224,28 @@ async def test_properties_that_nobody_can_read(transport: RabbitMQ, rabbit: Rabb
 
 
 async def test_the_broker_gives_up(rabbit: RabbitServer) -> None:
-    """After its delivery limit, if every consumer vanishes before it can judge."""
+    """After its delivery limit, if every consumer vanishes before it can judge.
+
+    So with what somebody has published to the queue itself, by its name at the broker.
+    """
     transport = RabbitMQ(rabbit.url(), prefix="limited", delivery_limit=1)
     async with emptied(transport, rabbit, "q"):
         await publish(transport, letter(queue="q"))
+        await publish_raw(rabbit, "", "limited.q", b"{}")
         for _ in range(2):
             async with consuming(transport, "q") as consumer:
-                await receive(consumer)
+                await receive(consumer, 2)
+
+        async def given_up() -> list[DeadMessage] | None:
+            found = await transport.dead("q", 2)
+            return found if len(found) == 2 else None
+
         async with deadline():
-            while not (found := await transport.dead("q", 1)):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        assert found[0].cause.error_type == "GivenUpByBroker"
-        assert "delivery_limit" in found[0].cause.error
-        assert await transport.drop_dead("q", None) == 1
+            found = await until(given_up)
+        for each in found:
+            assert each.cause.error_type == "GivenUpByBroker"
+            assert "delivery_limit" in each.cause.error
+        assert await transport.drop_dead("q", None) == 2
 
 
 async def test_what_is_otherwise_is_named(rabbit: RabbitServer) -> None:
@@ -294,6 +303,22 @@ async def test_what_the_broker_has_lost(rabbit: RabbitServer) -> None:
     with pytest.raises(TransportMismatch, match="transports declare"):
         await transport.waiting("never there")
     await transport.aclose()
+
+
+async def test_a_consumer_that_the_broker_has_forgotten(
+    transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not cancelled, and nothing comes: whoever consumes asks, and begins anew."""
+    monkeypatch.setattr(consumer, "LOOK_EVERY", 0.05)
+    lost: list[Delivery] = []
+    async with deadline(), transport.consumer(QUEUE, 5, lost.extend) as one:
+        await publish(transport, letter())
+        (held,) = await receive(one)
+        await one._channel.basic_cancel(one._base_tag or "")
+        await settle(one, Ack(held))
+        with pytest.raises(TransportUnavailable, match="has forgotten this consumer"):
+            await one.receive(1)
+    assert lost == []
 
 
 async def test_closed_without_a_reason(

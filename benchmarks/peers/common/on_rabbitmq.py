@@ -2,8 +2,9 @@
 
 Each publishes ALONE messages one by one and JOBS many at once, drains them with handlers that do
 nothing, and prints the three rates in messages a second, as one line of JSON. A drain begins before
-the worker is made, and ends when the last handler starts. It is of what has arrived: who publishes
-without confirms does not learn that a message was lost.
+the worker is made, and ends when the last handler starts. It begins when all has arrived: a broker
+that is short of memory reads nothing for a while, and who publishes without confirms does not learn
+of that, nor that a message was lost.
 """
 
 import json
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 PATIENCE = 300.0  # seconds
-STILL = 0.5  # seconds without a further message, after which all have arrived that will
+STILL, LOOK_EVERY = 10.0, 0.2  # seconds without a further message, after which the rest is lost
 QUEUE = "mutirao-bench-{}"  # so all that is made at the broker is recognized
 
 
@@ -48,12 +49,13 @@ def rate(number: int, work: Callable[[], object]) -> float:
     return number / (time.perf_counter() - started)
 
 
-def arrived(waiting: Callable[[], int]) -> int:
-    """Return how many messages the broker has, once their number does not change any more."""
-    before, found = -1, waiting()
-    while found != before:
-        time.sleep(STILL)
-        before, found = found, waiting()
+def arrived(published: int, waiting: Callable[[], int]) -> int:
+    """Return how many messages the broker has, once it has all, or no more come."""
+    found, since = waiting(), time.monotonic()
+    while found < published and time.monotonic() < since + STILL:
+        time.sleep(LOOK_EVERY)
+        if (now := waiting()) != found:
+            found, since = now, time.monotonic()
     return found
 
 
@@ -79,7 +81,7 @@ def drain(
 
     `waiting`: returns how many messages the broker has.
     """
-    jobs = arrived(waiting)
+    jobs = arrived(published, waiting)
     count.expect(jobs)
     started, spent = time.perf_counter(), time.process_time()
 

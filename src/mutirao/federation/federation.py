@@ -179,9 +179,12 @@ class Federation:
             what = ActivityDelivery(host, inbox, kind, object, target, sender, activity)
             return await self._deliverer.deliver(job, what)
 
-        @deliver.on_dead
-        async def died(dead: DeadJob) -> None:
-            await self._died(dead)
+        # Otherwise each delivery to a host that is given up would make a job that does nothing.
+        if (on_gone := self._on_gone) is not None:
+
+            @deliver.on_dead
+            async def died(dead: DeadJob) -> None:
+                await _tell_if_gone(on_gone, dead)
 
         sends = Sender(app, deliver, expand, window)
 
@@ -247,12 +250,13 @@ class Federation:
             queue=self.queue,
         )
 
-    async def _died(self, dead: DeadJob) -> None:
-        if self._on_gone is None or not (dead.error_type or "").endswith(InboxGone.__name__):
-            return
-        told = self._on_gone(Gone(dead.args["inbox"], dead.id, dead.error or ""))
-        if inspect.isawaitable(told):
-            await told
+
+async def _tell_if_gone(on_gone: OnGone, dead: DeadJob) -> None:
+    if not (dead.error_type or "").endswith(InboxGone.__name__):
+        return
+    told = on_gone(Gone(dead.args["inbox"], dead.id, dead.error or ""))
+    if inspect.isawaitable(told):
+        await told
 
 
 def _checked_window(window: Duration) -> float:

@@ -252,7 +252,7 @@ class Ordeal:
     def _told(self) -> Report:
         report = self._report
         if (broker := self._stage.broker) is not None:
-            self._say(f"{broker.purged.total():,} messages of the broker were thrown away")
+            self._say(f"{broker.purged.total():,} messages of the broker were deleted")
         for problem in self._vigil.problems():
             self.findings.add(problem)
         report.jobs, report.attempts, report.effects = self._inspector.counts()

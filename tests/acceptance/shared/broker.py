@@ -51,11 +51,8 @@ class Broker:
         """End the node with SIGKILL, and start it again."""
         self._server.crash()
 
-    def purge(self, *queues: str) -> None:
-        """Throw away all that waits in these queues.
-
-        Without any in all, but the dead: they wait for people. To list them takes some seconds.
-        """
+    def purge(self) -> None:
+        """Throw away all that waits in any queue, but the dead: they wait for people."""
 
         async def purge(names: list[str]) -> None:
             async with aiormq.connect(self._server.url()) as connection:
@@ -65,8 +62,18 @@ class Broker:
                     self.purged[name] += told.message_count or 0
 
         dead = f"{self._prefix}-dead."
-        names = [f"{self._prefix}.{each}" for each in queues]
-        asyncio.run(purge(names or [name for name in self.held() if dead not in name]))
+        asyncio.run(purge([name for name in self.held() if dead not in name]))
+
+    def delete(self, queue: str) -> None:
+        """Delete a queue with all that it has, what workers hold included, and make it again."""
+
+        async def delete(name: str) -> None:
+            async with aiormq.connect(self._server.url()) as connection:
+                told = await (await connection.channel()).queue_delete(name)
+                self.purged[name] += told.message_count or 0
+
+        asyncio.run(delete(f"{self._prefix}.{queue}"))
+        self.declare([queue])
 
     def cut(self, seconds: float) -> None:
         """Let no byte pass between the node and anybody for a while, on new connections neither."""

@@ -296,6 +296,7 @@ async def test_a_host_that_is_unavailable_and_is_heard_from(migrated_sqlite_url:
         await send(1)
         await in_state(app, "dead", 1)
         assert not remote.heads
+        assert not await app.ajobs(task="federation.deliver.on_dead")
         await made.heard_from("http://127.0.0.1/actor")
 
         async def probed() -> bool:

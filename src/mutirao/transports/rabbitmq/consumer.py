@@ -32,7 +32,7 @@ from mutirao.transports.rabbitmq.sending import parcel_of, way_of
 from mutirao.transports.rabbitmq.topology import Topology
 
 log = logging.getLogger("mutirao")
-
+LOOK_EVERY = 5.0  # seconds without a delivery, after which the broker is asked who consumes
 HOP_AGAIN_AFTER = 1.0  # seconds after which a step of a delay that was not confirmed is tried again
 
 
@@ -66,7 +66,9 @@ class RabbitConsumer:
         self._extra_tag: str | None = None
         # Where it consumes a queue of other programs: what comes again is in one of ours.
         self._own_tag: str | None = None
-        self._left, self._said = False, ""  # what the log has of hops that fail
+        self._left, self._arrived = False, False
+        self._said = ""  # what the log has of hops that fail
+        self._watching: asyncio.Task[None] | None = None
         self._hops: set[asyncio.Task[None]] = set()
 
     async def begin(self, prefetch: int) -> None:
@@ -77,10 +79,13 @@ class RabbitConsumer:
         if self._topology.source is not None:
             self._own_tag = await self._consume(prefetch, self._topology.queue(self._queue))
         self._base_tag = await self._consume(prefetch)
+        self._watching = asyncio.create_task(self._watch())
 
     def leave(self) -> None:
         """Hold nothing any more: the channel is closed next."""
         self._left = True
+        if self._watching is not None:
+            self._watching.cancel()
         self._take_no_more()
         for hop in self._hops:
             hop.cancel()
@@ -245,7 +250,29 @@ class RabbitConsumer:
     def _unread(self, message: Arrived) -> Delivery:
         return Delivery(None, message.body, None, message.tag, foreign.foreign_of(message))
 
+    async def _watch(self) -> None:
+        """Ask while nothing comes whether the broker knows of any consumer, and end if not.
+
+        RabbitMQ 3.10 says that one consumes, has no consumer then and cancels none, where a quorum
+        queue was deleted and made again some times in a row: in each of three runs. While something
+        is held it is not asked: a broker without a leader for the queue says 0, too.
+        """
+        name = self._topology.source or self._topology.queue(self._queue)
+        while not self._come.ended and self._come.broken is None:
+            self._arrived = False
+            await asyncio.sleep(LOOK_EVERY)
+            if self._arrived or self._out or self._come.ended:
+                continue
+            try:
+                asking = self._channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
+                if not (await asking).consumer_count:
+                    self._break(TransportUnavailable("the broker has forgotten this consumer"))
+            except FAILURES as error:
+                raise_if_other(error)
+                self._break(self._links.translated(error))
+
     def _hand_out(self, delivery: Delivery) -> None:
+        self._arrived = True
         self._out[delivery.tag] = delivery
         self._come.put(delivery)
 

@@ -169,7 +169,13 @@ class Topology:
         works = [(self.queue(each), self.prefix, each) for each in queues]
         if self.tells:
             works.append((self.events, self.events, DROPPED))
-        return delays + works + [(self.dead(each), self.dead_exchange, each) for each in queues]
+        # What the broker gives up keeps its key: the queue's name there, if it was published to it.
+        dead = [
+            (self.dead(each), self.dead_exchange, key)
+            for each in queues
+            for key in (each, self.queue(each))
+        ]
+        return delays + works + dead
 
 
 def is_name(name: object) -> TypeGuard[str]:
