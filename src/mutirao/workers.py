@@ -267,7 +267,6 @@ class Workers:
     ) -> Serving:
         budget = Budget(settings.connections) if settings.connections else None
         if self._databases is not None:
-            _check_can_drain(settings)
             make = partial(self._make_member, settings, budget)
             check, names = partial(self._check, settings), partial(named, budget=budget)
             return Fleet(self._databases, names, make, settings, check)
@@ -353,14 +352,6 @@ class Workers:
                 " tables; give Mutirao(url) a database"
             )
         return self.store
-
-
-def _check_can_drain(settings: WorkerSettings) -> None:
-    if settings.drain_on_new_version:
-        raise ConfigurationError(
-            "drain_on_new_version is for the worker of one database, and this one serves several;"
-            " stop it by SIGTERM"
-        )
 
 
 def _check_can_hear(settings: WorkerSettings, carried: Mapping[str, Transport]) -> None:

@@ -1,6 +1,6 @@
 """Whether workers of newer versions of the application have taken over what this one serves.
 
-It hears of them by the rows of its database, and by brokers over which workers tell each other. A
+It hears of them by the rows of its databases, and by brokers over which workers tell each other. A
 worker counts from its first heartbeat on: a new version that ends right after its start ends no old
 one.
 """
@@ -37,7 +37,7 @@ class Deploys:
         self.outdated = asyncio.Event()
         self._settings = settings
         self._mine: set[Lane] = {(queue, None) for queue in settings.queues or ()}
-        self._stored: Sequence[Deployed] = ()
+        self._stored: dict[Store, Sequence[Deployed]] = {}  # of each database that is served
         self._told: dict[Deployed, float] = {}  # until when it counts
 
     def serve(self, tasks: Mapping[str, Task[..., Any]]) -> None:
@@ -46,7 +46,17 @@ class Deploys:
         self._mine.update(lane for lane in lanes if self._settings.served.has(*lane))
 
     async def look(self, store: Store, pulse: Pulse, longest: float) -> None:
-        """Look for other versions in the database at every heartbeat, forever."""
+        """Look for other versions in a database at every heartbeat, as long as it is served.
+
+        Until it has been asked, and while it is away, it is as it was: nobody has taken it over.
+        """
+        self._stored[store] = ()
+        try:
+            await self._look(store, pulse, longest)
+        finally:
+            del self._stored[store]
+
+    async def _look(self, store: Store, pulse: Pulse, longest: float) -> None:
         version, often = self._settings.app_version, self._settings.heartbeat
         trouble = Trouble("cannot look for newer versions", "looking for them again", longest)
         wait = often
@@ -54,7 +64,7 @@ class Deploys:
             await pulse.rest(wait)
             pulse.turn()
             try:
-                self._stored, wait = await store.deployed(version), often
+                self._stored[store], wait = await store.deployed(version), often
                 trouble.over()
             except Exception as error:  # noqa: BLE001 (raised if it does not pass)
                 wait = trouble.met(error)
@@ -70,12 +80,15 @@ class Deploys:
         if version is None or not self._settings.drain_on_new_version or self.outdated.is_set():
             return
         self._told = {each: until for each, until in self._told.items() if until > now}
-        newer = taken_over(version, self._mine, [*self._stored, *self._told])
-        if newer is not None:
+        newer = [
+            taken_over(version, self._mine, [*stored, *self._told])
+            for stored in self._stored.values() or [()]
+        ]
+        if all(newer):
             log.warning(
                 "version %s has taken over from %s: taking no more, and ending when what runs has."
                 " To go back to older code, deploy it with a later version",
-                *(newer, version),
+                *(newer[0], version),
             )
             self.outdated.set()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mutirao import JobState
+from mutirao.engine.fleet import Fleet
 from mutirao.errors import ConfigurationError, WorkerFailed
 from mutirao.sql import migrations
 from tests.integration.databases.conftest import Files
@@ -56,6 +57,31 @@ async def test_one_comes_and_one_goes(company: Company) -> None:
         assert states == [JobState.READY, JobState.SUCCEEDED]
         company.listed = [first]  # it may come back
         await until(lambda: len(company.ran) == 4)
+
+
+async def test_a_later_version_takes_over(files: Files) -> None:
+    """It ends once that serves each of its databases, and what it runs has ended."""
+    one, other = files(2)
+    old, new = Company(one, other), Company(one)
+    await old.enqueue(one, "hold")
+    working = old.worker(app_version="shop@1", drain_on_new_version=True)
+    async with working, new.worker(app_version="shop@2"):
+        await until(lambda: old.running[shown(one)])
+        fleet = working._worker
+        assert isinstance(fleet, Fleet)
+        await until(lambda: any(fleet._shared.deploys._stored.values()))
+        assert not fleet.outdated.is_set()
+        new.listed = [one, other]
+        await fleet.outdated.wait()
+        await new.enqueue(one, "note")
+        await new.enqueue(other, "note")
+        await until(lambda: len(new.ran) == 2)
+        assert old.running[shown(one)]
+        old.let_end()
+        await fleet.ended.wait()
+    assert [job.state for job in await old.jobs(one)] == [JobState.SUCCEEDED] * 2
+    await old.close()
+    await new.close()
 
 
 async def test_a_coroutine_lists_them(company: Company) -> None:
