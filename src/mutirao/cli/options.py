@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,6 +21,12 @@ POSITIVE = click.FloatRange(min=0, min_open=True)
 WHEN_DEAD = click.Choice([*map(str, WhenDead)])
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+# It is generic in newer versions of click only.
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType
 
 option = partial(click.option, show_default=True, show_envvar=True)
 target = click.argument("target", metavar="MODULE:APP")
@@ -118,6 +125,38 @@ def past(text: str) -> datetime:
 def names(text: str) -> tuple[str, ...]:
     """Return the names in a text, separated by commas."""
     return tuple(name.strip() for name in text.split(","))
+
+
+class Listed(_ParamType):
+    """Some of a list, separated by commas; of an option that may be repeated, or a variable.
+
+    Parameters:
+        name: what `--help` calls it.
+        read: returns what a text has of it; raises click.BadParameter.
+    """
+
+    envvar_list_splitter = ","  # otherwise a variable would be parted by its spaces
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name, self._read = name, read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return what the text has."""
+        return self._read(value)
+
+
+def names_option(
+    *flags: str, help: str, default: str | None = None
+) -> Callable[[Command], Command]:
+    """Return an option of names, `-q a -q b` or `-q a,b`; a tuple of them, or None without any."""
+    return option(
+        *flags,
+        multiple=True,
+        type=Listed("names", names),
+        callback=lambda ctx, param, given: tuple(chain(*given)) or None,
+        default=None if default is None else (default,),
+        help=f"{help} May be repeated.",
+    )
 
 
 def json_object(text: str) -> dict[str, Any]:

@@ -5,17 +5,15 @@ from typing import Any
 import click
 
 from mutirao.cli import logs
-from mutirao.cli.options import beat_options, log_options, names, option, target
+from mutirao.cli.options import beat_options, log_options, names_option, option, target
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.doorbell import MAX_TOGETHER
 
 
 @click.command(cls=AppCommand)
 @target
-@option(
-    "-q", "--queues", type=names, help="Carried queues to relay, such as mail; all if left out."
-)
-@option("--exclude-queues", type=names, help="Queues not to relay, in place of -q.")
+@names_option("-q", "--queues", help="Carried queues to relay, such as mail; all if left out.")
+@names_option("--exclude-queues", help="Queues not to relay, in place of -q.")
 @option(
     "--together",
     type=click.IntRange(1, MAX_TOGETHER),

@@ -29,6 +29,7 @@ def migrate(target: str, as_json: bool) -> None:
 @option("--dialect", help="postgresql, sqlite or mysql. For singlestore it was not run by us.")
 @click.option(
     "--grants",
+    multiple=True,
     is_flag=False,
     flag_value="",
     metavar="[ROLES]",
@@ -36,13 +37,13 @@ def migrate(target: str, as_json: bool) -> None:
 )
 @click.option("--to", metavar="NAME", help="With --grants: who gets it, a role of your server.")
 @option("--schema", "place", metavar="NAME", help="The schema of the tables, on PostgreSQL.")
-def schema(dialect: str | None, grants: str | None, to: str | None, place: str | None) -> None:
+def schema(dialect: str | None, grants: tuple[str, ...], to: str | None, place: str | None) -> None:
     """Print the SQL that creates the tables, or that grants roles the rights they need.
 
     Use it to read the SQL, or to run it by other means.
     """
-    if grants is not None:
-        roles = names(grants) if grants else ()
+    if grants:
+        roles = [name for some in grants if some for name in names(some)]
         click.echo(Mutirao.grants(dialect, roles, to, place), nl=False)
         return
     if dialect is None or to is not None:

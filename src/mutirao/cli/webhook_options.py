@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from mutirao.cli.options import Command, names, option
+from mutirao.cli.options import Command, Listed, names_option, option
 from mutirao.model.webhook_attempts import WebhookSettings
 
 
@@ -18,12 +18,13 @@ def ports(text: str) -> str:
 def webhook_options(command: Command) -> Command:
     """Add the options of `webhook_settings` to a command."""
     for decorate in reversed((
-        option("--webhook-schemes", type=names, default="https",
-               help="Schemes of the URLs that are called: https, or https,http."),
-        option("--webhook-ports", type=ports, default="80,443",
-               help="Ports that are called, such as 443,8000-8999."),
-        option("--webhook-networks", type=names,
-               help="Networks that are called although they are not public: 10.1.0.0/16."),
+        names_option("--webhook-schemes", default="https",
+                     help="Schemes of the URLs that are called: https, or https,http."),
+        option("--webhook-ports", type=Listed("ports", ports), default=("80,443",), multiple=True,
+               callback=lambda ctx, param, given: ",".join(given),
+               help="Ports that are called, such as 443,8000-8999. May be repeated."),
+        names_option("--webhook-networks",
+                     help="Networks that are called although they are not public: 10.1.0.0/16."),
         option("--webhook-ca", type=click.Path(exists=True, dir_okay=False),
                help="A file of certificates to trust besides the system's."),
     )):  # fmt: skip

@@ -10,7 +10,15 @@ from click.core import ParameterSource
 
 from mutirao.app import Mutirao
 from mutirao.cli import logs
-from mutirao.cli.options import POSITIVE, beat_options, kept, log_options, names, option, target
+from mutirao.cli.options import (
+    POSITIVE,
+    beat_options,
+    kept,
+    log_options,
+    names_option,
+    option,
+    target,
+)
 from mutirao.cli.reloading import watch_here
 from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import AppCommand, load_app
@@ -45,9 +53,7 @@ def _text(read: Callable[[str], object], name: str = "AGE") -> Callable[[str], s
 
 @click.command(cls=AppCommand)
 @target
-@option(
-    "-q", "--queues", type=names, help="Queues to serve, such as mail,default; all if left out."
-)
+@names_option("-q", "--queues", help="Queues to serve, such as mail,default; all if left out.")
 @option(
     "--database",
     "databases",
@@ -56,10 +62,9 @@ def _text(read: Callable[[str], object], name: str = "AGE") -> Callable[[str], s
     envvar="MUTIRAO_DATABASE",
     help="A database to serve, if not the application's own; may be repeated.",
 )
-@option("--exclude-queues", type=names, help="Queues not to serve, in place of -q.")
-@option(
+@names_option("--exclude-queues", help="Queues not to serve, in place of -q.")
+@names_option(
     "--tasks",
-    type=names,
     help="Tasks to serve, such as thumbnail,report; all of the application if left out.",
 )
 @option("-c", "--concurrency", type=click.IntRange(min=1), default=20, help="Jobs at once.")

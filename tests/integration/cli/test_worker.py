@@ -139,7 +139,8 @@ def test_serves_the_queues_it_was_given(sqlite_shell: Shell) -> None:
 
 def test_serves_what_it_was_given(sqlite_shell: Shell) -> None:
     """Some tasks, all queues but some; with several processes too, and as `stats` tells."""
-    options = ("--tasks", "send", "--exclude-queues", "slow,none", "--poll", "0.2")
+    options = ["--exclude-queues", "slow", "--exclude-queues", "none", "--poll", "0.2"]
+    options += ["--tasks", "send"]
     sqlite_shell.ok("enqueue", "shop:app", "send", "--queue", "slow")
     sqlite_shell.ok("enqueue", "shop:app", "send")
     with working(sqlite_shell, *options, "--processes", "2") as worker:
