@@ -1,7 +1,9 @@
 """`rabbitmq`: a queue by broker alone, beside the same messages by a bare aio-pika.
 
 Both publish with confirms and `mandatory` to a quorum queue, so many under way at once, and
-acknowledge each message. What they make at the broker begins with `mutirao-bench`, and is emptied.
+acknowledge each message. They publish in turns, as the disk that a confirm waits for is now slow
+and now fast: a ratio is the median of those of the rounds. What they make at the broker begins with
+`mutirao-bench`, and is emptied.
 
 Peers do the same by adapters in `peers`, in an environment of their own each, as their
 documentation advises for throughput: without confirms, on classic queues, where that is so.
@@ -11,10 +13,12 @@ import asyncio
 import json
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from statistics import median
 from time import perf_counter, process_time
-from typing import Any
+from typing import Any, NamedTuple
 
 import aio_pika
 
@@ -27,15 +31,19 @@ NAME = "mutirao-bench"
 WINDOW = 2_000  # messages under way at once
 PREFETCH = 1_000
 ONE_BY_ONE = 10  # of so many messages one is published alone
+ALONE_IN_A_ROUND = 10  # few, so that what differs between turns is little
 BODY = b'{"n":12345}'
 PATIENCE = 600.0  # seconds
+
+Work = Callable[[], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
     """Messages a second: published one by one, published many at once, and drained.
 
-    `cpu`: microseconds of the process's processor time for one that is drained; None: unknown.
+    `cpu`: microseconds of the process's processor time for one that is drained; None: unknown; and
+    `alone_cpu` for one that is published one by one.
     `lost`: messages that were published without a confirm, and never reached the broker.
     """
 
@@ -43,16 +51,22 @@ class Rates:
     many: float
     drained: float
     cpu: float | None = None
+    alone_cpu: float | None = None
     lost: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RabbitResult:
-    """The rates of a worker and `enqueue`, without and with events, and of a bare aio-pika."""
+    """The rates of a worker and `enqueue`, without and with events, and of a bare aio-pika.
+
+    `one_by_one` and `many`: the ratios of our rates and those of the bare client, of each round.
+    """
 
     own: Rates
     telling: Rates
     bare: Rates
+    one_by_one: Sequence[float]
+    many: Sequence[float]
     peers: Mapping[str, Rates] = field(default_factory=dict)
 
     def figures(self) -> Figures:
@@ -68,9 +82,11 @@ class RabbitResult:
             found[f"drained, of {name}'s"] = own.drained / rates.drained
         return found | {
             "enqueued one by one/s": own.one_by_one,
-            "of a bare client's": own.one_by_one / bare.one_by_one,
+            "of a bare client's": median(self.one_by_one),
+            "client CPU for one of these, µs": own.alone_cpu,
+            "a bare client's for one, µs": bare.alone_cpu,
             "enqueued many at once/s": own.many,
-            "of a bare client's, many": own.many / bare.many,
+            "of a bare client's, many": median(self.many),
             "drained/s": own.drained,
             "of a bare client's, drained": own.drained / bare.drained,
             "client CPU for one drained, µs": own.cpu,
@@ -81,16 +97,101 @@ class RabbitResult:
         }
 
 
+class Turn(NamedTuple):
+    """What was measured of one turn: messages a second, and µs of processor time for one."""
+
+    rate: float
+    cpu: float
+
+
+class Side(NamedTuple):
+    """Who publishes and drains.
+
+    Parameters:
+        publish: publishes the message of a number.
+        of_many: returns what publishes so many at once.
+        drain: drains so many.
+    """
+
+    publish: Callable[[int], Awaitable[object]]
+    of_many: Callable[[int], Work]
+    drain: Callable[[int], Awaitable[object]]
+
+    def of_each(self, number: int) -> Work:
+        """Return what publishes so many one by one."""
+
+        async def each() -> None:
+            for n in range(number):
+                await self.publish(n)
+
+        return each
+
+
 async def rabbitmq(
     broker: str, *, jobs: int, concurrency: int, peers: Sequence[str] = ()
 ) -> RabbitResult:
     """Publish and drain so many messages each way."""
-    bare = await _bare(broker, jobs)
-    own = await _own(broker, jobs, concurrency)
-    telling = await _own(broker, jobs, concurrency, events=True)
+    alone = max(ALONE_IN_A_ROUND, jobs // ONE_BY_ONE)
+    async with AsyncExitStack() as stack:
+        made = _own(broker, concurrency), _own(broker, concurrency, events=True), _bare(broker)
+        sides = [await stack.enter_async_context(each) for each in made]
+        one_by_one = await _in_turns([side.of_each for side in sides], alone, ALONE_IN_A_ROUND)
+        many = await _in_turns([side.of_many for side in sides], jobs, WINDOW)
+        number = alone + jobs
+        drained = [await _turn(number, _all(side.drain, number)) for side in sides]
+    own, telling, bare = map(_rates, one_by_one, many, drained)
     others = {each: await _peer(each, broker, jobs) for each in peers}
-    found = {name: rates for name, rates in others.items() if rates is not None}
-    return RabbitResult(own=own, telling=telling, bare=bare, peers=found)
+    return RabbitResult(
+        own=own,
+        telling=telling,
+        bare=bare,
+        one_by_one=_ratios(one_by_one[0], one_by_one[-1]),
+        many=_ratios(many[0], many[-1]),
+        peers={name: rates for name, rates in others.items() if rates is not None},
+    )
+
+
+async def _in_turns(
+    works: Sequence[Callable[[int], Work]], number: int, part: int
+) -> list[list[Turn]]:
+    """Have each do a part of so many, in turns; return the turns of each."""
+    found: list[list[Turn]] = [[] for _ in works]
+    order = list(range(len(works)))
+    for first in range(0, number, part):
+        some = min(part, number - first)
+        for n in order:
+            found[n].append(await _turn(some, works[n](some)))
+        order.reverse()  # who comes after whom is no advantage
+    return found
+
+
+async def _turn(number: int, work: Work) -> Turn:
+    started, cpu = perf_counter(), process_time()
+    await work()
+    seconds, spent = perf_counter() - started, process_time() - cpu
+    return Turn(number / seconds, spent / number * 1e6)
+
+
+def _all(drain: Callable[[int], Awaitable[object]], number: int) -> Work:
+    async def drained() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await drain(number)
+
+    return drained
+
+
+def _rates(one_by_one: Sequence[Turn], many: Sequence[Turn], drained: Turn) -> Rates:
+    return Rates(
+        one_by_one=median(each.rate for each in one_by_one),
+        alone_cpu=median(each.cpu for each in one_by_one),
+        many=median(each.rate for each in many),
+        drained=drained.rate,
+        cpu=drained.cpu,
+    )
+
+
+def _ratios(ours: Sequence[Turn], theirs: Sequence[Turn]) -> list[float]:
+    return [one.rate / other.rate for one, other in zip(ours, theirs, strict=True)]
 
 
 async def _peer(name: str, broker: str, jobs: int) -> Rates | None:
@@ -115,37 +216,41 @@ async def _peer(name: str, broker: str, jobs: int) -> Rates | None:
     return Rates(**json.loads(said.splitlines()[-1]))
 
 
-async def _own(broker: str, jobs: int, concurrency: int, *, events: bool = False) -> Rates:
+@asynccontextmanager
+async def _own(broker: str, concurrency: int, *, events: bool = False) -> AsyncIterator[Side]:
+    queue = "told" if events else "jobs"
     transport = RabbitMQ(broker, prefix=NAME, events=events)
-    app = Mutirao(transports={"jobs": transport})
-    all_ran, ran = asyncio.Event(), 0
+    app = Mutirao(transports={queue: transport})
+    all_ran, left = asyncio.Event(), 0
 
-    @app.task(queue="jobs")
+    @app.task(queue=queue)
     async def noop(n: int) -> None:
-        nonlocal ran
-        ran += 1
-        if ran == jobs + alone:
+        nonlocal left
+        left -= 1
+        if not left:
             all_ran.set()
 
-    alone = max(1, jobs // ONE_BY_ONE)
-    await transport.declare(["jobs"])
+    def of_many(number: int) -> Work:
+        calls = [noop.job(n) for n in range(number)]
+        return lambda: app.aenqueue_many(calls)
+
+    async def drain(number: int) -> None:
+        nonlocal left
+        left = number
+        settings: Any = {"queues": [queue], "concurrency": concurrency, "log_jobs": "failures"}
+        await working.enter_async_context(app.worker(**settings))
+        await all_ran.wait()
+
+    await transport.declare([queue])
     try:
-        one_by_one = await _rate(alone, lambda: _each(alone, lambda n: noop.aenqueue(n)))
-        calls = [noop.job(n) for n in range(jobs)]
-        many = await _rate(jobs, lambda: app.aenqueue_many(calls))
-        settings: Any = {"queues": ["jobs"], "concurrency": concurrency, "log_jobs": "failures"}
-        started, cpu = perf_counter(), process_time()
-        async with app.worker(**settings), asyncio.timeout(PATIENCE):
-            await all_ran.wait()
-            drained = (jobs + alone) / (perf_counter() - started)
-            spent = (process_time() - cpu) / (jobs + alone) * 1e6
+        async with AsyncExitStack() as working:  # whose end is no part of the drain
+            yield Side(noop.aenqueue, of_many, drain)
     finally:
         await app.aclose()
-    return Rates(one_by_one=one_by_one, many=many, drained=drained, cpu=spent)
 
 
-async def _bare(broker: str, jobs: int) -> Rates:
-    alone = max(1, jobs // ONE_BY_ONE)
+@asynccontextmanager
+async def _bare(broker: str) -> AsyncIterator[Side]:
     async with await aio_pika.connect(broker) as connection:
         channel = await connection.channel()
         await channel.set_qos(prefetch_count=PREFETCH)
@@ -160,42 +265,20 @@ async def _bare(broker: str, jobs: int) -> Rates:
             )  # fmt: skip
             await channel.default_exchange.publish(message, queue.name)
 
-        async def publish_many() -> None:
-            for first in range(0, jobs, WINDOW):
-                some = range(first, min(jobs, first + WINDOW))
-                await asyncio.gather(*map(publish, some))
+        def of_many(number: int) -> Work:
+            return lambda: asyncio.gather(*map(publish, range(number)))
 
-        one_by_one = await _rate(alone, lambda: _each(alone, publish))
-        many = await _rate(jobs, publish_many)
-        cpu = process_time()
-        drained = await _drained(queue, jobs + alone)
-        spent = (process_time() - cpu) / (jobs + alone) * 1e6
-    return Rates(one_by_one=one_by_one, many=many, drained=drained, cpu=spent)
+        async def drain(number: int) -> None:
+            all_came, left = asyncio.Event(), number
 
+            async def take(message: Any) -> None:
+                nonlocal left
+                await message.ack()
+                left -= 1
+                if not left:
+                    all_came.set()
 
-async def _drained(queue: Any, number: int) -> float:
-    all_came, came = asyncio.Event(), 0
+            await queue.consume(take)
+            await all_came.wait()
 
-    async def take(message: Any) -> None:
-        nonlocal came
-        await message.ack()
-        came += 1
-        if came == number:
-            all_came.set()
-
-    started = perf_counter()
-    await queue.consume(take)
-    async with asyncio.timeout(PATIENCE):
-        await all_came.wait()
-    return number / (perf_counter() - started)
-
-
-async def _each(number: int, publish: Callable[[int], Awaitable[object]]) -> None:
-    for n in range(number):
-        await publish(n)
-
-
-async def _rate(number: int, work: Callable[[], Awaitable[object]]) -> float:
-    started = perf_counter()
-    await work()
-    return number / (perf_counter() - started)
+        yield Side(publish, of_many, drain)
