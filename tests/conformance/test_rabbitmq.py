@@ -321,6 +321,35 @@ async def test_a_consumer_that_the_broker_has_forgotten(
     assert lost == []
 
 
+async def test_a_consumer_that_the_broker_has_forgotten_beside_others(
+    transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits and is not handed out tells it; an idle one that is known stays."""
+    for each in ("LOOK_EVERY", "LOOK_AGAIN"):
+        monkeypatch.setattr(consumer, each, 0.05)
+    looks: list[tuple[int, int]] = []
+    look = consumer.RabbitConsumer._look
+
+    async def counted(one: consumer.RabbitConsumer) -> tuple[int, int]:
+        looks.append(await look(one))
+        return looks[-1]
+
+    monkeypatch.setattr(consumer.RabbitConsumer, "_look", counted)
+    async with deadline(), transport.consumer(QUEUE, 1, print) as busy:
+        await publish(transport, letter())
+        await receive(busy)
+        async with transport.consumer(QUEUE, 5, print) as forgotten:
+            await until(lambda: len(looks) == 3)
+            assert looks == [(0, 2)] * 3
+            await forgotten._channel.basic_cancel(forgotten._base_tag or "")
+            await publish(transport, letter())
+            with pytest.raises(TransportUnavailable, match="has forgotten this consumer"):
+                await forgotten.receive(1)
+            assert looks[-2:] == [(1, 1)] * 2
+        async with transport.consumer(QUEUE, 5, print) as anew:
+            await settle(anew, *map(Ack, await receive(anew)))
+
+
 async def test_closed_without_a_reason(
     transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:

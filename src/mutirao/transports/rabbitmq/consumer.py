@@ -32,7 +32,9 @@ from mutirao.transports.rabbitmq.sending import parcel_of, way_of
 from mutirao.transports.rabbitmq.topology import Topology
 
 log = logging.getLogger("mutirao")
-LOOK_EVERY = 5.0  # seconds without a delivery, after which the broker is asked who consumes
+# Seconds without a delivery after which the broker is asked who consumes, and what waits: at first,
+# at most, as each idle look doubles it, and once something waits that should have come.
+LOOK_EVERY, LOOK_SELDOM, LOOK_AGAIN = 5.0, 20.0, 1.0
 HOP_AGAIN_AFTER = 1.0  # seconds after which a step of a delay that was not confirmed is tried again
 
 
@@ -251,25 +253,41 @@ class RabbitConsumer:
         return Delivery(None, message.body, None, message.tag, foreign.foreign_of(message))
 
     async def _watch(self) -> None:
-        """Ask while nothing comes whether the broker knows of any consumer, and end if not.
+        """Ask while nothing comes whether the broker knows this consumer, and end if not.
 
         RabbitMQ 3.10 says that one consumes, has no consumer then and cancels none, where a quorum
         queue was deleted and made again some times in a row: in each of three runs. While something
         is held it is not asked: a broker without a leader for the queue says 0, too.
         """
-        name = self._topology.source or self._topology.queue(self._queue)
+        wait, was_passed_over = LOOK_EVERY, False
         while not self._come.ended and self._come.broken is None:
             self._arrived = False
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(wait)
             if self._arrived or self._out or self._come.ended:
+                wait, was_passed_over = LOOK_EVERY, False
                 continue
             try:
-                asking = self._channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
-                if not (await asking).consumer_count:
-                    self._break(TransportUnavailable("the broker has forgotten this consumer"))
+                waiting, consumers = await self._look()
             except FAILURES as error:
                 raise_if_other(error)
                 self._break(self._links.translated(error))
+                return
+            passed_over = bool(waiting) and not self._arrived
+            if not consumers or (passed_over and was_passed_over):
+                self._break(TransportUnavailable("the broker has forgotten this consumer"))
+            was_passed_over = passed_over
+            wait = LOOK_AGAIN if passed_over else min(LOOK_SELDOM, 2 * max(wait, LOOK_EVERY))
+
+    async def _look(self) -> tuple[int, int]:
+        """Return how many messages wait though this consumer holds none, and the consumers.
+
+        Of what waits in a queue of ours its broker would hand some out. In one of other programs it
+        may be for others: for those of a higher priority, or for its single active consumer.
+        """
+        source = self._topology.source
+        name = source or self._topology.queue(self._queue)
+        told = await self._channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
+        return (0 if source else told.message_count or 0), told.consumer_count or 0
 
     def _hand_out(self, delivery: Delivery) -> None:
         self._arrived = True
