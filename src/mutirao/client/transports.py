@@ -19,7 +19,7 @@ from mutirao.errors import (
     UnknownSchedule,
 )
 from mutirao.model.findings import Finding, Level
-from mutirao.model.message import DeadMessage, Difference
+from mutirao.model.message import DECLARE, DeadMessage, Difference
 from mutirao.model.schedule import Schedule
 from mutirao.model.token import ENDED
 from mutirao.ports import Transport
@@ -27,7 +27,6 @@ from mutirao.ports.brokers import by_transport
 from mutirao.ports.events import TellsEvents, teller_of
 from mutirao.ports.tokens import KeepsSchedules
 
-DECLARE = "mutirao transports declare"
 SHOWN = 3  # things that are missing before they are only counted
 _TROUBLES = {
     "stopped": ("has stopped", "`mutirao transports start-schedule {}` has it go on"),
@@ -233,7 +232,5 @@ def _unused(queue: str, transport: Transport) -> Finding:
 
 
 def _finding(transport: Transport, difference: Difference) -> Finding:
-    advice = "it cannot be changed: delete it once it is empty, then declare it"
-    if difference.found is None:
-        advice = "correct queue=, or have them make it" if difference.theirs else DECLARE
-    return Finding(Level.PROBLEM, "transports", f"{transport.name}: {difference}", advice)
+    said = f"{transport.name}: {difference}"
+    return Finding(Level.PROBLEM, "transports", said, difference.advice)

@@ -5,7 +5,7 @@ served: then no database is needed.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from mutirao.engine import outcomes
 from mutirao.engine.blocking import LoopWatch
+from mutirao.engine.comparing import tell_differences
 from mutirao.engine.deploys import Herald
 from mutirao.engine.dispatcher import HURRIED_CANCEL_TIMEOUT
 from mutirao.engine.event_log import EventLog, attempts_log
@@ -107,6 +108,8 @@ class Carrying:
         check_tasks(self._tasks, self.settings.tasks)
         for each in self._receivers:
             self._loops.spawn(_named(each.queue), each.run())
+        for name, comparing in self._comparisons():
+            self._loops.spawn(name, comparing)
         for herald, name in self._heralds():
             self._loops.spawn(name, herald.run(self._loops.pulse(name)))
         watch = Watch(self._shared.slots, self._loops.pulses, self.settings.exit_when_stuck)
@@ -203,6 +206,12 @@ class Carrying:
         reader = Reader(queue, self._tasks, self._decoders.get(queue))
         last = reader, begun, self._write
         return Receiver(queue, transport, self.settings, served, *about, *last)
+
+    def _comparisons(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        for transport, queues in by_transport(self._transports):
+            began = [each.began for each in self._receivers if each.queue in queues]
+            compare = partial(transport.compare, queues)
+            yield f"comparing {transport.name}", tell_differences(transport.name, began, compare)
 
     def _heralds(self) -> Iterator[tuple[Herald, str]]:
         if self.settings.app_version is None:

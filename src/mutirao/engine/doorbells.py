@@ -58,6 +58,7 @@ class Doorbells:
         self._left: deque[Read] = deque()  # received, and waiting for room
         self._stopping = asyncio.Event()
         self._unknown: set[str] = set()  # tasks that the log has
+        self.began = asyncio.Event()
         self.reached: datetime | None = None
 
     @property
@@ -91,6 +92,7 @@ class Doorbells:
         consuming = self._transport.consumer(*about, grace=self._settings.grace)
         async with consuming as consumer:
             trouble.over()
+            self.began.set()
             while not self._stopping.is_set():
                 pulse.turn()
                 room = self._dispatcher.wanted()

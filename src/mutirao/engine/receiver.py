@@ -107,6 +107,7 @@ class Receiver:
         self._prefetch, self._received, self._shrink_at = 0, 0, 0.0
         self._stopping = asyncio.Event()
         self._settled_all = asyncio.Event()
+        self.began = asyncio.Event()
         self.consumes = asyncio.Event()  # set once it has begun, or could not
 
     @property
@@ -311,6 +312,7 @@ class Receiver:
             self._trouble.forget()
             log.info("%s", self._begun)
             self._begun = None
+        self.began.set()
         self.consumes.set()
 
     def _say(self, what: str, kind: str | None = None, error: BaseException | None = None) -> None:

@@ -168,6 +168,8 @@ class Worker:
         loops.spawn("watch", self._watch.run(loops.pulse("watch"), watch_every))
         for name, run in self._carried.loops().items():
             loops.spawn(name, run(loops.pulse(name, DUTY_TURN_LIMIT)))
+        for name, comparing in self._carried.comparisons():
+            loops.spawn(name, comparing)
         if isinstance(self._job_log, EventLog):
             loops.spawn("events", self._job_log.beat(loops.pulse("events")))
         log.info("worker %s (%s) started", self._id, self._identity.name)

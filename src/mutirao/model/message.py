@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from mutirao.model.foreign import ForeignMessage
 from mutirao.model.job import DEFAULT_QUEUE
 
+DECLARE = "mutirao transports declare"
 Mode = Literal["alone", "carried"]
 Header = str | int | float
 
@@ -151,6 +152,13 @@ class Difference:
         """Return it as a sentence."""
         found = "is missing" if self.found is None else f"has {self.found}"
         return f"{self.what} {found}; expected {self.expected}"
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        if self.found is not None:
+            return "it cannot be changed: delete it once it is empty, then declare it"
+        return "correct queue=, or have them make it" if self.theirs else DECLARE
 
 
 class MessageId(int):

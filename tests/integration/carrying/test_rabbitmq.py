@@ -8,11 +8,13 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from mutirao import Mutirao
 from mutirao.errors import TransportUnavailable
+from mutirao.model.message import Mode
 from mutirao.transports.rabbitmq import RabbitMQ
 from tests.support.rabbitmq import RabbitServer, emptied
 from tests.support.waiting import until
@@ -46,6 +48,31 @@ async def test_universal_and_special_workers(rabbit: RabbitServer, lite_url: str
             await tasks["mail"].aenqueue("mail")
             await until(lambda: len(ran) == 5)
         assert sorted(ran[2:]) == ["default", "mail", "video"]
+    await app.aclose()
+    app.close()
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+async def test_a_queue_that_is_otherwise(
+    mode: Mode, rabbit: RabbitServer, lite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is served, and what differs is told once, with what to do."""
+    theirs = RabbitMQ(rabbit.url(), prefix="differently", delivery_limit=3)
+    ours = RabbitMQ(rabbit.url(), prefix="differently", delivery_limit=4, mode=mode)
+    app = Mutirao(lite_url, transports={"mail": ours, "video": ours})
+    ran: list[str] = []
+    send = app.task(queue="mail", name="send")(lambda what: ran.append(what))
+    async with emptied(theirs, rabbit, "mail"):
+        await RabbitMQ(rabbit.url(), prefix="differently", delivery_limit=4).declare(["video"])
+        async with app.worker(queues=["mail", "video"]):
+            await send.aenqueue("a letter")
+            await until(lambda: ran and "x-delivery-limit" in caplog.text)
+    assert ran == ["a letter"]
+    [said] = [each.getMessage() for each in caplog.records if "x-delivery" in each.getMessage()]
+    assert said.endswith(
+        "queue 'differently.mail' has x-delivery-limit = '3'; expected x-delivery-limit = '4'; it"
+        " cannot be changed: delete it once it is empty, then declare it"
+    )
     await app.aclose()
     app.close()
 

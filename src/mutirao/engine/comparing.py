@@ -1,0 +1,53 @@
+"""Whether a broker has something otherwise than its queues need it: told once, at the start.
+
+A queue that somebody has declared in another way is consumed as any: what it lacks, such as a way
+to the dead, would show only where it is needed.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from mutirao.engine.backoff import Backoff
+from mutirao.engine.logs import log
+from mutirao.errors import TransportError, TransportUnavailable
+from mutirao.model.message import Difference
+
+Compare = Callable[[], Awaitable[Sequence[Difference]]]
+
+
+async def tell_differences(broker: str, began: Iterable[asyncio.Event], compare: Compare) -> None:
+    """Log what a broker has otherwise; return once that is known, or cannot be.
+
+    What is missing is no part of it: who needs that is told so.
+
+    Parameters:
+        broker: its name for people.
+        began: set once its queues are consumed: it is asked after that, as one that is away would
+            be asked in vain.
+        compare: asks it.
+    """
+    for each in began:
+        await each.wait()
+    try:
+        differences = await _compared(compare)
+    except TransportError as error:
+        log.info(
+            "%s cannot be compared with what its queues need: %s; `mutirao doctor` does so for"
+            " somebody with more rights",
+            *(broker, error),
+        )
+    except Exception:  # noqa: BLE001 (told; the queues are consumed all the same)
+        log.exception("%s cannot be compared with what its queues need", broker)
+    else:
+        for difference in differences:
+            if difference.found is not None:
+                log.warning("%s: %s; %s", broker, difference, difference.advice)
+
+
+async def _compared(compare: Compare) -> Sequence[Difference]:
+    backoff = Backoff()
+    while True:
+        try:
+            return await compare()
+        except TransportUnavailable:  # who consumes says so
+            await asyncio.sleep(backoff.next())
