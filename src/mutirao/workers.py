@@ -254,8 +254,7 @@ class Workers:
     ) -> Carrying:
         about = self._tasks, self._around_attempt, settings, refuse_to_begin, self.decoders
         kept = kept_schedules(self.schedules.declared(), carried, settings.tasks)
-        write = None if shared is None else self._write_late
-        return Carrying(carried, *about, kept, shared, write)
+        return Carrying(carried, *about, kept, shared, self._write_late)
 
     async def _write_late(self, job: NewJob) -> int:
         """Write what a broker does not hold for that long; a worker of the database runs it."""

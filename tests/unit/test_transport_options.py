@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import fields
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,6 @@ def test_what_the_program_does_not_give(monkeypatch: pytest.MonkeyPatch) -> None
         tenant_groups=False, bucket="large",
     )  # fmt: skip
     assert (sqs.longest_delay, rabbit.name) == (0.0, "amqp://guest@there/")
-    assert (sqs.longest_again, SQS(fifo=False).longest_again) == (inf, 43_140)
     assert (rabbit._options.prefix, rabbit._options.max_size) == ("ours", 16 << 20)
     assert SQS()._options.max_runtime == 90.5
 

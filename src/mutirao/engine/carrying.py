@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -27,7 +28,7 @@ from mutirao.engine.receiver import Receiver, Source
 from mutirao.engine.running import Begin, Running
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.shared import Shared
-from mutirao.engine.task_checks import check_tasks
+from mutirao.engine.task_checks import check_tasks, check_waits
 from mutirao.engine.ticking import ScheduleSource
 from mutirao.engine.watch import WATCH_EVERY, Watch
 from mutirao.errors import ConfigurationError, WorkerStuck, WrongState
@@ -43,6 +44,7 @@ from mutirao.tasks.task import Task
 
 LAST_SETTLINGS = 5.0  # seconds to settle what has ended, however short the grace period is
 HURRIED_SETTLINGS = 1.0  # seconds for that where somebody is in a hurry
+PATIENCE = 60.0  # seconds for which a database that is not served is waited for
 CLOSE_LIMIT = 5.0  # seconds to close the connections
 
 
@@ -54,7 +56,7 @@ class Carrying:
         decoders: those of the queues of other programs, by queue.
         schedules: those that brokers keep, with their transports.
         shared: what it has in common with the worker of a database; None: it is the only one.
-        write: writes into that database what waits for longer than a broker holds it.
+        write: writes into the database what waits for longer than a broker holds it.
     """
 
     def __init__(
@@ -65,9 +67,9 @@ class Carrying:
         settings: WorkerSettings,
         begin: Begin,
         decoders: Mapping[str, Decode],
-        schedules: Sequence[tuple[KeepsSchedules, Sequence[Schedule]]] = (),
-        shared: Shared | None = None,
-        write: Write | None = None,
+        schedules: Sequence[tuple[KeepsSchedules, Sequence[Schedule]]],
+        shared: Shared | None,
+        write: Write,
     ) -> None:
         self.settings, self._write = settings, write
         self.failure: BaseException | None = None
@@ -106,6 +108,7 @@ class Carrying:
         if self._loops or self.ended.is_set():
             return
         check_tasks(self._tasks, self.settings.tasks)
+        check_waits(self._tasks, self._transports, self.settings.defaults.defaults())
         for each in self._receivers:
             self._loops.spawn(_named(each.queue), each.run())
         for name, comparing in self._comparisons():
@@ -204,7 +207,7 @@ class Carrying:
         pulse = self._loops.pulse(_named(queue))
         about = self._executor, self._shared.slots, self._begin, pulse
         reader = Reader(queue, self._tasks, self._decoders.get(queue))
-        last = reader, begun, self._write
+        last = reader, begun, self._write, PATIENCE if self._owns else inf
         return Receiver(queue, transport, self.settings, served, *about, *last)
 
     def _comparisons(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:

@@ -76,7 +76,8 @@ class Receiver:
         begin: opens the transactions of handlers.
         reader: reads what other programs published.
         begun: the line that tells that it consumes.
-        write: writes into the store what waits for too long; None: no database is served.
+        write: writes into the store what waits for too long.
+        patience: seconds for which it waits for that.
     """
 
     def __init__(
@@ -91,12 +92,14 @@ class Receiver:
         pulse: Pulse,
         reader: Reader,
         begun: str,
-        write: Write | None = None,
+        write: Write,
+        patience: float,
     ) -> None:
         self._begun: str | None = begun
         self.queue, self._transport, self._settings = queue, transport, settings
         self._tasks, self._pulse, self._reader = tasks, pulse, reader
-        late = Late(transport.longest_again, executor.most_attempts, write)
+        in_order = not transport.longest_delay
+        late = Late(transport.longest_again, in_order, executor.most_attempts, write, patience)
         told = self._follow, self._settled, self._tell_dead
         self._returns = Returns(settings.linger, late, *told)
         self.dispatcher = Dispatcher(settings, executor, self._returns, slots, begin)

@@ -113,11 +113,11 @@ class Returns:
         self._gather(key, settling)
 
     def give_back(self, keys: Iterable[Key]) -> None:
-        """Have deliveries that have not started come again, as they came."""
+        """Have deliveries that have not started come again, as they came: no attempt is counted."""
         for key in keys:
             held = self._held.get(key)
             if held is not None and held.message is not None:
-                self._gather(key, Again(held.delivery, held.message))
+                self._gather(key, Again(held.delivery, held.message, anew=True))
 
     def lose(self, deliveries: Sequence[Delivery]) -> set[Key]:
         """Forget deliveries that are not ours any more; return their keys."""
@@ -212,10 +212,10 @@ class Returns:
 
     async def _keep(self, key: Key, finished: Finished, settling: Again) -> None:
         """Have it go on in the database, and acknowledge it after that: it must not be lost."""
-        backoff = Backoff()
+        backoff, since = Backoff(), monotonic()
         while (held := self._held.get(key)) is not None:
             try:
-                kept = await self._late.keep(finished, settling.after)
+                kept = await self._late.keep(finished, settling.after, monotonic() - since)
             except StoreUnavailable as error:
                 wait = backoff.next()
                 log.warning(

@@ -15,6 +15,7 @@ DEFAULT_MAX_ATTEMPTS = 10
 FIRST_YEAR, LAST_YEAR = 2, 9_998  # that `datetime` can represent in every time zone
 SECONDS_PER_DAY = 86_400.0
 MIN_SNOOZE = 1.0  # seconds; without a minimum, one job made 72 attempts a second
+MANY = 1_000  # attempts, after which no policy waits for longer than before
 MAX_WAIT = 1e10  # seconds, about 300 years: databases have a limit
 
 BackoffFunction = Callable[[int, BaseException | None], float]
@@ -88,6 +89,17 @@ class RetryPolicy:
             ValueError: `backoff` returned something that is not a number, or more than 300 years.
         """
         return max(0.0, _at_most(self.backoff(attempt, error), "the retry policy's backoff"))
+
+    def longest_wait(self) -> float:
+        """Return the longest wait in seconds, as far as it can be known without an error."""
+        longest = 0.0
+        for policy in (self, *(each for _, each in self.by_type)):
+            for attempt in range(1, min(policy.max_attempts, MANY)):
+                try:
+                    longest = max(longest, policy.delay(attempt))
+                except Exception:  # noqa: BLE001 (a function of the user's that needs the error)
+                    break
+        return longest
 
 
 class Signal(Exception):

@@ -71,7 +71,8 @@ class Transport(Protocol):
             a doorbell.
         longest_delay: the maximum seconds of `Message.delay` that `publish` takes.
         longest_again: the maximum seconds, from when something was received, after which it may
-            come `Again`. What waits for longer goes on in the store, where the worker serves one.
+            come `Again`. What waits for longer goes on in the store; or comes sooner, where order
+            is kept, which is where `longest_delay` is 0.
         rewrites: whether what comes `Again` comes as that says. Otherwise it comes as it was, with
             an attempt that the transport counts: one for every hand-out.
         source: the queue of other programs that it consumes, for `@app.consumer`; None: none.

@@ -158,8 +158,9 @@ def settling_of(delivery: Delivery, message: Message, outcome: Outcome, now: dat
         headers = {FIRST_FAILED_AT: now.isoformat(), **message.headers}
         told = replace(message, attempt=message.attempt + 1, lost=0, headers=headers)
         return Again(delivery, told, after)
-    told = message if kind is OutcomeKind.RELEASED else replace(message, lost=0)
-    return Again(delivery, told, after)
+    if kind is OutcomeKind.RELEASED:
+        return Again(delivery, message, after, anew=True)
+    return Again(delivery, replace(message, lost=0), after)
 
 
 def cause_of(message: Message, outcome: Outcome, now: datetime) -> Cause:

@@ -14,10 +14,12 @@ import pytest
 
 from mutirao import Cancel, Dead, DeadJob, Job, Mutirao, Retry, Snooze
 from mutirao.client import publishing
+from mutirao.engine import carrying
 from mutirao.engine.executor import MAX_LOST_RUNS
 from mutirao.errors import (
     ConfigurationError,
     InvalidJob,
+    StoreUnavailable,
     TransportMismatch,
     TransportUnavailable,
     WorkerStuck,
@@ -169,10 +171,8 @@ async def test_what_a_broker_cannot_hold(app: Mutirao, broker: MemoryTransport) 
         send.using(delay=60).enqueue("never")
 
 
-async def test_what_comes_again_too_late(
-    app: Mutirao, broker: MemoryTransport, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Goes on in the database with the attempts that are left, where its worker serves that."""
+async def test_what_comes_again_too_late(app: Mutirao, broker: MemoryTransport) -> None:
+    """Goes on in the database with the attempts that are left, where a worker of that runs it."""
     broker.longest_again = ALL_WELL / 2
     ran: list[tuple[str, int, str | None]] = []
 
@@ -183,21 +183,63 @@ async def test_what_comes_again_too_late(
             raise Snooze(ALL_WELL) if how == "snoozes" else OSError("not yet")
 
     async with app.worker(queues=["mail"]):
-        await send.aenqueue("stays")
-        await until(lambda: len(ran) == 2)
-    assert "come again sooner" in caplog.text
-    async with app.worker():
         for how in ("snoozes", "fails"):
             await send.using(tenant="acme", tags=["t"], metadata={"a": 1}).aenqueue(how)
-        await until(lambda: len(ran) == 6)
+        await until(lambda: len(list(app.jobs())) == 2)
+    assert len(ran) == 2
+    async with app.worker():
+        await until(lambda: len(ran) == 4)
     assert sorted(ran) == [
         ("fails", 1, "acme"), ("fails", 1, "acme"), ("snoozes", 1, "acme"), ("snoozes", 1, "acme"),
-        ("stays", 1, None), ("stays", 2, None),
     ]  # fmt: skip
     jobs = {job.args["how"]: job for job in app.jobs()}
     assert {how: job.max_attempts for how, job in jobs.items()} == {"fails": 2, "snoozes": 3}
     assert {(job.tags, job.metadata["a"]) for job in jobs.values()} == {(("t",), 1)}
     assert await broker.waiting("mail") == 0
+
+
+@pytest.mark.parametrize("why", ["order", "away"])
+async def test_what_comes_sooner_than_asked(
+    app: Mutirao,
+    broker: MemoryTransport,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    why: str,
+) -> None:
+    """Where order is kept, or no database takes it for long; it is told once, why."""
+    broker.longest_again = ALL_WELL
+    if why == "order":
+        broker.longest_delay = 0.0
+    attempts: list[int] = []
+
+    @app.task(queue="mail", retry=Retry.fixed(3, interval=ALL_WELL / 2))
+    async def send(job: Job) -> None:
+        attempts.append(job.attempt)
+        if job.attempt < 3:
+            raise Retry(after=2 * ALL_WELL)
+
+    async def away(*_: object) -> list[int]:
+        raise StoreUnavailable("nobody answers")
+
+    monkeypatch.setattr(app.store, "aenqueue", away)
+    monkeypatch.setattr(carrying, "PATIENCE", 0.0)
+    async with app.worker(queues=["mail"]):
+        await send.aenqueue()
+        await until(lambda: len(attempts) == 3)
+    assert attempts == [1, 2, 3]
+    reason = {"order": "lose their place in the queue's order", "away": "nobody answers"}[why]
+    assert caplog.text.count("come again sooner") == caplog.text.count(reason) == 1
+
+
+async def test_retries_that_wait_too_long_for_an_order(
+    app: Mutirao, broker: MemoryTransport
+) -> None:
+    """They are refused when a worker starts, and in the database they would lose their place."""
+    broker.longest_again, broker.longest_delay = ALL_WELL, 0.0
+    app.task(queue="mail", name="by_error", retry=Retry.by(lambda _, error: error.args[0]))(len)  # type: ignore[union-attr]
+    app.task(queue="mail", name="send", retry=Retry.fixed(3, interval=2 * ALL_WELL))(len)
+    with pytest.raises(ConfigurationError, match=r"'send' may wait 0 s .* 'mail', which keeps"):
+        await app.worker(queues=["mail"]).__aenter__()
 
 
 @pytest.mark.parametrize("queue", ["mail", "default"])

@@ -71,6 +71,7 @@ class SQS:
 
     rewrites = False
     source = None
+    longest_again = float(LONGEST_VISIBILITY - CAP_MARGIN)
 
     def __init__(
         self,
@@ -114,14 +115,6 @@ class SQS:
     def longest_delay(self) -> float:
         """The maximum seconds of a message's delay; where order is kept, none may have one."""
         return 0.0 if self._options.fifo else float(LONGEST_DELAY)
-
-    @property
-    def longest_again(self) -> float:
-        """The maximum seconds, from its receipt, after which something may come again.
-
-        Where order is kept it stays in its group, and comes as late as SQS allows.
-        """
-        return inf if self._options.fifo else LONGEST_VISIBILITY - CAP_MARGIN
 
     @property
     def name(self) -> str:
