@@ -270,6 +270,11 @@ def limit_name(kind: str, key: str, what: str = "") -> str:
     return name_about(f"webhook {kind}", key, what)
 
 
+def limits_of(id: str) -> tuple[str, ...]:
+    """Return what the limits of an endpoint are called: its own ones, and those that hold it."""
+    return tuple(limit_name("endpoint", id, what) for what in ("", "rate", "pause", "breaker"))
+
+
 def stop_of(kind: str, key: str, what: str, most: int = 0) -> Rule:
     """Return the limit that holds the deliveries to an endpoint or a host: for a pause, a breaker.
 

@@ -16,7 +16,10 @@ class FederationApi(Protocol):
         ...
 
     async def hosts(self) -> Sequence[HostRecord]:
-        """List the hosts of which something is known, or with deliveries, by name."""
+        """List the hosts of which something is known, or with deliveries, by name.
+
+        Reads all jobs that are live or dead, but not the history.
+        """
         ...
 
     async def change_host(

@@ -48,7 +48,10 @@ class WebhooksApi(Protocol):
         ...
 
     async def remove_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
-        """Remove an endpoint, its subscription and limits; return whether it existed."""
+        """Remove an endpoint, its subscription and limits; return whether there was any of them.
+
+        Some of them may have been deleted by hand.
+        """
         ...
 
     async def pause_endpoint(self, id: str, *, now: datetime | None = None) -> bool:

@@ -8,6 +8,7 @@ field.
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING
+from json import JSONEncoder
 from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 import msgspec
@@ -21,9 +22,22 @@ from mutirao.tasks.annotations import aliased, fields_of, is_union, named_in, of
 UNFIT = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError)
 
 
+def encoded(value: Any) -> bytes:
+    """Return any value that msgspec or pydantic can convert, as JSON.
+
+    Raises:
+        ValueError: it has a number that JSON does not have: NaN, or an infinite one.
+        MsgspecError, TypeError, OverflowError, RecursionError: it has no form in JSON.
+    """
+    payload = ENCODER.encode(value)
+    if b"null" in payload:  # only then is there more to find out, which takes 1 to 2 µs
+        _check_finite(value)
+    return payload
+
+
 def to_json(value: Any) -> str:
-    """Return any value that msgspec or pydantic can convert, as JSON text."""
-    return ENCODER.encode(value).decode()
+    """Return any value that msgspec or pydantic can convert, as JSON text; see `encoded`."""
+    return encoded(value).decode()
 
 
 def decoder(kind: Any) -> "json.Decoder[Any]":
@@ -161,6 +175,21 @@ def _into_json(value: Any) -> Any:
     )
 
 
+def _check_finite(value: Any) -> None:
+    """Raise ValueError for a number that JSON does not have: msgspec writes it as null."""
+    try:
+        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_into_json)
+    except TypeError:  # a `msgspec.Raw`, which is JSON already
+        return
+    try:
+        _FINITE.encode(plain)
+    except ValueError:
+        raise ValueError(
+            "it has NaN or an infinite number, which JSON does not have and would say as null;"
+            " give a finite number, or None"
+        ) from None
+
+
 def _from_json(kind: type, value: Any) -> Any:
     if issubclass(kind, StandIn):
         return kind.load(value)
@@ -170,4 +199,5 @@ def _from_json(kind: type, value: Any) -> Any:
 
 
 ENCODER = json.Encoder(enc_hook=_into_json)
+_FINITE = JSONEncoder(allow_nan=False, check_circular=False)
 SORTED = json.Encoder(enc_hook=_into_json, order="sorted")

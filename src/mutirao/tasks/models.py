@@ -4,7 +4,6 @@ A model is written by alias, without computed fields, and read as JSON, so that 
 Nothing here imports pydantic before a type of the user's is pydantic's.
 """
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, TypeGuard, get_args, get_origin
@@ -33,15 +32,8 @@ def is_pydantic(annotation: object) -> bool:
 
 
 def dump(model: "BaseModel") -> Any:
-    """Return a model as what JSON has; its own class reads it again with `load`.
-
-    Raises:
-        ValueError: it has something that JSON cannot represent, such as NaN.
-    """
-    plain = model.model_dump(mode="json", by_alias=True, round_trip=True, warnings=False)
-    # msgspec would write NaN as null, which a field may accept.
-    json.dumps(plain, allow_nan=False)
-    return plain
+    """Return a model as what JSON has; its own class reads it again with `load`."""
+    return model.model_dump(mode="json", by_alias=True, round_trip=True, warnings=False)
 
 
 def load(kind: "type[BaseModel]", value: Any) -> "BaseModel":

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from mutirao.errors import InvalidArguments, InvalidResult
-from mutirao.tasks.conversion import ENCODER, SORTED, UNFIT, decoder
+from mutirao.tasks.conversion import SORTED, UNFIT, decoder, encoded
 from mutirao.tasks.parameters import Parameters, need_spreading
 from mutirao.tasks.providing import Factories
 
@@ -45,7 +45,7 @@ class Signature(Parameters):
         decoder = self._decoder  # raises errors of the task itself, which no caller has caused
         if (named := self._named(args, kwargs)) is not None:
             try:
-                payload = ENCODER.encode(named)
+                payload = encoded(named)
                 decoder.decode(payload)
                 return payload.decode()
             except UNFIT:  # reported below, with the signature
@@ -75,7 +75,7 @@ class Signature(Parameters):
 
     def _encoded(self, arguments: dict[str, Any], decoder: msgspec.json.Decoder[Any]) -> str:
         try:
-            payload = ENCODER.encode(arguments)
+            payload = encoded(arguments)
             decoder.decode(payload)
         except UNFIT as unfit:
             raise InvalidArguments(

@@ -2,9 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from math import isfinite
 from typing import Any, Literal, TypedDict, is_typeddict
 
 import msgspec
@@ -231,25 +230,11 @@ def _kinds_in(kind: Any) -> dict[str, Any]:
 def _as_json(given: object) -> dict[str, Any]:
     """Return a filter as JSON has it, in which an enum, a UUID or a date is text."""
     try:
-        _check_finite(given)
         return check_filter(json.loads(to_json(given)))
     except UNFIT as unfit:
         if isinstance(unfit, InvalidSubscription):
             raise
         raise InvalidSubscription(f"the filter cannot be written as JSON: {unfit}") from None
-
-
-def _check_finite(given: object) -> None:
-    """Raise InvalidSubscription for a number that JSON does not have: it would become null."""
-    if isinstance(given, float) and not isfinite(given):
-        raise InvalidSubscription(
-            f"the filter asks of a field that it is {given!r}, which no number in JSON is; give a"
-            " finite one"
-        )
-    parts = given.values() if isinstance(given, Mapping) else given
-    if isinstance(parts, Iterable) and not isinstance(parts, str | bytes):
-        for each in parts:
-            _check_finite(each)
 
 
 def _check_known(names: set[str], topic: "str | Topic[Any]", of: str) -> None:

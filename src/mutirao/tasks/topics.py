@@ -21,7 +21,7 @@ from mutirao.errors import InvalidArguments, WrongState
 from mutirao.model.job import NewJob
 from mutirao.model.topics import task_of, topic_of
 from mutirao.tasks.connection import NOT_GIVEN
-from mutirao.tasks.conversion import ENCODER, UNFIT, decoder
+from mutirao.tasks.conversion import UNFIT, decoder, encoded
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import CallTerms, TaskOptions
 from mutirao.tasks.signature import WholeSignature
@@ -141,7 +141,7 @@ class PublicationSignature(WholeSignature):
         """
         event = self._bound(args, kwargs)["event"]
         try:
-            payload = ENCODER.encode(event)
+            payload = encoded(event)
             self._whole.decode(payload)
         except UNFIT as unfit:
             raise InvalidArguments(

@@ -66,6 +66,27 @@ async def test_limits_of_subscriptions_that_were_deleted_by_hand(store: SqlStore
     assert limits.level is OK
 
 
+async def test_endpoints_that_were_deleted_by_hand(store: SqlStore) -> None:
+    """They are named, and removed like any other; so are those whose subscription is gone."""
+    for id in ("crm", "erp", "web"):
+        asked = Endpoint(id=id, url=f"https://{id}.example", topics=("a", "b"), rate=3)
+        await store.put_endpoint(asked)
+    await store.pause_endpoint("erp")
+    assert not await examine(store, "endpoints")
+    with store.engines.sync().begin() as connection:
+        connection.execute(text("DELETE FROM mutirao_endpoint WHERE id = 'erp'"))
+        connection.execute(text("DELETE FROM mutirao_subscription WHERE id = 'endpoint:crm'"))
+    gone, untold = await examine(store, "endpoints")
+    assert ("'erp' were deleted by hand" in gone.found, gone.level) == (True, WARNING)
+    assert ("subscriptions of 'crm' were" in untold.found, untold.level) == (True, WARNING)
+    assert not await examine(store, "limits")
+    assert await store.remove_endpoint("erp")
+    assert await store.remove_endpoint("crm")
+    assert not await store.remove_endpoint("erp")
+    assert not await examine(store, "endpoints")
+    assert [each.key for each in await store.limits()] == ["web"]
+
+
 async def test_webhooks_and_activities_that_wait(store: SqlStore) -> None:
     """What waits for their workers, or is held, has commands of its own."""
     await store.put_endpoint(Endpoint(id="erp", url="https://erp.example", topics=("a",)))

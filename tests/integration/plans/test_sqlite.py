@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, event
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.registry import dialect_named
 from mutirao.sql.schema.instant import to_micros
+from mutirao.sql.statements import federation
 from tests.integration.plans.cases import CASES, LANES
 from tests.integration.plans.kit import TABLES
 
@@ -106,6 +107,14 @@ def test_a_scan_is_noticed(connection: Connection) -> None:
     with counted(connection) as steps:
         connection.exec_driver_sql(SCAN)
     assert steps[0] > STEPS
+
+
+def test_hosts_are_counted_without_the_history(connection: Connection) -> None:
+    """Jobs are found by what is live, and by what is dead: which are deliveries, no index tells."""
+    with _overheard(connection) as said:
+        federation.listed(connection)
+    reads = set[str]().union(*(_reads(connection, *each) for each in said))
+    assert reads == {"mutirao_attempt_outcome", "mutirao_job_pkey"}
 
 
 @contextmanager

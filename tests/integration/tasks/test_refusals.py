@@ -100,7 +100,8 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[str]]] = {
     "surrogate": ((7, "\ud800"), {}, ["cannot take these arguments"]),
     "too large": ((7, "x" * 1_000), {}, ["bytes of JSON", "at most 1,000", "pass its key"]),
     "too large in UTF-8": ((7, "é" * 600), {}, ["bytes of JSON", "at most 1,000"]),
-    "not a number": ((math.nan,), {}, ["Expected `int`", SIGNATURE]),
+    "not a number": ((math.nan,), {}, ["it has NaN or an infinite number", SIGNATURE]),
+    "a deep infinity": ((7,), {"extra": [{"a": math.inf}, None]}, ["give a finite number"]),
 }
 
 

@@ -199,7 +199,7 @@ def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
         (
             lambda s, note: s.put("x", note, "a", filter={"n": {"in": [1, float("nan")]}}),
             InvalidSubscription,
-            "it is nan, which no number in JSON is",
+            "cannot be written as JSON: it has NaN or an infinite number",
         ),
         (
             lambda s, note: s.put("x", note, "a", filter={"a": object()}),
@@ -327,6 +327,8 @@ def test_publications_that_cannot_be(app: Mutirao) -> None:
         app.topic_named("invoice.sent").publish([1])
     with pytest.raises(InvalidArguments, match=r"object has no form in JSON, .*; give a dict"):
         app.topic_named("invoice.sent").publish({"x": object()})
+    with pytest.raises(InvalidArguments, match="it has NaN or an infinite number"):
+        app.topic_named("invoice.sent").publish({"total": [float("nan")]})
     with pytest.raises(InvalidJob, match="the tenant has 10000 characters"):
         orders.publish(Order(1), tenant="t" * 10_000)
 

@@ -23,8 +23,7 @@ from mutirao.model.job import JobState
 from mutirao.model.limits import LimitRecord
 from mutirao.model.records import WorkerRecord
 from mutirao.model.schedule import ScheduleRecord, ScheduleStatus
-from mutirao.model.subscriptions import limit_names
-from mutirao.model.topics import SUBSCRIPTION, TOPIC_TASK, patterns_of, topic_of
+from mutirao.model.topics import TOPIC_TASK, patterns_of, topic_of
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.registry import dialect_of
@@ -33,6 +32,7 @@ from mutirao.sql.statements import (
     endpoints,
     leftovers,
     limits,
+    orphans,
     records,
     schedules,
     subscriptions,
@@ -229,32 +229,42 @@ def _limits(conn: Connection) -> Iterator[Finding]:
             f"{_quoted(lost)} were declared in code and are in no live worker's",
             "they are still in force: put them back, or `mutirao limits remove`",
         )
-    if gone := _of_no_subscription(conn, found.values()):
+    if gone := orphans.limits_of_no_subscription(conn, found.values()):
         yield Finding(
             Level.WARNING,
             "limits",
             f"{_quoted(gone)} are of subscriptions that were deleted by hand",
             "they hold deliveries that are left: `mutirao limits remove`",
         )
-    paused = {name: each for name, each in found.items() if each.paused}
+    of_endpoints = orphans.endpoints(conn, found.values())
+    yield from _endpoints(of_endpoints)
+    held = [each for each in found.values() if not each.key or each.key not in of_endpoints.gone]
+    paused = {each.name: each for each in held if each.paused}
     for what, advice in _PAUSED:
         if names := [name for name, each in paused.items() if _held(each) == what]:
             said = [name.removeprefix("pause ") for name in names]
             yield Finding(Level.WARNING, "limits", f"{what}: {_quoted(said)}", advice)
-    if not (lost or gone or paused):
+    if not (lost or gone or paused or of_endpoints.gone):
         yield Finding(Level.OK, "limits", f"{len(found)} in force, nothing is paused")
 
 
-def _of_no_subscription(conn: Connection, found: Collection[LimitRecord]) -> list[str]:
-    """Return the names of the limits of subscriptions that are not there any more."""
-    whose = {
-        each.name: each.key
-        for each in found
-        if each.by == SUBSCRIPTION and each.key and each.name in limit_names(each.key)
-    }
-    rows = subscriptions.named(conn, dialect_of(conn.dialect), [*whose.values()]) if whose else ()
-    there = {row.id for row in rows}
-    return [name for name, id in whose.items() if id not in there]
+def _endpoints(found: orphans.LeftEndpoints) -> Iterator[Finding]:
+    """Name the endpoints of which something was deleted by hand."""
+    if found.gone:
+        yield Finding(
+            Level.WARNING,
+            "endpoints",
+            f"{_quoted(found.gone)} were deleted by hand; their subscriptions or limits are left",
+            "what is published is still delivered to them, and held or cancelled: `mutirao"
+            " endpoints remove` removes the rest",
+        )
+    if found.untold:
+        yield Finding(
+            Level.WARNING,
+            "endpoints",
+            f"the subscriptions of {_quoted(found.untold)} were deleted by hand",
+            "nothing is sent to them: `mutirao endpoints put` them again, or remove them",
+        )
 
 
 def _held(limit: LimitRecord) -> str:

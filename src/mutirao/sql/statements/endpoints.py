@@ -6,7 +6,7 @@ Synchronous functions of a SQLAlchemy `Connection` in a transaction; their contr
 breakers, endpoints, subscriptions.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
@@ -22,10 +22,11 @@ from mutirao.model.endpoints import (
     Endpoint,
     EndpointRecord,
     UnreadableEndpoint,
+    limits_of,
     stop_of,
     subscription_of,
 )
-from mutirao.model.limits import LimitOrigin, Rule
+from mutirao.model.limits import LimitOrigin
 from mutirao.model.subscriptions import SubscriptionKind, WhenDead
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
@@ -77,16 +78,13 @@ def rotate(
 
 
 def remove(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
-    """Remove an endpoint; return whether it existed."""
+    """Remove an endpoint, or what is left of it; return whether there was anything."""
     limits.keep_claims_out(conn)
-    if conn.scalar(select(endpoint.c.id).where(endpoint.c.id == id)) is None:
-        return False
-    close(conn, dialect, "endpoint", id, now)
-    for rule in (stop_of("endpoint", id, "pause"), *_own(id)):
-        limits.remove(conn, dialect, rule.name, now)
-    _unsubscribe(conn, id)
-    conn.execute(delete(endpoint).where(endpoint.c.id == id))
-    return True
+    conn.execute(delete(breaker).where(breaker.c.kind == "endpoint", breaker.c.key == id))
+    limited = [limits.remove(conn, dialect, name, now) for name in limits_of(id)]
+    told = _unsubscribe(conn, id)
+    gone = conn.execute(delete(endpoint).where(endpoint.c.id == id)).rowcount
+    return any(limited) or told or bool(gone)
 
 
 def pause(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
@@ -205,12 +203,6 @@ def _change(
     return dialect.update_returning(conn, change.values(**values), endpoint.c.id) is not None
 
 
-def _own(id: str) -> Iterable[Rule]:
-    """Return limits with the names of all that an endpoint may have of its own."""
-    widest = Endpoint(id=id, url="https://host", topics=("*",), rate=1, concurrency=1)
-    return filter(None, widest.rules.values())
-
-
 def _subscribe(conn: Connection, dialect: Dialect, asked: Endpoint, now: datetime | None) -> None:
     """Write the subscription by which the fan-out makes jobs for an endpoint."""
     moment = dialect.moment(now)
@@ -231,10 +223,11 @@ def _subscribe(conn: Connection, dialect: Dialect, asked: Endpoint, now: datetim
         conn.execute(insert(further_topic), more)
 
 
-def _unsubscribe(conn: Connection, id: str) -> None:
+def _unsubscribe(conn: Connection, id: str) -> bool:
+    """Delete the subscription of an endpoint; return whether there was one."""
     name = subscription_of(id)
     conn.execute(delete(further_topic).where(further_topic.c.subscription == name))
-    conn.execute(delete(subscription).where(subscription.c.id == name))
+    return bool(conn.execute(delete(subscription).where(subscription.c.id == name)).rowcount)
 
 
 def _set_active(conn: Connection, id: str, active: bool) -> None:

@@ -85,11 +85,14 @@ def forget(conn: Connection, dialect: Dialect, name: str, now: datetime | None =
 
 
 def listed(conn: Connection) -> list[HostRecord]:
-    """List hosts that are known, or have deliveries, by name."""
+    """List hosts that are known, or have deliveries, by name.
+
+    Reads what is live and what is dead. Where the jobs were asked first, SQLite read all of them.
+    """
     known = {row.name: _to_host(row) for row in conn.execute(_NAMED)}
-    waiting = _counted(conn, exists().where(live.c.id == job.c.id))
+    waiting = _counted(conn, job.c.id.in_(select(live.c.id)))
     again = job.alias("again")
-    died = exists().where(attempt.c.job == job.c.id, attempt.c.outcome == "dead")
+    died = job.c.id.in_(select(attempt.c.job).where(attempt.c.outcome == "dead"))
     dead = _counted(conn, died, ~exists().where(again.c.redrive_of == job.c.id))
     return [
         HostRecord(
