@@ -53,6 +53,9 @@ _IN_ORDER = Supersede(by="sender", rules={})
 # What waits for a host waits for 30 days; what fails in our own code is given up before.
 _PATIENT = RetryPolicy(1_000_000, lambda n, _: 60.0)
 _RETRY = Retry.exponential(12, base=10.0, by_type={Retry: _PATIENT})
+# Not the application's usual one: an activity that is not sent is lost, and nothing but its probe
+# ends the wait for a host.
+_OF_SENDS, _OF_PROBES = Retry.exponential(20), Retry.exponential(10_000, maximum=60.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +191,15 @@ class Federation:
 
         sends = Sender(app, deliver, expand, window)
 
-        @app.task(name=SEND, queue=queue, supersede=_IN_ORDER, keep_result=KEPT_FOR)
+        @app.task(
+            name=SEND, queue=queue, supersede=_IN_ORDER, retry=_OF_SENDS, keep_result=KEPT_FOR
+        )
         async def send(
             job: Job, activity: dict[str, Any], to: list[str], sender: str
         ) -> dict[str, Any]:
             return await sends.send(job, activity, to, sender)
 
-        @app.task(name=PROBE, queue=queue)
+        @app.task(name=PROBE, queue=queue, retry=_OF_PROBES)
         async def probe(host: str, heard: bool = False) -> None:
             await self._probe(host, heard)
 

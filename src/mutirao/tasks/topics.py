@@ -12,13 +12,16 @@ a delivery brings what was published, and where (`mutirao.ports.records_api`).
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
+from math import inf
 from typing import Any, Generic, Protocol, TypeVar, Unpack
 
 import msgspec
 
 from mutirao.errors import InvalidArguments, WrongState
 from mutirao.model.job import NewJob
+from mutirao.model.retry import Retry
 from mutirao.model.topics import task_of, topic_of
 from mutirao.tasks.connection import NOT_GIVEN
 from mutirao.tasks.conversion import UNFIT, decoder, encoded
@@ -28,6 +31,7 @@ from mutirao.tasks.signature import WholeSignature
 from mutirao.tasks.task import Task, TaskApp
 
 T = TypeVar("T", contravariant=True)
+OF_PUBLICATIONS = Retry.exponential(20)  # about ten days
 
 
 class TopicApp(TaskApp, Protocol):
@@ -51,7 +55,7 @@ class Topic(Task[[Any], None], Generic[T]):
 
     def __init__(self, app: TopicApp, topic: str, kind: Any, options: TaskOptions) -> None:
         """Set the parts; `kind` is the type of what is published."""
-        super().__init__(app, _delivered, task_of(topic), options, unannotated=kind)
+        super().__init__(app, _delivered, task_of(topic), _patient(options), unannotated=kind)
         self.topic, self.kind, self._many = topic, kind, app
         surroundings = app._surroundings.factories
         self.signature = PublicationSignature(_delivered, self.name, surroundings, kind)
@@ -120,6 +124,16 @@ class Topic(Task[[Any], None], Generic[T]):
             UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
         """
         return await self._many.aenqueue_many(map(self.using(**options).job, events), conn)
+
+
+def _patient(options: TaskOptions) -> TaskOptions:
+    """Return options of a topic that are not the application's for handlers.
+
+    Deliveries are made by us and may be made again, and who is not told of a publication that was
+    given up never is.
+    """
+    retry, timeout = options.retry or OF_PUBLICATIONS, options.timeout or inf
+    return replace(options, retry=retry, timeout=timeout)
 
 
 async def _delivered(event: Any) -> None:

@@ -67,6 +67,8 @@ def wait_of(attempt: int, error: BaseException | None) -> float:
 
 # Apart: what is tried again does not delay what is new, nor the other way round.
 POLICY = replace(Retry.by(wait_of, len(SCHEDULE) + 1), apart=True)
+# Nothing but its probe ends the wait of a breaker, so it is given up later than anything is held.
+OF_PROBES = Retry.exponential(10_000, maximum=60.0)
 
 
 def webhook_id(event: Event) -> str:
@@ -107,7 +109,7 @@ class Deliveries:
     def tasks(self, app: TopicApp) -> dict[str, Task[..., None]]:
         """Return the tasks by which a worker delivers, by name."""
         deliver = TaskOptions(queue=WEBHOOK_QUEUE, retry=POLICY, timeout=inf, fair_by=FAIR_BY)
-        probe = TaskOptions(queue=WEBHOOK_QUEUE, timeout=inf)
+        probe = TaskOptions(queue=WEBHOOK_QUEUE, retry=OF_PROBES, timeout=inf)
         return {
             WEBHOOK_TASK: Task(app, self.deliver, WEBHOOK_TASK, deliver),
             PROBE_TASK: Task(app, self.probe, PROBE_TASK, probe),

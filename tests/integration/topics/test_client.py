@@ -333,6 +333,15 @@ def test_publications_that_cannot_be(app: Mutirao) -> None:
         orders.publish(Order(1), tenant="t" * 10_000)
 
 
+def test_who_is_told_is_no_matter_of_defaults() -> None:
+    """Those are of handlers: a publication whose deliveries could not be made is tried again."""
+    app = Mutirao(retry=Retry.never(), timeout=1)
+    usual, own = app.topic("order.placed"), app.topic("order.paid", max_attempts=3, timeout=2)
+    assert (usual.terms().retry.max_attempts, usual.terms().timeout) == (20, None)
+    assert (own.terms().retry.max_attempts, own.terms().timeout) == (3, 2)
+    app.close()
+
+
 def test_subscribers_that_cannot_be(app: Mutirao) -> None:
     """Two of one id; one that takes what is not told; a name that is said twice."""
     orders = app.topic("order.placed", Order)

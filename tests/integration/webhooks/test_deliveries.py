@@ -235,6 +235,34 @@ async def test_dead_ones_are_replayed(
     ]
 
 
+async def test_a_probe_that_fails(
+    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again, whatever the application says of its tasks: nothing else ends the wait."""
+
+    async def fails(self: object, kind: str, key: str, heard: bool = False) -> None:
+        raise ConnectionError("the database is away")
+
+    monkeypatch.setattr(deliveries.Deliveries, "probe", fails)
+    app = Mutirao(migrated_sqlite_url, retry=Retry.never())
+    app.topic("order.placed")
+    async with serving(answering(NO)) as server:
+        await put(app, "erp", server)
+        await publish(app, 3)
+        async with app.worker(webhooks=SETTINGS, poll=0.05):
+            await until(opened(app, "erp"))
+            await app.endpoints.aheard_from("erp")
+
+            async def tried() -> bool:
+                found = await app.ajobs(task="mutirao.webhook_probe", args={"heard": True})
+                return any(job.error for job in found)
+
+            await until(tried)
+            [probe] = await app.ajobs(task="mutirao.webhook_probe", args={"heard": True})
+            assert probe.state is JobState.SCHEDULED
+    await app.aclose()
+
+
 async def test_what_is_sent_again_is_sent_once(
     migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
