@@ -15,6 +15,9 @@ import httpcore2
 
 Connection = httpcore2.AsyncHTTPConnection
 Place = tuple[bytes, bytes, int]  # scheme, host, port
+# By one connection of HTTP/2. nginx ends one after a thousand, and h2 then reads no answer that is
+# still to come: up to fifty deliveries failed at once, and a breaker opened.
+MOST_REQUESTS = 500
 
 
 @dataclass(eq=False, slots=True)
@@ -24,6 +27,7 @@ class Pooled:
     connection: Connection
     place: Place
     users: int = 0
+    requests: int = 0
     stream: httpcore2.AsyncNetworkStream | None = None
     retired: bool = False  # whether no other request is to use it
 
@@ -34,6 +38,13 @@ class Pooled:
         """
         closed = self.stream is not None and self.stream.get_extra_info("is_over")
         return closed or self.connection.has_expired()
+
+    def use(self) -> None:
+        """Count one more request."""
+        self.users += 1
+        self.requests += 1
+        if self.requests >= MOST_REQUESTS and self.connection.can_multiplex():
+            self.retired = True
 
     def takes_more(self) -> bool:
         """Return whether it may be used for another request."""
@@ -133,7 +144,7 @@ class Pool:
         place = (origin.scheme, origin.host, origin.port)
         shared = self._shared.get(place)
         if shared is not None and shared.users and shared.takes_more():
-            shared.users += 1
+            shared.use()
             return shared
         found: Pooled | None = None
         while found is None and (idle := self._at.get(place)):
@@ -144,7 +155,7 @@ class Pool:
         if found is None and len(self._used) + len(self._idle) >= self._most:
             await self._close(next(iter(self._idle)))
         found = found or Pooled(self._make(origin), place)
-        found.users = 1
+        found.use()
         self._used.add(found)
         return found
 

@@ -26,7 +26,9 @@ from mutirao.webhooks.wire import Wire
 
 Options = Iterable[Any] | None
 HTTP2 = find_spec("h2") is not None
-KEPT_FOR = 5.0  # seconds that a connection is kept without a request
+# Seconds that a connection is kept without a request: less than the five after which Apache, Node and
+# uvicorn close theirs, as what is sent at that moment fails.
+KEPT_FOR = 4.0
 _EXTRA = {"client_addr": "sockname", "server_addr": "peername"}  # httpcore2's words: asyncio's
 _NAMES = [
     "ConnectError",

@@ -26,6 +26,7 @@ from mutirao.webhooks import (
     Secret,
     Timeouts,
     WebhookRequest,
+    pool,
     verify,
 )
 from tests.integration.webhooks.test_guarded import (
@@ -238,6 +239,14 @@ async def test_answers_without_end() -> None:
             answer = await delivered(server, courier)
             assert (answer.ok, answer.truncated, len(answer.body)) == (True, True, 16_384)
             assert server.connections == n
+
+
+async def test_a_connection_has_so_many_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left before the server ends it."""
+    monkeypatch.setattr(pool, "MOST_REQUESTS", 2)
+    async with speaking(whole) as (server, courier):
+        assert [(await delivered(server, courier)).ok for _ in range(4)] == [True] * 4
+    assert server.connections == 2
 
 
 async def test_a_connection_that_ends_meanwhile() -> None:
