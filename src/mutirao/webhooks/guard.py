@@ -75,6 +75,9 @@ class Guard:
                 raise ConfigurationError(f"{name} is {given!r}; expected a list, such as {such}")
         if strange := {*self.schemes} - {*PORTS}:
             raise ConfigurationError(f"schemes has {strange.pop()!r}; expected https, http or both")
+        asked = () if isinstance(self.ports, range) else self.ports
+        if wrong := [port for port in asked if type(port) is not int or not 1 <= port <= 65_535]:
+            raise ConfigurationError(f"ports has {wrong[0]!r}; expected numbers of 1 to 65,535")
         object.__setattr__(self, "_allowed", [_network(text) for text in self.networks])
 
     def check(self, url: str) -> Target:

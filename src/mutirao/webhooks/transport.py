@@ -26,8 +26,8 @@ from mutirao.webhooks.wire import Wire
 
 Options = Iterable[Any] | None
 HTTP2 = find_spec("h2") is not None
-# Seconds that a connection is kept without a request: less than the five after which Apache, Node and
-# uvicorn close theirs, as what is sent at that moment fails.
+# Seconds that a connection is kept without a request: less than the five after which Apache, Node
+# and uvicorn close theirs, as what is sent at that moment fails.
 KEPT_FOR = 4.0
 _EXTRA = {"client_addr": "sockname", "server_addr": "peername"}  # httpcore2's words: asyncio's
 _NAMES = [

@@ -186,6 +186,8 @@ def test_borders_of_networks() -> None:
         {"schemes": ["ftp"]},
         {"ports": 443},
         {"ports": "443"},
+        {"ports": ["443"]},
+        {"ports": [443, 0]},
         {"networks": "10.0.0.0/8"},
         {"networks": ["10.0.0.1/8"]},
         {"networks": ["inside"]},
