@@ -1,14 +1,29 @@
-"""The decision whether a worker is too busy to need notifications.
+"""The decision whether a worker is too busy to need notifications, and how soon it looks then.
 
 NOTIFY makes the commits of a whole database queue up (16 clients: 19.8k commits/s without it, 5.4k
 with it), so it is worth its cost only for a worker that would otherwise sleep.
+
+Who does not listen and has taken all that was due claims again at once, as others may have enqueued
+more meanwhile. Where that finds nothing, as what is ready comes of the worker's own ends of jobs,
+which tell it, it waits for these instead.
 """
+
+from enum import Enum, auto
 
 WINDOW_SECONDS = 0.25
 # Jobs in a window; at 2,000 a second, claiming again finds new jobs soon enough.
 BUSY_JOBS_PER_WINDOW = 500
-BUSY_POLL_INTERVAL = 0.005  # seconds between claims while busy
-MAX_EMPTY_CLAIMS = 20  # empty claims before the worker listens again
+# Seconds between claims while busy; twice as many after each that finds nothing, in a row.
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.04
+MAX_EMPTY_CLAIMS = 5  # empty claims before the worker listens again
+
+
+class Look(Enum):
+    """Why a busy worker claims."""
+
+    TOLD = auto()  # of jobs, or there was more than it wanted
+    AT_ONCE = auto()  # after a claim that took all that was due
+    IN_TURN = auto()  # after a pause, untold
 
 
 class Attention:
@@ -20,6 +35,18 @@ class Attention:
         self._jobs = 0
         self._vain = 0
         self._many = False
+        self.look = Look.TOLD  # why it claims next
+        self.hurries = True  # whether a claim that has taken all is followed by another at once
+        self.pause = SHORTEST_PAUSE  # seconds until it looks again, untold
+
+    def looked(self, found: bool) -> None:
+        """Record whether a claim found something."""
+        if self.look is Look.AT_ONCE:
+            self.hurries = found
+        elif self.look is Look.IN_TURN:
+            self.hurries = self.hurries or found
+            self.pause = SHORTEST_PAUSE if found else min(2 * self.pause, LONGEST_PAUSE)
+        self.look = Look.TOLD
 
     def took(self, jobs: int, now: float) -> None:
         """Record that a claim found jobs."""

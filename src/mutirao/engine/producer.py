@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Protocol
 
 from mutirao.engine import outcomes
-from mutirao.engine.attention import BUSY_POLL_INTERVAL, Attention
+from mutirao.engine.attention import Attention, Look
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT
 from mutirao.engine.hearing import Hearing
@@ -218,12 +218,18 @@ class Producer:
             else:
                 self._dispatcher.expect_none()
         self.claimed.set()
+        self._attention.looked(bool(claims))
         if not claims:
             await self._rest()
             return
         self._attention.took(len(claims), monotonic())
         if self._listening and self._attention.busy(monotonic()):
             await self._listen_no_more()
+        if not self._listening and len(claims) < wanted:
+            if self._attention.hurries:
+                self._attention.look = Look.AT_ONCE
+            else:
+                await self._pause()
         await asyncio.sleep(0)
 
     async def _claim(self, wanted: int) -> list[Claim]:
@@ -361,7 +367,12 @@ class Producer:
             # What arrived before we listened was not notified, so look once more.
             self._listening, self._refresh_at = True, 0.0
         else:
-            await self._sleep(BUSY_POLL_INTERVAL)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait a moment, or until jobs are known to be ready."""
+        told = await self._sleep(self._attention.pause)
+        self._attention.look = Look.TOLD if told else Look.IN_TURN
 
     async def _listen_no_more(self) -> None:
         self._listening = False
@@ -380,8 +391,10 @@ class Producer:
             if self._listening:
                 await self._listen_no_more()
 
-    async def _sleep(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> bool:
+        """Sleep for so long, or until woken; return whether it was."""
         if self._stopping:
-            return
-        await wait_for(self._woken, seconds)
+            return False
+        woken = await wait_for(self._woken, seconds)
         self._woken.clear()
+        return woken

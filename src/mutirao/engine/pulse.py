@@ -12,11 +12,12 @@ from time import monotonic
 MAX_REST = 5.0  # seconds that a loop may sleep without a sign; longer sleeps are split
 
 
-async def wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Wait until an event is set, or so long."""
+async def wait_for(event: asyncio.Event, seconds: float) -> bool:
+    """Wait until an event is set, or so long; return whether it is."""
     with suppress(TimeoutError):
         async with asyncio.timeout(max(0.0, seconds)):
             await event.wait()
+    return event.is_set()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from mutirao.engine.attention import (
     BUSY_JOBS_PER_WINDOW,
+    LONGEST_PAUSE,
     MAX_EMPTY_CLAIMS,
+    SHORTEST_PAUSE,
     WINDOW_SECONDS,
     Attention,
+    Look,
 )
 
 
@@ -52,6 +55,28 @@ def test_looking_in_vain() -> None:
         assert not attention.record_empty_claim()
     assert attention.record_empty_claim()
     assert not attention.record_empty_claim()
+
+
+def test_looking_again_at_once() -> None:
+    """As long as it finds something, or a look in turn does; what it is told of says nothing."""
+    attention = Attention(0.0)
+    assert attention.hurries
+    for look, found, hurries, pauses in (
+        (Look.AT_ONCE, True, True, 1),
+        (Look.IN_TURN, False, True, 2),
+        (Look.AT_ONCE, False, False, 2),
+        (Look.TOLD, True, False, 2),
+        (Look.IN_TURN, False, False, 4),
+        (Look.TOLD, False, False, 4),
+        (Look.IN_TURN, True, True, 1),
+    ):
+        attention.look = look
+        attention.looked(found)
+        assert (attention.hurries, attention.pause) == (hurries, pauses * SHORTEST_PAUSE)
+    for _ in range(9):
+        attention.look = Look.IN_TURN
+        attention.looked(False)
+    assert attention.pause == LONGEST_PAUSE
 
 
 def test_listening_again_forgets_the_rush() -> None:

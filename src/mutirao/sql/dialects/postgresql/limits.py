@@ -18,6 +18,8 @@ log = logging.getLogger("mutirao")
 
 SEPARATOR = "\x1e"
 MAX_CLAIM_ROUNDS = 1_000  # of a claim
+# Of one that has found something: a backlog that is parked meanwhile does not keep that waiting.
+MAX_ROUNDS_WITH_JOBS = 4
 LOOK_AHEAD_JOBS = 1_000  # jobs that are looked at together, to park those that cannot run
 _TASK = Claim._fields.index("task")
 
@@ -35,8 +37,9 @@ def claim_on(request: ClaimRequest, rows: Rows) -> Asking[Claimed]:
         found.extend(map(Claim._make, rows[:-1]))
         told = rows[-1][_TASK]
         wakes, left, rounds = _parse(told), "*" in told, rounds + 1
-        if len(found) >= request.limit or rounds == MAX_CLAIM_ROUNDS:
-            found.woken = (*wakes, *(_asked(lanes) if left or rounds == MAX_CLAIM_ROUNDS else ()))
+        enough = rounds >= (MAX_ROUNDS_WITH_JOBS if found else MAX_CLAIM_ROUNDS)
+        if len(found) >= request.limit or enough:
+            found.woken = (*wakes, *(_asked(lanes) if left or enough else ()))
             return found
         lanes = lowered(lanes, wakes)
         try:
