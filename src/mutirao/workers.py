@@ -299,7 +299,7 @@ class Workers:
     ) -> Worker:
         tasks, schedules = self._tasks, self._schedules_in_sql
         limits: Callable[[], Sequence[Rule]] = self.limits.declared
-        sending = self._sending(store, settings.webhooks) if settings.webhooks else None
+        sending = self._sending(store, settings.webhooks, settings.concurrency)
         if sending is not None:
             for name in (WEBHOOK_TASK, PROBE_TASK):
                 if name in tasks:
@@ -319,11 +319,15 @@ class Workers:
         declared = self.schedules.declared()
         return tuple(each for each in declared if keeper(each, self.transports) is None)
 
-    def _sending(self, store: Store, settings: WebhookSettings) -> "Deliveries":
+    def _sending(
+        self, store: Store, settings: WebhookSettings | None, slots: int
+    ) -> "Deliveries | None":
+        if settings is None:
+            return None
         # The only place where its packages are needed, which are an extra.
         from mutirao.webhooks.deliveries import Deliveries
 
-        return Deliveries(store, settings, self._signers)
+        return Deliveries(store, settings, self._signers, slots)
 
     def _carried(self, settings: WorkerSettings) -> dict[str, Transport]:
         """Return the brokers of the carried queues that a worker serves, by queue."""

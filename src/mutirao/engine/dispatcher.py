@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Collection, Coroutine, Iterable, Iterator
+from collections.abc import Collection, Coroutine, Iterable
 from contextvars import Context, copy_context
 from functools import partial
 from math import inf
@@ -47,6 +47,7 @@ class Dispatcher:
         self._running: set[Running] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._to_cancel: set[tuple[int, int]] = set()
+        self._lent = 0  # running attempts that have left their slots to others
         self._lives_until = inf
         self._context = copy_context()  # the context of the worker's start, for every attempt
         self._starts_soon = False  # in place of several attempts that have ended
@@ -60,8 +61,8 @@ class Dispatcher:
         slots.enter(self)
 
     def running(self) -> int:
-        """Return the number of its running attempts."""
-        return len(self._running)
+        """Return the number of its running attempts that have slots."""
+        return len(self._running) - self._lent
 
     def has_jobs(self) -> bool:
         """Return whether it knows of any: waiting, running or unsettled. From any thread."""
@@ -89,7 +90,7 @@ class Dispatcher:
         """Return how many jobs to claim now; 0 while the buffer is full enough."""
         batch, share = self._settings.batch, self._slots.share(self)
         target = min(self._slots.free(), share) + self._pace.ahead(share)
-        if not target and not self._slots.alone and len(self._running) < share:
+        if not target and not self._slots.alone and self.running() < share:
             target = 1  # for the next slot that another database's job leaves
         if self._completer.unsettled > MAX_UNSETTLED_BATCHES * batch:
             return 0
@@ -234,7 +235,7 @@ class Dispatcher:
     def _start(self, claim: Claim) -> None:
         if self._to_cancel and (claim.id, claim.run) in self._to_cancel:
             claim = claim._replace(cancel=True)
-        running = Running(claim, self._begin)
+        running = Running(claim, self._begin, self._lend)
         self._moved_at = running.started
         self._running.add(running)
         self._slots.taken += 1
@@ -288,6 +289,13 @@ class Dispatcher:
             outcome = running.interruption or outcomes.RELEASED
             self._leave(running, self._executor.judge(running.claim, error) if error else outcome)
 
+    def _lend(self, running: Running) -> None:
+        """Leave the slot of an attempt that only waits to others, unless too many do so."""
+        if running in self._running and self._slots.lend():
+            running.lent = True
+            self._lent += 1
+            self._after()
+
     def _leave(self, running: Running, outcome: Outcome) -> None:
         """End an attempt whose handler has ended, and start others in its place."""
         self._free(running, outcome)
@@ -316,7 +324,8 @@ class Dispatcher:
 
     def _end(self, running: Running, outcome: Outcome) -> None:
         self._running.discard(running)
-        self._slots.taken -= 1
+        self._slots.give_back(running.lent)
+        self._lent -= running.lent
         finished = monotonic()
         self._pace.took(finished - running.started)
         claim = running.claim
@@ -327,15 +336,6 @@ class Dispatcher:
             return
         follow_up = self._executor.follow_up(claim, outcome)
         self._completer.add(Finished(claim, outcome, running.started, finished, follow_up, linked))
-
-    def alternatives(self, refused: Finished, error: Exception) -> Iterator[Finished]:
-        """Yield what may be written instead of an attempt whose outcome the database refuses."""
-        claim = refused.claim
-        outcome = self._executor.judge(claim, outcomes.unwritable(error))
-        follow_up = self._executor.follow_up(claim, outcome)
-        yield refused._replace(outcome=outcome, follow_up=follow_up)
-        dead = outcomes.dead("SettlingFailed", "the outcome could not be written")
-        yield refused._replace(outcome=dead, follow_up=None)
 
     def _after(self) -> None:
         slots = self._slots

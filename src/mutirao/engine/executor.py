@@ -3,7 +3,7 @@
 Whatever a handler or a middleware raises becomes an outcome; nothing is raised into the loop.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from mutirao.engine import outcomes
+from mutirao.engine.aside import Finished
 from mutirao.engine.job_log import JobLog
 from mutirao.engine.logs import log
 from mutirao.engine.probing import until_done
@@ -124,6 +125,14 @@ class Executor:
         except Exception:
             log.exception("the on_dead handler of job %s cannot be told of it", claim.id)
             return None
+
+    def alternatives(self, refused: Finished, error: Exception) -> Iterator[Finished]:
+        """Yield what may be written instead of an attempt whose outcome the database refuses."""
+        outcome = self.judge(refused.claim, outcomes.unwritable(error))
+        follow_up = self.follow_up(refused.claim, outcome)
+        yield refused._replace(outcome=outcome, follow_up=follow_up)
+        dead = outcomes.dead("SettlingFailed", "the outcome could not be written")
+        yield refused._replace(outcome=dead, follow_up=None)
 
     def is_call(self, claim: Claim) -> bool:
         """Return whether this attempt is only a call in a thread; see `begin` and `end`."""

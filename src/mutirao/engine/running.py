@@ -16,11 +16,16 @@ Begin = Callable[[Job, "Running", Gives], Transaction[Any, Any]]
 class Running:
     """An attempt between its start and its end. Implements `ports.Attempt`."""
 
-    __slots__ = ("_begin", "_death", "arm", "claim", "interruption", "kill", "over", "settled",
-                 "started", "stopping", "task", "timer", "told", "watch", "woken")  # fmt: skip
+    __slots__ = ("_begin", "_death", "_lend", "arm", "claim", "interruption", "kill", "lent",
+                 "over", "settled", "started", "stopping", "task", "timer", "told", "watch",
+                 "woken")  # fmt: skip
 
-    def __init__(self, claim: Claim, begin: Begin) -> None:
-        self._begin = begin
+    def __init__(
+        self, claim: Claim, begin: Begin, lend: "Callable[[Running], None] | None" = None
+    ) -> None:
+        """Set the parts; `lend` leaves its slot to others, if it has one."""
+        self._begin, self._lend = begin, lend
+        self.lent = False  # whether it has left its slot to others
         self.claim = claim
         self.started = monotonic()
         self.settled = False  # by its own transaction
@@ -80,6 +85,11 @@ class Running:
         """Record that the job needs no settling any more. May be called from any thread."""
         self.woken = woken
         self.settled = True
+
+    def lend_slot(self) -> None:
+        """Leave the slot to another attempt, as this one only waits."""
+        if self._lend is not None and not self.lent:
+            self._lend(self)
 
     def begin(self, job: Job, gives: Gives) -> Transaction[Any, Any]:
         """Open a transaction that completes this attempt's job."""

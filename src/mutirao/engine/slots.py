@@ -54,7 +54,8 @@ class Sharer(Protocol):
 class Slots:
     """So many slots. `taken`: by running attempts; `abandoned`: by coroutines that were given up.
 
-    `threads`: those of plain functions.
+    `threads`: those of plain functions. An attempt that only waits may leave its slot to another
+    one: so at most twice as many attempts run as there are slots.
 
     All but `blocked_until` and the counts are called in the event loop.
     """
@@ -67,6 +68,7 @@ class Slots:
         self._pumping = False
         self.taken = 0
         self.abandoned = 0
+        self._lent = 0  # attempts that run without a slot
 
     def enter(self, member: Sharer) -> None:
         """Let a dispatcher have its share from now on."""
@@ -108,6 +110,21 @@ class Slots:
     def full(self) -> bool:
         """Return whether no slot is free."""
         return self.taken + self.stuck >= self._number
+
+    def lend(self) -> bool:
+        """Free the slot of an attempt that only waits; return False if as many have none by now."""
+        if self._lent >= self._number:
+            return False
+        self._lent += 1
+        self.taken -= 1
+        return True
+
+    def give_back(self, lent: bool) -> None:
+        """Free the slot of an attempt that has ended, unless it was lent before."""
+        if lent:
+            self._lent -= 1
+        else:
+            self.taken -= 1
 
     def share(self, member: Sharer) -> int:
         """Return how many slots a dispatcher may count on, at least one unless all are lost."""

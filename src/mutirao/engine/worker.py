@@ -91,7 +91,7 @@ class Worker:
         self._loops = Loops(settings.turn_limit, self._loop_failed)
         self._job_log = attempts_log(settings, carried or {})
         executor = self._make_executor(middleware)
-        self._completer = self._make_completer()
+        self._completer = self._make_completer(executor)
         self._dispatcher = Dispatcher(
             settings, executor, self._completer, self._shared.slots, self._begin
         )
@@ -305,12 +305,12 @@ class Worker:
         last = report, attempts, usual, pauser, self._home, self._store.fan_out
         return Executor(self._tasks, middleware, threads, processes, *last)
 
-    def _make_completer(self) -> Completer:
+    def _make_completer(self, executor: Executor) -> Completer:
         return Completer(
             self._store,
             lambda: self._id,
             self.settings,
-            fail=lambda refused, error: self._dispatcher.alternatives(refused, error),
+            fail=executor.alternatives,
             on_waiting=lambda claim, outcome: self._producer.expect(claim, outcome),
             on_written=lambda: self._dispatcher.notify_if_room(),
             on_woken=lambda wake: self._producer.wake(wake),

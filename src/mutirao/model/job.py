@@ -170,6 +170,17 @@ class Attempt(Protocol):
         ...
 
 
+class SlotAttempt(Attempt, Protocol):
+    """An attempt that has a slot of a worker."""
+
+    def lend_slot(self) -> None:
+        """Leave its slot to another attempt, as this one only waits; in the event loop.
+
+        Nothing happens where as many as there are slots have done so: at most twice as many run.
+        """
+        ...
+
+
 class Job(JobFacts):
     """The job that a handler runs, injected if its first parameter is annotated `Job`.
 
@@ -192,7 +203,7 @@ class Job(JobFacts):
         pauser: SchedulePauser | None = None,
         home: Home = NOWHERE,
         alive: Callable[[], object] | None = None,
-        attempt: Attempt | None = None,
+        attempt: SlotAttempt | None = None,
     ) -> None:
         """Set the callbacks.
 

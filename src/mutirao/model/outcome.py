@@ -1,5 +1,6 @@
 """The outcome of an attempt, and its form for the store."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -74,6 +75,11 @@ class Completion(NamedTuple):
 
     settlement: Settlement
     attempt: Attempt
+
+
+def lending(job: Job) -> Callable[[], None]:
+    """Return what leaves the slot of a job that only waits to another; to be called at any time."""
+    return (lambda: None) if job._attempt is None else job._attempt.lend_slot
 
 
 def completing(job: Job) -> Completion | None:

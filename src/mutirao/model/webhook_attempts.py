@@ -79,7 +79,8 @@ class WebhookSettings:
         ports: that may be called.
         networks: that are delivered to although they are not public, such as `10.1.0.0/16`.
         ca: a file of certificates to trust besides the system's; None: only those.
-        connections: open at most, to all servers together.
+        connections: open at most, to all servers together. Those beyond the worker's slots are for
+            what waits for silent servers, and leaves its slots to others meanwhile.
         breakers: when deliveries to an endpoint or host are held.
     """
 

@@ -228,7 +228,7 @@ class _Bench:
             store,
             lambda: worker,
             self._settings,
-            fail=lambda refused, error: dispatcher.alternatives(refused, error),
+            fail=executor.alternatives,
             on_waiting=lambda claim, after: None,
             on_written=lambda: None,
             on_woken=lambda wake: None,

@@ -87,13 +87,23 @@ class AttemptWriter:
         self._going_on = 0
 
     @contextmanager
-    def expecting(self) -> Iterator[None]:
-        """Count an attempt as one that is going on, until it is written."""
+    def expecting(self) -> Iterator[Callable[[], None]]:
+        """Count an attempt as one that is going on, until it is written.
+
+        Yields what is called when nothing is expected of it any more: no batch waits for it then.
+        """
         self._going_on += 1
+        counted = 1
+
+        def unexpected() -> None:
+            nonlocal counted
+            self._going_on -= counted
+            counted = 0
+
         try:
-            yield
+            yield unexpected
         finally:
-            self._going_on -= 1
+            unexpected()
 
     async def write(self, attempt: WebhookAttempt, done: Completion | None = None) -> None:
         """Write an attempt together with others; raises what the store raises.

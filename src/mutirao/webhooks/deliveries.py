@@ -31,7 +31,7 @@ from mutirao.model.endpoints import (
 from mutirao.model.job import Job
 from mutirao.model.limits import Rule
 from mutirao.model.moments import EPOCH
-from mutirao.model.outcome import completing
+from mutirao.model.outcome import completing, lending
 from mutirao.model.retry import Cancel, Dead, Retry
 from mutirao.model.topics import Event, task_of
 from mutirao.model.webhook_attempts import ASKS_TO_WAIT, GONE, WebhookAttempt, WebhookSettings
@@ -87,6 +87,7 @@ class Deliveries:
         store: the worker's own.
         settings: which URLs are called, and when breakers open.
         signers: those of the application, by name.
+        slots: of the worker: so many connections are never lent.
         now: Unix seconds, for signatures.
     """
 
@@ -95,6 +96,7 @@ class Deliveries:
         store: Store,
         settings: WebhookSettings,
         signers: Mapping[str, Signer],
+        slots: int,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._signers = store, signers
@@ -104,7 +106,7 @@ class Deliveries:
         self._courier = Courier(guard, ssl_context=trusted, connections=limit, now=now)
         self._endpoints = KnownEndpoints(store)
         self._writer = AttemptWriter(store, settings.breakers)
-        self._silence = Silence(store.doubt_endpoint)
+        self._silence = Silence(store.doubt_endpoint, limit - slots)
 
     def tasks(self, app: TopicApp) -> dict[str, Task[..., None]]:
         """Return the tasks by which a worker delivers, by name."""
@@ -136,8 +138,8 @@ class Deliveries:
             raise InvalidEndpoint(f"endpoint {endpoint!r} cannot be used: {found.reason}")
         id = webhook_id(event) if event.id else f"test_{job.id}_{endpoint}"
         request = self._request(found, id, event, payload)
-        with self._writer.expecting():
-            with self._silence.during(endpoint) as answered:
+        with self._writer.expecting() as unexpected:
+            with self._silence.during(endpoint, unexpected, lending(job)) as answered:
                 answer = await self._courier.deliver_once(request)
                 if answer.status is not None:
                     answered()

@@ -2,14 +2,15 @@
 
 An endpoint that has answered gets up to fifty deliveries at once. When it falls silent, each one
 that is sent holds a slot until its timeout. So who sends watches: where nothing was heard of an
-endpoint for several times as long as its answers usually take, it gets few again, until it answers.
+endpoint for several times as long as its answers usually take, it gets few again, until it answers,
+and what waits for it leaves its slots to others.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 
 from mutirao.errors import StoreError
@@ -23,11 +24,20 @@ MOST_KNOWN = 10_000  # endpoints that are remembered
 log = logging.getLogger("mutirao")
 
 
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """An attempt that goes on: whom to tell that it only waits, and what leaves its slot."""
+
+    tell: Callable[[], None]
+    lend: Callable[[], None]
+    lent: bool = False  # its slot is left to others
+
+
 @dataclass(slots=True)
 class _Heard:
-    """What is known of an endpoint: how many go on, and when it was last heard, or first asked."""
+    """What is known of an endpoint: what goes on, and when it was last heard, or first asked."""
 
-    going_on: int = 0
+    going_on: set[_Waiting] = field(default_factory=set)
     at: float = 0.0
     usual: float = 0.0
     doubted: bool = False
@@ -38,24 +48,37 @@ class Silence:
 
     Parameters:
         doubt: called with its id; may raise StoreError, and is called again then.
+        most: how many attempts may go on without a slot, at the same time.
         clock: seconds of a clock that does not jump.
     """
 
     def __init__(
-        self, doubt: Callable[[str], Awaitable[None]], clock: Callable[[], float] = monotonic
+        self,
+        doubt: Callable[[str], Awaitable[None]],
+        most: int,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._doubt, self._clock = doubt, clock
+        self._doubt, self._most, self._clock = doubt, most, clock
+        self._lent = 0
         self._heard: dict[str, _Heard] = {}
         self._watching: asyncio.Task[None] | None = None
 
     @contextmanager
-    def during(self, endpoint: str) -> Iterator[Callable[[], None]]:
-        """Count an attempt as going on; yields what is called when the endpoint has answered."""
-        started = self._clock()
-        heard = self._of(endpoint)
+    def during(
+        self, endpoint: str, tell: Callable[[], None], lend: Callable[[], None]
+    ) -> Iterator[Callable[[], None]]:
+        """Count an attempt as going on; yields what is called when the endpoint has answered.
+
+        Parameters:
+            tell: called, perhaps several times, if the attempt only waits for a silent endpoint.
+            lend: called then, too, unless `most` are: leaves the attempt's slot to others.
+        """
+        started, heard, mine = self._clock(), self._of(endpoint), _Waiting(tell, lend)
         if not heard.going_on:
             heard.at = started
-        heard.going_on += 1
+        heard.going_on.add(mine)
+        if heard.doubted:
+            self._only_waits(mine)
         if self._watching is None or self._watching.done():
             self._watching = asyncio.get_running_loop().create_task(self._watch())
 
@@ -68,7 +91,8 @@ class Silence:
         try:
             yield answered
         finally:
-            heard.going_on -= 1
+            heard.going_on.remove(mine)
+            self._lent -= mine.lent
 
     async def look(self) -> None:
         """Tell of those that are silent now."""
@@ -77,6 +101,8 @@ class Silence:
             waited = now - heard.at if heard.going_on else 0.0
             if not heard.doubted and waited > max(LEAST, TIMES * heard.usual):
                 heard.doubted = True
+                for each in [*heard.going_on]:  # in whose slots others may start
+                    self._only_waits(each)
                 await self._tell(id, heard)
 
     async def aclose(self) -> None:
@@ -84,6 +110,13 @@ class Silence:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
+
+    def _only_waits(self, waiting: _Waiting) -> None:
+        waiting.tell()
+        if not waiting.lent and self._lent < self._most:
+            waiting.lent = True
+            self._lent += 1
+            waiting.lend()
 
     def _of(self, endpoint: str) -> _Heard:
         found = self._heard.get(endpoint)

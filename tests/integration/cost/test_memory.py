@@ -66,7 +66,7 @@ class Line:
             store,
             lambda: 1,
             settings,
-            fail=lambda refused, error: self.dispatcher.alternatives(refused, error),
+            fail=executor.alternatives,
             on_waiting=lambda *_: None,
             on_written=lambda: None,
             on_woken=lambda _: None,

@@ -24,6 +24,7 @@ from mutirao.webhooks import (
     deliveries,
     new_secret,
     sign,
+    silence,
     verify,
 )
 from tests.support.waiting import until
@@ -180,6 +181,27 @@ async def test_beside_a_peer_that_is_down(
     sent = [int(parsed(each)[0]["webhook-id"].partition("_")[0]) for each in hole.requests[asked:]]
     order = [job.metadata["publication"] for job in fresh]
     assert [id for id in sent if id in order] == order
+
+
+async def test_slots_that_wait_for_a_silent_peer(
+    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have them, long before its timeouts."""
+    monkeypatch.setattr(silence, "LEAST", 0.05)
+    monkeypatch.setattr(silence, "LOOK_EVERY", 0.02)
+    async with (
+        shop(migrated_sqlite_url) as app,
+        serving(silent, address="127.0.0.2") as hole,
+        serving(answering()) as healthy,
+    ):
+        await put(app, "hole", hole, first_byte=600.0, whole=600.0, concurrency=2)
+        await publish(app, 2)
+        async with app.worker(webhooks=SETTINGS, concurrency=2, poll=0.05, grace=0.0):
+            await until(lambda: hole.connections == 2)
+            await put(app, "healthy", healthy)
+            await publish(app, 3)
+            await until(lambda: len(healthy.requests) == 3)
+            await until(ended(app, "succeeded", 3))
 
 
 @pytest.mark.parametrize("answer", [BUSY, GONE], ids=["busy", "gone"])

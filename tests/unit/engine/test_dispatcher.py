@@ -14,6 +14,7 @@ from mutirao.engine import dispatcher, outcomes
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.job_log import JobLog
 from mutirao.model.job import Claim
+from mutirao.model.outcome import lending
 from mutirao.testing.memory import MemoryStore
 from tests.support.waiting import soon, until
 
@@ -77,6 +78,31 @@ async def test_a_plain_function_takes_no_task(monkeypatch: pytest.MonkeyPatch) -
             handle = await called.aenqueue()
             await until(partial(succeeded, app, handle.id))
         assert ((await app.ajob(handle.id)).state, len(made)) == (JobState.SUCCEEDED, tasks)
+
+
+async def test_slots_that_are_lent() -> None:
+    """Others run in the place of what only waits: at most twice as many as there are slots."""
+    app, begun, go_on = Mutirao(store=MemoryStore()), list[int](), asyncio.Event()
+
+    @app.task
+    async def wait(job: Job) -> None:
+        begun.append(job.id)
+        for _ in range(2):
+            lending(job)()
+        await go_on.wait()
+
+    ids = await app.aenqueue_many([wait.job() for _ in range(6)])
+
+    async def claimed() -> bool:
+        return (await app.ajob(ids[4])).state is JobState.RUNNING
+
+    async with app.worker(concurrency=2, poll=0.05):
+        await until(claimed)
+        assert begun == ids[:4]
+        go_on.set()
+        for id in ids:
+            await until(partial(succeeded, app, id))
+    assert len(begun) == 6
 
 
 async def test_what_fails_beside_a_plain_function(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 
 import pytest
 
@@ -16,7 +18,8 @@ class Watched:
 
     def __init__(self) -> None:
         self.now, self.told, self.failing = 100.0, list[str](), False
-        self.silence = Silence(self.doubt, lambda: self.now)
+        self.silence = Silence(self.doubt, 3, lambda: self.now)
+        self.waiting, self.lent = list[str](), list[str]()
 
     async def doubt(self, id: str) -> None:
         """Note it, unless the store is away."""
@@ -24,9 +27,14 @@ class Watched:
             raise StoreError("away")
         self.told.append(id)
 
+    def during(self, id: str) -> AbstractContextManager[Callable[[], None]]:
+        """Let an attempt go on; note if it only waits, and if it leaves its slot to others."""
+        told = partial(self.waiting.append, id), partial(self.lent.append, id)
+        return self.silence.during(id, *told)
+
     def answer(self, id: str, took: float) -> None:
         """Let one attempt be answered after so many seconds."""
-        with self.silence.during(id) as answered:
+        with self.during(id) as answered:
             self.now += took
             answered()
 
@@ -44,7 +52,7 @@ async def test_silent_for_longer_than_usual() -> None:
     watched.answer("fast", 0.01)
     watched.answer("slow", 1.0)
     assert await watched.after(3_600.0) == []
-    with watched.silence.during("fast"), watched.silence.during("slow"):
+    with watched.during("fast"), watched.during("slow"):
         assert await watched.after(LEAST) == []
         assert await watched.after(0.1) == ["fast"]
         assert await watched.after(TIMES - LEAST) == ["slow"]
@@ -57,7 +65,7 @@ async def test_silent_for_longer_than_usual() -> None:
 async def test_one_answer_of_many_is_enough() -> None:
     """As long as some attempts are answered, those that are not say nothing."""
     watched = Watched()
-    with watched.silence.during("erp"):
+    with watched.during("erp"):
         for _ in range(5):
             watched.answer("erp", 0.1)
             assert await watched.after(LEAST - 0.1) == []
@@ -67,11 +75,35 @@ async def test_one_answer_of_many_is_enough() -> None:
 async def test_told_again_while_the_store_is_away() -> None:
     """What could not be written is tried at the next look."""
     watched = Watched()
-    with watched.silence.during("erp"):
+    with watched.during("erp"):
         watched.failing = True
         assert await watched.after(LEAST + 1) == []
         watched.failing = False
         assert await watched.after(0.0) == ["erp"]
+    await watched.silence.aclose()
+
+
+async def test_slots_of_what_only_waits() -> None:
+    """They are lent while the endpoint is silent, up to a number; those that end count no more."""
+    watched = Watched()
+    with ExitStack() as going_on:
+        for id in ("erp", "erp", "web"):
+            going_on.enter_context(watched.during(id))
+        watched.answer("web", 0.0)
+        await watched.after(LEAST - 0.1)
+        assert not watched.waiting
+        watched.answer("web", 0.0)
+        await watched.after(0.2)
+        assert watched.waiting == watched.lent == ["erp", "erp"]
+        for _ in range(2):  # while it is silent, at once
+            going_on.enter_context(watched.during("erp"))
+        assert (len(watched.waiting), len(watched.lent)) == (4, 3)
+        watched.answer("erp", 0.0)
+        going_on.enter_context(watched.during("erp"))
+        assert (len(watched.waiting), len(watched.lent)) == (5, 3)
+    with watched.during("erp"):
+        await watched.after(LEAST + 1)
+        assert (len(watched.waiting), len(watched.lent)) == (6, 4)
     await watched.silence.aclose()
 
 
@@ -81,7 +113,7 @@ async def test_how_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched()
     with ExitStack() as going_on:
         for id in "abcd":
-            going_on.enter_context(watched.silence.during(id))
+            going_on.enter_context(watched.during(id))
         assert await watched.after(LEAST + 1) == ["a", "b", "c", "d"]
     for id in "efgh":
         watched.answer(id, 0.0)
