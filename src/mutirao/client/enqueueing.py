@@ -4,7 +4,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from mutirao.client.portal import Portal
-from mutirao.client.publishing import NO_RESULTS, in_parts, one_way, publish
+from mutirao.client.publishing import (
+    NO_RESULTS,
+    alone,
+    check_apart,
+    in_parts,
+    one_way,
+    publish,
+    publish_one,
+)
 from mutirao.model.job import NewJob
 from mutirao.model.message import MessageId
 from mutirao.model.uniqueness import Placed
@@ -33,7 +41,7 @@ class Enqueuing(Results, Protocol):
         """
         opened = self._open(job)
         try:
-            (id,) = self._write((opened.job,), conn)
+            id = self._write_one(opened.job, conn)
         except BaseException as error:
             opened.failed(error)
             raise
@@ -48,7 +56,7 @@ class Enqueuing(Results, Protocol):
         """
         opened = self._open(job)
         try:
-            (id,) = await self._awrite((opened.job,), conn)
+            id = await self._awrite_one(opened.job, conn)
         except BaseException as error:
             opened.failed(error)
             raise
@@ -99,6 +107,23 @@ class Enqueuing(Results, Protocol):
             _all_failed(opened, error)
             raise
         return self._all_handed_in(opened, ids)
+
+    def _write_one(self, job: NewJob, conn: object | None) -> int:
+        """Write a job into the store, or publish it if its queue is by broker alone."""
+        if (transport := alone(self.transports, job.queue)) is not None:
+            check_apart(job, conn)
+            if (id := self._portal.call(publish_one, job, transport)) is not None:
+                return id
+        [stored] = self.store.enqueue((job,), conn)
+        return stored
+
+    async def _awrite_one(self, job: NewJob, conn: object | None) -> int:
+        if (transport := alone(self.transports, job.queue)) is not None:
+            check_apart(job, conn)
+            if (id := await publish_one(job, transport)) is not None:
+                return id
+        [stored] = await self.store.aenqueue((job,), conn)
+        return stored
 
     def _write(self, jobs: Iterable[NewJob], conn: object | None) -> list[int]:
         """Write jobs into the store, or publish them if their queues are by broker alone."""

@@ -181,6 +181,35 @@ async def publish(jobs: Sequence[NewJob], transports: Mapping[str, Transport]) -
     return Published(jobs, ids, for_store, failed)
 
 
+async def publish_one(job: NewJob, transport: Transport) -> int | None:
+    """Publish a job, in fewer steps than many; return its id, or None: it is for the store.
+
+    Raises:
+        InvalidJob: it cannot be by broker alone.
+        TransportError: it is not published.
+    """
+    if (made := to_message(job, transport)) is None:
+        return None
+    id, message = made
+    [error] = await transport.publish((message,))
+    if isinstance(error, MessageTooLarge):
+        return None
+    if error is not None:
+        raise error
+    if (teller := teller_of(transport)) is not None:
+        teller.tell(published(message.task, message.queue, message.id))
+    return id
+
+
+def check_apart(job: NewJob, conn: object | None) -> None:
+    """Raise InvalidJob if a job by broker alone is to join a transaction."""
+    if conn is not None:
+        raise InvalidJob(
+            f"queue {job.queue!r} is by broker alone, and a message cannot join the transaction"
+            f" of conn=: it would be sent even if that rolls back; {CARRIED}. Or leave out conn="
+        )
+
+
 def one_way(
     jobs: Iterable[NewJob], transports: Mapping[str, Transport], conn: object | None
 ) -> tuple[bool, Iterable[NewJob]]:
@@ -196,13 +225,8 @@ def one_way(
     if first is None:
         return False, ()
     is_alone = alone(transports, first.queue) is not None
-    if is_alone and conn is not None:
-        raise InvalidJob(
-            f"queue {first.queue!r} is by broker alone, and a message cannot join the transaction"
-            f" of conn=: it would be sent even if that rolls back; {CARRIED}. Or leave out conn="
-        )
-    if isinstance(jobs, tuple) and len(jobs) == 1:
-        return is_alone, jobs  # a store writes one job faster if it sees that it is one
+    if is_alone:
+        check_apart(first, conn)
     return is_alone, _of_one_kind(chain((first,), rest), transports, is_alone)
 
 

@@ -23,6 +23,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
 from aiormq.abc import AbstractChannel
@@ -185,6 +186,7 @@ def is_name(name: object) -> TypeGuard[str]:
     return 0 < len(name) <= MAX_NAME and all(map(_PLAIN.fullmatch, name))
 
 
+@lru_cache(1_024)  # of each message: to look at each letter is half of what else is made of it
 def _plain(name: str) -> str:
     """Return a name in the letters that AMQP allows; others as `+` and two digits for each byte."""
     return "".join(
