@@ -30,6 +30,7 @@ from mutirao.sql.drivers.failures import was_undone
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.drivers.steps import Asking
 from mutirao.sql.rules import claim as claiming
+from mutirao.sql.rules.fairness import Turns
 from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.instant import to_micros
 from mutirao.sql.store import SqlStore
@@ -153,10 +154,10 @@ class TestMariadb(StoreContract):
                 with other.cursor() as cursor:
                     cursor.execute(f"UPDATE mutirao_live SET {moved} WHERE id = %s", (first,))  # noqa: S608
 
-            look = claiming.some(WORDS, lane(), 9, (), to_micros(NOW))
+            look = claiming.some(WORDS, Turns(WORDS, {}), lane(), 9, to_micros(NOW))
             with ours.cursor() as cursor:
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            assert through(ours, after_one(look, move)) == [second]
+            assert [*through(ours, after_one(look, move))] == [second]
 
     async def test_a_locked_job_keeps_no_settlement_waiting(
         self, store: Store, server: MysqlServer, database: str

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import MySQLdb.cursors
@@ -12,8 +14,12 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import ProgrammingError
 
 from mutirao.errors import StoreError
+from mutirao.model.findings import Level
 from mutirao.model.job import NewJob
+from mutirao.sql.drivers.pymysql import OwnPyMysqlDriver, PyMysqlDriver
+from mutirao.sql.drivers.steps import Execute
 from mutirao.sql.store import SqlStore
+from tests.support.mariadb import MysqlServer
 
 ARGS = r"""{"n": "; '\\' %s ?"}"""
 A_JOB = NewJob(task="t", args=ARGS, delay=60.0)
@@ -53,14 +59,14 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What both drivers send."""
     sent: list[Any] = []
     for kind, name in (
-        (pymysql.connections.Connection, "query"),
+        (pymysql.connections.Connection, "_execute_command"),
         (MySQLdb.cursors.Cursor, "_query"),
     ):
         send = getattr(kind, name)
 
-        def note(own: Any, sql: Any, *more: Any, send: Any = send) -> Any:
-            sent.append(sql)
-            return send(own, sql, *more)
+        def note(own: Any, *told: Any, send: Any = send) -> Any:
+            sent.append(told[-1])
+            return send(own, *told)
 
         monkeypatch.setattr(kind, name, note)
     return sent
@@ -104,3 +110,26 @@ def test_what_a_handler_has(migrated_mysql_url: str) -> None:
     with store.engines.sync().connect() as conn, pytest.raises(ProgrammingError, match="1064"):
         conn.exec_driver_sql("SELECT 1; SELECT 2")
     store.engines.close_sync()
+
+
+VALUES = [
+    *("", "'", '"', "\\", "\\'", "%s?", "a\0b", "á🦘", "x" * 250, "x" * 251, "x" * 70_000),
+    *(None, 0, -7, 1 << 62, True, 1.5, 1e300, b"\x00\xff'", Decimal("1.50"), Level.WARNING),
+    datetime(2026, 11, 26, 12, 30, 1, 7, tzinfo=UTC),
+]
+COLUMNS = (
+    f"SELECT {', '.join('?' for _ in VALUES)}, '\\\\', CAST('{{}}' AS CHAR CHARACTER SET binary)"
+)
+
+
+@pytest.mark.parametrize("mode", ["", "NO_BACKSLASH_ESCAPES"])
+def test_values_are_those_of_the_driver(mysql: MysqlServer, mode: str) -> None:
+    """Whatever is written into a text, and read from a result."""
+    with mysql.connect(None) as conn, conn.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = %s", (mode,))
+        asked = Execute(COLUMNS, tuple(VALUES))
+        theirs = PyMysqlDriver(conn).handle(asked)
+        assert OwnPyMysqlDriver(conn).handle(asked) == theirs
+        assert [type(value) for value in theirs[0]][:3] == [str] * 3
+        cursor.execute("SELECT 1")  # the connection is as the driver left it
+        assert cursor.fetchall() == ((1,),)

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from mutirao.sql.drivers.mysql import say_joined
-from mutirao.sql.drivers.steps import Asking, Autocommits, Bracket, Execute, Rows, command, each
+from mutirao.sql.drivers.steps import (
+    Asking,
+    Autocommits,
+    Bracket,
+    Execute,
+    Reply,
+    Row,
+    Rows,
+    all_of,
+    command,
+    each,
+    soon,
+)
 from mutirao.sql.drivers.together import MOST_WAITING, together
 
 BRACKET = Bracket("BEGIN", "COMMIT", ("ROLLBACK",))
 
 
 def heard(steps: Asking[Any], joins: bool = True, failing: str = "") -> tuple[list[list[str]], Any]:
-    """Answer each statement with its text; return what travelled together, and the result."""
+    """Reply each statement with its text; return what travelled together, and the result."""
     said, answer = list[list[str]](), None
     try:
         request = next(steps)
@@ -25,6 +37,9 @@ def heard(steps: Asking[Any], joins: bool = True, failing: str = "") -> tuple[li
                 continue
             assert isinstance(request, Execute)
             said.append([each.sql for each in (request, *request.then)])
+            for each in (request, *request.then):
+                if each.into is not None:
+                    each.into.found = [(each.sql,)]
             if failing in said[-1]:
                 request = steps.throw(ValueError(failing))
             else:
@@ -73,6 +88,34 @@ def test_what_is_large_travels_alone() -> None:
     assert heard(together(BRACKET, large()))[0] == [["BEGIN", "a"], ["b"], ["c", "COMMIT"]]
 
 
+def test_what_is_asked_soon() -> None:
+    """Its rows come with those of the next question; before that there are none."""
+
+    def asking() -> Asking[list[Any]]:
+        first = yield from soon(Execute("a"))
+        with suppress(LookupError):
+            return first.rows
+        second = yield from all_of([Execute("b"), Execute("c"), Execute("d")])
+        return [first.rows, *second]
+
+    said, found = heard(together(BRACKET, asking()))
+    assert said == [["BEGIN", "a", "b", "c", "d"], ["COMMIT"]]
+    assert found == [[(each,)] for each in "abcd"]
+    assert heard(asking()) == ([["a"]], [("a",)])
+
+
+def test_the_last_travels_with_the_commit() -> None:
+    """Nothing may be said after it."""
+
+    def last(more: bool) -> Asking[Rows]:
+        found = yield Execute("a", commits=True)
+        return (yield command("b")) if more else found
+
+    assert heard(together(BRACKET, last(False))) == ([["BEGIN", "a", "COMMIT"]], [("COMMIT",)])
+    with pytest.raises(TypeError, match="travel"):
+        heard(together(BRACKET, last(True)))
+
+
 def test_a_transaction_within_one() -> None:
     """Who asks whether statements commit by themselves hears that they do not."""
 
@@ -82,41 +125,37 @@ def test_a_transaction_within_one() -> None:
     assert heard(together(BRACKET, asking())) == ([["BEGIN", "COMMIT"]], [(False,)])
 
 
-class Cursor:
-    """A cursor that notes what it is told, and has a result for each statement."""
+class Driver:
+    """A driver that notes what it is told, and has a result for each statement."""
 
     def __init__(self) -> None:
         self.said: tuple[str, tuple[Any, ...]] = ("", ())
-        self.results = list[list[str]]()
 
-    def execute(self, sql: str, values: tuple[Any, ...]) -> None:
-        """Make the results: a SELECT has its own text."""
-        self.said = (sql, values)
-        self.results = [[each] if each.startswith("SELECT") else [] for each in sql.split(";")]
+    def native(self, sql: str) -> str:
+        """Return it as it is."""
+        return sql
 
-    def fetchall(self) -> list[str]:
-        """Return the current result."""
-        return self.results[0]
-
-    def nextset(self) -> None:
-        """Go on to the next."""
-        self.results = self.results[1:]
+    def say(self, sql: str, params: Row) -> list[Rows]:
+        """Return the rows: a SELECT has its own text."""
+        self.said = (sql, params)
+        return [[(each,)] if each.startswith("SELECT") else [] for each in sql.split(";")]
 
 
 def test_many_rows_in_one_text() -> None:
     """An INSERT has them all; what returns are the rows of the last that answers, be it none."""
     insert = each("INSERT INTO t (a, b) VALUES (?, ?) ON DUPLICATE KEY UPDATE a = VALUES(a)", _TWO)
     change = each("UPDATE t SET a = ? WHERE b = ?", _TWO)
-    unread = Execute("SELECT 1", answers=False)
-    cursor = Cursor()
-    native: Callable[[str], str] = str
-    rows = say_joined(cursor, native, insert._replace(then=(change, unread, Execute("WITH none"))))
-    assert cursor.said == (
+    unread, soon = Execute("SELECT 1", answers=False), Execute("SELECT 2", into=Reply())
+    driver = Driver()
+    rows = say_joined(driver, insert._replace(then=(change, unread, soon, Execute("WITH none"))))
+    assert driver.said == (
         "INSERT INTO t (a, b) VALUES (?, ?), (?, ?) ON DUPLICATE KEY UPDATE a = VALUES(a);"
-        "UPDATE t SET a = ? WHERE b = ?;UPDATE t SET a = ? WHERE b = ?;SELECT 1;WITH none",
+        "UPDATE t SET a = ? WHERE b = ?;UPDATE t SET a = ? WHERE b = ?;SELECT 1;SELECT 2;WITH none",
         (1, 2, 3, 4) * 2,
     )
     assert rows == []
+    assert soon.into is not None
+    assert soon.into.rows == [("SELECT 2",)]
 
 
 _TWO = [(1, 2), (3, 4)]

@@ -1,12 +1,11 @@
 """What the adapters for PyMySQL and mysqlclient share, which write values into statements."""
 
 import re
-from collections.abc import Callable
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 from mutirao.sql.drivers.placeholders import with_percents
-from mutirao.sql.drivers.steps import Autocommits, Execute, Request, Rows
+from mutirao.sql.drivers.steps import Autocommits, Execute, Request, Row, Rows
 
 _VALUES = re.compile(r"(\s*INSERT\b.*?\bVALUES )(\([?, ]+\))(.*)", re.DOTALL)
 MULTI_STATEMENTS = 1 << 16  # the bit of `client_flag` that lets a connection take several at once
@@ -50,26 +49,47 @@ class OwnMysqlDriver(MysqlDriver):
     def handle(self, request: Request) -> Rows:
         if isinstance(request, Autocommits) and self._conn.client_flag & MULTI_STATEMENTS:
             return [(True, True)]
-        if isinstance(request, Execute) and request.then:
-            with self._conn.cursor(self.cursors) as cursor:
-                return say_joined(cursor, self.native, request)
-        return super().handle(request)
+        if not isinstance(request, Execute) or (request.many and not request.then):
+            return super().handle(request)
+        return say_joined(self, request)
+
+    def say(self, sql: str, params: Row) -> list[Rows]:
+        """Say a text of one statement or several; return the rows of each, be they none."""
+        with self._conn.cursor(self.cursors) as cursor:
+            cursor.execute(sql, params)
+            found = [list(cursor.fetchall())]
+            while cursor.nextset():
+                found.append(list(cursor.fetchall()))
+            return found
 
 
-def say_joined(cursor: Any, native: Callable[[str], str], first: Execute) -> Rows:
+class Saying(Protocol):
+    """What says several statements in a text."""
+
+    def native(self, sql: str) -> str:
+        """Return a statement with the placeholders of the driver."""
+        ...
+
+    def say(self, sql: str, params: Row) -> list[Rows]:
+        """Say a text; return the rows of each statement."""
+        ...
+
+
+def say_joined(driver: Saying, first: Execute) -> Rows:
     """Say a statement and those that travel with it; return the rows of the last that answers.
 
     The server ends with the first that fails, whose error is raised.
     """
     statements = [each for request in (first, *first.then) for each in _said(request)]
-    text = ";".join(native(each.sql) for each in statements)
-    cursor.execute(text, (*chain.from_iterable(each.params for each in statements),))
-    rows: Any = ()
-    for each in statements:  # each has one result, be it empty
+    text = ";".join([driver.native(each.sql) for each in statements])
+    params = (*chain.from_iterable([each.params for each in statements]),)
+    rows: Rows = []
+    for each, found in zip(statements, driver.say(text, params), strict=True):
+        if each.into is not None:
+            each.into.found = found
         if each.answers:
-            rows = cursor.fetchall()
-        cursor.nextset()
-    return list(rows)
+            rows = found
+    return rows
 
 
 def _said(request: Execute) -> list[Execute]:

@@ -1,10 +1,15 @@
 """The adapter for PyMySQL, which writes values into statements itself."""
 
+from typing import Any
+
+from pymysql.constants.COMMAND import COM_QUERY
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from pymysql.cursors import Cursor
 
 from mutirao.sql.drivers.dropping import shut_down
 from mutirao.sql.drivers.mysql import MysqlDriver, OwnMysqlDriver
+from mutirao.sql.drivers.pymysql_wire import Columns, results, written
+from mutirao.sql.drivers.steps import Row, Rows
 
 
 class PyMysqlDriver(MysqlDriver):
@@ -22,3 +27,12 @@ class PyMysqlDriver(MysqlDriver):
 
 class OwnPyMysqlDriver(OwnMysqlDriver, PyMysqlDriver):
     """The adapter of a connection of ours."""
+
+    def __init__(self, conn: Any) -> None:
+        super().__init__(conn)
+        self._columns: Columns = {}
+
+    def say(self, sql: str, params: Row) -> list[Rows]:
+        text = sql % written(self._conn, params)
+        self._conn._execute_command(COM_QUERY, text)
+        return results(self._conn, self._columns)

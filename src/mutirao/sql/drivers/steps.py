@@ -5,7 +5,7 @@ once, and runs on synchronous and asynchronous drivers alike. Errors are thrown 
 can undo what it has begun.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -20,15 +20,36 @@ MAX_JOBS_IN_MEMORY = 5_000  # of one call; the rest is read when these are writt
 MAX_CHARACTERS_IN_MEMORY = 4 << 20  # of the arguments of these jobs
 
 
+WAITS: Rows = []  # the rows of what waits, by which `soon` knows it
+
+
+@dataclass(slots=True)
+class Reply:
+    """The rows of a statement that may travel with another one: there once that is answered."""
+
+    found: Rows | None = None
+
+    @property
+    def rows(self) -> Rows:
+        """Return the rows.
+
+        Raises:
+            LookupError: nothing was asked since, so they have not come.
+        """
+        if self.found is None:
+            raise LookupError("these rows come with those of the next question; ask that first")
+        return self.found
+
+
 class Execute(NamedTuple):
     """One statement and its parameters. Placeholders: `%s` on PostgreSQL, `?` on SQLite.
 
     `answers`: True if it returns rows; in psycopg's pipeline mode a cursor cannot tell. `many`:
     True if `params` are rows, for each of which the statement is executed; not on PostgreSQL, where
-    arrays are sent instead. `commits`: True if the transaction's COMMIT may travel with it, on a
-    connection that we have lent; whoever began the transaction finds it committed, or still open.
-    `then`: others that travel with it, where `Autocommits` was told that they may. The first that
-    fails is the last; the rows are those of the last that answers.
+    arrays are sent instead. `commits`: True if the transaction's COMMIT may travel with it, as it
+    is the last; whoever began the transaction finds it committed, or still open. `then`: others
+    that travel with it, where `Autocommits` was told that they may. The first that fails is the
+    last; the rows are those of the last that answers. `into`: has its rows, too; see `soon`.
     """
 
     sql: str
@@ -37,11 +58,32 @@ class Execute(NamedTuple):
     many: bool = False
     commits: bool = False
     then: "tuple[Execute, ...]" = ()
+    into: Reply | None = None
 
 
 def each(sql: str, rows: Iterable[Row]) -> Execute:
     """Return a statement that is executed for each of these rows, and returns no rows."""
     return Execute(sql, tuple(rows), answers=False, many=True)
+
+
+def soon(request: Execute) -> "Asking[Reply]":
+    """Ask, where it can be, together with what is asked next; return where the rows will be."""
+    reply = Reply()
+    rows = yield request._replace(into=reply)
+    if rows is not WAITS:
+        reply.found = rows
+    return reply
+
+
+def all_of(requests: Sequence[Execute]) -> "Asking[list[Rows]]":
+    """Ask several, together where that can be; return the rows of each."""
+    if not requests:
+        return []
+    replies = list[Reply]()
+    for request in requests[:-1]:
+        replies.append((yield from soon(request)))
+    last = yield requests[-1]
+    return [*(reply.rows for reply in replies), last]
 
 
 def command(sql: str) -> Execute:

@@ -1,13 +1,15 @@
 """Steps as one transaction, in as few round trips as can be.
 
 What answers nothing waits until something is asked, or the COMMIT, and travels with that, where a
-connection of ours takes several statements at once. The server ends with the first that fails, so
-none is done after it; its error is then that of what it travelled with.
+connection of ours takes several statements at once; and so does what is asked `soon`, and the
+COMMIT with what says that it is the last. The server ends with the first that fails, so none is
+done after it; its error is then that of what it travelled with.
 """
 
-from functools import partial
+from dataclasses import dataclass, field
 
 from mutirao.sql.drivers.steps import (
+    WAITS,
     Asking,
     Autocommits,
     Bracket,
@@ -35,36 +37,50 @@ def together(bracket: Bracket, steps: Asking[R]) -> Asking[R]:
 
 
 def _joined(bracket: Bracket, steps: Asking[R]) -> Asking[R]:
-    waiting = [command(bracket.begin)]
+    within = _Transaction(bracket, [command(bracket.begin)])
     try:
-        found = yield from answered(steps, partial(_say, waiting))
-        yield from _all(waiting, command(bracket.keep))
+        found = yield from answered(steps, within.say)
+        if not within.committed:
+            yield from within.all(command(bracket.keep))
     except BaseException as error:
         yield from bracket.undo(error)
         raise
     return found
 
 
-def _say(waiting: list[Execute], request: Request) -> Asking[Rows]:
-    """Let a request wait, or say it with what waits; return its rows."""
-    if isinstance(request, Autocommits):
-        return [(False,)]
-    if not isinstance(request, Execute):
-        raise TypeError(f"no statement that may travel with others: {request!r}")
-    if _is_large(request):
-        if waiting:
-            yield from _all(waiting, waiting.pop())
-        return (yield request)
-    if not request.answers:
-        waiting.append(request)
-        return []
-    return (yield from _all(waiting, request))
+@dataclass(slots=True)
+class _Transaction:
+    """What waits in a transaction, and whether it is committed."""
 
+    bracket: Bracket
+    waiting: list[Execute] = field(default_factory=list)
+    committed: bool = False
 
-def _all(waiting: list[Execute], last: Execute) -> Asking[Rows]:
-    first, *others = [*waiting, last]
-    waiting.clear()
-    return (yield first._replace(then=tuple(others)))
+    def say(self, request: Request) -> Asking[Rows]:
+        """Let a request wait, or say it with what waits; return its rows."""
+        if isinstance(request, Autocommits):
+            return [(False,)]
+        if not isinstance(request, Execute) or self.committed:
+            raise TypeError(f"no statement that may travel with others: {request!r}")
+        if _is_large(request):
+            if self.waiting:
+                yield from self.all(self.waiting.pop())
+            return (yield request)
+        if not request.answers or request.into is not None:
+            self.waiting.append(request)
+            return WAITS
+        if not request.commits:
+            return (yield from self.all(request))
+        self.waiting.append(request)
+        rows = yield from self.all(command(self.bracket.keep))
+        self.committed = True
+        return rows
+
+    def all(self, last: Execute) -> Asking[Rows]:
+        """Say what waits, and then this."""
+        first, *others = [*self.waiting, last]
+        self.waiting.clear()
+        return (yield first._replace(then=tuple(others)))
 
 
 def _is_large(request: Execute) -> bool:

@@ -26,12 +26,14 @@ def ring(
 ) -> Asking[list[Doorbell]]:
     """Ring the doorbells of due jobs."""
     moment = yield from words.moment(now)
+    turns = yield from fairness.turns(words, lanes)
     stopped, ids = (yield from _stopped()), list[int]()
     for lane in once(lanes):
         if queue_of(lane.queue) in stopped or len(ids) >= limit:
             continue
-        due = yield from claim.some(words, lane, limit - len(ids), (), moment)
-        yield from fairness.note(words, lane.queue, due)
+        some = yield from claim.some(words, turns, lane, limit - len(ids), moment)
+        due = [*some]
+        yield from turns.note(lane.queue, [*some.values()])
         if due:
             which, values = words.among("id", due)
             sql = _RING.format(words.by_key) + which
@@ -53,14 +55,15 @@ def answer(
     yield from words.keep_limits()
     yield from claim.require(worker)
     rules = yield from limits.rules()
-    if rules and (yield from limits.pace(words, moment)) and words.locks:
+    if rules and (yield from limits.pace(words, rules, moment)) and words.locks:
         return claim.once_more(Claimed())  # counters are locked, and live rows come first
     ids = yield from _waiting(words, rung, moment)
     if rules and ids:
         stopped = yield from _stopped()
         allowed = [id for id, lane in ids.items() if queue_of(lane) not in stopped]
         held: set[CounterName] | None = set() if words.locks else None
-        room = yield from limits.let_in(words, rules, allowed, len(allowed), moment, held)
+        asking = yield from limits.asking(words, allowed)
+        room = yield from limits.let_in(words, rules, asking, len(allowed), moment, held)
         if room is None:
             return claim.once_more(Claimed())
         fit = room[0]

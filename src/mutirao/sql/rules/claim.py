@@ -1,20 +1,27 @@
 """Claims: read the lanes, and take due jobs for one worker."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from mutirao.errors import WorkerGone
 from mutirao.model.fairness import is_fair, once, queue_of
 from mutirao.model.job import Claim, FairClaim, Lane, LaneHead, Wake
-from mutirao.model.limits import Claimed, CounterName
+from mutirao.model.limits import Claimed, CounterName, Rule
 from mutirao.model.moments import BEFORE_ALL_JOBS
 from mutirao.sql.drivers.steps import Asking, Execute, Row
 from mutirao.sql.rules import fairness, limits
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros_or_before
+from mutirao.sql.schema.instant import (
+    MICROS_PER_SECOND,
+    from_micros,
+    to_micros,
+    to_micros_or_before,
+)
 
 LOOK_AHEAD_JOBS = 500  # jobs that are looked at together, once some were found that cannot run
 MAX_PARKED_PER_CLAIM = 10_000  # in one transaction, which keeps other writers waiting
+MAX_PARKED_BESIDE = 1_000  # where some jobs may run: these start first
 
 # In two steps, because `(queue, priority) > (?, ?)` begins at the first equal row, on SQLite, and
 # would walk the whole lane.
@@ -47,6 +54,11 @@ _TAKE = """
 UPDATE mutirao_live {} SET worker = ?, run = run % 2147483647 + 1, claimed_at = ?,
     attempt = CASE WHEN attempt < 2147483646 THEN attempt + 1 ELSE 2147483647 END
 WHERE """
+# What a claim asks first, where rows are locked: the time, whether the worker is there, the limits.
+_OPENING = f"""
+SELECT {{}}, EXISTS (SELECT 1 FROM mutirao_worker WHERE id = ?), {limits.TERMS}
+FROM (SELECT 1) AS one LEFT JOIN mutirao_limit m ON true
+"""
 _OF_LIVE = ("id", "run", "attempt", "queue", "run_at", "cancel", "lost", "cut_off")
 _CLAIM = ", ".join(f"{'l' if name in _OF_LIVE else 'j'}.`{name}`" for name in Claim._fields)
 _TAKEN = f"""
@@ -81,56 +93,88 @@ def claim(
     now: datetime | None,
 ) -> Asking[list[Claim]]:
     """Take due jobs."""
-    moment = yield from words.moment(now)
-    yield from words.keep_limits()
-    yield from require(worker)
-    if words.locks and (yield from limits.exist()):
-        return (yield from _claim_within(words, worker, lanes, limit, without, moment))
+    turns = yield from fairness.turns(words, lanes)
+    moment, rules = yield from _opening(words, worker, now)
+    asked = _Asked(words, turns, without, moment)
+    if rules:
+        return (yield from _claim_within(asked, rules, worker, lanes, limit))
     ids = list[int]()
     for lane in once(lanes):
         if len(ids) >= limit:
             break
-        due, limited = yield from _due(words, lane, limit - len(ids), without, moment)
-        if limited:
-            return (yield from _claim_within(words, worker, lanes, limit, without, moment))
+        due, limited = yield from _due(asked, lane, limit - len(ids))
+        if limited and rules is None:
+            found = yield from limits.rules()
+            return (yield from _claim_within(asked, found, worker, lanes, limit))
         ids += due
-        yield from fairness.note(words, lane.queue, due)
+        yield from turns.note(lane.queue, [*due.values()])
     if not ids:
         return []
     yield from take(words, worker, ids, moment)
     return fairness.in_order((yield from taken(words, ids)), lanes, ids)
 
 
+def _opening(
+    words: Words, worker: int, now: datetime | None
+) -> Asking[tuple[int, list[Rule] | None]]:
+    """Return what time it is, and the limits; None: whether there are any is told with due jobs.
+
+    Raises:
+        WorkerGone: the worker was considered gone: nobody would rescue its jobs.
+    """
+    yield from words.keep_limits()
+    if words.clock is None:
+        moment = yield from words.moment(now)
+        yield from require(worker)
+        return moment, None
+    rows = yield Execute(_OPENING.format(words.clock), (worker,))
+    moment, is_there, *_ = rows[0]
+    _refuse_gone(worker, is_there)
+    found = limits.rules_of(sorted(row[2:] for row in rows if row[2] is not None))
+    return to_micros(now) if now else moment, found
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a claim is asked for: jobs of other tasks than `without`, due at a moment."""
+
+    words: Words
+    turns: fairness.Turns
+    without: Collection[str]
+    moment: int
+
+    def fair(self, lane: str, limit: int) -> Asking[dict[int, str]]:
+        """Return jobs of a lane of fair ones, and their values; see `fairness.due`."""
+        served = self.turns.served(lane)
+        return fairness.due(self.words, lane, served, limit, self.without, self.moment)
+
+
 def _claim_within(
-    words: Words,
-    worker: int,
-    lanes: Sequence[Lane],
-    limit: int,
-    without: Collection[str],
-    moment: int,
+    asked: _Asked, rules: Sequence[Rule], worker: int, lanes: Sequence[Lane], limit: int
 ) -> Asking[Claimed]:
     """Take due jobs that the limits have room for; park the others that are met.
 
     Where rows are locked, a transaction locks counters once, in order: jobs that others count are
     left for the next.
     """
-    rules = yield from limits.rules()
+    words, moment = asked.words, asked.moment
     stopped = {rule.queue for rule in rules if rule.stops_a_queue}
     served = [
         lane._replace(run_at=BEFORE_ALL_JOBS, id=0)
         for lane in once(lanes)
         if queue_of(lane.queue) not in stopped
     ]
-    if (yield from limits.pace(words, moment)) and words.locks:
+    if (yield from limits.pace(words, rules, moment)) and words.locks:
         return once_more(Claimed())
     held: set[CounterName] | None = set() if words.locks else None
     ids, parked, called, again = list[int](), 0, True, False
     while called and not again:
         called, look = False, 0
         for lane in served:
-            while len(ids) < limit and parked < MAX_PARKED_PER_CLAIM and not again:
+            there = True
+            while there and not again and _goes_on(ids, limit, parked):
                 wanted = limit - len(ids)
-                due = yield from some(words, lane, max(look, wanted), without, moment)
+                due, there = yield from _some(asked, lane, max(look, wanted))
                 if not due:
                     break
                 room = yield from limits.let_in(words, rules, due, wanted, moment, held)
@@ -139,14 +183,21 @@ def _claim_within(
                     break
                 fit, unfit, more = room
                 yield from take(words, worker, fit, moment)
-                yield from fairness.note(words, lane.queue, fit)
+                yield from asked.turns.note(lane.queue, [due[id].fairness for id in fit])
                 ids, parked, called = ids + fit, parked + unfit, called or more
                 look = LOOK_AHEAD_JOBS if unfit else 0
-        called = called and len(ids) < limit and parked < MAX_PARKED_PER_CLAIM
-    claims = fairness.in_order(Claimed((yield from taken(words, ids))), lanes, ids)
-    if len(ids) >= limit or parked >= MAX_PARKED_PER_CLAIM:
+        called = called and _goes_on(ids, limit, parked)
+    found = (yield from taken(words, ids)) if ids else []
+    claims = fairness.in_order(Claimed(found), lanes, ids)
+    if not _goes_on(ids, limit, parked):
         claims.woken = tuple(Wake(lane.queue, lane.priority, BEFORE_ALL_JOBS) for lane in served)
     return once_more(claims) if again else claims
+
+
+def _goes_on(ids: Sequence[int], limit: int, parked: int) -> bool:
+    """Return whether a claim that has these jobs, and has parked so many, looks for more."""
+    most = MAX_PARKED_BESIDE if ids else MAX_PARKED_PER_CLAIM
+    return len(ids) < limit and parked < most
 
 
 def once_more(claims: Claimed) -> Claimed:
@@ -156,57 +207,75 @@ def once_more(claims: Claimed) -> Claimed:
 
 
 def some(
-    words: Words, lane: Lane, limit: int, without: Collection[str], moment: int
-) -> Asking[list[int]]:
-    """Return the first due jobs of a lane, locked."""
-    if words.locks:
-        return (yield from _due_by_id(words, lane, limit, without, moment))
-    due, _ = yield from _due(words, lane, limit, without, moment)
-    return due
+    words: Words, turns: fairness.Turns, lane: Lane, limit: int, moment: int
+) -> Asking[dict[int, str]]:
+    """Return the first due jobs of a lane, locked, each with the value whose turn it takes."""
+    due, _ = yield from _some(_Asked(words, turns, (), moment), lane, limit)
+    return {id: job.fairness for id, job in due.items()}
 
 
-def _due(
-    words: Words, lane: Lane, limit: int, without: Collection[str], moment: int
-) -> Asking[tuple[list[int], bool]]:
-    """Return the first due jobs of a lane, and whether there are limits that may concern them."""
+def _some(asked: _Asked, lane: Lane, limit: int) -> Asking[tuple[dict[int, limits.Asked], bool]]:
+    """Return the first due jobs of a lane, locked, and whether there may be more."""
+    words = asked.words
     if is_fair(lane.queue):
-        ids = yield from fairness.due(words, lane.queue, limit, without, moment)
-        return ids, (yield from limits.exist())
+        found = yield from asked.fair(lane.queue, limit)
+        due = (lane.queue, asked.moment)
+        return (yield from limits.asking(words, found, due)), len(found) >= limit
+    if words.locks:
+        jobs = yield from _due_by_id(asked, lane, limit)
+    else:
+        found, _ = yield from _due(asked, lane, limit)
+        jobs = yield from limits.asking(words, found)
+    return jobs, len(jobs) >= limit
+
+
+def _due(asked: _Asked, lane: Lane, limit: int) -> Asking[tuple[dict[int, str], bool]]:
+    """Return the first due jobs of a lane, and whether there are limits that may concern them.
+
+    Each with the value whose turn it takes.
+    """
+    words, moment = asked.words, asked.moment
+    if is_fair(lane.queue):
+        found = yield from asked.fair(lane.queue, limit)
+        free = yield from words.hold_jobs([*found], free=True, due=(lane.queue, moment))
+        limited = words.clock is None and (yield from limits.exist())
+        return {id: value for id, value in found.items() if id in free}, limited
     since, place = words.since(to_micros_or_before(lane.run_at), lane.id)
-    unwanted, values = fairness.but(words, without)
+    unwanted, values = fairness.but(words, asked.without)
     sql = _DUE.format(words.by_lane, since, unwanted, words.hold_free)
     rows = yield Execute(sql, (lane.queue, lane.priority, *place, moment, *values, limit))
-    return [row[0] for row in rows], bool(rows) and bool(rows[0][1])
+    return {row[0]: "" for row in rows}, bool(rows) and bool(rows[0][1])
 
 
-def _due_by_id(
-    words: Words, lane: Lane, limit: int, without: Collection[str], moment: int
-) -> Asking[list[int]]:
+def _due_by_id(asked: _Asked, lane: Lane, limit: int) -> Asking[dict[int, limits.Asked]]:
     """Return the first due jobs of a lane that nobody else has, locked by their ids.
 
     By the lane's index its entries would be locked, too, also of jobs that are passed over: whoever
     has such a job, and changes it, would wait for a claim that waits for counters.
     """
-    if is_fair(lane.queue):
-        return (yield from fairness.due(words, lane.queue, limit, without, moment))
-    unwanted, values = fairness.but(words, without)
-    ids, at = list[int](), (to_micros_or_before(lane.run_at), lane.id)
-    while len(ids) < limit:
+    words = asked.words
+    unwanted, values = fairness.but(words, asked.without)
+    jobs, at = dict[int, limits.Asked](), (to_micros_or_before(lane.run_at), lane.id)
+    while (wanted := limit - len(jobs)) > 0:
         since, place = words.since(*at)
         sql = _LOOK.format(words.by_lane, since, unwanted)
-        rows = yield Execute(sql, (lane.queue, lane.priority, *place, moment, *values, limit))
-        if not rows:
-            break
+        which = (lane.queue, lane.priority, *place, asked.moment)
+        rows = yield Execute(sql, (*which, *values, wanted))
         found = [row[0] for row in rows]
-        free = yield from words.hold_jobs(found, free=True, due=(lane.queue, moment))
-        ids += [id for id in found if id in free]
+        jobs |= yield from limits.asking(words, found, (lane.queue, asked.moment))
+        if len(rows) < wanted:
+            break
         at = (rows[-1][1], rows[-1][0] + 1)
-    return ids[:limit]
+    return jobs
 
 
 def require(worker: int) -> Asking[None]:
     """Raise WorkerGone if the worker was considered gone: nobody would rescue its jobs."""
-    if not (yield Execute("SELECT 1 FROM mutirao_worker WHERE id = ?", (worker,))):
+    _refuse_gone(worker, (yield Execute("SELECT 1 FROM mutirao_worker WHERE id = ?", (worker,))))
+
+
+def _refuse_gone(worker: int, is_there: object) -> None:
+    if not is_there:
         raise WorkerGone(f"worker {worker} is not registered (any more)")
 
 
@@ -216,8 +285,9 @@ def take(words: Words, worker: int, ids: Sequence[int], moment: int) -> Asking[N
 
 
 def taken(words: Words, ids: Sequence[int]) -> Asking[list[Claim]]:
+    """Return jobs that were taken; nothing is said after that."""
     which, values = words.among("l.id", ids)
-    rows = yield Execute(_TAKEN + which, values)
+    rows = yield Execute(_TAKEN + which, values, commits=True)
     return [_to_claim(row) for row in rows]
 
 

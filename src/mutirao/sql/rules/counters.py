@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from mutirao.model.limits import CounterName, Rule, filled
-from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.drivers.steps import Asking, Execute, all_of
 from mutirao.sql.rules.words import Condition, Words
 from mutirao.sql.schema.instant import from_micros
 
@@ -51,13 +51,17 @@ def find_counters(
     words: Words, names: Collection[CounterName]
 ) -> Asking[dict[CounterName, Counter]]:
     """Return those of these counters that there are."""
-    there: dict[CounterName, Counter] = {}
+    keys: dict[str, list[str]] = {}
     for name in sorted(names):
-        for counter in (
-            yield from read_counters(words, Condition("c.name = ? AND c.key = ?", name))
-        ):
-            there[name] = counter
-    return there
+        keys.setdefault(name.limit, []).append(name.key)
+    found = yield from all_of([_named(words, limit, some) for limit, some in keys.items()])
+    counters = [Counter(*row) for rows in found for row in rows]
+    return {CounterName(each.name, each.key): each for each in counters}
+
+
+def _named(words: Words, limit: str, keys: Collection[str]) -> Execute:
+    which, values = words.among("c.key", keys)
+    return Execute(f"{COUNTER}c.name = ? AND {which}", (limit, *values))
 
 
 def make_counters(

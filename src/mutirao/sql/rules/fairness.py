@@ -3,21 +3,25 @@
 Each small statement is one descent of an index.
 """
 
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mutirao.model.fairness import is_fair
 from mutirao.model.job import Lane
-from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.drivers.steps import Asking, Execute, Reply, Rows, all_of, soon
 from mutirao.sql.rules.base import Claims, in_lane_order
 from mutirao.sql.rules.words import Words
 
 SMALLEST_INTEGER = -1 << 63
-MAX_ROWS_PER_READ = 100  # rows of a line that are read together
+MAX_ROWS_PER_READ = 500  # rows that are read together
 
 _SERVED = "SELECT fairness FROM mutirao_fairness_served WHERE worker = 0 AND lane = ?"
-_LAST = "SELECT queue, fairness FROM mutirao_live WHERE id = ?"
-_NEXT = "SELECT {0} {1} AND queue = ? AND {0} > ? ORDER BY {0} LIMIT 1"
+# The first jobs of the next values, due or not: no more are read where many are not due.
+_NEXT = """
+SELECT {0}, priority, run_at, id {1} AND queue = ? AND {0} > ?{2}{3}
+ORDER BY {0}, priority, run_at, id LIMIT ?
+"""
 _PRIORITY = """
 SELECT priority {1} AND queue = ? AND {0} = ? AND priority > ? ORDER BY priority LIMIT 1
 """
@@ -27,37 +31,65 @@ ORDER BY run_at, id LIMIT ?
 """
 
 
+@dataclass(slots=True)
+class Turns:
+    """Whose turn came last in each lane of fair jobs."""
+
+    words: Words
+    asked: dict[str, Reply]
+    noted: dict[str, str] = field(default_factory=dict)
+
+    def served(self, lane: str) -> str:
+        """Return the value that was served last; empty: none."""
+        if lane not in self.noted:
+            rows = self.asked[lane].rows
+            self.noted[lane] = rows[0][0] if rows else ""
+        return self.noted[lane]
+
+    def note(self, lane: str, values: Sequence[str]) -> Asking[None]:
+        """Record the value of the last of these jobs, if this is a lane of fair jobs."""
+        if not values or not is_fair(lane):
+            return
+        self.noted[lane] = values[-1]
+        columns = ("worker", "lane", "fairness")
+        sql = self.words.upsert("mutirao_fairness_served", columns, columns[:2], columns[2:])
+        yield Execute(sql, (0, lane, values[-1]), answers=False)
+
+
+def turns(words: Words, lanes: Iterable[Lane]) -> Asking[Turns]:
+    """Ask whose turn came last in each of these lanes; it is known after the next question."""
+    asked: dict[str, Reply] = {}
+    for lane in lanes:
+        if is_fair(lane.queue) and lane.queue not in asked:
+            asked[lane.queue] = yield from soon(Execute(_SERVED, (lane.queue,)))
+    return Turns(words, asked)
+
+
 def due(
-    words: Words, lane: str, most: int, without: Collection[str], moment: int
-) -> Asking[list[int]]:
-    """Return the ids of due jobs of a lane: one of each value, round after round."""
-    served = yield Execute(_SERVED, (lane,))
-    values = _Values(words, lane, served[0][0] if served else "")
-    lines, taken = list[_Line](), list[int]()
-    while len(taken) < most and (value := (yield from values.next())) is not None:
-        line = _Line(words, lane, value, without, moment)
-        if (id := (yield from line.next())) is not None:
-            taken.append(id)
-            lines.append(line)
+    words: Words, lane: str, served: str, most: int, without: Collection[str], moment: int
+) -> Asking[dict[int, str]]:
+    """Return due jobs of a lane, each with its value: one of each value, round after round.
+
+    They are not locked. `served`: the value that was served last.
+    """
+    values = _Values(_Place(words, lane, without, moment), served)
+    lines, taken = list[_Line](), dict[int, str]()
+    while len(taken) < most and not values.ended:
+        some = yield from values.some(-(-most // (1 + len(lines))))
+        lines += yield from _round(some, most, taken)
     while len(taken) < most and lines:
-        behind = list[_Line]()
-        for line in lines:
-            if len(taken) < most and (id := (yield from line.next())) is not None:
-                taken.append(id)
-                behind.append(line)
-        lines = behind
-    free = yield from words.hold_jobs(taken, free=True, due=(lane, moment))
-    return [id for id in taken if id in free]
+        lines = yield from _round(lines, most, taken)
+    return taken
 
 
-def note(words: Words, lane: str, taken: Sequence[int]) -> Asking[None]:
-    """Record the value that was served last, if this is a lane of fair jobs."""
-    if not taken or not is_fair(lane):
-        return
-    [(queue, value)] = yield Execute(_LAST, (taken[-1],))
-    columns = ("worker", "lane", "fairness")
-    sql = words.upsert("mutirao_fairness_served", columns, ("worker", "lane"), ("fairness",))
-    yield Execute(sql, (0, queue, value), answers=False)
+def _round(lines: "list[_Line]", most: int, taken: dict[int, str]) -> "Asking[list[_Line]]":
+    """Take one of each line, up to `most` in all; return those that had one."""
+    behind = list[_Line]()
+    for line in lines:
+        if len(taken) < most and (id := (yield from line.next())) is not None:
+            taken[id] = line.value
+            behind.append(line)
+    return behind
 
 
 def in_order(claims: Claims, lanes: Sequence[Lane], taken: Sequence[int]) -> Claims:
@@ -69,48 +101,102 @@ def in_order(claims: Claims, lanes: Sequence[Lane], taken: Sequence[int]) -> Cla
     return claims
 
 
-def _from(words: Words) -> str:
-    index = words.by_index("mutirao_live_fairness")
-    return f"FROM mutirao_live {index} WHERE worker IS NULL AND {words.has_turn}"
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A lane, and which of its jobs are looked for: of other tasks than `without`, due by now."""
+
+    words: Words
+    lane: str
+    without: Collection[str]
+    moment: int
+
+    def reading(
+        self, sql: str, *values: object, since: str = "", most: int | None = None
+    ) -> Execute:
+        """Return a statement about it, with its values; `since` stands where it names one."""
+        words = self.words
+        index = words.by_index("mutirao_live_fairness")
+        table = f"FROM mutirao_live {index} WHERE worker IS NULL AND {words.has_turn}"
+        unwanted, tasks = but(words, self.without) if most is not None else ("", ())
+        last = () if most is None else (*tasks, most)
+        return Execute(sql.format(words.turn, table, since, unwanted), (self.lane, *values, *last))
 
 
 @dataclass(slots=True)
 class _Values:
-    """The values after the one that was served last, and then from the first on."""
+    """The values after the one that was served last, and then from the first on.
 
-    words: Words
-    lane: str
+    `at`: where they go on; `around`: whether they began from the first; `ended`: none is left.
+    """
+
+    place: _Place
     served: str
-    at: str | None = None
-    around: bool = False  # whether they began from the first
+    at: str = ""
+    around: bool = False
+    ended: bool = False
 
-    def next(self) -> Asking[str | None]:
-        """Return the next value; None after the last."""
-        sql = _NEXT.format(self.words.turn, _from(self.words))
-        while True:
-            since = ("" if self.around else self.served) if self.at is None else self.at
-            rows = yield Execute(sql, (self.lane, since))
-            if rows and not (self.around and rows[0][0] > self.served):
-                self.at = rows[0][0]
-                return self.at
-            if self.around or not self.served:
-                return None
-            self.around, self.at = True, None
+    def __post_init__(self) -> None:
+        """Begin."""
+        self.at, self.around = self.served, not self.served
+
+    def some(self, size: int) -> "Asking[list[_Line]]":
+        """Return the lines of some values, of which the first so many jobs are read together."""
+        size = min(size, MAX_ROWS_PER_READ)
+        parts = [self._reading(self.at, size, around=self.around)]
+        if not self.around:
+            parts.append(self._reading("", size, around=True))
+        lines = list[_Line]()
+        for rows in (yield from all_of(parts)):
+            lines += self._lines(rows, whole=len(rows) < size)
+            if len(rows) == size:
+                self.at = rows[-1][0]
+                return lines
+            self.ended = self.around
+            self.at, self.around = "", True
+        return lines
+
+    def _reading(self, since: str, size: int, *, around: bool) -> Execute:
+        turn = self.place.words.turn
+        until = f" AND {turn} <= ?" if around and self.served else ""
+        last = (self.served,) if until else ()
+        return self.place.reading(_NEXT, since, *last, since=until, most=size)
+
+    def _lines(self, rows: Rows, *, whole: bool) -> "list[_Line]":
+        jobs: dict[str, Rows] = {}
+        for value, *job in rows:
+            jobs.setdefault(value, []).append(tuple(job))
+        lines = [_Line(self.place, value, len(rows)) for value in jobs]
+        for line in lines:
+            line.begin(jobs[line.value], whole=whole or line is not lines[-1])
+        return lines
 
 
 @dataclass(slots=True)
 class _Line:
-    """The ids of one value's due jobs, the most urgent priority first."""
+    """The ids of one value's due jobs, the most urgent priority first.
 
-    words: Words
-    lane: str
+    `most`: how many are read at once, at first.
+    """
+
+    place: _Place
     value: str
-    without: Collection[str]
-    moment: int
-    priority: int | None = SMALLEST_INTEGER
-    size: int = 0  # of what was read last; 0: the next priority has to be looked for
+    most: int
+    priority: int | None = None  # None: nothing is left to be read
+    size: int = 0  # of what is read next; 0: the next priority has to be looked for
     at: tuple[int, int] = (SMALLEST_INTEGER, 0)
-    read: list[int] = field(default_factory=list)
+    read: deque[int] = field(default_factory=deque)
+
+    def begin(self, jobs: Rows, *, whole: bool) -> None:
+        """Take its first jobs: a priority, a time and an id each. `whole`: there are no others."""
+        late: int | None = None
+        for priority, run_at, id in jobs:
+            if run_at > self.place.moment:
+                late = priority
+            elif priority != late:
+                self.read.append(id)
+        if not whole:
+            self.priority, *at = jobs[-1]
+            self.at, self.size = (at[0], at[1]), 0 if self.priority == late else self.most
 
     def next(self) -> Asking[int | None]:
         """Return the next id; None after the last."""
@@ -118,26 +204,23 @@ class _Line:
             if self.priority is None:
                 return None
             yield from self._read_on() if self.size else self._next_priority()
-        return self.read.pop(0)
+        return self.read.popleft()
 
     def _next_priority(self) -> Asking[None]:
-        sql = _PRIORITY.format(self.words.turn, _from(self.words))
-        rows = yield Execute(sql, (self.lane, self.value, self.priority))
+        rows = yield self.place.reading(_PRIORITY, self.value, self.priority)
         self.priority = rows[0][0] if rows else None
-        self.at, self.size = (SMALLEST_INTEGER, 0), 1
+        self.at, self.size = (SMALLEST_INTEGER, 0), self.most
 
     def _read_on(self) -> Asking[None]:
         run_at, last = self.at
-        since, place = self.words.since(run_at, last + 1)
-        unwanted, values = but(self.words, self.without)
-        sql = _LINE.format(self.words.turn, _from(self.words), since, unwanted)
-        line = (self.lane, self.value, self.priority, *place, self.moment)
-        rows = yield Execute(sql, (*line, *values, self.size))
-        self.read = [row[0] for row in rows]
-        if rows:
-            self.at, self.size = (rows[-1][1], rows[-1][0]), min(2 * self.size, MAX_ROWS_PER_READ)
-        else:
+        since, place = self.place.words.since(run_at, last + 1)
+        line = (self.value, self.priority, *place, self.place.moment)
+        rows = yield self.place.reading(_LINE, *line, since=since, most=self.size)
+        self.read.extend(row[0] for row in rows)
+        if len(rows) < self.size:
             self.size = 0
+        else:
+            self.at, self.size = (rows[-1][1], rows[-1][0]), min(2 * self.size, MAX_ROWS_PER_READ)
 
 
 def but(words: Words, without: Collection[str]) -> tuple[str, tuple[str, ...]]:

@@ -5,12 +5,11 @@ are in microseconds. Live rows are locked before counters, or without waiting.
 """
 
 from collections import Counter as Tally
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from operator import itemgetter
 from typing import NamedTuple
 
-from mutirao.model.fairness import is_late, shared
+from mutirao.model.fairness import is_late
 from mutirao.model.job import Wake
 from mutirao.model.limits import (
     COUNTER_KEPT_FOR,
@@ -20,10 +19,9 @@ from mutirao.model.limits import (
     Whose,
     admit,
     candidate,
-    next_look,
 )
-from mutirao.model.uniqueness import PARKED
-from mutirao.sql.drivers.steps import Asking, Execute, Row, each
+from mutirao.sql.drivers.steps import Asking, Execute, Row, all_of, each, soon
+from mutirao.sql.rules import parked
 from mutirao.sql.rules.counters import (
     COUNTER,
     Counter,
@@ -33,31 +31,16 @@ from mutirao.sql.rules.counters import (
     read_counters,
 )
 from mutirao.sql.rules.words import NO_LIMIT, Condition, Words
-from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
-
-PARKED_MICROS = to_micros(PARKED)
+from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros
 
 _TERMS = ("name", "queue", "task", "by", "key", "most", "per", "burst", "start")
-_RULES = f"SELECT {', '.join(f'm.{term}' for term in _TERMS)} FROM mutirao_limit m ORDER BY m.name"
+TERMS = ", ".join(f"m.{term}" for term in _TERMS)
+_RULES = Execute(f"SELECT {TERMS} FROM mutirao_limit m ORDER BY m.name")
 _ASKED = """
 SELECT l.id, l.queue, l.fairness, j.queue, j.task, j.args, l.priority, l.run_at, j.tenant, j.`group`
 FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id
 WHERE """
 _COUNT = "UPDATE mutirao_counter SET running = ?, tokens = ?, touched_at = ? WHERE id = ?"
-_LATE_NEXT = "UPDATE mutirao_counter SET late_next = ? WHERE id = ?"
-_FIRST = """
-SELECT * FROM (
-    SELECT job, run_at, priority, late FROM mutirao_parked WHERE counter = ? AND late = ?
-    ORDER BY priority, run_at, job LIMIT ?
-) AS {}
-"""
-_NEXT = f"""
-SELECT p.job, p.run_at, l.queue, p.priority, l.id, p.late FROM (
-    {_FIRST.format("others")} UNION ALL {_FIRST.format("late")}
-) AS p LEFT JOIN mutirao_live l ON l.id = p.job AND l.worker IS NULL
-ORDER BY p.priority, p.run_at, p.job
-"""
-_PRIORITY = 3  # column of _NEXT
 _PARKED = """
 SELECT p.job FROM mutirao_parked p JOIN mutirao_counter c ON c.id = p.counter WHERE c.name = ?
 """
@@ -68,6 +51,7 @@ WHERE l.worker IS NULL
 _FREE = """
 SELECT s.job, s.counter FROM mutirao_slot s LEFT JOIN mutirao_live l ON l.id = s.job
 WHERE l.worker IS NULL AND """
+_SLOTS = "SELECT job, counter FROM mutirao_slot WHERE "
 # Whoever was sent ahead may have been cancelled, and have been the last.
 _AWAITED = (
     "(c.probe_at IS NOT NULL OR EXISTS (SELECT 1 FROM mutirao_parked p WHERE p.counter = c.id))"
@@ -81,7 +65,7 @@ WHERE running = 0 AND touched_at < ? AND id NOT IN (SELECT counter FROM mutirao_
 """
 
 
-class _Due(NamedTuple):
+class Asked(NamedTuple):
     """A due job that needs room under its limits."""
 
     id: int
@@ -107,14 +91,38 @@ class _Due(NamedTuple):
 
 def rules() -> Asking[list[Rule]]:
     """Return the limits there are."""
-    rows = yield Execute(_RULES)
+    return rules_of((yield _RULES))
+
+
+def rules_of(rows: Iterable[Row]) -> list[Rule]:
+    """Return the limits of rows of `TERMS`."""
     return [Rule(**dict(zip(_TERMS, row, strict=True))) for row in rows]
+
+
+def asking(
+    words: Words, ids: Collection[int], due: tuple[str, int] | None = None
+) -> Asking[dict[int, Asked]]:
+    """Return what is asked about jobs that ask for room, in this order.
+
+    `due`: those that this transaction can lock, and that are in this lane and due at this moment.
+    """
+    if not ids:
+        return {}
+    which, values = words.among("l.id", ids)
+    ask = Execute(_ASKED + which, values)
+    if words.locks and due is not None:
+        held, rows = yield from all_of([words.holding(ids, free=True, due=due), ask])
+        free = {id for (id,) in held}
+    else:
+        rows, free = (yield ask), {*ids}
+    found = {row[0]: Asked._make(row) for row in rows}
+    return {id: found[id] for id in ids if id in found and id in free}
 
 
 def let_in(
     words: Words,
     rules: Sequence[Rule],
-    ids: Sequence[int],
+    jobs: Mapping[int, Asked],
     most: int,
     moment: int,
     held: set[CounterName] | None = None,
@@ -126,9 +134,7 @@ def let_in(
     those of these jobs are added. None is returned where it has others, and where rows are locked
     and some had to be made: that is for another transaction, as a new row is locked out of order.
     """
-    rows = yield from _due(words, ids)
-    asked = (rows[id] for id in ids)
-    candidates = [row.candidate(rules) for row in asked]
+    candidates = [job.candidate(rules) for job in jobs.values()]
     by_name = {rule.name: rule for rule in rules}
     names = {name for job in candidates for name in job.counters}
     if held and not names <= held:
@@ -149,11 +155,12 @@ def let_in(
     taken = [job.id for job in admission.taken]
     yield from _count_in(words, admission.taken, counters, by_name, moment)
     if admission.parked:
-        parked = [(rows[id], counters[name]) for id, name in admission.parked.items()]
-        yield from _park(words, parked)
+        behind = [(jobs[id], counters[name]) for id, name in admission.parked.items()]
+        rows = [(job.id, of.id, job.priority, job.run_at, job.late) for job, of in behind]
+        yield from parked.park(words, rows)
     for name in sorted(set(admission.parked.values())):
         if by_name[name.limit].per is not None and counters[name].probe_at is None:
-            yield from _send_ahead(words, counters[name], by_name[name.limit], moment)
+            yield from parked.send_ahead(words, counters[name], by_name[name.limit], moment)
     spare = {
         counters[name].id: counters[name]
         for job in candidates
@@ -169,16 +176,30 @@ def let_go(words: Words, jobs: Collection[int], moment: int) -> Asking[tuple[Wak
     """Free the slots of those of these jobs that no longer run, and release blocked jobs."""
     which, values = words.among("s.job", jobs)
     free = yield Execute(_FREE + which, values)
-    if not free:
+    return (yield from free_slots(words, [(job, counter) for job, counter in free], moment))
+
+
+def slots(words: Words, jobs: Collection[int]) -> Execute:
+    """Return the question what these jobs hold: pairs of a job and a counter."""
+    which, values = words.among("job", jobs)
+    return Execute(_SLOTS + which, values)
+
+
+def free_slots(
+    words: Words, held: Sequence[tuple[int, int]], moment: int
+) -> Asking[tuple[Wake, ...]]:
+    """Free slots, pairs of a job and a counter, and release blocked jobs."""
+    if not held:
         return ()
-    ended = Tally(counter for _, counter in free)
+    ended = Tally(counter for _, counter in held)
+    rules = yield from soon(_RULES)
     counters = yield from read_counters(words, words.among("c.id", sorted(ended)), hold=True)
-    yield words.free([(job, counter) for job, counter in free])
+    yield words.free(held)
     less = [(ended[counter.id], counter.id) for counter in counters]
     yield each("UPDATE mutirao_counter SET running = running - ? WHERE id = ?", less)
     for counter in counters:
         counter.running -= ended[counter.id]
-    return (yield from call(words, counters, moment))
+    return (yield from _call_for(words, rules_of(rules.rows), counters, moment))
 
 
 def give_back(
@@ -191,23 +212,33 @@ def give_back(
     return (yield from let_go(words, jobs, moment))
 
 
-def pace(words: Words, moment: int) -> Asking[tuple[Wake, ...]]:
+def pace(words: Words, rules: Iterable[Rule], moment: int) -> Asking[tuple[Wake, ...]]:
     """Call the jobs that rates have tokens for now, where some were waited for."""
+    if all(rule.per is None for rule in rules):
+        return ()
     due = yield from read_counters(words, Condition("c.probe_at <= ?", (moment,)), hold=True)
     return (yield from call(words, due, moment)) if due else ()
 
 
 def call(words: Words, counters: Iterable[Counter], moment: int) -> Asking[tuple[Wake, ...]]:
     """Bring parked jobs back to their lanes, as many as there is room. Counters are locked."""
-    by_name = {rule.name: rule for rule in (yield from rules())}
-    woken: dict[tuple[str, int], int] = {}
-    for counter in counters:
-        rule = by_name[counter.name]
-        back = yield from _call(words, counter, counter.room(rule, moment))
-        for queue, priority, run_at in back:
-            woken[queue, priority] = min(run_at, woken.get((queue, priority), run_at))
+    return (yield from _call_for(words, (yield from rules()), counters, moment))
+
+
+def _call_for(
+    words: Words, rules: Iterable[Rule], counters: Iterable[Counter], moment: int
+) -> Asking[tuple[Wake, ...]]:
+    by_name = {rule.name: rule for rule in rules}
+    terms = [(counter, by_name[counter.name]) for counter in counters]
+    back = yield from parked.bring_back(
+        words, [(one, one.room(rule, moment)) for one, rule in terms]
+    )
+    for counter, rule in terms:
         if rule.per is not None:
-            yield from _send_ahead(words, counter, rule, moment)
+            yield from parked.send_ahead(words, counter, rule, moment)
+    woken: dict[tuple[str, int], int] = {}
+    for queue, priority, run_at in back:
+        woken[queue, priority] = min(run_at, woken.get((queue, priority), run_at))
     return tuple(Wake(*lane, from_micros(run_at)) for lane, run_at in woken.items())
 
 
@@ -217,8 +248,8 @@ def count_running(words: Words, rule: Rule, moment: int) -> Asking[None]:
         return
     running = yield Execute("SELECT id FROM mutirao_live WHERE worker IS NOT NULL")
     ids = yield from words.hold_jobs([row[0] for row in running])
-    rows = yield from _due(words, ids)
-    found = [row.candidate([rule]) for row in rows.values()]
+    jobs = yield from asking(words, ids)
+    found = [job.candidate([rule]) for job in jobs.values()]
     names = {name for job in found for name in job.counters}
     by_name = {rule.name: rule}
     missing = names - (yield from find_counters(words, names)).keys()
@@ -229,11 +260,11 @@ def count_running(words: Words, rule: Rule, moment: int) -> Asking[None]:
 
 def forget(words: Words, name: str) -> Asking[None]:
     """Forget what a limit counted; what waited for it goes back to its lanes."""
-    parked = yield Execute(_PARKED, (name,))
-    yield from words.hold_jobs([row[0] for row in parked])
+    waiting = yield Execute(_PARKED, (name,))
+    yield from words.hold_jobs([row[0] for row in waiting])
     counters = yield from read_counters(words, Condition("c.name = ?", (name,)), hold=True)
     for counter in counters:
-        yield from _call(words, counter, NO_LIMIT)
+        yield from parked.bring_back(words, [(counter, NO_LIMIT)])
         for table, column in (("mutirao_slot", "counter"), ("mutirao_counter", "id")):
             sql = f"DELETE FROM {table} WHERE {column} = ?"
             yield Execute(sql, (counter.id,), answers=False)
@@ -279,12 +310,6 @@ def _forget_quiet(words: Words, moment: int) -> Asking[None]:
         yield each("DELETE FROM mutirao_counter WHERE id = ?", gone)
 
 
-def _due(words: Words, ids: Collection[int]) -> Asking[dict[int, _Due]]:
-    which, values = words.among("l.id", ids)
-    rows = yield Execute(_ASKED + which, values)
-    return {row[0]: _Due._make(row) for row in rows}
-
-
 def _count_in(
     words: Words,
     jobs: Sequence[Candidate],
@@ -313,55 +338,3 @@ def _count(counter: Counter, rule: Rule, moment: int) -> bool:
         counter.tokens = counter.filled(rule, moment) - 1
     counter.touched_at = max(counter.touched_at, moment)
     return rule.per is None
-
-
-def _park(words: Words, jobs: Sequence[tuple[_Due, Counter]]) -> Asking[None]:
-    """Put jobs out of their lanes, each behind a counter."""
-    columns = ("job", "counter", "priority", "run_at", "late")
-    sql = words.upsert("mutirao_parked", columns, ("job",), ("counter",))
-    yield each(sql, [(job.id, of.id, job.priority, job.run_at, job.late) for job, of in jobs])
-    yield words.move([(PARKED_MICROS, job.id) for job, _ in jobs])
-
-
-def _call(words: Words, counter: Counter, most: int) -> Asking[list[tuple[str, int, int]]]:
-    """Bring back up to `most` jobs; return their places. Forget those that are gone."""
-    back: list[tuple[str, int, int]] = []
-    while len(back) < most:
-        rows, mixed = yield from _next(counter, most - len(back))
-        there = yield from words.hold_jobs([row[0] for row in rows if row[4]], free=True)
-        rows = [row for row in rows if row[4] is None or row[0] in there]
-        if not rows:
-            break
-        yield from words.drop("mutirao_parked", [row[0] for row in rows])
-        if mixed:
-            counter.late_next = (counter.late_next + len(rows)) % 2
-            yield Execute(_LATE_NEXT, (counter.late_next, counter.id), answers=False)
-        waiting = [row for row in rows if row[4] is not None]
-        if waiting:
-            yield words.move([(run_at, job) for job, run_at, *_ in waiting])
-        back += [(queue, priority, run_at) for _, run_at, queue, priority, *_ in waiting]
-    return back
-
-
-def _next(counter: Counter, most: int) -> Asking[tuple[list[Row], bool]]:
-    """Return the parked jobs that a counter calls next, and whether late ones and others wait.
-
-    If they do, every other one is late.
-    """
-    rows = yield Execute(_NEXT, (counter.id, False, most, counter.id, True, most))
-    late, others = [row for row in rows if row[-1]], [row for row in rows if not row[-1]]
-    if not late or not others:
-        return [*rows], False
-    merged = shared(others, late, counter.late_next)
-    return sorted(merged, key=itemgetter(_PRIORITY))[:most], True
-
-
-def _send_ahead(words: Words, counter: Counter, rule: Rule, moment: int) -> Asking[None]:
-    """Have the first parked job come back when there will be a token."""
-    first, _ = yield from _next(counter, 1)
-    at = None
-    if first and rule.most > 0:
-        at = moment + int(next_look(rule, counter.filled(rule, moment)) * MICROS_PER_SECOND) + 1
-        yield words.move([(at, first[0][0])])
-    sql = "UPDATE mutirao_counter SET probe_at = ? WHERE id = ?"
-    yield Execute(sql, (at, counter.id), answers=False)

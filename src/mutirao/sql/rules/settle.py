@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mutirao.model.fairness import queue_of
 from mutirao.model.limits import Settled
 from mutirao.model.outcome import Settlement
-from mutirao.sql.drivers.steps import Asking, Execute, Row, each
+from mutirao.sql.drivers.steps import Asking, Execute, Row, Rows, all_of, each
 from mutirao.sql.rules import limits
 from mutirao.sql.rules.base import by_id, given_back
 from mutirao.sql.rules.words import Words
@@ -46,15 +46,50 @@ class Held(NamedTuple):
     counted: int
 
 
+class Current(NamedTuple):
+    """The settlements that are not stale, with what is there before anything is written.
+
+    `rows`: the live rows, locked. `slots`: what they hold of limits, as pairs of a job and a
+    counter; None: to be asked. `more`: the rows of what was asked with them.
+    """
+
+    moment: int
+    settlements: dict[int, Settlement]
+    rows: dict[int, Held]
+    slots: Rows | None
+    more: list[Rows]
+
+
+def current(
+    words: Words, settlements: Sequence[Settlement], now: datetime | None, *more: Execute
+) -> Asking[Current]:
+    """Lock the live rows of settlements, and find out which are stale; nothing is written.
+
+    What is asked travels together: the time, the rows, what they hold, and more questions.
+    """
+    jobs = [s.id for s in settlements]
+    clock = [Execute(f"SELECT {words.clock}")] if words.clock and now is None else []
+    slots = [limits.slots(words, jobs)] if words.locks else []
+    told = yield from all_of([*clock, _holding(words, jobs), *slots, *more])
+    moment = told.pop(0)[0][0] if clock else (yield from words.moment(now))
+    rows = {row[0]: Held._make(row) for row in told.pop(0)}
+    there = {s.id: s for s in by_id(settlements) if s.id in rows and rows[s.id].run == s.run}
+    return Current(moment, there, rows, told.pop(0) if slots else None, told)
+
+
 def held(words: Words, jobs: Collection[int], *, free: bool = False) -> Asking[dict[int, Held]]:
     """Lock the live rows of those of these jobs that run, and return them.
 
     `free`: but those that somebody else has.
     """
+    rows = yield _holding(words, jobs, free=free)
+    return {row[0]: Held._make(row) for row in rows}
+
+
+def _holding(words: Words, jobs: Collection[int], *, free: bool = False) -> Execute:
     which, values = words.among("id", jobs)
     order = f" ORDER BY id{words.hold_free if free else words.hold}" if words.locks else ""
-    rows = yield Execute(f"{_HELD.format(words.by_key)}{which}{order}", values)
-    return {row[0]: Held._make(row) for row in rows}
+    return Execute(f"{_HELD.format(words.by_key)}{which}{order}", values)
 
 
 def hold(words: Words, jobs: Collection[int]) -> Asking[None]:
@@ -82,23 +117,29 @@ def finish(
     words: Words, settlements: Sequence[Settlement], now: datetime | None
 ) -> Asking[set[int]]:
     """Write final outcomes."""
-    moment = yield from words.moment(now)
-    ended = yield from _tell(words, settlements, moment)
-    if ended:
-        yield words.drop_live(ended)
-    return (yield from _counted_down(words, ended, moment))
+    return (yield from finish_current(words, (yield from current(words, settlements, now))))
+
+
+def finish_current(words: Words, found: Current) -> Asking[set[int]]:
+    """Write the final outcomes of those that are not stale."""
+    if not found.settlements:
+        return set()
+    yield from _tell(words, found)
+    yield words.drop_live(found.settlements)
+    return (yield from _counted_down(words, found))
 
 
 def resume(
     words: Words, settlements: Sequence[Settlement], now: datetime | None
 ) -> Asking[set[int]]:
     """Write outcomes after which the jobs wait again."""
-    moment = yield from words.moment(now)
-    ended = yield from _tell(words, settlements, moment)
-    rows = [_waiting(s, ended[s.id], moment) for s in settlements if s.id in ended]
-    if rows:
-        yield each(_WAIT, rows)
-    return (yield from _counted_down(words, ended, moment))
+    found = yield from current(words, settlements, now)
+    if not found.settlements:
+        return set()
+    yield from _tell(words, found)
+    rows = [_waiting(s, found.rows[id], found.moment) for id, s in found.settlements.items()]
+    yield each(_WAIT, rows)
+    return (yield from _counted_down(words, found))
 
 
 def release(words: Words, jobs: Sequence[tuple[int, int]]) -> Asking[set[int]]:
@@ -122,22 +163,21 @@ def write_attempts(words: Words, rows: Sequence[Row], moment: int) -> Asking[Non
     yield each(words.insert("mutirao_attempt", (*_ATTEMPT, "came_late")), late)
 
 
-def _tell(words: Words, settlements: Sequence[Settlement], moment: int) -> Asking[dict[int, Held]]:
-    """Append the attempt rows of the settlements that are not stale; return those jobs' rows."""
-    found = yield from held(words, [s.id for s in settlements])
-    current = {s.id: s for s in by_id(settlements) if s.id in found and found[s.id].run == s.run}
-    if current:
-        rows = [_attempt_row(s, found[id], moment) for id, s in current.items()]
-        yield from write_attempts(words, rows, moment)
-    return {id: found[id] for id in current}
+def _tell(words: Words, found: Current) -> Asking[None]:
+    """Append the attempt rows of the settlements that are not stale."""
+    rows = [_attempt_row(s, found.rows[id], found.moment) for id, s in found.settlements.items()]
+    yield from write_attempts(words, rows, found.moment)
 
 
-def _counted_down(words: Words, ended: dict[int, Held], moment: int) -> Asking[set[int]]:
+def _counted_down(words: Words, found: Current) -> Asking[set[int]]:
     """Give back what these held whose runs ended; tell where others came back in their place."""
-    if not any(row.counted for row in ended.values()):
+    ended = found.settlements
+    if not any(found.rows[id].counted for id in ended):
         return set(ended)
+    slots = (yield limits.slots(words, ended)) if found.slots is None else found.slots
     settled = Settled(ended)
-    settled.woken = yield from limits.let_go(words, ended, moment)
+    free = [(job, counter) for job, counter in slots if job in ended]
+    settled.woken = yield from limits.free_slots(words, free, found.moment)
     return settled
 
 

@@ -13,7 +13,6 @@ from mutirao.model.webhook_attempts import WebhookAttempt
 from mutirao.sql.drivers.steps import Asking, Execute, Row, each
 from mutirao.sql.rules import settle
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import from_micros
 
 COLUMNS = (
     *("job", "run", "endpoint", "host", "status", "milliseconds", "failure", "detail", "body"),
@@ -44,13 +43,13 @@ def delivered(
 ) -> Asking[set[int] | None]:
     """Write attempts that went well, and complete jobs. None: a breaker has to be judged first."""
     hosts, endpoints = ({each.host for each in attempts}, {each.endpoint for each in attempts})
-    if (yield from _any_breaker(words, endpoints, hosts)):
+    found = yield from settle.current(words, done, now, _breakers(words, endpoints, hosts))
+    if found.more[0]:
         return None
-    moment = yield from words.moment(now)
     written = (*COLUMNS, "finished_at")
-    rows = [(*row_of(attempt), moment) for attempt in attempts]
+    rows = [(*row_of(attempt), found.moment) for attempt in attempts]
     yield each(words.insert("mutirao_webhook_attempt", written), rows)
-    settled = (yield from settle.finish(words, done, from_micros(moment))) if done else set[int]()
+    settled = yield from settle.finish_current(words, found)
     proven = Tally(each.endpoint for each in attempts if each.job in settled)
     more = [(number, USUAL_LIMIT.name, id, PROVEN_ENOUGH) for id, number in sorted(proven.items())]
     if more:
@@ -58,10 +57,11 @@ def delivered(
     return settled
 
 
-def _any_breaker(words: Words, endpoints: set[str], hosts: set[str]) -> Asking[bool]:
+def _breakers(words: Words, endpoints: set[str], hosts: set[str]) -> Execute:
+    """Return the question for any breaker of these; it needs no lock."""
     asked, values = list[str](), list[object]()
     for kind, keys in (("endpoint", endpoints), ("host", hosts)):
         which = words.among("b.`key`", sorted(keys))
         asked.append(f"{_BREAKER}{which.sql}")
         values += [kind, *which.values]
-    return bool((yield Execute(f"{' UNION ALL '.join(asked)} LIMIT 1", tuple(values))))
+    return Execute(f"{' UNION ALL '.join(asked)} LIMIT 1", tuple(values))

@@ -47,6 +47,7 @@ class Words(ABC):
     `turn`: the column of `mutirao_live` that has whose turn a job takes; `has_turn`: the condition
     that it takes one, as the index of turns has it.
     `placed`: the condition that a row `j` of `mutirao_job` has, or had, its row of `mutirao_live`.
+    `clock`: the server's clock, as an expression for what is asked with it; None: this process's.
     `parks_unjudged`: whatever is inserted under a supersede rule is parked until the rule is asked,
     as the database does not know what has asked it.
     """
@@ -62,6 +63,7 @@ class Words(ABC):
     turn: ClassVar[str] = "fairness"
     has_turn: ClassVar[str] = f"fairness <> '' AND run_at < {to_micros(PARKED)}"
     placed: ClassVar[str] = "true"
+    clock: ClassVar[str | None] = None
     parks_unjudged: ClassVar[bool] = False
     transaction: ClassVar[Bracket]
 
@@ -196,13 +198,23 @@ class Words(ABC):
         """
         if not self.locks or not jobs:
             return set(jobs)
+        return {row[0] for row in (yield self.holding(jobs, free=free, now=now, due=due))}
+
+    def holding(
+        self,
+        jobs: Collection[int],
+        *,
+        free: bool = False,
+        now: bool = False,
+        due: tuple[str, int] | None = None,
+    ) -> Execute:
+        """Return what locks live rows, and answers with their ids; see `hold_jobs`."""
         which, values = self.among("id", jobs)
         waiting = " AND worker IS NULL" if free else ""
         if due is not None:
             waiting, values = f"{waiting} AND queue = ? AND run_at <= ?", (*values, *due)
-        rows = yield Execute(
+        return Execute(
             f"SELECT id FROM mutirao_live {self.by_key} WHERE {which}{waiting} ORDER BY id"
             f"{self.hold_free if free else (now and self.hold_now) or self.hold}",
             values,
         )
-        return {row[0] for row in rows}

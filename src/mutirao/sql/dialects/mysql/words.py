@@ -99,6 +99,7 @@ class MysqlWords(Words):
     by_lane = "FORCE INDEX (mutirao_live_waiting)"  # a sort would lock all that it sorts
     forever = 1e300  # there is no infinity
     turn, has_turn = "turn", "turn <> ''"
+    clock = NOW
     placed = "j.unplaced IS NULL"
     transaction = Bracket("START TRANSACTION", "COMMIT", ("ROLLBACK",))
 

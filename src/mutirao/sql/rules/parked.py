@@ -1,0 +1,100 @@
+"""Jobs that wait behind the counter of a limit: put out of their lanes, and brought back.
+
+Times are in microseconds. Whoever is here has locked the counters.
+"""
+
+from collections.abc import Sequence
+from operator import itemgetter
+
+from mutirao.model.fairness import shared
+from mutirao.model.limits import Rule, next_look
+from mutirao.model.uniqueness import PARKED
+from mutirao.sql.drivers.steps import Asking, Execute, Row, Rows, all_of, each
+from mutirao.sql.rules.counters import Counter
+from mutirao.sql.rules.words import Words
+from mutirao.sql.schema.instant import MICROS_PER_SECOND, to_micros
+
+PARKED_MICROS = to_micros(PARKED)
+COLUMNS = ("job", "counter", "priority", "run_at", "late")
+
+_LATE_NEXT = "UPDATE mutirao_counter SET late_next = ? WHERE id = ?"
+_FIRST = """
+SELECT * FROM (
+    SELECT job, run_at, priority, late FROM mutirao_parked WHERE counter = ? AND late = ?
+    ORDER BY priority, run_at, job LIMIT ?
+) AS {}
+"""
+_NEXT = f"""
+SELECT p.job, p.run_at, l.queue, p.priority, l.id, p.late FROM (
+    {_FIRST.format("others")} UNION ALL {_FIRST.format("late")}
+) AS p LEFT JOIN mutirao_live l ON l.id = p.job AND l.worker IS NULL
+ORDER BY p.priority, p.run_at, p.job
+"""
+_PRIORITY, _LIVE = 3, 4  # columns of _NEXT
+
+
+def park(words: Words, jobs: Sequence[Row]) -> Asking[None]:
+    """Put jobs out of their lanes, each behind a counter: the values of `COLUMNS`."""
+    yield each(words.upsert("mutirao_parked", COLUMNS, ("job",), ("counter",)), jobs)
+    yield words.move([(PARKED_MICROS, job) for job, *_ in jobs])
+
+
+def bring_back(
+    words: Words, asked: Sequence[tuple[Counter, int]]
+) -> Asking[list[tuple[str, int, int]]]:
+    """Bring back up to so many jobs of each counter; return their places. Forget who is gone."""
+    places = list[tuple[str, int, int]]()
+    while asked := [(counter, most) for counter, most in asked if most > 0]:
+        told = yield from all_of([_first(counter, most) for counter, most in asked])
+        found = [_merged(*of, rows) for of, rows in zip(asked, told, strict=True)]
+        live = [row[0] for rows, _ in found for row in rows if row[_LIVE] is not None]
+        there = yield from words.hold_jobs(live, free=True)
+        called, left = list[Row](), list[tuple[Counter, int]]()
+        for (counter, most), (rows, mixed) in zip(asked, found, strict=True):
+            some = [row for row in rows if row[_LIVE] is None or row[0] in there]
+            if mixed and some:
+                counter.late_next = (counter.late_next + len(some)) % 2
+                yield Execute(_LATE_NEXT, (counter.late_next, counter.id), answers=False)
+            if some and len(rows) == most:  # else there are no others, or others have them
+                left.append((counter, most - sum(row[_LIVE] is not None for row in some)))
+            called += some
+        places += yield from _put_back(words, called)
+        asked = left
+    return places
+
+
+def _put_back(words: Words, called: Sequence[Row]) -> Asking[list[tuple[str, int, int]]]:
+    if called:
+        yield from words.drop("mutirao_parked", [row[0] for row in called])
+    waiting = [row for row in called if row[_LIVE] is not None]
+    if waiting:
+        yield words.move([(run_at, job) for job, run_at, *_ in waiting])
+    return [(queue, priority, run_at) for _, run_at, queue, priority, *_ in waiting]
+
+
+def send_ahead(words: Words, counter: Counter, rule: Rule, moment: int) -> Asking[None]:
+    """Have the first parked job come back when there will be a token."""
+    first, _ = _merged(counter, 1, (yield _first(counter, 1)))
+    at = None
+    if first and rule.most > 0:
+        at = moment + int(next_look(rule, counter.filled(rule, moment)) * MICROS_PER_SECOND) + 1
+        yield words.move([(at, first[0][0])])
+    sql = "UPDATE mutirao_counter SET probe_at = ? WHERE id = ?"
+    yield Execute(sql, (at, counter.id), answers=False)
+
+
+def _first(counter: Counter, most: int) -> Execute:
+    """Return the question for the first parked jobs of a counter, late ones and others."""
+    return Execute(_NEXT, (counter.id, False, most, counter.id, True, most))
+
+
+def _merged(counter: Counter, most: int, rows: Rows) -> tuple[Rows, bool]:
+    """Return the parked jobs that a counter calls next, and whether late ones and others wait.
+
+    If they do, every other one is late.
+    """
+    late, others = [row for row in rows if row[-1]], [row for row in rows if not row[-1]]
+    if not late or not others:
+        return [*rows], False
+    merged = shared(others, late, counter.late_next)
+    return sorted(merged, key=itemgetter(_PRIORITY))[:most], True
