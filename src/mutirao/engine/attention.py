@@ -13,15 +13,16 @@ from enum import Enum, auto
 WINDOW_SECONDS = 0.25
 # Jobs in a window; at 2,000 a second, claiming again finds new jobs soon enough.
 BUSY_JOBS_PER_WINDOW = 500
-# Seconds between claims while busy; twice as many after each that finds nothing, in a row.
+# Seconds between claims while busy; it takes longer ones where it is told of what it finds.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.04
-MAX_EMPTY_CLAIMS = 5  # empty claims before the worker listens again
+MAX_EMPTY_CLAIMS = 20  # empty claims before the worker listens again, with the shortest pauses
 
 
 class Look(Enum):
     """Why a busy worker claims."""
 
-    TOLD = auto()  # of jobs, or there was more than it wanted
+    USUAL = auto()  # it has listened, or there was more than it wanted
+    TOLD = auto()  # of jobs, in a pause
     AT_ONCE = auto()  # after a claim that took all that was due
     IN_TURN = auto()  # after a pause, untold
 
@@ -35,7 +36,8 @@ class Attention:
         self._jobs = 0
         self._vain = 0
         self._many = False
-        self.look = Look.TOLD  # why it claims next
+        self.look = Look.USUAL  # why it claims next
+        self._was_told = False  # of what it has found, since it last looked untold
         self.hurries = True  # whether a claim that has taken all is followed by another at once
         self.pause = SHORTEST_PAUSE  # seconds until it looks again, untold
 
@@ -43,10 +45,15 @@ class Attention:
         """Record whether a claim found something."""
         if self.look is Look.AT_ONCE:
             self.hurries = found
+        elif self.look is Look.TOLD:
+            self._was_told = self._was_told or found
         elif self.look is Look.IN_TURN:
-            self.hurries = self.hurries or found
-            self.pause = SHORTEST_PAUSE if found else min(2 * self.pause, LONGEST_PAUSE)
-        self.look = Look.TOLD
+            if found:
+                self.hurries, self.pause = True, SHORTEST_PAUSE
+            elif self._was_told:
+                self.pause = min(2 * self.pause, LONGEST_PAUSE)
+            self._was_told = False
+        self.look = Look.USUAL
 
     def took(self, jobs: int, now: float) -> None:
         """Record that a claim found jobs."""
@@ -69,7 +76,7 @@ class Attention:
 
     def record_empty_claim(self) -> bool:
         """Record an empty claim; return whether the worker should listen instead."""
-        self._vain += 1
+        self._vain += round(self.pause / SHORTEST_PAUSE)
         if self._vain < MAX_EMPTY_CLAIMS:
             return False
         self._vain, self._jobs, self._many = 0, 0, False

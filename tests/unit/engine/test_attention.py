@@ -57,26 +57,31 @@ def test_looking_in_vain() -> None:
     assert not attention.record_empty_claim()
 
 
-def test_looking_again_at_once() -> None:
-    """As long as it finds something, or a look in turn does; what it is told of says nothing."""
+def test_looking_again() -> None:
+    """At once, as long as that finds something; seldom where it is told of what there is."""
     attention = Attention(0.0)
     assert attention.hurries
     for look, found, hurries, pauses in (
         (Look.AT_ONCE, True, True, 1),
-        (Look.IN_TURN, False, True, 2),
-        (Look.AT_ONCE, False, False, 2),
-        (Look.TOLD, True, False, 2),
-        (Look.IN_TURN, False, False, 4),
-        (Look.TOLD, False, False, 4),
+        (Look.IN_TURN, False, True, 1),
+        (Look.AT_ONCE, False, False, 1),
+        (Look.TOLD, True, False, 1),
+        (Look.USUAL, False, False, 1),
+        (Look.IN_TURN, False, False, 2),
+        (Look.IN_TURN, False, False, 2),
+        (Look.TOLD, False, False, 2),
+        (Look.IN_TURN, False, False, 2),
         (Look.IN_TURN, True, True, 1),
     ):
         attention.look = look
         attention.looked(found)
         assert (attention.hurries, attention.pause) == (hurries, pauses * SHORTEST_PAUSE)
-    for _ in range(9):
-        attention.look = Look.IN_TURN
-        attention.looked(False)
+    for look in 9 * (Look.TOLD, Look.IN_TURN):
+        attention.look = look
+        attention.looked(look is Look.TOLD)
     assert attention.pause == LONGEST_PAUSE
+    looks = next(n for n in range(1, 99) if attention.record_empty_claim())
+    assert looks * LONGEST_PAUSE < 2 * MAX_EMPTY_CLAIMS * SHORTEST_PAUSE
 
 
 def test_listening_again_forgets_the_rush() -> None:
