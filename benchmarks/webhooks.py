@@ -194,10 +194,6 @@ async def _empty(place: Ground) -> None:
     """Remove what was delivered and what waits, and what is held by breakers."""
     for id in (_HEALTHY, _SILENT):
         await place.store.resume_endpoint(id)
-    await place.change(_remove_all)
+    filled = webhook_attempt, breaker, tables.live, tables.attempt, tables.job
+    await place.change(lambda conn: place.instruments.empty(conn, filled))
     await place.prepare()
-
-
-def _remove_all(conn: Connection) -> None:
-    for table in (webhook_attempt, breaker, tables.live, tables.attempt, tables.job):
-        conn.execute(table.delete())
