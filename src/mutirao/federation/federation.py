@@ -110,7 +110,8 @@ class Federation:
 
     Raises:
         InvalidTask: the application has a federation already.
-        ConfigurationError: `window` is no length of time, or `keys` no function.
+        ConfigurationError: `window` is no length of time; `keys`, `expand` or `on_gone` is no
+            function.
         InvalidLimit: `concurrency` or `rate` is no number of deliveries.
     """
 
@@ -137,6 +138,11 @@ class Federation:
             raise ConfigurationError(
                 f"keys is {keys!r:.100}; give a function that returns the SigningKey of a sender"
             )
+        for name, given in (("expand", expand), ("on_gone", on_gone)):
+            if given is not None and not callable(given):
+                raise ConfigurationError(
+                    f"{name} is {given!r:.100}; give a function, or leave it out"
+                )
         delay = window if callable(window) else _same(_checked_window(window))
         self._app, self.queue, self._on_gone = app, queue, on_gone
         self._worker: EmbeddedWorker | None = None
@@ -167,6 +173,7 @@ class Federation:
             supersede=RULE,
             limit=limits,
             retry=_RETRY,
+            timeout=None,  # its request has one
             keep_result=KEPT_FOR,
         )
         async def deliver(

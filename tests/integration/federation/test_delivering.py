@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
-from mutirao import Mutirao
-from mutirao.errors import InvalidActivity, InvalidTask, UnknownHost
+from mutirao import Mutirao, Retry
+from mutirao.errors import ConfigurationError, InvalidActivity, InvalidTask, UnknownHost
 from mutirao.federation import ActorInbox, Federation, Gone
 from mutirao.model.hosts import Host, HostState, fails
 from mutirao.testing import drain
@@ -371,6 +371,26 @@ def test_an_activity_of_plain_sql_that_cannot_be(migrated_sqlite_url: str) -> No
     drain(app)
     states = [job.state for job in app.jobs(task="federation.send")]
     assert states == ["dead", "succeeded", "dead", "dead"]
+    app.close()
+
+
+@pytest.mark.parametrize("name", ["keys", "expand", "on_gone"])
+def test_what_is_no_function(name: str) -> None:
+    """Is refused where the federation is made."""
+    wrong: dict[str, Any] = {"keys": print, name: 7}
+    with pytest.raises(ConfigurationError, match=f"{name} is 7; give a function"):
+        Federation(Mutirao(), **wrong)
+
+
+def test_its_own_tasks_are_no_matter_of_defaults() -> None:
+    """Those are of the application's handlers."""
+    app = Mutirao(retry=Retry.never(), timeout=1)
+    federation(app)
+    send, deliver, probe = (
+        app.tasks[f"federation.{name}"].terms() for name in ("send", "deliver", "probe")
+    )
+    assert (send.retry.max_attempts, probe.retry.max_attempts) == (20, 10_000)
+    assert (deliver.retry.max_attempts, deliver.timeout) == (12, None)
     app.close()
 
 
