@@ -338,7 +338,10 @@ def forget(conn: Connection, dialect: Dialect, pruned: Sequence[int]) -> None:
 def is_on(topic: str) -> ColumnElement[bool]:
     """Return the condition that a job is a publication on a topic, or on one of a pattern."""
     if topic.endswith(ANY):
-        return job.c.task.startswith(TOPIC_TASK + topic.removesuffix(ANY), autoescape=True)
+        begins = TOPIC_TASK + topic.removesuffix(ANY)
+        # LIKE is for the index: on SQLite it takes A for a.
+        exactly = func.substr(job.c.task, 1, len(begins)) == begins
+        return and_(job.c.task.startswith(begins, autoescape=True), exactly)
     return job.c.task == task_of(topic)
 
 

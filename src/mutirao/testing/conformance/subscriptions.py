@@ -177,6 +177,24 @@ class SubscriptionsContract:
         with pytest.raises(InvalidSubscription, match=r"is told of order\.placed, and not of a"):
             await store.replay(replace(new, topic="a"), 0)
 
+    async def test_patterns_are_as_they_are_written(self, store: Store) -> None:
+        """No letter stands for another: with an order, and when it is told again."""
+        worker = await join(store)
+        pattern = "a_b.*"
+        await subscribe(
+            store, subscription("mail", pattern), subscription("led", pattern, order_by="n")
+        )
+        names = ("A_b.c", "axb.c", "a_b.c")
+        others = [await publish(store, topic) for topic in names]
+        mine = others.pop()
+        claims = {claim.id: claim for claim in await take(store, worker, 3)}
+        await fan_out(store, claims[mine])
+        assert [task for task, _ in await deliveries(store, mine)] == ["led", "mail"]
+        for id in others:
+            await fan_out(store, claims[id])
+            assert await deliveries(store, id) == []
+        assert await store.replay(Replay(subscription="mail", since=EPOCH), 0) == (1, None)
+
     async def test_a_newcomer_beside_a_worker(self, store: Store) -> None:
         """Each publication is told once, also one of which half was told when it came."""
         worker = await join(store)
