@@ -14,7 +14,7 @@ import pamqp.frame
 import pytest
 from aiormq.channel import Channel
 from aiormq.exceptions import ChannelAccessRefused, ChannelPreconditionFailed
-from pamqp.commands import Basic
+from pamqp.commands import Basic, Connection
 
 from mutirao.client.transports import examine_transports
 from mutirao.errors import (
@@ -43,7 +43,7 @@ from mutirao.testing.conformance.transport import (
     receive,
     settle,
 )
-from mutirao.transports.rabbitmq import RabbitMQ, consumer, topology
+from mutirao.transports.rabbitmq import RabbitMQ, consumer, links, topology
 from tests.support.rabbitmq import RabbitServer, emptied, publish_raw
 from tests.support.waiting import until
 
@@ -350,6 +350,30 @@ async def test_a_consumer_that_the_broker_has_forgotten_beside_others(
             await settle(anew, *map(Ack, await receive(anew)))
 
 
+async def test_a_broker_that_reads_nothing(
+    transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is short of memory: what it would read later is not sent as often as it is tried."""
+    await publish(transport, letter(id="first"))
+    connection: Any = transport._here()._connections["publishes"]
+    await connection._Connection__handle_connection_blocked(
+        Connection.Blocked(reason="low on memory")
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(links, "CALL_LIMIT", 0.01)
+        for _ in range(3):
+            [error] = await transport.publish([letter(id="second")])
+            assert isinstance(error, TransportUnavailable)
+            assert "out of memory or disk" in str(error)
+    await connection._Connection__handle_connection_unblocked(None)
+    await publish(transport, letter(id="second"))
+    async with consuming(transport) as one:
+        came = await receive(one, 2)
+        assert [read(each).id for each in came] == ["first", "second"]
+        assert await transport.waiting(QUEUE) == 0
+        await settle(one, *map(Ack, came))
+
+
 async def test_closed_without_a_reason(
     transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -454,6 +478,13 @@ async def test_who_may_not(transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch)
     [found] = await examine_transports({QUEUE: transport}, {QUEUE})
     assert f"{said}; grant the user configure, write and read" in found.found
     assert found.advice == "correct the rights of its user"
+
+
+async def test_no_such_file() -> None:
+    """What a URL says of TLS is told apart from a broker that is away."""
+    transport = RabbitMQ("amqps://127.0.0.1:1/?cafile=/no/such/file")
+    [error] = await transport.publish([letter()])
+    assert "cafile, certfile, keyfile" in str(error)
 
 
 @pytest.mark.parametrize("url", ["http://x", "amqp:///v", "amqp://host:port/", "mail"])

@@ -89,7 +89,7 @@ class Carrying:
             for queue, each in self._transports.items()
         ]
         for transport, kept in schedules:
-            queue = f"of schedules at {transport.name}"
+            queue = f"schedules of {transport.name}"
             names = ", ".join(each.name for each in kept)
             begun = f"in line for schedules {names} of {transport.name}"
             self._receivers.append(self._receiver(queue, ScheduleSource(transport, kept), begun))

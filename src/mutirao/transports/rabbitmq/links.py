@@ -79,6 +79,10 @@ class Links:
             channel = await self._channel_to_publish()
             if (unfit := _unfit_headers(parcel, channel.max_content_size)) is not None:
                 return unfit
+            async with asyncio.timeout(CALL_LIMIT):
+                # A broker that is short of memory or disk reads later what is sent meanwhile: if it
+                # was sent again and again it would be there as often.
+                await channel.connection.ready()
             await channel.basic_publish(
                 parcel.body,
                 exchange=parcel.exchange,
@@ -198,6 +202,11 @@ class Links:
                 return TransportUnavailable(
                     f"{self._name} lets nobody in with this user, password and virtual host:"
                     f" {_text(error)}; correct the URL, or the user's rights"
+                )
+            case FileNotFoundError() | AMQPError(__cause__=FileNotFoundError()):
+                return TransportUnavailable(
+                    f"{self._name}: a file that its URL names (cafile, certfile, keyfile) is not"
+                    " there; correct the URL"
                 )
             case TimeoutError():
                 return TransportUnavailable(
