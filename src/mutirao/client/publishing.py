@@ -82,7 +82,6 @@ def check_task(task: Task[..., Any]) -> None:
     unfit = {
         "limit": bool(options.limits),
         "keep_result": options.keep_result is not None,
-        "process": options.process,
     }
     _refuse(options.queue, [name for name, given in unfit.items() if given])
 

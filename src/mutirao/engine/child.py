@@ -157,7 +157,7 @@ class _ProgressSender:
 
 
 def _run_handler(task: Task[..., Any], order: Order, report: _ProgressSender) -> Outcome:
-    claim, (policy, usual) = order.claim, task.terms(order.defaults.defaults())
+    claim, (policy, usual) = order.whole_claim(), task.terms(order.defaults.defaults())
     limit = claim.max_attempts or policy.max_attempts
     try:
         args, kwargs = task.signature.decode(claim.args)

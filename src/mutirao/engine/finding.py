@@ -12,6 +12,7 @@ from typing import Any
 from mutirao.engine.messages import ImportPath, Order
 from mutirao.errors import ConfigurationError
 from mutirao.model.job import Claim
+from mutirao.model.message import MessageId
 from mutirao.tasks.defaults import DefaultsInWords
 from mutirao.tasks.surroundings import Surroundings
 from mutirao.tasks.task import Task
@@ -28,7 +29,11 @@ def order_for(
     if defaults.timeout is None:
         defaults = defaults._replace(timeout=task.defaults.timeout)
     hooks, factories = (tuple(map(_place, each)) for each in _around(task))
-    return Order(_place(task), claim, hooks, factories, defaults, database)
+    message = None
+    if isinstance(claim.id, MessageId):
+        dead = None if claim.on_dead_of is None else f"{MessageId(claim.on_dead_of)}"
+        message, claim = (str(claim.id), dead), claim._replace(id=0, on_dead_of=None)
+    return Order(_place(task), claim, hooks, factories, defaults, database, message)
 
 
 def check_places(task: Task[..., Any]) -> None:

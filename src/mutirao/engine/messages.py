@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from mutirao.model.job import Claim
+from mutirao.model.message import MessageId
 from mutirao.tasks.defaults import NO_DEFAULTS, DefaultsInWords
 
 ORDER = b"o"  # from the worker: what to run
@@ -40,6 +41,8 @@ class Order(msgspec.Struct):
 
     The hooks and factories are all that it needs, whatever the child has imported. `defaults`: the
     worker's, for tasks without options of their own. `database` is what the job says of its own.
+    `message`: the id of a job that is a message, and of the one that it follows, as text: JSON's
+    numbers are too small, and the claim has none then.
     """
 
     task: ImportPath
@@ -48,6 +51,15 @@ class Order(msgspec.Struct):
     factories: tuple[ImportPath, ...] = ()
     defaults: DefaultsInWords = NO_DEFAULTS
     database: str = ""
+    message: tuple[str, str | None] | None = None
+
+    def whole_claim(self) -> Claim:
+        """Return the claim with its ids."""
+        if self.message is None:
+            return self.claim
+        id, dead = self.message
+        on_dead_of = None if dead is None else MessageId.of(dead)
+        return self.claim._replace(id=MessageId.of(id), on_dead_of=on_dead_of)
 
 
 class ChildMessage(NamedTuple):

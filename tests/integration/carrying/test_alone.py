@@ -8,6 +8,7 @@ import weakref
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from mutirao.sql.drivers import steps
 from mutirao.testing import capture, drain
 from mutirao.transports import memory
 from mutirao.transports.memory import MemoryTransport
+from tests.integration.worker import children
 from tests.support.waiting import soon, until, wait_until
 
 ALL_WELL = 0.05  # seconds between attempts
@@ -485,6 +487,24 @@ async def test_what_cannot_be_settled_is_told_once(
         broker.available = True
         await until(lambda: told("the broker is back; they are settled"))
     assert [each for each in told("cannot settle") if each > logging.DEBUG] == [logging.WARNING]
+
+
+async def test_in_a_process_of_its_own(
+    broker: MemoryTransport, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A child knows the job by its id, for which JSON has no number; a silent one is killed."""
+    app = Mutirao(transports={"default": broker})
+    await broker.declare(["default"])
+    told, said = tmp_path / "told", tmp_path / "said"
+    for task in (children.tell, children.mumble):
+        app.register(task)
+    jobs = [children.tell.job(str(told)), children.mumble.job(str(said))]
+    async with app.worker(queues=["default"]):
+        id, _ = await app.aenqueue_many(jobs)
+        await until(lambda: told.exists() and told.read_text())
+        assert told.read_text().startswith(f"{id} 1 ")
+        await until(lambda: "AttemptStalled" in caplog.text)
+    assert said.read_text() == "1" * children.SIGNS
 
 
 async def test_a_timeout(app: Mutirao, broker: MemoryTransport) -> None:

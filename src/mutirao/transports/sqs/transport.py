@@ -53,7 +53,8 @@ class SQS:
         name: what a queue is called at SQS, with "{queue}" for Mutirão's name of it. One without
             that is for one queue only.
         mode: "alone" if the message is the job; "carried" if it is a doorbell for one in a store.
-        fifo: keep the order within each `ordering_key`; the names end in ".fifo" then.
+        fifo: keep the order within each `ordering_key`, which is a job's group or else its tenant;
+            the names end in ".fifo" then.
         visibility: seconds after which a message of a killed worker is visible to others; whole
             ones, from 2.
         wait: seconds of a long poll, and so the longest that stopping waits for an answer; fewer
