@@ -321,6 +321,26 @@ async def test_a_consumer_that_the_broker_has_forgotten(
     assert lost == []
 
 
+async def test_a_consumer_that_leaves_while_it_looks(
+    transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client warns of nothing: what the broker was asked ends with the channel."""
+    monkeypatch.setattr(consumer, "LOOK_EVERY", 0.0)
+    asked = asyncio.Event()
+    look = consumer.RabbitConsumer._look
+
+    async def told(one: consumer.RabbitConsumer) -> tuple[int, int]:
+        asked.set()
+        return await look(one)
+
+    monkeypatch.setattr(consumer.RabbitConsumer, "_look", told)
+    async with consuming(transport):
+        await asked.wait()
+        for _ in range(5):  # until the client has sent it
+            await asyncio.sleep(0)
+    assert "cancelled" not in caplog.text
+
+
 async def test_a_consumer_that_the_broker_has_forgotten_beside_others(
     transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ class RabbitConsumer:
         self._left, self._arrived = False, False
         self._said = ""  # what the log has of hops that fail
         self._watching: asyncio.Task[None] | None = None
+        self._looks = False  # whether the broker is asked at this moment
         self._hops: set[asyncio.Task[None]] = set()
 
     async def begin(self, prefetch: int) -> None:
@@ -86,7 +87,7 @@ class RabbitConsumer:
     def leave(self) -> None:
         """Hold nothing any more: the channel is closed next."""
         self._left = True
-        if self._watching is not None:
+        if self._watching is not None and not self._looks:  # aiormq warns of what it was asked
             self._watching.cancel()
         self._take_no_more()
         for hop in self._hops:
@@ -260,18 +261,21 @@ class RabbitConsumer:
         is held it is not asked: a broker without a leader for the queue says 0, too.
         """
         wait, was_passed_over = LOOK_EVERY, False
-        while not self._come.ended and self._come.broken is None:
+        while not self._come.ended and self._come.broken is None and not self._left:
             self._arrived = False
             await asyncio.sleep(wait)
             if self._arrived or self._out or self._come.ended:
                 wait, was_passed_over = LOOK_EVERY, False
                 continue
+            self._looks = True
             try:
                 waiting, consumers = await self._look()
             except FAILURES as error:
                 raise_if_other(error)
                 self._break(self._links.translated(error))
                 return
+            finally:
+                self._looks = False
             passed_over = bool(waiting) and not self._arrived
             if not consumers or (passed_over and was_passed_over):
                 self._break(TransportUnavailable("the broker has forgotten this consumer"))
