@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiormq.abc import AbstractChannel
-from pamqp.commands import Basic
 
 from mutirao.errors import (
     DeliveryLost,
@@ -201,7 +200,7 @@ class RabbitConsumer:
         try:
             take(message)
         except wire.Unreadable as why:
-            id = _readable(message).message_id or ""
+            id = message.readable.message_id or ""
             self._hand_out(Delivery(None, message.body, str(why), message.tag, id=id))
 
     def _take_unusual(self, message: Arrived) -> None:
@@ -327,7 +326,7 @@ class RabbitConsumer:
     def _parcel(self, settling: Again | Bury) -> Parcel:
         message, read = self._held[settling.delivery.tag], settling.delivery.foreign
         if isinstance(settling, Bury):
-            properties = _readable(message)
+            properties = message.readable
             if read is not None:
                 properties = foreign.buried(message, read.id)
             dead = wire.dead_properties(properties, settling.cause)
@@ -393,11 +392,3 @@ class RabbitConsumer:
         self._come.tell()
         if lost:
             self._on_lost(lost)
-
-
-def _readable(message: Arrived) -> Basic.Properties:
-    """Return the properties of a message; none if they cannot be read."""
-    try:
-        return message.properties
-    except wire.Unreadable:
-        return Basic.Properties()

@@ -90,6 +90,14 @@ class Arrived:
         return read.properties
 
     @property
+    def readable(self) -> Basic.Properties:
+        """Its properties; none if they cannot be read."""
+        try:
+            return self.properties
+        except Unreadable:
+            return Basic.Properties()
+
+    @property
     def exchange(self) -> str:
         """The exchange to which it was published."""
         return self._text(0)
