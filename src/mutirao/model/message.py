@@ -140,13 +140,15 @@ class DeadMessage:
 class Difference:
     """What the broker has otherwise than `declare` would make it; `found` is None if missing.
 
-    `theirs`: whether it is of other programs, and not for `declare` to make.
+    `theirs`: whether it is of other programs, and not for `declare` to make. `fixed`: whether what
+    is there cannot be changed any more.
     """
 
     what: str
     expected: str
     found: str | None
     theirs: bool = False
+    fixed: bool = True
 
     def __str__(self) -> str:
         """Return it as a sentence."""
@@ -156,6 +158,8 @@ class Difference:
     @property
     def advice(self) -> str:
         """What to do about it."""
+        if self.found is not None and not self.fixed:
+            return "change it there"
         if self.found is not None:
             return "it cannot be changed: delete it once it is empty, then declare it"
         return "correct queue=, or have them make it" if self.theirs else DECLARE

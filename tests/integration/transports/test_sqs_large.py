@@ -138,3 +138,15 @@ async def test_no_bucket(world: World) -> None:
     assert [each.what for each in await missing.compare([QUEUE])] == [
         "bucket 'nowhere-at-all' of S3"
     ]
+
+
+async def test_a_queue_of_somebody_else(world: World) -> None:
+    """It is told what it lacks, and that it can be changed where it is."""
+    other = world.transport()
+    await other.declare([QUEUE])
+    sqs: Any = boto3.client("sqs", endpoint_url=world.url)
+    url = sqs.get_queue_url(QueueName=f"{world.bucket}-{QUEUE}")["QueueUrl"]
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": ""})
+    [found] = await other.compare([QUEUE])
+    assert str(found).endswith("has none; expected a redrive policy after 100 hand-outs")
+    assert found.advice == "change it there"

@@ -312,7 +312,10 @@ class SQS:
         found = f"one after {most}" if policy else "none"
         return [
             Difference(
-                what, f"a redrive policy after {self._options.max_receives} hand-outs", found
+                what,
+                f"a redrive policy after {self._options.max_receives} hand-outs",
+                found,
+                fixed=False,
             )
         ]
 
