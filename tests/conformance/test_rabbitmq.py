@@ -345,7 +345,7 @@ async def test_a_consumer_that_the_broker_has_forgotten_beside_others(
     transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits and is not handed out tells it; an idle one that is known stays."""
-    for each in ("LOOK_EVERY", "LOOK_AGAIN"):
+    for each in ("LOOK_EVERY", "LOOK_SELDOM", "LOOK_AGAIN"):
         monkeypatch.setattr(consumer, each, 0.05)
     looks: list[tuple[int, int]] = []
     look = consumer.RabbitConsumer._look

@@ -32,8 +32,8 @@ from mutirao.transports.rabbitmq.topology import Topology
 
 log = logging.getLogger("mutirao")
 # Seconds without a delivery after which the broker is asked who consumes, and what waits: at first,
-# at most, as each idle look doubles it, and once something waits that should have come.
-LOOK_EVERY, LOOK_SELDOM, LOOK_AGAIN = 5.0, 20.0, 1.0
+# later, and once something waits that should have come.
+LOOK_EVERY, LOOK_SELDOM, LOOK_AGAIN = 5.0, 10.0, 1.0
 HOP_AGAIN_AFTER = 1.0  # seconds after which a step of a delay that was not confirmed is tried again
 
 
@@ -263,7 +263,7 @@ class RabbitConsumer:
         while not self._come.ended and self._come.broken is None and not self._left:
             self._arrived = False
             await asyncio.sleep(wait)
-            if self._arrived or self._out or self._come.ended:
+            if self._arrived or self._held or self._come.ended:
                 wait, was_passed_over = LOOK_EVERY, False
                 continue
             self._looks = True
@@ -277,9 +277,10 @@ class RabbitConsumer:
                 self._looks = False
             passed_over = bool(waiting) and not self._arrived
             if not consumers or (passed_over and was_passed_over):
-                self._break(TransportUnavailable("the broker has forgotten this consumer"))
+                said = f"{consumers} consume, and {waiting} messages wait that it is not given"
+                self._break(TransportUnavailable(f"the broker has forgotten this consumer: {said}"))
             was_passed_over = passed_over
-            wait = LOOK_AGAIN if passed_over else min(LOOK_SELDOM, 2 * max(wait, LOOK_EVERY))
+            wait = LOOK_AGAIN if passed_over else LOOK_SELDOM
 
     async def _look(self) -> tuple[int, int]:
         """Return how many messages wait though this consumer holds none, and the consumers.
