@@ -4,7 +4,10 @@ import dataclasses
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, Literal, TypedDict, is_typeddict
+from uuid import UUID
 
 import msgspec
 
@@ -28,6 +31,7 @@ from mutirao.tasks.options import TaskOptions, TaskTerms, refuse_unknown, severa
 from mutirao.tasks.topics import Topic
 from mutirao.tasks.validation import check_text, check_unique
 
+_WITHOUT_FIELDS = (str, int, float, bool, Decimal, UUID, datetime, date)
 _WITH_KEY = (OnConflict.KEEP, OnConflict.REPLACE, OnConflict.RERUN)
 
 
@@ -208,7 +212,14 @@ def _check_asked(given: object, topic: "str | Topic[Any]") -> dict[str, Any]:
 def _check_kind(field: str, value: object, topic: Topic[Any]) -> None:
     """Raise InvalidSubscription if a field of the topic's type never has this value."""
     try:
-        kind = readable(_kinds_in(topic.kind)[field])
+        kinds = _kinds_in(topic.kind)
+        name, dots, _ = field.partition(".")
+        if dots and kinds.get(name) in _WITHOUT_FIELDS:
+            raise InvalidSubscription(
+                f"the filter asks of {field!r}, but {name!r} of what is published on"
+                f" {topic.topic!r} is {kinds[name].__name__}, which has no fields"
+            )
+        kind = readable(kinds[field])
     except (KeyError, *UNRESOLVED):
         return  # it leads into an object, or names what is defined later
     try:

@@ -267,6 +267,7 @@ def test_refused(
         (Renamed, {"order_id": 1}, "has orderId, type"),
         (Named, {"order": 1}, "has order_id"),
         (Order, {"id": "seven"}, "'id' that it is 'seven', which it never is in .* got `str`"),
+        (Order, {"status.x": "paid"}, "'status' of what is published on .* is str, which has no"),
         (Renamed, {"orderId": {"in": [1, None]}}, "'orderId' that it is None"),
         (Modelled, {"order_id": 1}, "has orderId, secret, status"),
         (Modelled, {"orderId": "seven"}, "'orderId' that it is 'seven', which it never is"),
