@@ -12,6 +12,10 @@ from mutirao.engine.logs import log
 from mutirao.errors import TransportError, TransportUnavailable
 from mutirao.model.message import Difference
 
+# Seconds: it takes many requests, and a client warns of one that is broken off, as by a worker that
+# ends soon.
+AFTER = 5.0
+
 Compare = Callable[[], Awaitable[Sequence[Difference]]]
 
 
@@ -28,6 +32,7 @@ async def tell_differences(broker: str, began: Iterable[asyncio.Event], compare:
     """
     for each in began:
         await each.wait()
+    await asyncio.sleep(AFTER)
     try:
         differences = await _compared(compare)
     except TransportError as error:

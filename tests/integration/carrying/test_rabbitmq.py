@@ -13,6 +13,7 @@ from typing import get_args
 import pytest
 
 from mutirao import Mutirao
+from mutirao.engine import comparing
 from mutirao.errors import TransportUnavailable
 from mutirao.model.message import Mode
 from mutirao.transports.rabbitmq import RabbitMQ
@@ -54,9 +55,14 @@ async def test_universal_and_special_workers(rabbit: RabbitServer, lite_url: str
 
 @pytest.mark.parametrize("mode", get_args(Mode))
 async def test_a_queue_that_is_otherwise(
-    mode: Mode, rabbit: RabbitServer, lite_url: str, caplog: pytest.LogCaptureFixture
+    mode: Mode,
+    rabbit: RabbitServer,
+    lite_url: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is served, and what differs is told once, with what to do."""
+    monkeypatch.setattr(comparing, "AFTER", 0.0)
     theirs = RabbitMQ(rabbit.url(), prefix="differently", delivery_limit=3)
     ours = RabbitMQ(rabbit.url(), prefix="differently", delivery_limit=4, mode=mode)
     app = Mutirao(lite_url, transports={"mail": ours, "video": ours})
