@@ -16,7 +16,7 @@ import pytest
 from pymysql.cursors import Cursor, DictCursor
 
 from mutirao.model.breakers import BreakerTerms
-from mutirao.model.endpoints import USUAL_LIMIT, WEBHOOK_QUEUE, WEBHOOK_TASK
+from mutirao.model.endpoints import FAIR_BY, USUAL_LIMIT, WEBHOOK_QUEUE, WEBHOOK_TASK
 from mutirao.model.job import NewJob, OutcomeKind
 from mutirao.model.outcome import SUCCEEDED, Settlement
 from mutirao.sql import migrations
@@ -30,7 +30,7 @@ from tests.support.mariadb import MysqlServer
 FINISHED, LIVE = 20_000, 6_000
 FEW = 1_000  # rows that a statement may look at, whatever the tables hold
 # Texts that are sent for a claim that parks, a settlement that calls, and both again.
-TEXTS = [12, 5, 6, 5]
+TEXTS = [9, 5, 5, 5]
 Asked = list[tuple[str, tuple[Any, ...]]]
 
 _NUMBERS = "SELECT 0 AS d" + "".join(f" UNION ALL SELECT {n}" for n in range(1, 10))
@@ -176,12 +176,13 @@ async def deliver(url: str, many: int) -> list[int]:
     store = SqlStore(url)
     await store.put_limit(replace(USUAL_LIMIT, most=many, start=None))
     told = json.dumps({"endpoint": "erp", "host": "example.org", "event": {}, "payload": {}})
-    await store.aenqueue([NewJob(task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args=told)] * 3 * many)
+    one = NewJob(task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args=told, fair_by=FAIR_BY)
+    await store.aenqueue([one] * 3 * many)
     worker, costs = await store.register(newcomer(), expiry=600), list[int]()
     for _ in range(2):
         lanes = [head.lane for head in await store.lanes([WEBHOOK_QUEUE])]
         with queries() as claiming:
-            claims = await store.claim(worker, lanes, 3 * many)
+            claims = await store.claim(worker, lanes, 4 * many)
         assert len(claims) == many
         with queries() as writing:
             done = [Settlement(claim.id, claim.run, SUCCEEDED) for claim in claims]

@@ -93,7 +93,7 @@ def claim(
     now: datetime | None,
 ) -> Asking[list[Claim]]:
     """Take due jobs."""
-    turns = yield from fairness.turns(words, lanes)
+    turns = yield from fairness.turns(words, lanes, limit, without)
     moment, rules = yield from _opening(words, worker, now)
     asked = _Asked(words, turns, without, moment)
     if rules:
@@ -145,8 +145,7 @@ class _Asked:
 
     def fair(self, lane: str, limit: int) -> Asking[dict[int, str]]:
         """Return jobs of a lane of fair ones, and their values; see `fairness.due`."""
-        served = self.turns.served(lane)
-        return fairness.due(self.words, lane, served, limit, self.without, self.moment)
+        return fairness.due(self.turns, lane, limit, self.without, self.moment)
 
 
 def _claim_within(

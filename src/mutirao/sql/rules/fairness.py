@@ -6,6 +6,7 @@ Each small statement is one descent of an index.
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from mutirao.model.fairness import is_fair
 from mutirao.model.job import Lane
@@ -17,9 +18,10 @@ SMALLEST_INTEGER = -1 << 63
 MAX_ROWS_PER_READ = 500  # rows that are read together
 
 _SERVED = "SELECT fairness FROM mutirao_fairness_served WHERE worker = 0 AND lane = ?"
+_SERVED_LAST = f"coalesce(({_SERVED}), '')"
 # The first jobs of the next values, due or not: no more are read where many are not due.
 _NEXT = """
-SELECT {0}, priority, run_at, id {1} AND queue = ? AND {0} > ?{2}{3}
+SELECT {0}, priority, run_at, id {1} AND queue = ? AND {2}{3}
 ORDER BY {0}, priority, run_at, id LIMIT ?
 """
 _PRIORITY = """
@@ -38,6 +40,7 @@ class Turns:
     words: Words
     asked: dict[str, Reply]
     noted: dict[str, str] = field(default_factory=dict)
+    ahead: "dict[str, _Peeked]" = field(default_factory=dict)
 
     def served(self, lane: str) -> str:
         """Return the value that was served last; empty: none."""
@@ -56,23 +59,52 @@ class Turns:
         yield Execute(sql, (0, lane, values[-1]), answers=False)
 
 
-def turns(words: Words, lanes: Iterable[Lane]) -> Asking[Turns]:
-    """Ask whose turn came last in each of these lanes; it is known after the next question."""
-    asked: dict[str, Reply] = {}
-    for lane in lanes:
-        if is_fair(lane.queue) and lane.queue not in asked:
-            asked[lane.queue] = yield from soon(Execute(_SERVED, (lane.queue,)))
-    return Turns(words, asked)
+@dataclass(frozen=True, slots=True)
+class _Peeked:
+    """So many of a lane's first jobs, after whoever was served last, and up to that from the first.
+
+    They were asked for before it was known whose turn that was: so that costs no round trip.
+    """
+
+    after: Reply
+    around: Reply
+    size: int
+
+
+def turns(
+    words: Words, lanes: Iterable[Lane], most: int = 0, without: Collection[str] = ()
+) -> Asking[Turns]:
+    """Ask whose turn came last in each of these lanes; it is known after the next question.
+
+    Where rows are locked, and the first lane is one of fair jobs, so many of its first jobs are
+    asked for, too.
+    """
+    found = Turns(words, {})
+    for n, lane in enumerate(lanes):
+        if not is_fair(lane.queue) or lane.queue in found.asked:
+            continue
+        found.asked[lane.queue] = yield from soon(Execute(_SERVED, (lane.queue,)))
+        if n == 0 and words.locks and most:
+            size = min(most, MAX_ROWS_PER_READ)
+            ask = partial(_Place(words, lane.queue, without, 0).reading, _NEXT, lane.queue)
+            after, until = (f"{words.turn} {sign} {_SERVED_LAST}" for sign in (">", "<="))
+            found.ahead[lane.queue] = _Peeked(
+                after=(yield from soon(ask(since=after, most=size))),
+                around=(yield from soon(ask(since=until, most=size))),
+                size=size,
+            )
+    return found
 
 
 def due(
-    words: Words, lane: str, served: str, most: int, without: Collection[str], moment: int
+    turns: Turns, lane: str, most: int, without: Collection[str], moment: int
 ) -> Asking[dict[int, str]]:
     """Return due jobs of a lane, each with its value: one of each value, round after round.
 
-    They are not locked. `served`: the value that was served last.
+    They are not locked.
     """
-    values = _Values(_Place(words, lane, without, moment), served)
+    place = _Place(turns.words, lane, without, moment)
+    values = _Values(place, turns.served(lane), ahead=turns.ahead.pop(lane, None))
     lines, taken = list[_Line](), dict[int, str]()
     while len(taken) < most and not values.ended:
         some = yield from values.some(-(-most // (1 + len(lines))))
@@ -134,6 +166,7 @@ class _Values:
     at: str = ""
     around: bool = False
     ended: bool = False
+    ahead: _Peeked | None = None
 
     def __post_init__(self) -> None:
         """Begin."""
@@ -141,12 +174,9 @@ class _Values:
 
     def some(self, size: int) -> "Asking[list[_Line]]":
         """Return the lines of some values, of which the first so many jobs are read together."""
-        size = min(size, MAX_ROWS_PER_READ)
-        parts = [self._reading(self.at, size, around=self.around)]
-        if not self.around:
-            parts.append(self._reading("", size, around=True))
+        size = min(size, MAX_ROWS_PER_READ) if self.ahead is None else self.ahead.size
         lines = list[_Line]()
-        for rows in (yield from all_of(parts)):
+        for rows in (yield from self._parts(size)):
             lines += self._lines(rows, whole=len(rows) < size)
             if len(rows) == size:
                 self.at = rows[-1][0]
@@ -155,11 +185,23 @@ class _Values:
             self.at, self.around = "", True
         return lines
 
+    def _parts(self, size: int) -> Asking[list[Rows]]:
+        """Return the rows that come next, and where they do not begin from the first, the first."""
+        if (ahead := self.ahead) is not None:
+            self.ahead = None
+            parts = [ahead.after.rows, ahead.around.rows]
+            return parts[:1] if self.around else parts
+        asked = [self._reading(self.at, size, around=self.around)]
+        if not self.around:
+            asked.append(self._reading("", size, around=True))
+        return (yield from all_of(asked))
+
     def _reading(self, since: str, size: int, *, around: bool) -> Execute:
         turn = self.place.words.turn
-        until = f" AND {turn} <= ?" if around and self.served else ""
-        last = (self.served,) if until else ()
-        return self.place.reading(_NEXT, since, *last, since=until, most=size)
+        if around and self.served:
+            between = f"{turn} > ? AND {turn} <= ?"
+            return self.place.reading(_NEXT, since, self.served, since=between, most=size)
+        return self.place.reading(_NEXT, since, since=f"{turn} > ?", most=size)
 
     def _lines(self, rows: Rows, *, whole: bool) -> "list[_Line]":
         jobs: dict[str, Rows] = {}
