@@ -11,7 +11,7 @@ from mutirao.model.change import Change
 from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.job import Claim, Job
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule, without
-from mutirao.model.outcome import completion
+from mutirao.model.outcome import Settlement, completion
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
 from mutirao.model.subscriptions import Replay, Replayed, Subscription, SubscriptionRecord
@@ -194,21 +194,39 @@ class SqlRecords:
 
     async def fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
         """Make deliveries, and complete the publication with the last ones."""
+        done = completion(publication, attempt.started_ago())
+        told, last = await self._fan_out_alone(publication, done, after)
+        if not told:
+            last = await self._fan_out_together(publication, done, after)
+        if last is None:
+            attempt.mark_settled()
+        return last
+
+    async def _fan_out_alone(
+        self, publication: Job, done: Settlement, after: str | None
+    ) -> tuple[bool, str | None]:
+        """Let the database make the next deliveries by itself; return whether it could."""
+        dialect, first, runner = self._dialect, SUBSCRIPTIONS_AT_ONCE, self._patient
+        if not dialect.delivers or not topics.is_plain(publication, done):
+            return False, None
+        return await runner.insist(
+            lambda: runner.alone(dialect.fan_out(publication, done, after, first))
+        )
+
+    async def _fan_out_together(
+        self, publication: Job, done: Settlement, after: str | None
+    ) -> str | None:
         part = topics.FanOut(
             self._dialect, self._intake.enqueue, self._finish, SUBSCRIPTIONS_AT_ONCE
         )
-        done = completion(publication, attempt.started_ago())
         try:
-            last = await self._patient.run(part.go_on, publication, done, after)
+            return await self._patient.run(part.go_on, publication, done, after)
         except StoreBusy:
             # A subscription with an order is locked for long. The others need not wait for it, nor
             # for the next attempt.
             while after := await self._patient.run(part.pass_by, publication, after):
                 pass
             raise
-        if last is None:
-            attempt.mark_settled()
-        return last
 
     async def _whole(self, claims: list[Claim]) -> list[Claim]:
         """Fill in what claims refer to. Most have no metadata, and refer to nothing."""

@@ -15,6 +15,8 @@ from mutirao.model.job import Claim, NewJob, NewWorker, OutcomeKind
 from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.kit import job_of, take
+from mutirao.testing.conformance.topics import Noted, publish, subscribe
 from tests.integration.plans.wire import Cost, Wire
 from tests.support.postgresql import PostgresServer
 
@@ -71,6 +73,14 @@ async def _release(bench: Bench) -> Act:
     return lambda: bench.store.release([(claim.id, claim.run) for claim in claims])
 
 
+async def _fan_out(bench: Bench) -> Act:
+    for id in ("s0", "s1"):
+        await subscribe(bench.store, id)
+    await publish(bench.store)
+    [claim] = await take(bench.store, bench.worker, 1)
+    return lambda: bench.store.fan_out(job_of(claim), Noted(), None)
+
+
 def _plainly(act: Callable[[Bench], Awaitable[object]]) -> Prepare:
     async def prepare(bench: Bench) -> Act:
         return lambda: act(bench)
@@ -86,6 +96,7 @@ COSTS: dict[str, tuple[Cost, Prepare]] = {
     "finish some and resume others": (Cost(4, 1), _settle(SUCCEEDED, RETRIED)),
     "finish with a follow-up": (Cost(4, 1), _settle(SUCCEEDED, follow_up=A_JOB)),
     "release": (Cost(1, 1), _release),
+    "fan out": (Cost(1, 1), _fan_out),
     "held": (Cost(1, 1), _plainly(lambda bench: bench.store.held(bench.worker))),
     "beat": (Cost(1, 1), _plainly(lambda bench: bench.store.beat(bench.worker, expiry=60.0))),
     "rescue nobody": (Cost(1, 1), _plainly(lambda bench: bench.store.rescue())),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -40,11 +40,26 @@ ROOT = Path(__file__).parents[3]
 async def test_killed_at_each_statement(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever comes next goes on; in the end all have been told, and nobody twice."""
     monkeypatch.setattr(records_api, "SUBSCRIPTIONS_AT_ONCE", dying.A_PART)
-    store = SqlStore(migrated_url)
-    await subscribe(store, IN_ORDER, *SUBSCRIBERS[:3], KEYED)
+    asked = [IN_ORDER, *SUBSCRIBERS[:3], KEYED]
+    assert await killed_at_each(migrated_url, asked, FEWEST_STATEMENTS) == {0, 4, 5}
+
+
+async def test_killed_at_each_call(
+    migrated_postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same where the database makes a part by itself, before it and after it."""
+    monkeypatch.setattr(records_api, "SUBSCRIPTIONS_AT_ONCE", dying.A_PART)
+    told = await killed_at_each(migrated_postgresql_url, SUBSCRIBERS, 2 * PARTS)
+    assert told == {0, dying.A_PART, len(SUBSCRIBERS)}
+
+
+async def killed_at_each(url: str, asked: list[Any], fewest: int) -> set[int]:
+    """Kill fan-outs to these subscriptions; return how many deliveries the killed ones had made."""
+    store = SqlStore(url)
+    await subscribe(store, *asked)
     worker = await join(store, expiry=10**9)
     begun = set[int]()
-    with victims(migrated_url) as (ask, told):
+    with victims(url) as (ask, told):
         for statements in count(1):
             id = await publish(store)
             print(statements, file=ask, flush=True)
@@ -57,8 +72,8 @@ async def test_killed_at_each_statement(migrated_url: str, monkeypatch: pytest.M
                 break
     await store.close()
     assert how == "exit 0"
-    assert statements > FEWEST_STATEMENTS
-    assert begun == {0, 4, 5}
+    assert statements > fewest
+    return begun
 
 
 async def finish(store: SqlStore, worker: int, id: int) -> None:

@@ -29,10 +29,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
+from mutirao.model.job import Job
+from mutirao.model.outcome import Settlement
 from mutirao.model.records import Scalar
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.connecting import Connecting, Place
+from mutirao.sql.drivers.steps import Asking
 from mutirao.sql.enqueue.intake import DialectIntake
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.schema.tables import live
@@ -177,6 +180,22 @@ class Dialect(ABC):
 
     def deliver(self, conn: Connection, publication: int, subscriptions: Sequence[str]) -> None:
         """Make the deliveries of a publication for these, where `delivers`."""
+        raise NotImplementedError
+
+    def fan_out(
+        self, publication: Job, done: Settlement, after: str | None, first: int
+    ) -> Asking[tuple[bool, str | None]]:
+        """Make the next deliveries of a publication, and complete it with the last ones.
+
+        A transaction of its own, where `delivers`.
+
+        Parameters:
+            after: the last subscription told, None: see which it is.
+            first: how many subscriptions the first part has.
+
+        Returns whether that was possible, and the last subscription, or None if all are told. It
+        is not for subscriptions about which the client has to decide. Then nothing is done.
+        """
         raise NotImplementedError
 
     def before_writing(self, conn: Connection) -> dict[str, int]:

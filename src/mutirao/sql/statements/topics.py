@@ -49,6 +49,11 @@ NOBODY_TOLD = "no subscription matches it"
 # Fan-out
 
 
+def is_plain(publication: Job, done: Settlement) -> bool:
+    """Return whether nothing but its row has to be known of a publication, nor follows its end."""
+    return publication.redrive_of is None and not (done.keyed or done.linked)
+
+
 @dataclass(frozen=True, slots=True)
 class FanOut:
     """The fan-out of a publication, a part at a time, each in a transaction of its own.

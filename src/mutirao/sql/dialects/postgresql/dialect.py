@@ -30,20 +30,27 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 
+from mutirao.model.job import Job
+from mutirao.model.outcome import Settlement
 from mutirao.model.records import Scalar
+from mutirao.model.topics import patterns_of, topic_of
 from mutirao.notifiers.postgresql import CHANNEL, ENDS_CHANNEL, PostgresqlNotifier
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect, Id
 from mutirao.sql.dialects.connecting import Place
+from mutirao.sql.dialects.postgresql import statements
 from mutirao.sql.dialects.postgresql.connecting import CONNECTING
 from mutirao.sql.dialects.postgresql.enqueue import INTAKE
 from mutirao.sql.dialects.postgresql.moments import CONSTANTS
 from mutirao.sql.dialects.postgresql.rules import RULES
 from mutirao.sql.dialects.postgresql.sets import in_set
+from mutirao.sql.drivers.steps import Asking, Execute
 from mutirao.sql.schema.instant import Timestamp
 from mutirao.sql.schema.tables import live
 
+# Subscriptions, in 0.35 s of the server. A commit waits for the disk as long as a thousand take.
+_TOLD_ALONE = 50_000
 _COUNT_RETRY = text("SELECT nextval('mutirao_retries')")
 
 
@@ -122,6 +129,16 @@ class PostgreSQL(Dialect):
     def deliver(self, conn: Connection, publication: int, subscriptions: Sequence[str]) -> None:
         """Call the function for it: one statement, of which the server makes the rows."""
         conn.execute(_deliver(publication, (), "", 0, subscriptions))
+
+    def fan_out(
+        self, publication: Job, done: Settlement, after: str | None, first: int
+    ) -> Asking[tuple[bool, str | None]]:
+        """Call the function for it: one round trip."""
+        which = done.id, done.run, int(done.started_ago * 1e6)
+        topics = [*patterns_of(topic_of(publication.task))]
+        most = first if after is None else max(first, _TOLD_ALONE)
+        [found] = yield Execute(statements.FAN_OUT, (*which, topics, after, most))
+        return found[0], found[1]
 
     def has_to_cancel(self, worker: int) -> ColumnElement[bool]:
         """Return whether there is such a job, as an expression."""

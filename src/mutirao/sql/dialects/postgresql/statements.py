@@ -57,6 +57,8 @@ SELECT written, settled, {_CALLED} FROM mutirao_delivered(
 # What must not be committed raises, so the COMMIT may travel with it.
 COMPLETE = "SELECT mutirao_complete(%s, %s, %s)"
 
+FAN_OUT = "SELECT done, last FROM mutirao_fan_out(%s, %s, %s, %s::text[], %s::text, %s)"
+
 HOLD = "SELECT mutirao_hold(%s::text::bigint[], false)"
 
 RESUME = f"""

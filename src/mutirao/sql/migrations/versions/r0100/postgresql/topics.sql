@@ -33,6 +33,10 @@ CREATE INDEX mutirao_subscription_topic ON mutirao_subscription (topic, tenant, 
 --;
 CREATE INDEX mutirao_subscription_order ON mutirao_subscription (topic) WHERE order_by IS NOT NULL
 --;
+-- Those about which the client decides.
+CREATE INDEX mutirao_subscription_asked ON mutirao_subscription (topic)
+WHERE filter IS NOT NULL OR key IS NOT NULL
+--;
 -- The jobs of publications. `nth` counts those of one publication for one subscription: 0 came of the
 -- publication itself, never twice; the others were asked for again.
 CREATE TABLE mutirao_delivery (
@@ -117,13 +121,14 @@ OFFSET 0
 -- One job for each of the next subscriptions to a publication, as deliveries of it: a part of a fan-out.
 -- Tells how many they were, the last of them, and those that the client has to decide about: they are made
 -- when it names them in `_also`. Jobs as others are, in their lanes and turns, and workers are woken for them.
--- JIT would be started by the price of a scan that is switched off.
+-- JIT would be started by the price of a scan that is switched off. What is kept of 50,000 takes 10 MB: through
+-- a file a delivery took 0.15 µs more, of seven.
 CREATE FUNCTION mutirao_deliver(
     _publication bigint, _topics text[], _after text, _most integer, _also text[],
     OUT met bigint, OUT reached text, OUT asked text[]
 ) LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_mergejoin = off SET jit = off SET work_mem = '32MB' SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     made record;
     beginning text := '{"publication":' || _publication || ',"subscription":';
@@ -169,6 +174,51 @@ BEGIN
     ELSIF made.jobs > 0 THEN
         PERFORM mutirao_wake();
     END IF;
+END
+$$
+--;
+-- A part of a fan-out as a transaction of its own, which with the last part completes the publication, too: one
+-- round trip in place of five. `last`: its last subscription; NULL: all are told. `done`: false, and nothing is
+-- done, where it takes the client: another run has the publication, there are subscriptions about which the
+-- client decides, or with several topics, or it is to be said that nobody was told. A subscription that came to
+-- be such a one meanwhile is met when this is tried again.
+CREATE FUNCTION mutirao_fan_out(
+    _publication bigint, _run integer, _started bigint, _topics text[], _after text, _most integer,
+    OUT done boolean, OUT last text
+) LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    told record;
+BEGIN
+    done := false;
+    PERFORM FROM mutirao_live WHERE id = _publication AND run = _run AND worker IS NOT NULL FOR UPDATE;
+    IF NOT FOUND
+        OR EXISTS (SELECT FROM mutirao_subscription WHERE topic = ANY(_topics) AND order_by IS NOT NULL)
+        OR EXISTS (
+            SELECT FROM mutirao_subscription
+            WHERE topic = ANY(_topics) AND (filter IS NOT NULL OR key IS NOT NULL)
+        )
+        OR EXISTS (SELECT FROM mutirao_further_topic WHERE topic = ANY(_topics))
+    THEN
+        RETURN;
+    END IF;
+    SELECT * INTO told FROM mutirao_deliver(_publication, _topics, coalesce(_after, (
+        SELECT d.subscription FROM mutirao_delivery d
+        WHERE d.publication = _publication AND d.nth = 0
+            AND NOT EXISTS (SELECT FROM mutirao_ordered o WHERE o.job = d.job)
+        ORDER BY d.subscription DESC LIMIT 1
+    ), ''), _most, '{}');
+    IF told.asked <> '{}' THEN
+        RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
+            MESSAGE = 'subscription ' || told.asked[1] || ' has changed meanwhile';
+    ELSIF told.met = _most THEN
+        last := told.reached;
+    ELSIF told.met > 0 OR EXISTS (SELECT FROM mutirao_delivery WHERE publication = _publication) THEN
+        PERFORM mutirao_complete(_publication, _run, _started);
+    ELSE
+        RETURN;
+    END IF;
+    done := true;
 END
 $$
 --;
