@@ -16,13 +16,23 @@ from tests.support.history import opened
 from tests.support.waiting import soon
 
 LOCK = "SELECT FROM mutirao_live WHERE id = %s FOR UPDATE"
+# In one statement at the server: it looks for a circle once in each wait, `deadlock_timeout` after
+# its beginning, and a busy machine would not close the circle by then.
+LOCK_ONCE_AWAITED = """
+DO $$ BEGIN
+    WHILE NOT EXISTS (
+        SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))
+    ) LOOP PERFORM pg_sleep(0.005); END LOOP;
+    PERFORM FROM mutirao_live WHERE id = {} FOR UPDATE;
+END $$
+"""
 RETRIES = "SELECT coalesce(pg_sequence_last_value('mutirao_retries'), 0)"
 
 
 @pytest.fixture
 async def store(pg_url: str, others: Others) -> AsyncIterator[SqlStore]:
     """A store over an empty database, whose server looks for deadlocks before a lock times out."""
-    with others.by_default("deadlock_timeout", "100ms"):
+    with others.by_default("deadlock_timeout", "500ms"):
         async with opened(pg_url) as store:
             yield store
 
@@ -39,8 +49,7 @@ async def in_a_circle(
         other.execute("SET deadlock_timeout = '100s'")  # so that it is not the one to give up
         other.execute(LOCK, [second])
         acting = asyncio.ensure_future(act())
-        await others.until_someone_waits()
-        await asyncio.to_thread(other.execute, LOCK, [first])
+        await asyncio.to_thread(other.execute, LOCK_ONCE_AWAITED.format(first))
         other.commit()
     return await soon(acting)
 
