@@ -114,8 +114,8 @@ async def store(
         await engine.dispose()
 
 
-class TestMariadb(StoreContract):
-    """A server, through PyMySQL, and aiomysql for the transactions of coroutines."""
+class OnInnodb:
+    """What InnoDB may do that others do not."""
 
     def was_undone(self, error: Exception) -> bool:
         """Return whether InnoDB ended it: of many that wait for a new row that is rolled back.
@@ -124,6 +124,10 @@ class TestMariadb(StoreContract):
         https://dev.mysql.com/doc/refman/8.0/en/innodb-locks-set.html has the same with three.
         """
         return isinstance(error, OperationalError) and was_undone(error)
+
+
+class TestMariadb(OnInnodb, StoreContract):
+    """A server, through PyMySQL, and aiomysql for the transactions of coroutines."""
 
     async def test_a_locked_job_is_passed_over(
         self, store: Store, server: MysqlServer, database: str
@@ -460,7 +464,7 @@ def by_mysqlclient(server: MysqlServer, database: str) -> Iterator[SqlStore]:
     store.engines.close_sync()
 
 
-class TestMysqldb(DriverContract):
+class TestMysqldb(OnInnodb, DriverContract):
     """The same through mysqlclient, which is only synchronous."""
 
     handlers = ("function",)
