@@ -79,7 +79,7 @@ class MariaDB(Dialect):
     tells_ends = False
     clock = type_coerce(literal_column(NOW), instant)
     placed = MappingProxyType({"unplaced": null()})
-    told_at_once = 5_000
+    told_at_once = 10_000
 
     @property
     def admin(self) -> Admin:
