@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import aiormq
 
 from mutirao.transports.rabbitmq import RabbitMQ
 from tests.acceptance.shared.proxy import BOTH, Proxy
 from tests.support.rabbitmq import RabbitServer
+
+T = TypeVar("T")
 
 
 class Broker:
@@ -28,24 +31,23 @@ class Broker:
 
     def declare(self, queues: Sequence[str]) -> None:
         """Make queues."""
-
-        async def declare() -> None:
-            broker = RabbitMQ(self._server.url(), prefix=self._prefix)
-            await broker.declare(queues)
-            await broker.aclose()
-
-        asyncio.run(declare())
+        self._ask(lambda broker: broker.declare(queues))
 
     def dead(self, queue: str, most: int = 5) -> list[str]:
         """Return what killed the first `most` dead messages of a queue."""
+        found = self._ask(lambda broker: broker.dead(queue, most))
+        return [f"{each.cause.error_type}: {each.cause.error}" for each in found]
 
-        async def dead() -> list[str]:
+    def _ask(self, ask: Callable[[RabbitMQ], Awaitable[T]]) -> T:
+        """Ask the node by a connection of its own, past the proxy."""
+
+        async def asking() -> T:
             broker = RabbitMQ(self._server.url(), prefix=self._prefix)
-            found = await broker.dead(queue, most)
+            found = await ask(broker)
             await broker.aclose()
-            return [f"{each.cause.error_type}: {each.cause.error}" for each in found]
+            return found
 
-        return asyncio.run(dead())
+        return asyncio.run(asking())
 
     def crash(self) -> None:
         """End the node with SIGKILL, and start it again."""
