@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from mutirao.engine.backlog import Backlog
-from mutirao.engine.comparing import tell_differences
+from mutirao.engine.comparing import comparisons
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.doorbells import Doorbells
 from mutirao.engine.producer import Producer
@@ -17,7 +17,7 @@ from mutirao.errors import ConfigurationError
 from mutirao.model.doorbell import MAX_TOGETHER, Doorbell
 from mutirao.model.job import Claim
 from mutirao.ports import Store, Transport
-from mutirao.ports.brokers import by_transport, close_transports
+from mutirao.ports.brokers import close_transports
 
 
 class Carried:
@@ -83,11 +83,9 @@ class Carried:
 
     def comparisons(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Return what tells once what its brokers have otherwise, by name; to be awaited."""
-        for transport, queues in by_transport(self._transports):
-            heard = [self._heard[each] for each in queues]
-            began = [each.began for each in heard if isinstance(each, Doorbells)]
-            compare = partial(transport.compare, queues)
-            yield f"comparing {transport.name}", tell_differences(transport.name, began, compare)
+        heard = self._heard.items()
+        began = {queue: each.began for queue, each in heard if isinstance(each, Doorbells)}
+        return comparisons(self._transports, began)
 
     @property
     def duty(self) -> str | None:

@@ -5,7 +5,7 @@ served: then no database is needed.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from mutirao.engine import outcomes
 from mutirao.engine.blocking import LoopWatch
-from mutirao.engine.comparing import tell_differences
+from mutirao.engine.comparing import comparisons
 from mutirao.engine.deploys import Herald
 from mutirao.engine.dispatcher import HURRIED_CANCEL_TIMEOUT
 from mutirao.engine.event_log import EventLog, attempts_log
@@ -111,7 +111,8 @@ class Carrying:
         check_waits(self._tasks, self._transports, self.settings.defaults.defaults())
         for each in self._receivers:
             self._loops.spawn(_named(each.queue), each.run())
-        for name, comparing in self._comparisons():
+        began = {each.queue: each.began for each in self._receivers}
+        for name, comparing in comparisons(self._transports, began):
             self._loops.spawn(name, comparing)
         for herald, name in self._heralds():
             self._loops.spawn(name, herald.run(self._loops.pulse(name)))
@@ -209,12 +210,6 @@ class Carrying:
         reader = Reader(queue, self._tasks, self._decoders.get(queue))
         last = reader, begun, self._write, PATIENCE if self._owns else inf
         return Receiver(queue, transport, self.settings, served, *about, *last)
-
-    def _comparisons(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        for transport, queues in by_transport(self._transports):
-            began = [each.began for each in self._receivers if each.queue in queues]
-            compare = partial(transport.compare, queues)
-            yield f"comparing {transport.name}", tell_differences(transport.name, began, compare)
 
     def _heralds(self) -> Iterator[tuple[Herald, str]]:
         if self.settings.app_version is None:

@@ -5,12 +5,16 @@ to the dead, would show only where it is needed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from mutirao.engine.backoff import Backoff
 from mutirao.engine.logs import log
 from mutirao.errors import TransportError, TransportUnavailable
 from mutirao.model.message import Difference
+from mutirao.ports import Transport
+from mutirao.ports.brokers import by_transport
 
 # Seconds: it takes many requests, and a client warns of one that is broken off, as by a worker that
 # ends soon.
@@ -19,7 +23,22 @@ AFTER = 5.0
 Compare = Callable[[], Awaitable[Sequence[Difference]]]
 
 
-async def tell_differences(broker: str, began: Iterable[asyncio.Event], compare: Compare) -> None:
+def comparisons(
+    transports: Mapping[str, Transport], began: Mapping[str, asyncio.Event]
+) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+    """Yield a name and `_tell_differences` for each broker; to be awaited.
+
+    Parameters:
+        transports: those of the queues that are served, by queue.
+        began: set once a queue is consumed, by queue; one that is not in it is not waited for.
+    """
+    for transport, queues in by_transport(transports):
+        awaited = [began[queue] for queue in queues if queue in began]
+        compare = partial(transport.compare, queues)
+        yield f"comparing {transport.name}", _tell_differences(transport.name, awaited, compare)
+
+
+async def _tell_differences(broker: str, began: Iterable[asyncio.Event], compare: Compare) -> None:
     """Log what a broker has otherwise; return once that is known, or cannot be.
 
     What is missing is no part of it: who needs that is told so.
