@@ -16,17 +16,17 @@ from sqlalchemy import URL, Connection, make_url, text
 TABLE = "mutirao_bench_effect"
 INSERT = "INSERT INTO mutirao_bench_effect VALUES (1)"
 
-_EXCHANGE = """WITH gone AS (
+EXCHANGE = """WITH gone AS (
     DELETE FROM mutirao_live WHERE id = {0} AND run = 0 RETURNING id, run, attempt, worker
 )
 INSERT INTO mutirao_attempt (job, run, attempt, worker, outcome, started_at, finished_at)
 SELECT id, run, attempt, worker, 'succeeded', statement_timestamp(), statement_timestamp()
 FROM gone"""
-_ATTEMPT = """INSERT INTO mutirao_attempt
+ATTEMPT = """INSERT INTO mutirao_attempt
     (job, run, attempt, worker, outcome, started_at, finished_at)
 SELECT id, run, attempt, worker, 'succeeded', run_at, run_at FROM mutirao_live
 WHERE id = ? AND run = 0"""
-_GONE = "DELETE FROM mutirao_live WHERE id = ? AND run = 0"
+GONE = "DELETE FROM mutirao_live WHERE id = ? AND run = 0"
 
 _LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
@@ -74,7 +74,7 @@ def _psycopg(url: URL, shares: Sequence[Sequence[int]]) -> None:
     def commit(conn: Any, ids: Sequence[int]) -> None:
         for id in ids:
             conn.execute(INSERT, prepare=True)
-            conn.execute(_EXCHANGE.format("%s"), (id,), prepare=True)
+            conn.execute(EXCHANGE.format("%s"), (id,), prepare=True)
             conn.commit()
 
     _in_threads([psycopg.connect(_plain(url)) for _ in shares], shares, commit)
@@ -86,7 +86,7 @@ def _psycopg_async(url: URL, shares: Sequence[Sequence[int]]) -> None:
     async def commit(conn: Any, ids: Sequence[int]) -> None:
         for id in ids:
             await conn.execute(INSERT, prepare=True)
-            await conn.execute(_EXCHANGE.format("%s"), (id,), prepare=True)
+            await conn.execute(EXCHANGE.format("%s"), (id,), prepare=True)
             await conn.commit()
 
     async def run() -> None:
@@ -103,7 +103,7 @@ def _asyncpg(url: URL, shares: Sequence[Sequence[int]]) -> None:
         for id in ids:
             async with conn.transaction():
                 await conn.execute(INSERT)
-                await conn.execute(_EXCHANGE.format("$1"), id)
+                await conn.execute(EXCHANGE.format("$1"), id)
 
     async def run() -> None:
         conns = [await asyncpg.connect(_plain(url)) for _ in shares]
@@ -117,8 +117,8 @@ def _sqlite(url: URL, shares: Sequence[Sequence[int]]) -> None:
         for id in ids:
             conn.execute("BEGIN IMMEDIATE")
             conn.execute(INSERT)
-            conn.execute(_ATTEMPT, (id,))
-            conn.execute(_GONE, (id,))
+            conn.execute(ATTEMPT, (id,))
+            conn.execute(GONE, (id,))
             conn.execute("COMMIT")
 
     def connected() -> sqlite3.Connection:
@@ -136,8 +136,8 @@ def _aiosqlite(url: URL, shares: Sequence[Sequence[int]]) -> None:
         for id in ids:
             await conn.execute("BEGIN IMMEDIATE")
             await conn.execute(INSERT)
-            await conn.execute(_ATTEMPT, (id,))
-            await conn.execute(_GONE, (id,))
+            await conn.execute(ATTEMPT, (id,))
+            await conn.execute(GONE, (id,))
             await conn.commit()
 
     async def run() -> None:
@@ -160,8 +160,8 @@ def _pymysql(url: URL, shares: Sequence[Sequence[int]]) -> None:
         with conn.cursor() as cursor:
             for id in ids:
                 cursor.execute(INSERT)
-                cursor.execute(_ATTEMPT.replace("?", "%s"), (id,))
-                cursor.execute(_GONE.replace("?", "%s"), (id,))
+                cursor.execute(ATTEMPT.replace("?", "%s"), (id,))
+                cursor.execute(GONE.replace("?", "%s"), (id,))
                 conn.commit()
 
     _in_threads([connected_to_mysql(url) for _ in shares], shares, commit)
@@ -174,8 +174,8 @@ def _aiomysql(url: URL, shares: Sequence[Sequence[int]]) -> None:
         async with conn.cursor() as cursor:
             for id in ids:
                 await cursor.execute(INSERT)
-                await cursor.execute(_ATTEMPT.replace("?", "%s"), (id,))
-                await cursor.execute(_GONE.replace("?", "%s"), (id,))
+                await cursor.execute(ATTEMPT.replace("?", "%s"), (id,))
+                await cursor.execute(GONE.replace("?", "%s"), (id,))
                 await conn.commit()
 
     async def run() -> None:

@@ -1,13 +1,14 @@
 """`transactions`: jobs that commit a row of their own with their completion, and raw commits."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import make_url, select
 
-from benchmarks import effects
+from benchmarks import bare_sessions, effects
 from benchmarks.drain import drained
 from benchmarks.figures import Cost, Figures
 from benchmarks.ground import Ground, ground
@@ -23,12 +24,14 @@ class Committed:
     """What jobs took that ended in `job.transaction()` with one INSERT, by the kind of handler.
 
     `raw` is what the same commits took in a driver's own loop, by the kind of its connections, with
-    one of them and with as many as there are handlers at once.
+    one of them and with as many as there are handlers at once; `sessions` what they took in bare
+    SQLAlchemy sessions, as many at once.
     """
 
     concurrency: int
     handlers: dict[str, Cost]
     raw: dict[str, Cost]
+    sessions: dict[str, Cost]
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -43,6 +46,9 @@ class Committed:
         for name, cost in self.raw.items():
             found[f"raw, {name}, commits/s"] = cost.rate
             found[f"raw, {name}, client CPU, µs/commit"] = cost.client_cpu
+        for name, cost in self.sessions.items():
+            found[f"bare sessions, {name}, commits/s"] = cost.rate
+            found[f"bare sessions, {name}, client CPU, µs/commit"] = cost.client_cpu
         for name, cost in self.handlers.items():
             found |= {
                 f"{name}, jobs/s": cost.rate,
@@ -51,6 +57,8 @@ class Committed:
                 f"{name}, client CPU, µs/job": cost.client_cpu,
                 f"{name}, server CPU, µs/job": cost.server_cpu,
             }
+            if name in self.sessions:
+                found[f"{name}, of bare sessions"] = cost.rate / self.sessions[name].rate
         return found
 
 
@@ -65,7 +73,7 @@ async def transactions(url: str, *, jobs: int = 5_000, concurrency: int = 20) ->
     Raises:
         MutiraoError: the database is not ours to use, or some jobs were not done once.
     """
-    handlers, loops = dict[str, Cost](), dict[str, Cost]()
+    handlers, loops, sessions = dict[str, Cost](), dict[str, Cost](), dict[str, Cost]()
     async with ground(url) as place:
         try:
             for name, task in _tasks(place):
@@ -74,19 +82,26 @@ async def transactions(url: str, *, jobs: int = 5_000, concurrency: int = 20) ->
                 settings = {"concurrency": concurrency}
                 handlers[name] = await drained(place, made, jobs, 1, settings)
                 await _expect(place, jobs)
+                if name in _SESSIONS:
+                    await _prepared(place)
+                    bare = partial(_SESSIONS[name], make_url(url))
+                    sessions[name] = await _raw(place, bare, jobs, concurrency)
             for kind in ("plain", "coroutine"):
+                if (loop := effects.loop(place.url, kind)) is None:
+                    continue
                 for connections in sorted({1, concurrency}):
                     await _prepared(place)
-                    cost = await _raw(place, kind, jobs, connections)
-                    if cost is not None:
-                        loops[f"{_RAW[kind]}, {connections}"] = cost
+                    loops[f"{_RAW[kind]}, {connections}"] = await _raw(
+                        place, loop, jobs, connections
+                    )
         finally:
             await place.change(effects.remove)
             await place.prepare()
-    return Committed(concurrency=concurrency, handlers=handlers, raw=loops)
+    return Committed(concurrency=concurrency, handlers=handlers, raw=loops, sessions=sessions)
 
 
 _RAW = {"plain": "threads", "coroutine": "coroutines"}
+_SESSIONS = {"thread": bare_sessions.in_threads, "coroutine": bare_sessions.in_coroutines}
 
 
 def _tasks(place: Ground) -> Iterator[tuple[str, Callable[[], NewJob]]]:
@@ -108,10 +123,9 @@ async def _prepared(place: Ground) -> None:
     await place.change(effects.make)
 
 
-async def _raw(place: Ground, kind: str, jobs: int, connections: int) -> Cost | None:
-    loop = effects.loop(place.url, kind)
-    if loop is None:
-        return None
+async def _raw(
+    place: Ground, loop: Callable[[Sequence[int], int], None], jobs: int, connections: int
+) -> Cost:
     await place.fill(Load(place.url).jobs(jobs))
     ids = await place.ask(lambda conn: list(conn.execute(select(tables.live.c.id)).scalars()))
     with measured(place.url) as spent:

@@ -6,6 +6,7 @@ from tests.integration.benchmarks.conftest import Bench
 
 JOBS = 60
 HANDLERS = {each + way for each in ("coroutine", "thread") for way in ("", ", connection=True")}
+KINDS = ("handlers", "raw", "sessions")
 RAW = {"threads, 1", "threads, 2", "coroutines, 1", "coroutines, 2"}
 
 
@@ -14,7 +15,8 @@ def test_handlers_and_raw_loops(every_bench: Bench) -> None:
     found = every_bench.one("transactions", "--jobs", JOBS, "-c", 2)
     assert set(found["handlers"]) == HANDLERS
     assert set(found["raw"]) == RAW
-    for cost in (*found["handlers"].values(), *found["raw"].values()):
+    assert set(found["sessions"]) == {"coroutine", "thread"}
+    for cost in (each for kind in KINDS for each in found[kind].values()):
         every_bench.check_cost(cost, JOBS)
     assert every_bench.ask("SELECT count(*) FROM mutirao_job") == 0
 
@@ -24,3 +26,4 @@ def test_ratios_for_people(sqlite_bench: Bench) -> None:
     told = sqlite_bench.ok("transactions", "--jobs", 20, "-c", 2)
     assert "thread, of raw on one connection" in told
     assert "coroutine, of the fastest raw" in told
+    assert "coroutine, of bare sessions" in told
