@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.cli.logs import JsonFormatter, TextFormatter
+from mutirao.cli.logs import JsonFormatter, TextFormatter, configure
 
 FIELDS: dict[str, Any] = {
     "job": 7,
@@ -34,6 +34,28 @@ def record(*, error: bool = False, **extra: Any) -> logging.LogRecord:
     )
     made.created = 1_700_000_000.25
     return made
+
+
+@pytest.mark.parametrize(
+    ("level", "ours", "others"),
+    [
+        ("debug", logging.DEBUG, logging.INFO),
+        ("info", logging.INFO, logging.INFO),
+        ("error", logging.ERROR, logging.ERROR),
+    ],
+)
+def test_debug_is_ours_alone(level: str, ours: int, others: int) -> None:
+    """At DEBUG botocore logs the bodies of messages, in which arguments stand."""
+    root, own = logging.getLogger(), logging.getLogger("mutirao")
+    before = (root.level, own.level, list(root.handlers))
+    try:
+        configure("text", level)
+        effective = logging.getLogger("botocore.endpoint").getEffectiveLevel()
+        assert (own.getEffectiveLevel(), effective) == (ours, others)
+    finally:
+        root.setLevel(before[0])
+        own.setLevel(before[1])
+        root.handlers = before[2]
 
 
 def test_text() -> None:

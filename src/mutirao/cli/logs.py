@@ -20,12 +20,17 @@ def mute_echoes() -> None:
 
 
 def configure(form: Format, level: str) -> None:
-    """Send all records of at least `level` to standard error, one per line."""
+    """Send our records of at least `level` to standard error, one per line, and others' from INFO.
+
+    `debug` is ours alone: at that level botocore, aiormq and others log whole messages, with the
+    arguments of jobs and what requests are signed with.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
     root.addHandler(handler)
-    root.setLevel(level.upper())
+    root.setLevel(max(logging.INFO, logging.getLevelNamesMapping()[level.upper()]))
+    logging.getLogger("mutirao").setLevel(level.upper())
 
 
 def _is_no_echo(record: logging.LogRecord) -> bool:

@@ -81,7 +81,7 @@ class Limiter:
             return
         mine = {rule.name for rule in self._declared}
         for limit in await self._store.limits():
-            if limit.in_code is False and limit.name not in {*mine, *self._told}:
+            if limit.is_left and limit.name not in {*mine, *self._told}:
                 self._told.add(limit.name)
                 log.warning(
                     "limit %s was in the code of worker %s until %s and is not in this one's: it is"

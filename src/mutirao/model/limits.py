@@ -22,6 +22,7 @@ MAX_RUNNING_OR_PER_PERIOD = 1_000_000_000
 PROBE_EVERY = 0.02  # minimum seconds between checks for tokens
 PROVEN_ENOUGH = 1_000_000  # beyond that it is not counted what has proven to go well
 COUNTER_KEPT_FOR = 3_600.0  # seconds that an unused counter is kept
+OWN_TASKS = "mutirao."  # how the names of our own tasks begin
 
 
 class LimitOrigin(StrEnum):
@@ -172,6 +173,15 @@ class LimitRecord:
     declared_by: str | None
     created_at: datetime
     changed_at: datetime
+
+    @property
+    def is_left(self) -> bool:
+        """True if the code of an application declared it, and that of no live worker does.
+
+        Not the limits of tasks of our own: only workers with that part, such as `--webhooks`, have
+        them in their code, and without them deliveries would have no bound.
+        """
+        return self.in_code is False and not (self.task or "").startswith(OWN_TASKS)
 
 
 def name_about(what: str, key: str, more: str = "") -> str:

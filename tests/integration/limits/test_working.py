@@ -9,6 +9,7 @@ import pytest
 
 from mutirao import Job, JobState, Limit, Mutirao
 from mutirao.errors import InvalidLimit, InvalidTask, UnknownLimit
+from mutirao.model.limits import LimitOrigin
 from mutirao.testing.conformance.kit import NOW
 from tests.integration.worker.kit import ended, never_polling, until_state
 from tests.support.waiting import until
@@ -169,12 +170,17 @@ async def test_what_is_in_the_code(app: Mutirao, caplog: pytest.LogCaptureFixtur
     @other.task(name="call", limit=Limit(6))
     async def call_again(tenant: str) -> None: ...
 
-    await app.store.confirm_declared_limits(["task call by tenant"], "w", every=-1e9, now=NOW)
+    own = Limit(50, by="endpoint").on(task="mutirao.webhook")
+    await app.store.put_limit(own, origin=LimitOrigin.CODE, worker="w")
+    left = ["task call by tenant", own.name]
+    await app.store.confirm_declared_limits(left, "w", every=-1e9, now=NOW)
     with caplog.at_level(logging.WARNING):
         async with never_polling(other):
             pass
     assert {r.name: r.most for r in await app.limits.alist()}["task call"] == 6
     assert "limit task call by tenant was in the code of worker w until 2024-02-29" in caplog.text
+    assert own.name not in caplog.text  # of workers that deliver webhooks, which need it
+    assert {r.name for r in await app.limits.alist() if r.is_left} == {"task call by tenant"}
     await other.aclose()
 
 

@@ -221,7 +221,7 @@ def _topics(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
 
 def _limits(conn: Connection) -> Iterator[Finding]:
     found = {each.name: each for each in limits.listed(conn)}
-    lost = [name for name, each in found.items() if each.in_code is False]
+    lost = [name for name, each in found.items() if each.is_left]
     if lost:
         yield Finding(
             Level.WARNING,
