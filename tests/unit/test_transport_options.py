@@ -43,6 +43,7 @@ def test_what_the_program_does_not_give(monkeypatch: pytest.MonkeyPatch) -> None
     [
         (SQS, "MUTIRAO_SQS_WAIT", "soon", "MUTIRAO_SQS_WAIT cannot be read: Expected `int`"),
         (SQS, "MUTIRAO_SQS_WAIT", "99", r"wait is 99.*\(options are from MUTIRAO_SQS_WAIT\)"),
+        (SQS, "MUTIRAO_SQS_NAME", "steps.fifo", "name is 'steps.fifo'.*give fifo=True"),
         (RabbitMQ, "MUTIRAO_RABBITMQ_URL", "http://me:secret@x/", "must be amqp://"),
         (RabbitMQ, "MUTIRAO_RABBITMQ_PREFIX", "ours", "or MUTIRAO_RABBITMQ_URL"),
         (RabbitMQ, "MUTIRAO_RABBITMQ_MODE", "carried", "RABBITMQ_MODE is none.*the mode too"),
@@ -113,3 +114,17 @@ def test_the_table_of_options_is_complete(page: str, options: type[Any]) -> None
     }
     assert {each.name for each in fields(options)} <= shown | {"url"}
     assert f"MUTIRAO_{page.upper()}_" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "dead"),
+    [
+        ("ord-{queue}", "ord-steps.fifo", "ord-steps-dead.fifo"),
+        ("ord-{queue}.fifo", "ord-steps.fifo", "ord-steps-dead.fifo"),
+        ("of-theirs.fifo", "of-theirs.fifo", "of-theirs-dead.fifo"),
+    ],
+)
+def test_names_of_fifo_queues(name: str, found: str, dead: str) -> None:
+    """They end in ".fifo", said or not; a queue that is there has its own name."""
+    sqs = SQS(name, fifo=True)
+    assert (sqs._named("steps"), sqs._named("steps", dead=True)) == (found, dead)

@@ -10,6 +10,7 @@ from botocore.exceptions import BotoCoreError
 from mutirao.errors import ConfigurationError
 from mutirao.transports.environment import check_kinds
 from mutirao.transports.sqs.calls import LONGEST_VISIBILITY
+from mutirao.transports.sqs.names import FIFO
 
 LEAST_RECEIVES, MAX_RECEIVES = 5, 100  # hand-outs after which SQS itself gives a message up
 LONGEST_WAIT = 20  # seconds of a long poll
@@ -41,6 +42,20 @@ class SqsOptions:
         _check("visibility", self.visibility, 2, LONGEST_VISIBILITY)
         _check("wait", self.wait, 1, LONGEST_WAIT)
         _check("max_receives", self.max_receives, LEAST_RECEIVES, 1_000)
+
+
+def whole(options: SqsOptions) -> SqsOptions:
+    """Return options of which none is to come from elsewhere, if they fit together.
+
+    Raises:
+        ConfigurationError: the name is one of a queue that keeps an order, and `fifo` is False.
+    """
+    if options.name.endswith(FIFO) and not options.fifo:
+        raise ConfigurationError(
+            f"name is {options.name!r}, as SQS calls queues that keep an order; give fifo=True, or"
+            f" leave {FIFO} out"
+        )
+    return options
 
 
 def clients(session: Any, options: SqsOptions) -> tuple[Any, Any]:

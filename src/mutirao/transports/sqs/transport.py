@@ -34,7 +34,7 @@ from mutirao.transports.sqs.failures import of_queue, unless_missing
 from mutirao.transports.sqs.large import LargeBodies
 from mutirao.transports.sqs.leases import CAP_MARGIN, USUAL_TIMING, LeaseHeartbeat, Timing
 from mutirao.transports.sqs.names import group_name, queue_name
-from mutirao.transports.sqs.options import LEAST_RECEIVES, SqsOptions, clients, s3_client
+from mutirao.transports.sqs.options import LEAST_RECEIVES, SqsOptions, clients, s3_client, whole
 from mutirao.transports.sqs.settling import LastWords
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class SQS:
 
     Parameters:
         name: what a queue is called at SQS, with "{queue}" for Mutirão's name of it. One without
-            that is for one queue only.
+            that, such as the name of a queue that is there, is for one queue only.
         mode: "alone" if the message is the job; "carried" if it is a doorbell for one in a store.
         fifo: keep the order within each `ordering_key`, which is a job's group or else its tenant;
             the names end in ".fifo" then.
@@ -110,7 +110,7 @@ class SQS:
 
     @cached_property
     def _options(self) -> SqsOptions:
-        return with_environment("SQS", SqsOptions, self._given)
+        return whole(with_environment("SQS", SqsOptions, self._given))
 
     @property
     def longest_delay(self) -> float:
