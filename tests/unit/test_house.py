@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 SQL = sorted((ROOT / "src").rglob("*.sql"))
-LONGEST_FILE = 400
+LONG_FILE, LONGEST_FILE = 500, 800
 LONGEST_FUNCTION = 60
 
 HELD_BY_USERS = (Mutirao, Tasks, Schedules, Declarations, Limits, Task, Call, Handle, GraphHandle)
@@ -93,10 +93,16 @@ def offences_of_importing(package: str, *paths: Path) -> list[str]:
 
 
 def test_files_are_short() -> None:
-    """A file past 400 lines is a sign of a missing room."""
+    """A file past 800 lines is several things; one past 500 may be, and is only named.
+
+    A file is one thing: it is not cut in two to please a number.
+    """
     lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in SOURCES}
     assert len(lengths) > 4
     assert {path: length for path, length in lengths.items() if length > LONGEST_FILE} == {}
+    for path, length in lengths.items():
+        if length > LONG_FILE:
+            print(f"{path} has {length} lines: is it one thing?")  # noqa: T201
 
 
 def test_functions_are_short() -> None:

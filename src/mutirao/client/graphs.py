@@ -3,16 +3,17 @@
 Each operation has an asynchronous and a synchronous face.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar, overload
 
 import msgspec
 
 from mutirao.client.enqueueing import Enqueuing
 from mutirao.client.portal import Portal
-from mutirao.errors import InvalidGraph, JobCancelled, JobDied, JobFailed, ResultMissing
+from mutirao.errors import InvalidGraph, JobCancelled, JobDied, JobFailed, ResultMissing, WrongState
 from mutirao.model.graph import Chain, Graph, Group, OnDead, Step, as_part
 from mutirao.model.graph_plan import Plan, plan
 from mutirao.model.job import JobState, NewJob
@@ -28,6 +29,9 @@ from mutirao.tasks.connection import NOT_GIVEN, given
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.middleware import Enqueueing
 from mutirao.tasks.task import Task
+
+R = TypeVar("R")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,18 @@ class Graphs(Enqueuing, Protocol):
         await self.store.graph(checked_id(id))
         return await self.store.cancel(JobFilter(graph=id, limit=None))
 
-    async def aresult(self, id: int, timeout: float | None = None) -> Any:
+    # The result of a coroutine function is what its coroutine returns.
+    @overload
+    async def aresult(
+        self, id: int, timeout: float | None = None, *, of: Task[..., Coroutine[Any, Any, V]]
+    ) -> V: ...
+    @overload
+    async def aresult(self, id: int, timeout: float | None = None, *, of: Task[..., R]) -> R: ...
+    @overload
+    async def aresult(self, id: int, timeout: float | None = None) -> Any: ...
+    async def aresult(
+        self, id: int, timeout: float | None = None, *, of: Task[..., Any] | None = None
+    ) -> Any:
         """Wait until a job has finished, and return its result.
 
         The result is converted to the handler's return type, if the task is registered here.
@@ -153,14 +168,18 @@ class Graphs(Enqueuing, Protocol):
         Parameters:
             id: the job's id.
             timeout: maximum seconds to wait; None: no limit.
+            of: the job's task, which gives the result its type.
 
         Raises:
             JobDied, JobCancelled: the job has finished without a result.
             ResultTimeout: the job has not finished in time.
             ResultMissing: the result was not stored.
             UnknownJob: the job was not committed (yet), or was pruned.
+            WrongState: the job is of another task than `of`.
         """
         ending = await self._endings.wait(checked_id(id), timeout)
+        if of is not None and of.name != ending.task:
+            raise WrongState(f"job {id} is of task {ending.task}, and not of {of.name}")
         if ending.state is JobState.SUCCEEDED and ending.result is not None:
             if (task := self._tasks.get(ending.task)) is None:
                 return msgspec.json.decode(ending.result)
@@ -193,20 +212,32 @@ class Graphs(Enqueuing, Protocol):
         """
         return self._portal.call(self.acancel_graph, id)
 
-    def result(self, id: int, timeout: float | None = None) -> Any:
+    @overload
+    def result(
+        self, id: int, timeout: float | None = None, *, of: Task[..., Coroutine[Any, Any, V]]
+    ) -> V: ...
+    @overload
+    def result(self, id: int, timeout: float | None = None, *, of: Task[..., R]) -> R: ...
+    @overload
+    def result(self, id: int, timeout: float | None = None) -> Any: ...
+    def result(
+        self, id: int, timeout: float | None = None, *, of: Task[..., Any] | None = None
+    ) -> Any:
         """Wait until a job has finished, and return its result, from synchronous code.
 
         Parameters:
             id: the job's id.
             timeout: maximum seconds to wait; None: no limit.
+            of: the job's task, which gives the result its type.
 
         Raises:
             JobDied, JobCancelled: the job has finished without a result.
             ResultTimeout: the job has not finished in time.
             ResultMissing: the result was not stored.
             UnknownJob: the job was not committed (yet), or was pruned.
+            WrongState: the job is of another task than `of`.
         """
-        return self._portal.call(self.aresult, id, timeout)
+        return self._portal.call(partial(self.aresult, of=of), id, timeout)
 
     def _handles(self, planned: Plan, ids: list[int]) -> GraphHandle:
         pairs = zip(ids, planned.steps, strict=True)

@@ -24,6 +24,7 @@ from mutirao.tasks.connection import NOT_GIVEN, given
 from mutirao.tasks.defaults import AttemptTerms, Defaults
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import CallTerms, TaskOptions, template_of
+from mutirao.tasks.other_words import OtherWords
 from mutirao.tasks.probing import Probed
 from mutirao.tasks.results import kept_result
 from mutirao.tasks.signature import Signature
@@ -55,7 +56,7 @@ class TaskApp(Protocol):
         ...
 
 
-class Task(Probed, Generic[P, R]):
+class Task(Probed, OtherWords, Generic[P, R]):
     """A registered function with its options. Calling it calls the function, without a job."""
 
     taken = "two tasks are called {0!r} ({1} and {2}); name one of them: @app.task(name=…)"

@@ -118,9 +118,10 @@ class MemoryStore(SqlStore):
         """
         if self._session_factory is None:
             raise WrongState(
-                "job.transaction() was called on a MemoryStore, whose database has no tables of the"
-                " application. Test this handler with an SQLite file, or give"
-                " MemoryStore(session_factory=…) what its session is to be."
+                "job.transaction() was called in a test without a database of the application."
+                " Drain this handler's job on a database with its tables, such as an SQLite file,"
+                " or say what its session is to be: session_factory=… of inline(app), capture(app)"
+                " or MemoryStore."
             )
         return MemoryTransaction(self._session_factory(), _Completion(self, job, attempt))
 

@@ -69,6 +69,24 @@ async def test_a_result_is_told(app: Mutirao, monkeypatch: pytest.MonkeyPatch) -
         assert await handle.aresult(timeout=0.0) == Page("a b c", 3)
 
 
+async def test_the_task_of_a_result(app: Mutirao) -> None:
+    """It gives the result its type, and another one is refused."""
+
+    @app.task(keep_result=True)
+    def measure(path: str) -> int:
+        return len(path)
+
+    @app.task(keep_result=True)
+    def other() -> str:
+        return ""
+
+    handle = await measure.aenqueue("a.png")
+    await asyncio.to_thread(drain, app)
+    assert await app.aresult(handle.id, of=measure) == 5
+    with pytest.raises(WrongState, match=r"is of task .*measure, and not of .*other"):
+        await app.aresult(handle.id, of=other)
+
+
 def counted(app: Mutirao, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list that grows with every look at the ends of jobs."""
     looks: list[Any] = []

@@ -113,6 +113,8 @@ async def good() -> None:
     told: str = resize.enqueue("a.png").result(timeout=5)
     told = await resize.using(priority=3).enqueue("a.png").aresult()
     length: int = await (await measured.aenqueue()).aresult()
+    told = app.result(7, of=resize)
+    length = await app.aresult(7, timeout=5, of=measured)
     app.jobs(state="dead", limit=5)
     app.cancel(7, 8)
     app.worker(queues=["mail"], concurrency=4)
@@ -122,6 +124,8 @@ def bad(job: Job) -> None:
     """What a type checker refuses: each of these lines has the error that is ignored."""
     size: int = resize.enqueue("a.png").result()  # type: ignore[assignment]
     name: str = measured.enqueue().result()  # type: ignore[assignment]
+    size = app.result(7, of=resize)  # type: ignore[assignment]
+    send.delay(7)  # type: ignore[attr-defined]
     app.worker(concurrency="4")  # type: ignore[arg-type]
     app.worker(concurency=4)  # type: ignore[call-arg]
     app.jobs(stat="dead")  # type: ignore[call-arg]
