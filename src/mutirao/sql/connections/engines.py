@@ -99,7 +99,7 @@ class Engines:
                 f"{self._described()} has no synchronous form, which workers need on"
                 f" {self.dialect.intake.database}; give a plain Engine, or the URL"
             )
-        self.url = self._drivers.completed(self.given)
+        self.url = self._drivers.completed(self._connecting.settled(self.given))
         self._pool_size = pool_size
         self._pid = os.getpid()
         self._sync: dict[bool, Engine] = {}
@@ -236,7 +236,7 @@ class Engines:
     @property
     def called(self) -> str:
         """A name of this set of jobs, for others that use it, without secrets."""
-        name = self._connecting.called(self.given)
+        name = self._connecting.called(self.url)
         return name if self.schema is None else f"{name}#{self.schema}"
 
     def place(self) -> Place:

@@ -70,8 +70,9 @@ class Connecting:
     `in_file`: it is a file, whose connections no server counts.
     `apart`: statements that stand for themselves have connections of their own.
     `refuse` returns why a URL cannot be used, or None; `refuse_schema` why a schema cannot be
-    chosen. `qualify` gives that schema to the names of ours in a statement. `called` returns a name
-    for a database that all have who use the same URL, and no two databases, without secrets.
+    chosen. `settled` makes a URL mean the same database later, whatever a handler changes in the
+    process. `qualify` gives that schema to the names of ours in a statement. `called` returns a
+    name for a database that all have who use the same URL, and no two databases, without secrets.
     """
 
     schemes: Mapping[str, Drivers]
@@ -81,6 +82,7 @@ class Connecting:
     in_file: bool = False
     apart: bool = True
     refuse: Callable[[URL], str | None] = lambda url: None
+    settled: Callable[[URL], URL] = lambda url: url
     refuse_schema: Callable[[str], str | None] = lambda schema: None
     qualify: Callable[[str, str], str] = lambda sql, schema: sql
     prepare: Callable[[Engine], None] = lambda engine: None

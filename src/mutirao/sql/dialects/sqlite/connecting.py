@@ -38,6 +38,12 @@ def _refuse(url: URL) -> str | None:
     )
 
 
+def _settled(url: URL) -> URL:
+    """Make a path absolute: a handler that changes the directory does not change the file."""
+    path = url.database or ""
+    return url if path.startswith("file:") else url.set(database=os.path.abspath(path))
+
+
 def _prepare(engine: Engine) -> None:
     database = engine.url.database or ""
     _watch_file(engine, os.path.abspath(database), named=not database.startswith("file:"))
@@ -130,6 +136,7 @@ CONNECTING = Connecting(
     apart=False,
     refuse=_refuse,
     prepare=_prepare,
+    settled=_settled,
     refuse_schema=_refuse_schema,
     called=lambda url: os.path.realpath(url.database or ""),
 )
