@@ -184,18 +184,23 @@ def chain(*parts: "NewJob | Part") -> Chain:
     Raises:
         InvalidGraph: there are no parts, or one of them is neither a job nor a part.
     """
-    return Chain(_parts("a chain", parts))
+    if not parts:
+        raise InvalidGraph("a chain is empty; give it at least one job")
+    return Chain(_parts(parts))
 
 
 def group(*parts: "NewJob | Part | Iterable[NewJob | Part]") -> Group:
     """Return parts that run at the same time; given one by one, or as one iterable.
 
+    An empty group is done at once: what comes after it waits for what comes before it, and its
+    result is the empty list.
+
     Raises:
-        InvalidGraph: there are no parts, or one of them is neither a job nor a part.
+        InvalidGraph: one of the parts is neither a job nor a part.
     """
     if len(parts) == 1 and isinstance(parts[0], Iterable):
         parts = tuple(parts[0])
-    return Group(_parts("a group", parts))
+    return Group(_parts(parts))
 
 
 def tree_of(part: Part) -> Any:
@@ -214,11 +219,8 @@ def shown(part: object) -> str:
     return f"a {type(part).__name__.lower()}" if isinstance(part, Part) else repr(part)
 
 
-def _parts(what: str, given: Iterable[Any]) -> tuple[Part, ...]:
-    parts = tuple(step(each) if isinstance(each, NewJob) else as_part(each) for each in given)
-    if not parts:
-        raise InvalidGraph(f"{what} is empty; give it at least one job")
-    return parts
+def _parts(given: Iterable[Any]) -> tuple[Part, ...]:
+    return tuple(step(each) if isinstance(each, NewJob) else as_part(each) for each in given)
 
 
 def as_part(given: object) -> Part:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from mutirao.errors import InvalidGraph
@@ -99,10 +100,9 @@ class _Planner:
         ends: dict[Part, tuple[int, ...]] = {}
         for part, before in self.composed.in_order():
             after = tuple(sorted({end for each in before for end in ends[each]}))
-            previous = tree_of(before[0]) if len(before) == 1 else tuple(map(tree_of, before))
-            ends[part] = self._lay(part, after, previous or None)
+            ends[part] = self._lay(part, after, _result_before(before))
         if not self.steps:
-            raise InvalidGraph("the graph has no steps; add some")
+            raise InvalidGraph("the graph has no steps, as it is empty or all its groups are")
         self._check_undoing()
         return Plan(self.composed.name, self._flagged(), self.gates, self.places)
 
@@ -119,7 +119,8 @@ class _Planner:
         if isinstance(part, Step):
             return (self._lay_step(part, after, previous),)
         if isinstance(part, Group):
-            return tuple(e for each in part.parts for e in self._lay(each, after, previous))
+            ends = [self._lay(each, after, previous) for each in part.parts]
+            return tuple(dict.fromkeys(chain.from_iterable(ends))) or after
         for each in part.parts:
             after, previous = self._lay(each, after, previous), tree_of(each)
         return after
@@ -195,6 +196,13 @@ class _Planner:
             job = alike[kind].with_args(each.job.args)
             steps.append(each._replace(job=job, compensate=undo))
         return steps
+
+
+def _result_before(before: Sequence[Part]) -> Any:
+    """Return the tree of what stands before a part; None if nothing does."""
+    if len(before) == 1:
+        return tree_of(before[0])
+    return tuple(map(tree_of, before)) or None
 
 
 def _words(needs: Needs) -> tuple[str, ...]:

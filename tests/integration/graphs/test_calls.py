@@ -58,6 +58,21 @@ def test_results_flow(app: Mutirao, tasks: tuple[Task[..., int], Task[..., int]]
     assert app.graphs("succeeded")[0].id == handle.id
 
 
+def test_an_empty_group_is_done_at_once(
+    app: Mutirao, tasks: tuple[Task[..., int], Task[..., int]]
+) -> None:
+    """Lists that are made at run time may be empty: its result is a list, too, and order holds."""
+    one, all_of = tasks
+    nothing = group(one.job(n) for n in range(0))
+    first = app.enqueue_graph(chain(nothing, all_of.job(PREVIOUS, extra=3)))
+    between = chain(one.job(1), group(nothing), all_of.job(nothing.result, extra=4))
+    waiting = app.enqueue_graph(between)
+    beside = app.enqueue_graph(chain(group(one.job(2), nothing), all_of.job([5], extra=6)))
+    assert [job.state for job in app.jobs(graph=waiting.id)] == [JobState.BLOCKED, JobState.READY]
+    drain(app)
+    assert [each.jobs[-1].result() for each in (first, waiting, beside)] == [3, 4, 11]
+
+
 def test_results_of_any_step_before(app: Mutirao, tasks: Any) -> None:
     """Given by the step, in lists too, beside plain arguments; later steps by name."""
     one, all_of = tasks
@@ -141,8 +156,8 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], object], str]] = {
     "twice": (_twice, "is in the graph twice"),
     "added twice": (_added_twice, "in the graph already; add each once"),
     "empty chain": (lambda one, _: chain(), "a chain is empty; give it at least one job"),
-    "empty group": (lambda one, _: group([]), "a group is empty"),
-    "empty graph": (lambda one, _: Graph(), "the graph has no steps; add some"),
+    "empty group": (lambda one, _: group([]), "the graph has no steps, as .* all its groups are"),
+    "empty graph": (lambda one, _: Graph(), "the graph has no steps, as it is empty"),
     "nothing before": (lambda one, _: chain(one.job(PREVIOUS)), "n of 'double' is PREVIOUS, which"),
     "beside": (
         lambda one, _: group(s := step(one.job(1)), one.job(s.result)),
