@@ -319,10 +319,14 @@ class _TermsOfTasks(dict[str, AttemptTerms]):
 
 
 def _returned(task: Task[..., Any], running: Running, value: object) -> Outcome:
-    """Return the outcome of an attempt whose handler returned; once told to end, it gave up."""
+    """Return the outcome of an attempt whose handler returned; once told to end, it gave up.
+
+    Nor has one succeeded that was interrupted and swallowed its cancellation: nobody knows what it
+    has left undone.
+    """
     if running.settled:
         return SUCCEEDED
-    if running.told:
+    if running.told or running.interruption is not None:
         return running.interruption or outcomes.RELEASED
     return outcomes.success(value, task.keeper(running.claim.metadata))
 

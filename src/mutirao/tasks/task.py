@@ -99,6 +99,11 @@ class Task(Probed, OtherWords, Generic[P, R]):
                 f"task {name!r} is a coroutine and process=True; a process runs a plain function,"
                 " so drop `async` or process=True"
             )
+        if options.process and self.__name__ == "<lambda>":
+            raise InvalidTask(
+                f"task {name!r} is a lambda and process=True; another process finds a function by"
+                " its name, so define it with def, at module level"
+            )
 
     def __repr__(self) -> str:
         return f"<Task {self.name!r} of {self.__module__}.{self.__qualname__}>"

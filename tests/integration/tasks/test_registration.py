@@ -206,6 +206,11 @@ class TestRefusing:
         with pytest.raises(InvalidTask, match="drop `async` or process=True"):
             idle.task(process=True)(send)
 
+    def test_a_lambda_in_a_process(self, idle: Mutirao) -> None:
+        """Another process could not find it: refused where it is written, not by each attempt."""
+        with pytest.raises(InvalidTask, match="'ship' is a lambda and process=True"):
+            idle.task(process=True, name="ship")(lambda order: None)
+
     @pytest.mark.parametrize("wrong", [second, twice, by_name, variable])
     def test_a_job_in_the_wrong_place(self, idle: Mutirao, wrong: Any) -> None:
         """It is injected into the first parameter."""

@@ -98,18 +98,34 @@ async def test_by_exception_type(pg_app: Mutirao) -> None:
         assert outcomes(await ended(pg_app, slow.enqueue().id)) == ["dead"]
 
 
-async def test_success_in_spite_of_the_cancellation(pg_app: Mutirao) -> None:
-    """What a handler brings to its end while it is cancelled is done."""
+async def test_a_swallowed_cancellation(pg_app: Mutirao) -> None:
+    """An attempt that ran into its timeout has failed, whatever its handler returns then."""
 
-    @pg_app.task(timeout=0.1)
-    async def stubborn() -> None:
+    @pg_app.task(max_attempts=1, timeout=0.1)
+    async def stubborn() -> str:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            return
+            return "half of it"
+        return "all of it"
 
     async with working(pg_app):
-        assert outcomes(await ended(pg_app, stubborn.enqueue().id)) == ["succeeded"]
+        assert (await ended(pg_app, stubborn.enqueue().id)).error_type == "AttemptTimeout"
+
+
+async def test_a_transaction_in_spite_of_the_cancellation(pg_app: Mutirao) -> None:
+    """What a handler commits together with its job while it is cancelled is done."""
+
+    @pg_app.task(max_attempts=1, timeout=0.1)
+    async def thorough(job: Job) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            async with job.transaction():
+                pass
+
+    async with working(pg_app):
+        assert outcomes(await ended(pg_app, thorough.enqueue().id)) == ["succeeded"]
 
 
 async def test_another_error_while_cancelled(pg_app: Mutirao) -> None:
