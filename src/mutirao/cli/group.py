@@ -4,6 +4,7 @@ A command's module is imported when the command is called: to import all of them
 dependencies took as long as the rest of the package, and a worker needs only its own.
 """
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -73,6 +74,17 @@ class WholeHelp(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find the command that is called; suggest those of similar names if there is none.
+
+        Newer versions of click do so too, but do not know commands that are imported when needed.
+        """
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            near = " or ".join(map(repr, get_close_matches(name, known)))
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {near}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
 
 class Refusing(WholeHelp):
     """A group whose commands may raise the library's errors."""
@@ -114,6 +126,7 @@ class Commands(Refusing):
     ),
 )
 @click.version_option(package_name="mutirao")
-def main() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, if a command can.")
+def main(as_json: bool) -> None:
     """Background jobs that live in your application's SQL database."""
     mute_echoes()

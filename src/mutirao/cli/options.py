@@ -31,9 +31,17 @@ else:
 option = partial(click.option, show_default=True, show_envvar=True)
 target = click.argument("target", metavar="MODULE:APP")
 ids = click.argument("ids", metavar="[ID]...", type=click.IntRange(min=1), nargs=-1)
-as_json = option(
-    "--json", "as_json", is_flag=True, envvar="MUTIRAO_JSON", help="Print one JSON document."
-)
+
+
+def _as_json_of_all() -> bool:
+    """Return whether `mutirao --json` was said, before the name of the command."""
+    return bool(click.get_current_context().find_root().params.get("as_json"))
+
+
+as_json = click.option(
+    "--json", "as_json", is_flag=True, envvar="MUTIRAO_JSON", show_envvar=True,
+    default=_as_json_of_all, show_default=False, help="Print one JSON document.",
+)  # fmt: skip
 
 
 def log_options(command: Command) -> Command:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from mutirao.model.limits import LimitRecord
@@ -18,6 +18,7 @@ from mutirao.model.subscriptions import SubscriptionRecord
 from mutirao.tasks.handle import Handle
 
 Declared = LimitRecord | ScheduleRecord | SubscriptionRecord
+_WHOLE = frozenset(("id", "state", "status", "outcome", "level", "attempt"))
 _STYLES = {
     **dict.fromkeys(("ok", "succeeded", "alive"), "green"),
     **dict.fromkeys(("warning", "retried", "lost", "cancelled", "stopped"), "yellow"),
@@ -118,7 +119,8 @@ def _printable(text: str) -> str:
 
 
 def _rich(columns: Sequence[str], rows: list[list[str]]) -> Table:
-    table = Table(*columns)
+    # Where a terminal is narrow, times and errors are cut before what tells jobs and states apart.
+    table = Table(*(Column(each, no_wrap=each in _WHOLE) for each in columns))
     for row in rows:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
     return table

@@ -188,9 +188,8 @@ def _fields(claim: Claim) -> dict[str, Any]:
         "attempt": claim.attempt,
         "run": claim.run,
     }
-    if claim.tenant is not None or claim.group is not None:
-        fields |= {"tenant": claim.tenant, "group": claim.group}
-    return fields
+    whose = {"tenant": claim.tenant, "group": claim.group}
+    return fields | {name: value for name, value in whose.items() if value is not None}
 
 
 def _why(outcome: Outcome) -> str:

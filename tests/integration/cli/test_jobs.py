@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from sqlalchemy import create_engine
 
@@ -37,6 +39,20 @@ def test_list_as_plain_columns(shell: Shell) -> None:
     assert list(by_id) == sorted(by_id, reverse=True)
     assert by_id[made.dead].split()[3] == "dead"
     assert by_id[made.dead].endswith("ValueError: ValueError: no such order")
+
+
+def test_list_on_a_narrow_terminal(sqlite_shell: Shell) -> None:
+    """What tells jobs apart is whole at 80 columns; times and errors are cut first."""
+    sqlite_shell.history()
+    shown = sqlite_shell.ok("list", "shop:app", env={"FORCE_COLOR": "1", "COLUMNS": "80"})
+    for state in ("scheduled", "succeeded", "cancelled", "running"):
+        assert state in shown
+
+
+def test_json_of_all_commands(sqlite_shell: Shell) -> None:
+    """`mutirao --json` says it before the command, as a variable says it for all."""
+    assert json.loads(sqlite_shell.ok("--json", "list", "shop:app")) == []
+    assert sqlite_shell.ok("list", "shop:app") == "no such jobs\n"
 
 
 def test_list_on_a_terminal(shell: Shell) -> None:

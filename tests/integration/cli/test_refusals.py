@@ -39,3 +39,17 @@ def test_numbers_that_no_database_holds(shell: Shell, command: tuple[str, ...], 
     result = shell.run(*command)
     assert result.exit_code in (1, 2)
     assert words in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        (("lst", APP), " Did you mean 'list'?"),
+        (("schedules", "lisst", APP), " Did you mean 'list'?"),
+        (("frobnicate",), ""),
+    ],
+)
+def test_a_command_that_is_none(sqlite_shell: Shell, command: tuple[str, ...], hint: str) -> None:
+    """Those of similar names are suggested, whatever the version of click."""
+    said = sqlite_shell.refused(2, *command)
+    assert f"Error: No such command {command[-1 - (APP in command)]!r}.{hint}\n" in said

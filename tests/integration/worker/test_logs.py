@@ -141,6 +141,20 @@ async def test_payloads_stay_out(app: Mutirao, caplog: pytest.LogCaptureFixture)
     assert "hunter2" not in caplog.text
 
 
+async def test_whose_job_it_is(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
+    """Its tenant or its group, where it has one: what it lacks is no field of the line."""
+
+    @app.task
+    async def step() -> None: ...
+
+    with caplog.at_level(logging.INFO):
+        async with working(app):
+            await ended(app, (await step.using(tenant="acme").aenqueue()).id)
+    [line] = [each for each in caplog.records if getattr(each, "outcome", "") == "succeeded"]
+    assert vars(line)["tenant"] == "acme"
+    assert "group" not in vars(line)
+
+
 async def test_the_worker_itself(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
     """Says when it starts and when it has stopped."""
 
