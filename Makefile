@@ -52,6 +52,7 @@ check: $(VENV)/.dev  ## lint, formatting, types, and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES)
+	$(BIN)/python -m tests.support.typed_readme
 	$(BIN)/lint-imports --no-logo
 
 format: $(VENV)/.dev  ## fix lint and formatting

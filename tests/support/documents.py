@@ -98,6 +98,12 @@ class Reader:
                 error.add_note(f"in {page.name}, the block at line {block.line}")
                 raise
 
+    def write(self, page: Path) -> None:
+        """Write the files that a page shows, and do nothing else."""
+        for block in blocks(page.read_text(encoding="utf-8")):
+            if block.kind == "python":
+                self._write(self._translated(block.body))
+
     def _do(self, kind: str, body: str, output: str) -> None:
         match kind:
             case "python":

@@ -41,7 +41,7 @@ async def adrain(
     queues: Collection[str] | None = None,
     concurrency: int = 1,
     limit: int = DEFAULT_JOB_LIMIT,
-) -> Counter[OutcomeKind]:
+) -> Counter[str]:
     """Run all due jobs of an application, and those they enqueue, until none is left.
 
     Everything is as in a worker: threads, timeouts, middleware, retries, history. Errors are
@@ -75,7 +75,7 @@ def drain(
     queues: Collection[str] | None = None,
     concurrency: int = 1,
     limit: int = DEFAULT_JOB_LIMIT,
-) -> Counter[OutcomeKind]:
+) -> Counter[str]:
     """Run all due jobs of an application, and those they enqueue, until none is left.
 
     For tests that are not coroutines. Everything is as in a worker: coroutines in an event loop
@@ -150,7 +150,7 @@ async def _drain(
     with_scheduled: bool,
     queues: Collection[str] | None,
     limit: int,
-) -> Counter[OutcomeKind]:
+) -> Counter[str]:
     store = means.store
     try:
         check_each(app.tasks.values())
@@ -174,11 +174,11 @@ class _Bench:
         self._settings, self._means = settings, means
         self._threads = means.threads()
         self._processes = Processes(self._threads)
-        self._counts: Counter[OutcomeKind] = Counter()
+        self._counts: Counter[str] = Counter()
 
     async def drain(
         self, moment: datetime | None, queues: Collection[str] | None, limit: int
-    ) -> Counter[OutcomeKind]:
+    ) -> Counter[str]:
         try:
             while claims := await self._claim(moment, queues):
                 try:
