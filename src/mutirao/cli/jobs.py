@@ -68,7 +68,7 @@ def list_(target: str, ids: tuple[int, ...], as_json: bool, **given: Any) -> Non
     app = load_app(target)
     found = ask(app, lambda: app.ajobs(**chosen(ids, given)))
     if as_json:
-        print_json(found)
+        print_json([_without_attempts(job) for job in found])
         return
     told = any(job.progress is not None for job in found)  # most handlers report no progress
     print_table(
@@ -81,6 +81,11 @@ def list_(target: str, ids: tuple[int, ...], as_json: bool, **given: Any) -> Non
         ],
         empty="no such jobs",
     )  # fmt: skip
+
+
+def _without_attempts(job: JobRecord) -> dict[str, Any]:
+    """Return what a list tells of a job: its attempts were not read, and are not none."""
+    return {name: getattr(job, name) for name in JobRecord.__slots__ if name != "attempts"}
 
 
 @click.command(cls=AppCommand)

@@ -71,6 +71,8 @@ def test_list_as_json(shell: Shell) -> None:
     assert jobs[made.dead]["error"] == FAILED
     assert jobs[made.running]["worker"] == made.worker
     assert jobs[made.scheduled]["run_at"].endswith("Z")
+    assert "attempts" not in jobs[made.dead]  # `show` reads them
+    assert shell.json("show", "shop:app", made.dead)["attempts"]
 
 
 def test_half_a_character(shell: Shell) -> None:

@@ -378,6 +378,15 @@ async def test_schedules_that_do_not_tick(store: SqlStore) -> None:
     assert "'s' make jobs of tasks that this application does not have" in found[1].found
 
 
+async def test_schedules_that_are_paused(store: SqlStore) -> None:
+    """By a person or by themselves, as their jobs only died: they are not on time."""
+    await plan(store, scheduled(cron="0 0 1 1 *", job=NewJob(task="send")))
+    await store.amend_schedule("s", partial(schedule_rules.pause, name="s", reason="it only died"))
+    found = await find(store, "schedules")
+    assert (found.level, found.found) == (WARNING, "'s' are paused and make no jobs")
+    assert "mutirao schedules resume" in str(found.advice)
+
+
 async def test_a_schedule_that_left_the_code(store: SqlStore) -> None:
     """Its last worker is gone for minutes; it ticks on, and that is said."""
     schedule = scheduled(cron="0 0 1 1 *", job=NewJob(task="send"))

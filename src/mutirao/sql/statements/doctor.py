@@ -291,6 +291,7 @@ def _schedules(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
     unknown = [s for s in going if s.task not in known]
     lost = [s for s in going if s.in_code is False]
     stuck = [s for s in going if s.status is ScheduleStatus.ACTIVE and (s.next_at or late) < late]
+    paused = [s for s in going if s.status is ScheduleStatus.PAUSED]
     for found, level, what, advice in (
         (
             stuck,
@@ -310,10 +311,16 @@ def _schedules(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
             "were declared in code and are in no live worker's",
             "they still tick: put them back, or `mutirao schedules remove` (or pause)",
         ),
+        (
+            paused,
+            Level.WARNING,
+            "are paused and make no jobs",
+            "`mutirao schedules list` says why; once that is mended: `mutirao schedules resume`",
+        ),
     ):
         if found:
             yield Finding(level, "schedules", f"{_names(found)} {what}", advice)
-    if not (unknown or lost or stuck):
+    if not (unknown or lost or stuck or paused):
         yield Finding(Level.OK, "schedules", f"{len(going)} that tick, on time")
 
 
