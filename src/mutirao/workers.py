@@ -165,7 +165,8 @@ class Workers:
         0: it was stopped. 2: a broker cannot be used as it is configured. 3: the schema does not
         fit any more. 5: one of its loops failed. 6: handlers that do not end held all slots for
         `exit_when_stuck` seconds (30 unless given). 7: it was ended by force, because handlers did
-        not end within `grace` plus 15 seconds.
+        not end within `grace` plus 15 seconds. 8: it could start no child process, or no thread,
+        for handlers.
         """
         chosen = WorkerSettings.of({"exit_when_stuck": EXIT_WHEN_STUCK, **settings})
         return run(lambda: self._make_worker(chosen))

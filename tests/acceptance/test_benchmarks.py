@@ -19,7 +19,7 @@ from tests.integration.plans.wire import Wire
 from tests.support.clones import Clones
 from tests.support.postgresql import PostgresServer
 
-LIMIT = 600.0  # seconds, with the installation, on a busy machine
+LIMIT = 280.0  # seconds, with the installation, on a busy machine
 SOON = 50.0  # ms: a busy machine needs 5 of them
 JOBS = 300
 

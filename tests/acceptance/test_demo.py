@@ -15,7 +15,7 @@ from tests.support.clones import Clones
 from tests.support.examples import EXAMPLES
 from tests.support.mariadb import MysqlServer
 
-LIMIT = 400.0  # seconds, with the installation, on a busy machine
+LIMIT = 280.0  # seconds, with the installation, on a busy machine
 DEMO = EXAMPLES / "shop" / "demo.py"
 
 
