@@ -35,6 +35,7 @@ from mutirao.sql.announcing import AnnouncingStore
 from mutirao.sql.connections.budget import Budget
 from mutirao.sql.connections.listed import named
 from mutirao.sql.connections.tenants import Tenants
+from mutirao.sql.connections.urls import shown
 from mutirao.sql.store import SqlStore
 from mutirao.tasks.middleware import AttemptMiddleware
 from mutirao.tasks.options import Duration, length_of_time
@@ -206,10 +207,10 @@ class Workers:
         """
         if url is None and isinstance(self.store, SqlStore):
             url = self.store.engines.given
-        shown = "" if url is None else url.render_as_string(hide_password=True)
+        told = "" if url is None else shown(url)
         if self._tenants is None:
-            return Home(shown)
-        return Home(shown, partial(self._tenants.open, budget=budget))
+            return Home(told)
+        return Home(told, partial(self._tenants.open, budget=budget))
 
     def _make_worker(self, settings: WorkerSettings) -> Serving:
         carried = served_alone(self.transports, settings, self._tasks)
