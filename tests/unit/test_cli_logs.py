@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mutirao.cli.logs import JsonFormatter, TextFormatter
+from mutirao.cli.output import say
 
 FIELDS: dict[str, Any] = {
     "job": 7,
@@ -122,3 +123,13 @@ def test_text_of_any_kind(text: str) -> None:
     made.msg, made.args = "%s", (text,)
     [line] = lines(made)
     assert line.isprintable()
+
+
+def test_a_line_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a command says of a name stays one line, too, on either stream."""
+    say(f"schedule {NASTY} is paused")
+    say(f"mutirao: {NASTY}", error=True)
+    said, refused = capsys.readouterr()
+    for lines in (said, refused):
+        assert lines.count("\n") == 1
+        assert lines.removesuffix("\n").isprintable()

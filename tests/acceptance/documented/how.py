@@ -38,6 +38,7 @@ How = Run | Shown | NotRun
 
 _PEERS = "it installs ten systems from PyPI and npm, which is an hour; the same with two is run"
 _QUICK = "--only raw,mutirao --works latency --runs 1 --quick"
+_ONE = "tests/unit/test_retry.py -k test_retry -n 0"
 _ORDEAL = "--rounds 0 --seconds 10 --shortest 2 --longest 3"
 _IDLE = "--seconds 1 --settling 0.5"
 
@@ -45,9 +46,9 @@ HOW: tuple[tuple[str, How], ...] = (
     (r"make demo.*", Shown("tests/acceptance/test_demo.py")),
     (r"\.ci/run", NotRun("it is what runs these tests: `make check test` from a clean clone")),
     # What the tests of everything else are is not the question, but that they begin and end.
-    (r"make test-all", Run("-k test_retry --deselect tests/acceptance/test_documented.py")),
-    (r"make test ARGS=.*", Run("-k test_retry")),
-    (r"make test", Run("-k test_retry")),
+    (r"make test-all", Run(_ONE)),
+    (r"make test ARGS=.*", Run(_ONE)),
+    (r"make test", Run(_ONE)),
     (r"make (check|format|venv)", Run()),
     (r"make chaos.*--carried.*", Run("--jobs 300 --restarts 1 --purges 1 --cuts 0 --pause 1")),
     (r"make chaos.*--inbox.*", Run("--inbox 300 --restarts 1 --purges 1 --cuts 0 --pause 1")),

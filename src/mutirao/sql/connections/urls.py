@@ -11,7 +11,7 @@ from mutirao.sql.registry import DIALECTS, all_dialects, dialect_named
 
 def _has_rest(parsed: URL, given: str | URL) -> bool:
     """Return whether a part of a password may have become a host, which drivers would tell."""
-    if parsed.get_backend_name() == "sqlite":
+    if not parsed.host and parsed.username is None:  # a file
         return False
     whole = given if isinstance(given, str) else ""
     written = whole.rpartition("?")[0] if parsed.query else whole
