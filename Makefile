@@ -6,6 +6,9 @@ SOURCES  := src tests $(wildcard benchmarks examples)
 INSTALL  := bin/python -m pip install -q --no-compile
 ARGS     :=
 DATABASE :=
+# What the demonstration needs besides the core: the first word of the URL, such as mysql+pymysql://….
+KIND     = $(firstword $(subst +, ,$(subst :, ,$(DATABASE))))
+EXTRA    = $(or $(filter postgresql mysql,$(subst mariadb,mysql,$(KIND))),core)
 # Half of the time of the tests is waiting, so two processes share a core: three on two cores left a
 # seventh of them idle. The tests of a class, or else of a file, stay together: some share a large
 # database. A process that hung or crashed is not replaced: where no test is left for the new one,
@@ -27,7 +30,7 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/work
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle bench clean
+.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle bench measure clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -59,8 +62,8 @@ format: $(VENV)/.dev  ## fix lint and formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-demo: $(VENV)/.$(or $(filter postgresql mysql mariadb,$(KIND)),core)  ## show the promise being kept, on SQLite or on DATABASE=postgresql+psycopg://… or mysql+pymysql://…
-	@$(BIN)/python examples/shop/demo.py $(DATABASE)
+demo: $(VENV)/.$(EXTRA)  ## show the promise being kept, on SQLite or on DATABASE=postgresql+psycopg://… or mysql+pymysql://…
+	@$(BIN)/python examples/shop/demo.py $(if $(DATABASE),'$(DATABASE)')
 
 chaos: $(VENV)/.dev  ## kill workers and crash the server under load, and count
 	$(BIN)/python -m tests.acceptance.chaos $(ARGS)
@@ -79,6 +82,9 @@ simulate: $(VENV)/.dev  ## let simulated fleets meet faults (ARGS="--seeds 500",
 
 bench: $(VENV)/.bench  ## measure the same work for everybody (ARGS=--quick for a look)
 	$(BIN)/python -m benchmarks.peers.run $(ARGS)
+
+measure: $(VENV)/.bench  ## measure this queue alone (ARGS="latency --database sqlite:////tmp/bench.db")
+	$(BIN)/python -m benchmarks $(or $(ARGS),--help)
 
 clean:  ## remove the environments and the caches
 	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist
@@ -101,15 +107,19 @@ headers:
 	$*/$(INSTALL) -e '.[postgresql]'
 	@touch $@ $*/.core
 
+%/.mysql: pyproject.toml | %/bin/python
+	$*/$(INSTALL) -e '.[mysql]'
+	@touch $@ $*/.core
+
 %/.bench: pyproject.toml | %/bin/python
 	$*/$(INSTALL) --upgrade 'pip>=25.1'
-	$*/$(INSTALL) -e '.[postgresql,mysql]' --group bench
-	@touch $@ $*/.core $*/.postgresql
+	$*/$(INSTALL) -e '.[postgresql,mysql,rabbitmq,webhooks,sqs]' --group bench
+	@touch $@ $*/.core $*/.postgresql $*/.mysql
 
 # The oldest Python is tested with the lowest versions that pyproject.toml allows.
 %/.dev: pyproject.toml | %/bin/python headers
 	$*/$(INSTALL) --upgrade 'pip>=25.1'
 	$(if $(findstring oldest,$*),$*/bin/python scripts/lowest_versions.py) > $*/constraints.txt
 	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,rabbitmq,reload,webhooks,federation,sqs]' --group dev -c $*/constraints.txt
-	@touch $*/.core $*/.postgresql
+	@touch $*/.core $*/.postgresql $*/.mysql $*/.bench
 	@($*/bin/python -VV && $*/bin/python -m pip freeze) > $@

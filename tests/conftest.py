@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 # The contract tests live in the package, for others' backends too; pytest explains asserts only
 # in test files unless told of more.
 pytest.register_assert_rewrite("mutirao.testing.conformance")
-pytest_plugins = [f"tests.support.{name}" for name in ("scratch", "hangs", "slowest", "repeats")]
+pytest_plugins = [
+    f"tests.support.{name}" for name in ("scratch", "hangs", "slowest", "repeats", "clones")
+]
 
 DATABASES = ["sqlite", "postgresql", "mysql"]
 

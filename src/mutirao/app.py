@@ -36,6 +36,7 @@ from mutirao.sql.announcing import AnnouncingStore
 from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.engines import Database, Engines
 from mutirao.sql.connections.tenants import Tenants
+from mutirao.sql.connections.urls import shown
 from mutirao.sql.registry import dialect_named, dialect_with_roles
 from mutirao.sql.schema.version import head
 from mutirao.sql.statements.doctor import examine
@@ -174,7 +175,7 @@ class Mutirao(
     @property
     def database(self) -> str:
         """The database's URL as it was given, with the password hidden."""
-        return self._engines.given.render_as_string(hide_password=True)
+        return shown(self._engines.given)
 
     def use_database(self, url: str | URL) -> None:
         """Keep the jobs in another database, before anything has used the one that was given.

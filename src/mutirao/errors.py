@@ -154,6 +154,10 @@ class WorkerStuck(WorkerFailed):
     """A worker has ended by itself because handlers that do not end hold all of its slots."""
 
 
+class HandlersCannotStart(WorkerFailed):
+    """A worker has ended by itself because it could start no child process, or no thread."""
+
+
 class AttemptStalled(MutiraoError, TimeoutError):
     """An attempt gave no sign of life for longer than its stall_timeout; seen in the history."""
 

@@ -35,6 +35,7 @@ from mutirao.sql.announcing import AnnouncingStore
 from mutirao.sql.connections.budget import Budget
 from mutirao.sql.connections.listed import named
 from mutirao.sql.connections.tenants import Tenants
+from mutirao.sql.connections.urls import shown
 from mutirao.sql.store import SqlStore
 from mutirao.tasks.middleware import AttemptMiddleware
 from mutirao.tasks.options import Duration, length_of_time
@@ -165,7 +166,8 @@ class Workers:
         0: it was stopped. 2: a broker cannot be used as it is configured. 3: the schema does not
         fit any more. 5: one of its loops failed. 6: handlers that do not end held all slots for
         `exit_when_stuck` seconds (30 unless given). 7: it was ended by force, because handlers did
-        not end within `grace` plus 15 seconds.
+        not end within `grace` plus 15 seconds. 8: it could start no child process, or no thread,
+        for handlers.
         """
         chosen = WorkerSettings.of({"exit_when_stuck": EXIT_WHEN_STUCK, **settings})
         return run(lambda: self._make_worker(chosen))
@@ -205,10 +207,10 @@ class Workers:
         """
         if url is None and isinstance(self.store, SqlStore):
             url = self.store.engines.given
-        shown = "" if url is None else url.render_as_string(hide_password=True)
+        told = "" if url is None else shown(url)
         if self._tenants is None:
-            return Home(shown)
-        return Home(shown, partial(self._tenants.open, budget=budget))
+            return Home(told)
+        return Home(told, partial(self._tenants.open, budget=budget))
 
     def _make_worker(self, settings: WorkerSettings) -> Serving:
         carried = served_alone(self.transports, settings, self._tasks)

@@ -11,10 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.examples import EXAMPLES, run_demo
+from tests.support.clones import Clones
+from tests.support.examples import EXAMPLES
 from tests.support.mariadb import MysqlServer
-from tests.support.postgresql import PostgresServer
 
+LIMIT = 280.0  # seconds, with the installation, on a busy machine
 DEMO = EXAMPLES / "shop" / "demo.py"
 
 
@@ -37,14 +38,14 @@ def check(output: str) -> None:
     assert figure(output, "lost with the killed worker") > 0
 
 
-def test_on_sqlite(sqlite_url: str) -> None:
-    """Without an argument it works in a file of its own."""
-    check(run_demo("shop", sqlite_url, timeout=250))
+def test_on_sqlite(clones: Clones) -> None:
+    """Without an argument it works in a file of its own; a fresh clone installs what it needs."""
+    check(clones.run("make demo", LIMIT))
 
 
-def test_on_postgresql(postgres: PostgresServer, postgresql_url: str) -> None:
+def test_on_postgresql(clones: Clones, postgresql_url: str) -> None:
     """On a server it works in a schema of its own, and nothing of it is left."""
-    check(run_demo("shop", postgresql_url, timeout=250))
+    check(clones.run(f"make demo DATABASE={postgresql_url}", LIMIT))
     with psycopg.connect(postgresql_url.replace("+psycopg", "")) as connection:
         schemas = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'mutirao%'"
         tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
@@ -52,9 +53,9 @@ def test_on_postgresql(postgres: PostgresServer, postgresql_url: str) -> None:
         assert connection.execute(tables).fetchall() == []
 
 
-def test_on_mariadb(mysql: MysqlServer) -> None:
+def test_on_mariadb(clones: Clones, mysql: MysqlServer) -> None:
     """On that server it works in a database of its own, and nothing of it is left."""
-    check(run_demo("shop", mysql.url(""), timeout=250))
+    check(clones.run(f"make demo DATABASE={mysql.url('')}", LIMIT))
     with mysql.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SHOW DATABASES LIKE 'mutirao_demo%'")
         assert cursor.fetchall() == ()

@@ -12,13 +12,13 @@ import os
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import patch
 
 import pymysql
-import pytest
 from pymysql.cursors import Cursor
 from sqlalchemy import make_url
 
@@ -111,12 +111,12 @@ class GivenServer(MysqlServer):
     @contextmanager
     def let_in(self) -> Iterator[None]:
         """Let the suite try a server that everybody else is refused: SingleStore."""
-        with self.connect() as connection, pytest.MonkeyPatch.context() as patching:
+        with self.connect() as connection, ExitStack() as patches:
             try:
                 singlestore.refuse(connection)
             except ConfigurationError:
                 self._refused = True
-                patching.setattr(singlestore, "refuse", lambda connection: None)
+                patches.enter_context(patch.object(singlestore, "refuse", lambda connection: None))
             yield
 
     def make_tables(self, database: str) -> None:

@@ -8,8 +8,11 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mutirao.cli.logs import JsonFormatter, TextFormatter, configure
+from mutirao.cli.output import say
 
 FIELDS: dict[str, Any] = {
     "job": 7,
@@ -92,3 +95,63 @@ def test_an_error_keeps_its_traceback(formatter: logging.Formatter) -> None:
     assert "Traceback (most recent call last)" in said
     assert "ValueError: no such order" in said
     assert isinstance(formatter, TextFormatter) or "\n" not in said
+
+
+NASTY = "q\n2026-11-27T00:00:00.000Z CRITICAL mutirao: forged\r\x1b[2J\x85\u2028\u202e\x00\ud800"
+
+
+def lines(record: logging.LogRecord) -> list[str]:
+    """Return what a log has of a record, by what any reader may take for the end of a line."""
+    return TextFormatter().format(record).splitlines()
+
+
+@pytest.mark.parametrize("place", ["message", "field", "logger"])
+def test_a_name_forges_no_line(place: str) -> None:
+    """What is not printable is escaped, wherever it stands."""
+    made = record(queue=NASTY) if place == "field" else record()
+    if place == "message":
+        made.msg, made.args = "job of %s ended", (NASTY,)
+    if place == "logger":
+        made.name = NASTY
+    [line] = lines(made)
+    assert line.isprintable()
+    assert r"q\n2026" in line
+    assert r"\x1b[2J\x85\u2028\u202e\x00\ud800" in line
+
+
+def test_a_field_forges_no_field() -> None:
+    """A value that could end its field is quoted."""
+    told = TextFormatter().format(record(task='a queue=mail] "', tenant="", job=7))
+    assert told.endswith(r'[task="a queue=mail] \"" tenant= job=7]')
+
+
+def test_an_error_forges_no_line() -> None:
+    """The lines of a traceback are indented, and what is not printable in them is escaped."""
+    try:
+        raise ValueError(NASTY)
+    except ValueError:
+        made = record()
+        made.exc_info = sys.exc_info()
+    first, *more = lines(made)
+    assert first.endswith("job 7 ended")
+    assert all(each.startswith("  ") and each.isprintable() for each in more)
+    assert more[-1].startswith("  2026-11-27T00:00:00.000Z CRITICAL mutirao: forged\\r\\x1b")
+
+
+@given(st.text())
+def test_text_of_any_kind(text: str) -> None:
+    """A record is one line, whatever it says."""
+    made = record(task=text)
+    made.msg, made.args = "%s", (text,)
+    [line] = lines(made)
+    assert line.isprintable()
+
+
+def test_a_line_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a command says of a name stays one line, too, on either stream."""
+    say(f"schedule {NASTY} is paused")
+    say(f"mutirao: {NASTY}", error=True)
+    said, refused = capsys.readouterr()
+    for lines in (said, refused):
+        assert lines.count("\n") == 1
+        assert lines.removesuffix("\n").isprintable()

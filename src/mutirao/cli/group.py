@@ -94,7 +94,9 @@ class Refusing(WholeHelp):
         try:
             return super().invoke(ctx)
         except MutiraoError as error:
-            click.echo(f"{self.name}: {' '.join(str(error).split())}", err=True)
+            from mutirao.cli.output import say  # others need no tables
+
+            say(f"{self.name}: {' '.join(str(error).split())}", error=True)
             status = next(status for kind, status in _STATUSES if isinstance(error, kind))
             raise click.exceptions.Exit(status) from error
 

@@ -19,7 +19,7 @@ from mutirao.cli.options import (
     option,
     target,
 )
-from mutirao.cli.output import first_line, print_fields, print_json, print_table, print_text
+from mutirao.cli.output import first_line, print_fields, print_json, print_table, print_text, say
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.terms import options_of
 from mutirao.client.jobs import why_not_redriven
@@ -208,9 +208,9 @@ def _order(
     if as_json:
         print_json({"ids": reached, "refused": refused})
     elif reached or not refused:
-        click.echo(f"{order.done}: {', '.join(map(str, reached))}" if reached else order.nothing)
+        say(f"{order.done}: {', '.join(map(str, reached))}" if reached else order.nothing)
     for why in refused:
-        click.echo(f"mutirao: {why}", err=True)
+        say(f"mutirao: {why}", error=True)
     if refused:
         raise click.exceptions.Exit(1)
 

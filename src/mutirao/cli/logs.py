@@ -6,11 +6,16 @@ task, queue, attempt and run, and the duration in seconds.
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from mutirao.model.shown import one_line
+
 Format = Literal["text", "json"]
+INDENT = "  "  # of lines that continue a record
+_UNPLAIN = re.compile(r'[\s"=\[\]]')  # what would end a field, or begin another one
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -38,14 +43,19 @@ def _is_no_echo(record: logging.LogRecord) -> bool:
 
 
 class TextFormatter(logging.Formatter):
-    """A formatter for people: time, level, logger, message, and the fields as name=value."""
+    """A formatter for people: time, level, logger, message, and the fields as name=value.
+
+    Each record begins its own line, and none begins inside of one: what is not printable is
+    escaped, and the lines of a traceback are indented.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line, followed by the traceback if there is one."""
         fields = " ".join(f"{name}={_short(value)}" for name, value in _fields(record).items())
-        line = f"{_time(record)} {record.levelname:<7} {record.name}: {record.getMessage()}"
-        trace = _trace(self, record)
-        return (f"{line} [{fields}]" if fields else line) + (f"\n{trace}" if trace else "")
+        said = one_line(f"{record.name}: {record.getMessage()}")
+        line = f"{_time(record)} {record.levelname:<7} {said}"
+        trace = "".join(f"\n{INDENT}{one_line(each)}" for each in _trace(self, record).split("\n"))
+        return (f"{line} [{fields}]" if fields else line) + (trace if trace.strip() else "")
 
 
 class JsonFormatter(logging.Formatter):
@@ -71,7 +81,13 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    text = one_line(str(value))
+    if not _UNPLAIN.search(text):
+        return text
+    quoted = text.replace('"', r"\"")
+    return f'"{quoted}"'
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 from mutirao.model.limits import LimitRecord
 from mutirao.model.message import MessageId
 from mutirao.model.schedule import ScheduleRecord
+from mutirao.model.shown import one_line as one_line_of
 from mutirao.model.subscriptions import SubscriptionRecord
 from mutirao.tasks.handle import Handle
 
@@ -28,6 +29,11 @@ _STYLES = {
 }
 
 
+def say(line: str, *, error: bool = False) -> None:
+    """Print one line, on standard error if so; names in it cannot make it several."""
+    click.echo(one_line_of(line), err=error)
+
+
 def print_json(value: Any) -> None:
     """Print one JSON document; records become objects, moments ISO 8601 text."""
     click.echo(_as_json(value, indent=2))
@@ -38,7 +44,7 @@ def print_done(facts: Mapping[str, Any], line: str, as_json: bool) -> None:
     if as_json:
         print_json(facts)
     else:
-        click.echo(line)
+        say(line)
 
 
 def fields_of(handle: Handle[Any]) -> dict[str, Any]:
@@ -52,7 +58,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: st
     cells = [[one_line(value) for value in row] for row in rows]
     console = Console()
     if not cells:
-        click.echo(empty)
+        say(empty)
     elif console.is_terminal:
         console.print(_rich(columns, cells))
     else:

@@ -16,7 +16,7 @@ from mutirao.cli.options import (
     option,
     target,
 )
-from mutirao.cli.output import fields_of, origin_of, print_done, print_json, print_table
+from mutirao.cli.output import fields_of, origin_of, print_done, print_json, print_table, say
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.schedule import CatchUp, Overlap, ScheduleRecord, ScheduleState, Terms
 
@@ -187,13 +187,13 @@ def _tell(state: ScheduleState, as_json: bool) -> None:
     if as_json:
         print_json({"name": name, "paused": state.paused, "next_at": at})
     elif state.paused:
-        click.echo(f"schedule {name} is paused")
+        say(f"schedule {name} is paused")
     elif state.awaiting:
-        click.echo(f"schedule {name} ticks after the end of job {state.last_job}")
+        say(f"schedule {name} ticks after the end of job {state.last_job}")
     elif at is None:
-        click.echo(f"schedule {name} has finished")
+        say(f"schedule {name} has finished")
     else:
-        click.echo(f"schedule {name} ticks next at {at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}")
+        say(f"schedule {name} ticks next at {at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}")
 
 
 def _status(schedule: ScheduleRecord) -> str:

@@ -4,7 +4,7 @@ import click
 
 from mutirao.app import Mutirao
 from mutirao.cli.options import as_json, names, option, target
-from mutirao.cli.output import print_json
+from mutirao.cli.output import print_json, say
 from mutirao.cli.target import AppCommand, load_app
 
 
@@ -22,7 +22,7 @@ def migrate(target: str, as_json: bool) -> None:
     if as_json:
         print_json({"revision": revision, "database": app.database})
     else:
-        click.echo(f"{app.database} is at revision {revision}")
+        say(f"{app.database} is at revision {revision}")
 
 
 @click.command()

@@ -9,7 +9,7 @@ import click
 from mutirao.app import Mutirao
 from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import as_json, option, target
-from mutirao.cli.output import first_line, print_done, print_json, print_table
+from mutirao.cli.output import first_line, print_done, print_json, print_table, say
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.client import transports as brokers
 from mutirao.client.kept_schedules import look_at_schedules
@@ -41,7 +41,7 @@ def declare(target: str, as_json: bool) -> None:
         print_json(made)
         return
     for broker, names in made.items():
-        click.echo(f"{broker} has all that its queues need ({len(names)} names)")
+        say(f"{broker} has all that its queues need ({len(names)} names)")
 
 
 @transports.command(cls=AppCommand)
@@ -55,7 +55,7 @@ def compare(target: str, as_json: bool) -> None:
         print_json(found)
     for broker, differences in found.items() if not as_json else ():
         for each in differences or ("as it should be",):
-            click.echo(f"{broker}: {each}")
+            say(f"{broker}: {each}")
     if any(found.values()):
         raise SystemExit(1)
 
@@ -150,7 +150,9 @@ def show(target: str, id: str, queue: str | None, as_json: bool) -> None:
         print_json(_told(each))
         return
     for name, value in _told(each).items():
-        click.echo(f"{name:>11}  {'' if value is None else value}")
+        first, *more = ("" if value is None else str(value)).split("\n")
+        for line in (f"{name:>11}  {first}", *(f"{'':11}  {each}" for each in more)):
+            say(line)
 
 
 @dead.command("return", cls=AppCommand)

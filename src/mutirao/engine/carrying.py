@@ -31,7 +31,7 @@ from mutirao.engine.shared import Shared
 from mutirao.engine.task_checks import check_tasks, check_waits
 from mutirao.engine.ticking import ScheduleSource
 from mutirao.engine.watch import WATCH_EVERY, Watch
-from mutirao.errors import ConfigurationError, WorkerStuck, WrongState
+from mutirao.errors import ConfigurationError, HandlersCannotStart, WorkerStuck, WrongState
 from mutirao.model.foreign import Decode
 from mutirao.model.job import Gives, Job
 from mutirao.model.schedule import Schedule
@@ -116,7 +116,8 @@ class Carrying:
             self._loops.spawn(name, comparing)
         for herald, name in self._heralds():
             self._loops.spawn(name, herald.run(self._loops.pulse(name)))
-        watch = Watch(self._shared.slots, self._loops.pulses, self.settings.exit_when_stuck)
+        limit, starts = self.settings.exit_when_stuck, self._shared.starts
+        watch = Watch(self._shared.slots, self._loops.pulses, limit, starts)
         pulse = self._loops.pulse("watch of queues")
         self._loops.spawn(pulse.name, watch.run(pulse, WATCH_EVERY))
         if isinstance(self._job_log, EventLog):
@@ -232,7 +233,8 @@ class Carrying:
 
     def _loop_failed(self, name: str, error: BaseException) -> None:
         """Stop: the broker gives its deliveries to others."""
-        unfit = isinstance(error, ConfigurationError | WorkerStuck)  # which is for people
+        for_people = ConfigurationError | WorkerStuck | HandlersCannotStart
+        unfit = isinstance(error, for_people)
         log.critical("%s failed: %s", name, error, exc_info=None if unfit else error)
         self.failure = self.failure or error
         self._hurried.set()

@@ -31,6 +31,7 @@ from mutirao.engine.messages import (
     ENDED,
     FAILED,
     TOLD,
+    UP,
     ChildMessage,
     ImportPath,
     Inbox,
@@ -38,6 +39,7 @@ from mutirao.engine.messages import (
     packed,
 )
 from mutirao.engine.progress import WRITE_INTERVAL, to_tell
+from mutirao.engine.starting import mend_standard_streams
 from mutirao.errors import InvalidArguments, WrongState
 from mutirao.model.job import Claim, Gives, Home, Job
 from mutirao.model.outcome import Outcome
@@ -66,7 +68,9 @@ def serve(theirs: socket.socket) -> None:
     threading.Thread(target=_die_with_parent, daemon=True).start()
     voice, inbox = _Sender(theirs), Inbox()
     found: Found = {}
+    mend_standard_streams()
     with suppress(ConnectionError):  # the parent is gone, and did not read everything
+        theirs.sendall(packed(UP, 0))
         while (order := _receive(theirs, inbox)) is not None:
             voice.begin(order.number)
             voice.conclude(*_answer(order, voice, found))

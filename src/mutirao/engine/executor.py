@@ -15,8 +15,9 @@ from mutirao.engine.aside import Finished
 from mutirao.engine.job_log import JobLog
 from mutirao.engine.logs import log
 from mutirao.engine.probing import until_done
-from mutirao.engine.processes import START_TIMEOUT, Processes
+from mutirao.engine.processes import START_TIMEOUT, UP_TIMEOUT, Processes
 from mutirao.engine.running import Running
+from mutirao.engine.starting import NotStarted
 from mutirao.engine.threads import Threads
 from mutirao.errors import InvalidArguments, StoreUnavailable
 from mutirao.model.job import NOWHERE, Claim, Home, Job, NewJob, OutcomeKind, Report
@@ -84,7 +85,7 @@ class Executor:
 
     def lead(self, claim: Claim) -> float:
         """Return the seconds that may pass before this attempt's handler begins."""
-        return START_TIMEOUT if self._runs_apart(self._tasks[claim.task]) else 0.0
+        return UP_TIMEOUT + START_TIMEOUT if self._runs_apart(self._tasks[claim.task]) else 0.0
 
     def judge(self, claim: Claim, error: BaseException) -> Outcome:
         """Return the outcome of an attempt that ended with an error."""
@@ -288,6 +289,8 @@ class Executor:
             return running.interruption
         if isinstance(error, StoreUnavailable) and claim.cut_off < MAX_CUT_OFF_RUNS:
             return outcomes.cut_off(error)
+        if isinstance(error, NotStarted):
+            return outcomes.not_started(error)
         outcome = self.judge(claim, error)
         running.note_death(outcome, error)
         return outcome

@@ -23,6 +23,7 @@ from mutirao.engine.threads import Threads
 from mutirao.engine.worker import Worker
 from mutirao.errors import (
     ConfigurationError,
+    HandlersCannotStart,
     MutiraoError,
     StoreUnavailable,
     WorkerFailed,
@@ -342,7 +343,7 @@ class _Member:
         await _first_of(worker.ended, self._left)
         claiming.cancel()
         await worker.stop(grace=inf)
-        if isinstance(worker.failure, WorkerStuck):
+        if isinstance(worker.failure, WorkerStuck | HandlersCannotStart):  # of the process
             self._fail(worker.failure)
         return 0.0 if worker.failure is None else self._trouble(worker.failure)
 

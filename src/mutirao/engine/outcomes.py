@@ -23,6 +23,7 @@ WORKER_FAILED = Outcome(
 CANCELLED = Outcome(OutcomeKind.CANCELLED, error_type="Cancel", error="cancelled on request")
 LOST = Outcome(OutcomeKind.LOST)  # never written: other workers hold the job now
 CUT_OFF_DELAY = 1.0  # seconds until a job that lost its database connection runs again
+NOT_STARTED_DELAY = 1.0  # seconds until a job that found no thread or child is tried again
 POLICY_FAILED_DELAY = 60.0  # seconds to wait when the user's own backoff function raises
 
 
@@ -64,6 +65,11 @@ def cut_off(error: BaseException) -> Outcome:
     """Return the outcome of a handler that lost its database connection; no attempt is counted."""
     outcome = _outcome(OutcomeKind.RELEASED, error, after=CUT_OFF_DELAY)
     return replace(outcome, fault=Fault.CONNECTION)
+
+
+def not_started(error: BaseException) -> Outcome:
+    """Return the outcome of a job whose handler could not begin; no attempt is counted."""
+    return _outcome(OutcomeKind.RELEASED, error, after=NOT_STARTED_DELAY)
 
 
 def postponed(seconds: float) -> Outcome:

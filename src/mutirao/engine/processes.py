@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mutirao.engine import outcomes
 from mutirao.engine.child import POLL_INTERVAL, end_of, serve
 from mutirao.engine.finding import order_for
 from mutirao.engine.messages import (
@@ -34,19 +35,22 @@ from mutirao.engine.messages import (
     MAX_MESSAGE_BYTES,
     ORDER,
     TOLD,
+    UP,
     Inbox,
     InvalidMessage,
     packed,
 )
 from mutirao.engine.progress import Told
 from mutirao.engine.running import Running
+from mutirao.engine.starting import Starts, mend_directory, mend_standard_streams
 from mutirao.engine.threads import Threads
 from mutirao.model.job import Claim, Report
 from mutirao.model.outcome import Outcome
 from mutirao.tasks.defaults import NO_DEFAULTS, DefaultsInWords
 from mutirao.tasks.task import Task
 
-START_TIMEOUT = 120.0  # seconds within which a child must start and import the application
+UP_TIMEOUT = 120.0  # seconds within which a child must be there
+START_TIMEOUT = 120.0  # seconds within which it must have imported the application, then
 REAP_TIMEOUT = 5.0  # seconds until a killed process must be gone; only a broken kernel needs them
 
 T = TypeVar("T")
@@ -67,6 +71,7 @@ class Processes:
     def __init__(self, threads: Threads, defaults: DefaultsInWords = NO_DEFAULTS) -> None:
         """Set the parts; `defaults`: the worker's, for tasks without options of their own."""
         self._threads, self._defaults = threads, defaults
+        self.starts = Starts("child process")
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
         self._burials: set[asyncio.Task[None]] = set()
@@ -88,6 +93,7 @@ class Processes:
 
         Raises:
             ProcessDied, ProcessFailed: the child is gone, and the handler with it.
+            NotStarted: there was no child, and the handler was not called.
         """
         order = msgspec.json.encode(order_for(task, claim, self._defaults, database))
         loop = asyncio.get_running_loop()
@@ -122,7 +128,7 @@ class Processes:
             if child.fit():
                 return child
             self._forget(child)
-        child = _Child()
+        child = _Child(self.starts)
         self._all.add(child)
         return child
 
@@ -142,7 +148,8 @@ class Processes:
 class _Child:
     """One process. One thread at a time calls or reaps it; any thread may kill it."""
 
-    def __init__(self) -> None:
+    def __init__(self, starts: Starts) -> None:
+        self._starts = starts
         self._taken = threading.Lock()  # held by the thread that calls or reaps it
         self._lock = threading.Lock()  # finding it dead frees its pid: no kill after that
         self._process: SpawnProcess | None = None
@@ -150,6 +157,7 @@ class _Child:
         self._number = 0  # the number of the order
         self._begun = False  # whether the handler was about to be called
         self._over = inf  # the monotonic time after which it is ignored
+        self._killed = False
         self._buried = False
 
     @property
@@ -169,6 +177,7 @@ class _Child:
     def kill(self) -> None:
         """Kill the process at once. From any thread; does not wait."""
         self._over = min(self._over, monotonic() + REAP_TIMEOUT)
+        self._killed = True
         with self._lock:
             if self._process is not None and not self._buried:
                 self._process.kill()
@@ -182,7 +191,7 @@ class _Child:
         with self._taken:
             try:
                 if self._process is None:
-                    self._start()
+                    self._begin()
                 return self._exchange(order, begun, told)
             except (EOFError, ConnectionError):
                 self._reap(monotonic() + REAP_TIMEOUT)
@@ -203,7 +212,26 @@ class _Child:
             finally:
                 self._taken.release()
 
+    def _begin(self) -> None:
+        """Start the process, and wait until it is there."""
+        by = monotonic() + UP_TIMEOUT
+        try:
+            self._start()
+            kind, _ = self._receive(by)
+        except InvalidMessage:
+            raise
+        except Exception as error:
+            if self._killed:
+                raise
+            self._reap(monotonic() + REAP_TIMEOUT)
+            raise self._starts.refused(self._reason(error)) from error
+        if kind != UP:
+            raise InvalidMessage(f"a message of kind {kind!r} before the first one")
+        self._starts.given()
+
     def _start(self) -> None:
+        mend_standard_streams()
+        mend_directory()
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         process = multiprocessing.get_context("spawn").Process(
@@ -298,6 +326,14 @@ class _Child:
         self._socket.close()
         if self._pidfd is not None:
             os.close(self._pidfd)
+
+    def _reason(self, error: Exception) -> str:
+        match error:
+            case ProcessFailed():
+                return f"its process was not there within {UP_TIMEOUT:g} s"
+            case EOFError() | ConnectionError():
+                return self._exit_description()
+        return outcomes.message(error)
 
     def _exit_description(self) -> str:
         code = None if self._process is None else self._process.exitcode

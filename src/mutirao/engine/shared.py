@@ -17,6 +17,7 @@ class Shared:
     def __init__(self, settings: WorkerSettings) -> None:
         self.threads = Threads(self._on_slot_freed)
         self.processes = Processes(self.threads, settings.defaults)
+        self.starts = self.threads.starts, self.processes.starts
         self.slots = Slots(settings.concurrency, self.threads)
         self.heart = Heart()
         self.deploys = Deploys(settings)

@@ -13,6 +13,7 @@ from typing import Any
 
 from mutirao.engine.executor import Executor
 from mutirao.engine.running import Running
+from mutirao.engine.starting import NotStarted
 from mutirao.engine.threads import ThreadCall, Threads
 from mutirao.model.outcome import Outcome
 
@@ -49,7 +50,7 @@ class ThreadAttempts:
             return
         try:
             made = self._threads.submit(call, partial(self._enter, running, context))
-        except RuntimeError as error:  # there is no thread
+        except NotStarted as error:
             self._ended(running, self._executor.end(running, None, error))
             return
         running.kill = partial(self._kill, running, made, context)

@@ -20,6 +20,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
+from mutirao.engine.starting import Starts
+
 log = logging.getLogger("mutirao")
 
 
@@ -61,6 +63,7 @@ class Threads:
         self._waking = False
         self._threads = 0
         self._open_calls = 0
+        self.starts = Starts("thread")
         self._refused = False  # whether the system refused the last request for a thread
         self.stuck = 0
 
@@ -76,7 +79,7 @@ class Threads:
                 function; its result or exception is dropped.
 
         Raises:
-            RuntimeError: the system gives no thread, and there is none to wait for. The function
+            NotStarted: the system gives no thread, and there is none to wait for. The function
                 was not called.
         """
         future = asyncio.get_running_loop().create_future()
@@ -97,7 +100,7 @@ class Threads:
         """Have a thread call a function, in a copy of this context.
 
         Raises:
-            RuntimeError: as `run` does.
+            NotStarted: as `run` does.
         """
         loop = asyncio.get_running_loop()
         call = ThreadCall(function, on_end)
@@ -147,9 +150,10 @@ class Threads:
             while self._open_calls > self._threads:
                 self._add_thread(loop)
             self._refused = False
+            self.starts.given()
         except (RuntimeError, MemoryError) as full:
             if self._threads <= self.stuck and self._withdraw(call):
-                raise
+                raise self.starts.refused(full) from full
             if not self._refused:  # log once, not for every call
                 log.warning("%s; calls wait for the %s threads there are", full, self._threads)
             self._refused = True

@@ -5,6 +5,7 @@ from time import monotonic
 
 from mutirao.engine.pulse import Pulse
 from mutirao.engine.slots import Slots
+from mutirao.engine.starting import Starts, mend_standard_streams
 from mutirao.errors import WorkerFailed, WorkerStuck
 
 WATCH_EVERY = 1.0  # seconds between checks of loops and slots
@@ -16,12 +17,18 @@ class Watch:
     Parameters:
         pulses: returns the pulses of its loops.
         limit: how long all slots may be lost, in seconds; None: forever.
+        starts: what handlers need to begin.
     """
 
     def __init__(
-        self, slots: Slots, pulses: Callable[[], Sequence[Pulse]], limit: float | None
+        self,
+        slots: Slots,
+        pulses: Callable[[], Sequence[Pulse]],
+        limit: float | None,
+        starts: Sequence[Starts] = (),
     ) -> None:
         self._slots, self._pulses, self._limit = slots, pulses, limit
+        self._starts = starts
         self._stuck_since: float | None = None
         self._suspected: set[str] = set()
 
@@ -31,6 +38,7 @@ class Watch:
         Raises:
             WorkerFailed: a loop hangs.
             WorkerStuck: all slots have been lost for longer than the limit.
+            HandlersCannotStart: no child process, or no thread, could be started for a while.
         """
         while True:
             await pulse.rest(every)
@@ -40,6 +48,9 @@ class Watch:
         """Check once; raises what `run` raises."""
         self._look_at_loops()
         self._look_at_slots()
+        mend_standard_streams()
+        for each in self._starts:
+            each.check()
 
     def _look_at_loops(self) -> None:
         """Check each hanging loop twice: after a stall of the process all of them seem to hang.

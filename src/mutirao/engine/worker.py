@@ -99,7 +99,8 @@ class Worker:
         self._producer = Producer(store, notifier, settings, tasks, *part)
         parts = settings, tasks, lambda: self._id, self._dispatcher, self._producer
         self._carried = Carried(store, carried or {}, *parts, apart)
-        self._watch = Watch(self._shared.slots, self._loops.pulses, settings.exit_when_stuck)
+        watched = self._shared.slots, self._loops.pulses, settings.exit_when_stuck
+        self._watch = Watch(*watched, self._shared.starts)
         self._declared, self._limits = declared, limits
         self._scheduler: Scheduler | None = None
         self._heartbeat: Heartbeat | None = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from mutirao.errors import ConfigurationError
+from mutirao.model.shown import without_password
 
 PORT = 8770
 FORMS = "tcp://127.0.0.1:8770, tls://hub.example:8770 or unix:///run/mutirao.sock"
@@ -61,12 +62,16 @@ def parse_address(url: str) -> Address:
     try:
         parts = urlsplit(url)
         port = parts.port or PORT
-    except ValueError as error:
-        raise ConfigurationError(f"the hub's URL has {error}; give one like {FORMS}") from None
-    query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-    if strange := sorted(query.keys() - _KNOWN):
+    except ValueError:
         raise ConfigurationError(
-            f"the hub's URL has the parameter {', '.join(strange)}; known are name and ca"
+            f"the hub's URL {without_password(url)!r} cannot be read: give it a port of 1 to 65535,"
+            f" write / in a token as %2F, and give one like {FORMS}"
+        ) from None
+    query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    if query.keys() - _KNOWN:
+        raise ConfigurationError(
+            f"the hub's URL {without_password(url)!r} has parameters that are not known; known are"
+            " name and ca"
         )
     _check(parts)
     return Address(

@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from mutirao.errors import InvalidEndpoint, InvalidSecret
+from mutirao.model.shown import without_password
 
 METHODS = ("POST", "PUT", "PATCH", "GET", "DELETE")
 MOST_REDIRECTS = 5
@@ -59,7 +60,7 @@ def host_of(url: object) -> str:
 
 def shown_url(url: object) -> str:
     """Return a URL as far as it may be shown: what follows a `?` may be a secret."""
-    address, question, _ = str(url)[:255].partition("?")
+    address, question, _ = without_password(url)[:255].partition("?")
     return address + ("?…" if question else "")
 
 

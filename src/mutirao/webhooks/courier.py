@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 import httpx2
 
 from mutirao.errors import SignerFailed, UnsafeUrl
-from mutirao.model.webhook_rules import FRAMING, check_headers
+from mutirao.model.webhook_rules import FRAMING, check_headers, shown_url
 from mutirao.webhooks.answer import Answer, DeliveryFailure, blanked, failure_of, retry_after
 from mutirao.webhooks.guard import Guard
 from mutirao.webhooks.request import WebhookRequest
@@ -176,8 +176,8 @@ class _Call:
         before, after = guard.check(self.url), guard.check(url)
         if before.scheme == "https" and after.scheme == "http":
             raise UnsafeUrl(
-                f"redirected from https to {url[:255]!r}; expected https again. Give the endpoint "
-                "the URL that it has moved to"
+                f"redirected from https to {shown_url(url)!r}; expected https again. Give the"
+                " endpoint the URL that it has moved to"
             )
         private = {name.lower() for name in given} - {"content-type", "user-agent"}
         if before == after:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address, ip_network
 
 from mutirao.errors import ConfigurationError, UnsafeUrl
+from mutirao.model.webhook_rules import shown_url
 from mutirao.webhooks.ranges import Address, Network, danger
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -179,4 +180,4 @@ def _address(host: str, text: str) -> Address:
 
 
 def _unsafe(url: object, found: str, expected: str) -> UnsafeUrl:
-    return UnsafeUrl(f"the URL {str(url)[:255]!r} is not called: {found}; expected {expected}")
+    return UnsafeUrl(f"the URL {shown_url(url)!r} is not called: {found}; expected {expected}")

@@ -25,6 +25,7 @@ from mutirao import Mutirao, Task
 from mutirao.engine import processes as engine
 from mutirao.engine.processes import ProcessDied, Processes, ProcessFailed
 from mutirao.engine.running import Running
+from mutirao.engine.starting import NotStarted
 from mutirao.engine.threads import Threads
 from mutirao.model.job import Claim, OutcomeKind
 from mutirao.model.outcome import Outcome
@@ -269,14 +270,14 @@ async def test_a_module_that_cannot_be_imported(
 
 
 async def test_no_process_can_be_started(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The attempt fails with what the system said; the next one may be luckier."""
+    """The handler is not called; the error says what the system said, the next may be luckier."""
 
     def start(process: SpawnProcess) -> None:
         raise BlockingIOError("no more processes")
 
     with monkeypatch.context() as patch:
         patch.setattr(SpawnProcess, "start", start)
-        with pytest.raises(BlockingIOError, match="no more processes"):
+        with pytest.raises(NotStarted, match="no more processes"):
             await shop.run(unruly.pid)
     await shop.pid()
 
@@ -289,7 +290,7 @@ async def test_no_thread_can_be_started(shop: Shop, monkeypatch: pytest.MonkeyPa
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
-        with pytest.raises(RuntimeError, match="can't start new thread"):
+        with pytest.raises(NotStarted, match="can't start new thread"):
             await shop.run(unruly.pid)
     await shop.pid()
 

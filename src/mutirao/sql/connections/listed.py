@@ -8,6 +8,7 @@ from sqlalchemy.exc import ArgumentError
 from mutirao.errors import ConfigurationError
 from mutirao.sql.connections.budget import Budget
 from mutirao.sql.connections.engines import Engines
+from mutirao.sql.connections.urls import shown
 
 
 def named(listed: object, budget: Budget | None = None) -> dict[str, str]:
@@ -26,7 +27,7 @@ def named(listed: object, budget: Budget | None = None) -> dict[str, str]:
     found = {url.render_as_string(hide_password=False): url for url in _parsed(listed)}
     if budget is not None:
         budget.expect(sum(not Engines(url).in_file for url in found.values()))
-    return {key: url.render_as_string(hide_password=True) for key, url in found.items()}
+    return {key: shown(url) for key, url in found.items()}
 
 
 def _parsed(listed: Iterable[object]) -> Iterator[URL]:
@@ -41,10 +42,10 @@ def _url(n: int, url: object) -> URL:
         )
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # a port that is no number
         raise ConfigurationError(
             f"number {n} of the databases has no valid URL; give one like"
             " postgresql+psycopg://user@host/database or sqlite:///shop.db"
         ) from None
-    Engines(parsed)  # it says what is wrong with it
+    Engines(url)  # it says what is wrong with it
     return parsed

@@ -21,6 +21,7 @@ from mutirao.errors import ConfigurationError, SchemaMissing, WrongState
 from mutirao.model.job import Job
 from mutirao.sql.connections.budget import Budget, Share
 from mutirao.sql.connections.engines import Engines
+from mutirao.sql.connections.urls import refuse_rest
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -217,9 +218,11 @@ def _parsed(job: Job, answer: object) -> URL:
             f" {job.id} ({job.task}); return a URL"
         )
     try:
-        return make_url(answer)
-    except ArgumentError:
+        parsed = make_url(answer)
+    except (ArgumentError, ValueError):  # a port that is no number
         raise ConfigurationError(
             f"the function of @app.tenant_database returned no valid URL for job {job.id}"
             f" ({job.task}); give one like postgresql+psycopg://user@host/database"
         ) from None
+    refuse_rest(parsed, answer)
+    return parsed

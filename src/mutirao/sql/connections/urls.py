@@ -4,19 +4,44 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from mutirao.errors import ConfigurationError
+from mutirao.model.shown import without_password
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import DIALECTS, all_dialects, dialect_named
+
+
+def _has_rest(parsed: URL, given: str | URL) -> bool:
+    """Return whether a part of a password may have become a host, which drivers would tell."""
+    if not parsed.host and parsed.username is None:  # a file
+        return False
+    whole = given if isinstance(given, str) else ""
+    written = whole.rpartition("?")[0] if parsed.query else whole
+    return "@" in (parsed.host or "") or written.count("@") > 1
+
+
+def refuse_rest(parsed: URL, given: str | URL) -> None:
+    """Raise ConfigurationError if a part of a password may have become a host."""
+    if _has_rest(parsed, given):
+        raise ConfigurationError(
+            f"the database URL {without_password(given)!r} has more than one @ before its host;"
+            " write @ in a password as %40, : as %3A and / as %2F"
+        )
+
+
+def shown(url: URL) -> str:
+    """Return a URL without its password, however it was read."""
+    return without_password(url.render_as_string(hide_password=False))
 
 
 def parse_url(url: str | URL) -> tuple[URL, Dialect]:
     """Return the URL and its dialect; raise ConfigurationError, with the known ones, if unknown."""
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # a port that is no number
         raise ConfigurationError(
-            f"{url!r} is no database URL; give one like sqlite:///mutirao.db or"
+            f"{without_password(url)!r} is no database URL; give one like sqlite:///mutirao.db or"
             " postgresql+psycopg://user@host/database"
         ) from None
+    refuse_rest(parsed, url)
     name = parsed.drivername.partition("+")[0]
     dialect = dialect_named(name) if name in DIALECTS else None
     if dialect is not None and parsed.drivername in dialect.connecting.unsound:

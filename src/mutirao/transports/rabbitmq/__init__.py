@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import inf
 from typing import Any
@@ -58,7 +58,7 @@ __all__ = ["RabbitMQ"]
 class RabbitOptions:
     """What `RabbitMQ` describes. Raises ConfigurationError if an option is out of range."""
 
-    url: str = ""
+    url: str = field(default="", repr=False)  # it may have a password
     prefix: str = "mutirao"
     delivery_limit: int = DELIVERY_LIMIT
     max_size: int = MAX_SIZE

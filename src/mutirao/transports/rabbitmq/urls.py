@@ -7,6 +7,7 @@ one letter too few, and nobody misses a silent peer any more.
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from mutirao.errors import ConfigurationError
+from mutirao.model.shown import one_line, without_password
 
 LONGEST_HEARTBEAT = 65_535  # seconds, in AMQP's 16 bits
 NUMBERS = ("heartbeat", "timeout")  # seconds
@@ -26,7 +27,7 @@ def shown_url(url: str) -> str:
         _check(name, value)
     port = f":{parts.port}" if parts.port else ""
     user = f"{parts.username}@" if parts.username else ""
-    return f"{parts.scheme}://{user}{parts.hostname}{port}{parts.path}"
+    return without_password(f"{parts.scheme}://{user}{parts.hostname}{port}{parts.path}")
 
 
 def _split(url: str) -> SplitResult:
@@ -42,14 +43,19 @@ def _split(url: str) -> SplitResult:
     )
 
 
+def _named(text: str) -> str:
+    """Return text of a query; what has an @ may be the rest of a password with a question mark."""
+    return "***" if "@" in text else one_line(text)
+
+
 def _check(name: str, value: str) -> None:
     if name not in PARAMETERS:
         raise ConfigurationError(
-            f"the URL of a RabbitMQ broker has a parameter {name!r}; those that it may have are"
-            f" {', '.join(PARAMETERS)}"
+            f"the URL of a RabbitMQ broker has a parameter {_named(name)!r}; those that it may"
+            f" have are {', '.join(PARAMETERS)}"
         )
     if name in NUMBERS and not (value.isdecimal() and int(value) < LONGEST_HEARTBEAT):
         raise ConfigurationError(
-            f"the URL of a RabbitMQ broker has {name}={value!r}; give whole seconds below"
+            f"the URL of a RabbitMQ broker has {name}={_named(value)!r}; give whole seconds below"
             f" {LONGEST_HEARTBEAT}"
         )

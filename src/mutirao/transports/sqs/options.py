@@ -1,6 +1,6 @@
 """The options of queues at SQS, and the clients of boto3 that go by them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from boto3.session import Session
@@ -30,7 +30,7 @@ class SqsOptions:
     tenant_groups: bool = True
     bucket: str | None = None
     region: str | None = None
-    endpoint_url: str | None = None
+    endpoint_url: str | None = field(default=None, repr=False)  # it may have a password
 
     def __post_init__(self) -> None:
         """Check types, and what has bounds."""

@@ -18,6 +18,7 @@ from mutirao.errors import (
     TransportRefused,
 )
 from mutirao.model.message import DeadMessage, Difference, Message, Mode
+from mutirao.model.shown import without_password
 from mutirao.ports.transport import OnLost
 from mutirao.transports.environment import check_mode, with_environment
 from mutirao.transports.sqs.bodies import LARGEST, body_of
@@ -120,7 +121,11 @@ class SQS:
     @property
     def name(self) -> str:
         """The broker's name for people."""
-        where = "" if self._options.endpoint_url is None else f" at {self._options.endpoint_url}"
+        where = (
+            ""
+            if self._options.endpoint_url is None
+            else f" at {without_password(self._options.endpoint_url)}"
+        )
         return f"SQS ({self._options.name}){where}"
 
     async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:

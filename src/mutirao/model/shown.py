@@ -1,0 +1,45 @@
+"""How what others have written is shown to people: names in lines, and URLs without passwords.
+
+A name with a line break would forge the next line of a log, one with an escape sequence clear a
+terminal, and one with a sign that turns the direction of writing show something else. A URL may be
+written wrongly, and still have a password; so nothing here relies on how it is read.
+"""
+
+import re
+
+_SCHEME = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://")
+_PLAIN_USER = re.compile(r"[\w.%+~-]*")
+_HIDDEN = "***"
+# Of a query, or of a line of settings as libpq takes it.
+_PARAMETER = re.compile(
+    r"((?:\w*pass(?:word|wd|phrase)?|\w*pwd|\w*token|\w*secret\w*|\w*signature)\s*=\s*)"
+    r"('(?:[^'\\]|\\.)*'|[^&;\s]*)",
+    re.IGNORECASE,
+)
+
+
+def one_line(text: str) -> str:
+    """Return text as one line, in which nothing acts: what is not printable is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escape(each) for each in text)
+
+
+def without_password(url: object) -> str:
+    """Return what may be a URL, as one line, without what may be a password in it.
+
+    What stands between the first `:` after the scheme and the last `@` is hidden, whatever it is;
+    all before the `@`, if that is not plainly a user. So are parameters that are called so.
+    """
+    text = str(url)
+    scheme = _SCHEME.match(text)
+    start, at = scheme.end() if scheme else 0, text.rfind("@")
+    if at >= start:
+        user, colon, _ = text[start:at].partition(":")
+        shown = user if _PLAIN_USER.fullmatch(user) else _HIDDEN
+        text = f"{text[:start]}{shown}{colon and f':{_HIDDEN}'}{text[at:]}"
+    return one_line(_PARAMETER.sub(rf"\1{_HIDDEN}", text))
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
