@@ -1,7 +1,7 @@
 """How long jobs wait for workers that have time, by how many come in a second.
 
-The fleet has no faults. Each call of the store takes a millisecond of virtual time. What is committed is notified as
-PostgreSQL does it: only where a worker that listens is registered by then.
+The fleet has no faults. Each call of the store takes a millisecond of virtual time. What is
+committed is notified as PostgreSQL does it: only where a worker that listens is registered by then.
 """
 
 from __future__ import annotations

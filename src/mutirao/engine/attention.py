@@ -2,8 +2,8 @@
 
 NOTIFY makes the commits of a whole database queue up (16 clients: 19.8k commits/s without it, 5.4k
 with it), so it is worth its cost only for a worker that would otherwise sleep. A worker is busy
-while very many jobs come in a second, or more than it wants for a while. Whether each look finds one
-says nothing of that: one job after another may come to a worker that has nothing else to do.
+while very many jobs come in a second, or more than it wants for a while. Whether each look finds
+one says nothing of that: one after another may come to a worker that has nothing else to do.
 
 Who does not listen and has taken all that was due claims again at once, as others may have enqueued
 more meanwhile. Where that finds nothing, as what is ready comes of the worker's own ends of jobs,
