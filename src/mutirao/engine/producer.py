@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime
 from math import inf
 from time import monotonic
-from typing import Protocol
 
 from mutirao.engine import outcomes
 from mutirao.engine.attention import Attention, Look
@@ -21,6 +20,7 @@ from mutirao.engine.holdings import Holdings, Runs
 from mutirao.engine.lanes import LaneBook
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
+from mutirao.engine.relaying import NO_RELAY, Relaying
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.model.doorbell import Doorbell
@@ -41,27 +41,6 @@ POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0
 SECOND_WORKER_DELAY, DELAY_GROWTH = 0.025, 4
 MAX_HEADS_DELAY = 0.5  # seconds: if they may be read only later than that, it claims instead
 STOP_LISTENING_AFTER = 0.5  # seconds without room, after which notifications are not needed
-
-
-class Relaying(Protocol):
-    """What a relay is told; see `mutirao.engine.relay`."""
-
-    def wake(self) -> None:
-        """Look for due jobs now."""
-
-    def expect(self, due_at: float) -> None:
-        """Look when a job is due, in monotonic seconds."""
-
-
-class _NoRelay:
-    def wake(self) -> None:
-        """Do nothing."""
-
-    def expect(self, due_at: float) -> None:
-        """Do nothing."""
-
-
-NO_RELAY: Relaying = _NoRelay()
 
 
 def _ahead(outcome: Outcome) -> float:
@@ -297,7 +276,7 @@ class Producer:
                 self.wake(wake)
         return claims
 
-    def leave_to(self, relay: "Relaying") -> None:
+    def leave_to(self, relay: Relaying) -> None:
         """Tell a relay what concerns the queues whose jobs are claimed by their doorbells."""
         self._relay = relay
 
