@@ -109,3 +109,17 @@ def test_a_new_queue_of_a_busy_worker() -> None:
         return fleet.seen
 
     assert lived(busy).longest <= NEW_LANES_AFTER + LONGEST
+
+
+def test_who_only_polls_looks_often_among_jobs() -> None:
+    """Where the next one comes within a tenth of a second; it was too long as long as it lasted."""
+
+    def busy(fleet: Arrivals) -> Waits:
+        together(fleet)
+        closed_loop(fleet, 20, 40)
+        fleet.world.run(fleet.world.now + 5.0)
+        return fleet.seen
+
+    seen = lived(busy, deaf=True)
+    assert len(seen.waits) == 40
+    assert seen.longest <= LONGEST

@@ -20,7 +20,7 @@ from tests.simulation.run import contained
 from tests.simulation.world import World
 
 CALL = 0.001  # seconds that a call of the store takes
-FIRST_CALL = 0.1  # while workers start, which connect and import
+FIRST_CALL = 0.1  # until a worker has begun the first job: they connect, and import
 RESTED = 3.0  # seconds after which a worker that found nothing has come to rest
 BURST = 4_000  # jobs, of which several claims take many in a window
 PATIENCE = 60.0  # virtual seconds in which all of them have to start
@@ -81,6 +81,7 @@ class Arrivals(Fleet):
         return ids
 
     def _begun(self, job: Job) -> None:
+        self.weather.takes = CALL
         came = self._came.pop(job.id, None)
         if came is not None:
             self.seen.waits.append(self.world.now - came)
@@ -133,7 +134,6 @@ def together(fleet: Arrivals) -> None:
     fleet.enqueue([NewJob(task="quick")])
     while not fleet.story.begun:
         fleet.world.run(fleet.world.now + CALL)
-    fleet.weather.takes = CALL
 
 
 def drained(fleet: Arrivals) -> None:
@@ -162,17 +162,21 @@ def simulated(
     return lived(body, size)
 
 
-def lived(body: Callable[[Arrivals], Waits], size: int = 1) -> Waits:
-    """Return what `body` returns of a fleet whose workers start. Nothing of it is left behind."""
+def lived(body: Callable[[Arrivals], Waits], size: int = 1, *, deaf: bool = False) -> Waits:
+    """Return what `body` returns of a fleet whose workers start. Nothing of it is left behind.
+
+    `deaf`: the workers only poll.
+    """
     with contained():
-        return _lived(body, size)
+        return _lived(body, size, deaf)
 
 
-def _lived(body: Callable[[Arrivals], Waits], size: int) -> Waits:
+def _lived(body: Callable[[Arrivals], Waits], size: int, deaf: bool) -> Waits:
     random.seed(1)
     world = World(1)
     patch = patched(world)
     fleet = Arrivals(world, size)
+    fleet.notifier = None if deaf else fleet.notices
     try:
         fleet.start()
         return body(fleet)
