@@ -27,21 +27,21 @@ TOGETHER = 0.05
 COUNTER_KEPT_FOR = 3_600.0  # seconds that an unused counter is kept
 
 
-class Pace(NamedTuple):
+class RateTerms(NamedTuple):
     """The terms of a limit of one start in `per` seconds, with a `burst`."""
 
     per: float
     burst: int
 
 
-def pace_of(rate: float) -> Pace:
+def pace_of(rate: float) -> RateTerms:
     """Return the terms by which no second has more starts than `rate`, rounded up.
 
     What may start together is taken off what comes in a second: a long run of starts has at least
     95 in 100 of the rate.
     """
     burst = max(1, math.ceil(rate * TOGETHER))
-    return Pace(1 / (rate - burst + 1), burst)
+    return RateTerms(1 / (rate - burst + 1), burst)
 
 
 class LimitOrigin(StrEnum):
