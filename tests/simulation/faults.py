@@ -7,6 +7,7 @@ waits for any more.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from math import inf
 from typing import Any
@@ -65,6 +66,8 @@ class Weather:
         self.silent_until = -inf  # nothing is answered
         self.locked: set[int] = set()  # jobs whose rows somebody else has locked
         self.claimed_late: dict[int, float] = {}  # when jobs were claimed, and nobody heard of it
+        self.takes = 0.0  # seconds for each call
+        self.calls: Counter[str] = Counter()  # how often each was called
 
 
 class Handle:
@@ -111,7 +114,8 @@ class Handle:
 
     async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         world, weather = self._process.world, self._weather
-        await asyncio.sleep(0)
+        weather.calls[name] += 1
+        await asyncio.sleep(weather.takes)
         if name == "settle":
             self._refuse(args[1])
         if name == "unlocked":

@@ -81,6 +81,7 @@ class Fleet:
         self.store = FleetStore(world.moment)
         self.weather = Weather()
         self.notices = Notices(world, self.weather)
+        self.notifier: Notices | None = self.notices  # None: workers only poll
         self.app: Mutirao = application(self.store, self.story, self._kill_named)
         self.workers: dict[str, tuple[Process, Worker]] = {}
         self.failures: list[str] = []
@@ -165,7 +166,7 @@ class Fleet:
         )
         worker = Worker(
             handle,
-            self.notices,
+            self.notifier,
             self.app.tasks,
             (),
             SETTINGS,

@@ -7,6 +7,8 @@ import logging
 import random
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -305,13 +307,20 @@ class Run:
 
 def simulate(seed: int, *, log: bool = False) -> Result:
     """Run one seed. `log`: show what the workers say."""
+    with contained(log=log):
+        return _lived_through(seed)
+
+
+@contextmanager
+def contained(*, log: bool = False) -> Iterator[None]:
+    """Keep what a world leaves behind from running, and from complaining, in what comes later."""
     logger = logging.getLogger("mutirao")
     before, logger.disabled = logger.disabled, not log
     hook = sys.unraisablehook
     gc.disable()  # nobody's code is to run when something is collected
     gc.freeze()  # and then only what is of this world is looked at
     try:
-        return _lived_through(seed)
+        yield
     finally:
         sys.unraisablehook = _ignore
         gc.enable()

@@ -147,6 +147,10 @@ class FleetStore(MemoryStore):
             job: Ended(kind, at.total_seconds()) for job, kind, at in ends if kind in FINAL_OUTCOMES
         }
 
+    def listening(self) -> list[int]:
+        """Return the workers that want to be notified."""
+        return [id for (id,) in self._look("SELECT id FROM mutirao_worker WHERE listening")]
+
     def ticks(self) -> list[datetime]:
         """Return the ticks that made jobs, as these say, in order."""
         found = self._look(

@@ -69,7 +69,7 @@ def test_bounds_do_not_move() -> None:
     book, lane = LaneBook(frozenset(lanes_of(["q"]))), Lane(fair_lane("q"), 0, NOW, 3)
     book.refresh([LaneHead(lane, 0.0)], 0.0)
     values = (5, 1, 1, "t", "{}", "q", 0, NOW, NOW, None, None, None, None, None, None, None, None)
-    book.claimed([FairClaim(*values)])
+    book.claimed([FairClaim(*values)], 0.0)
     assert book.due(1.0) == [lane]
     book.exhausted([lane])
     assert book.next_due() == inf

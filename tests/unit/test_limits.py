@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mutirao import Mutirao
+from mutirao.federation import Federation, SigningKey
+from mutirao.model.endpoints import Endpoint, limit_name
 from mutirao.model.limits import (
     Candidate,
     CounterName,
@@ -15,6 +21,7 @@ from mutirao.model.limits import (
     candidate,
     filled,
     next_look,
+    pace_of,
     pause_of,
     value_of,
 )
@@ -74,3 +81,29 @@ def test_tokens() -> None:
     fast = Rule(name="n", queue="q", most=1_000, per=1.0, burst=10)
     assert next_look(fast, 0.0) == 0.005
     assert next_look(Rule(name="n", queue="q", most=1_000, per=1.0, burst=100), 0.0) == 0.02
+
+
+@given(st.floats(0.1, 2_000.0))
+def test_no_second_holds_more_than_its_rate(rate: float) -> None:
+    """However soon tokens are used after a rest; and a long run has nearly as many."""
+    pace = pace_of(rate)
+    tokens = pace.burst + math.ceil(1 / pace.per) - 1  # in a second that begins with a burst
+    assert tokens <= math.ceil(rate)
+    assert 1 / pace.per >= 0.95 * rate
+
+
+def _no_key(actor: str) -> SigningKey:
+    raise AssertionError(f"{actor} sends nothing")
+
+
+def test_who_says_a_rate_by_the_second() -> None:
+    """Endpoints and federations reckon alike."""
+    asked = Endpoint(id="erp", url="https://example.org", topics=("order.*",), rate=100)
+    paced = asked.rules[limit_name("endpoint", "erp", "rate")]
+    assert paced is not None
+    assert paced.per is not None
+    assert (paced.most, paced.burst, round(paced.most / paced.per)) == (1, 5, 96)
+    app = Mutirao("sqlite:///shop.db")
+    Federation(app, keys=_no_key, rate=5)
+    [rule] = [each for each in app.limits.declared() if each.per is not None]
+    assert (rule.most, rule.per, rule.burst) == (1, 0.2, 1)

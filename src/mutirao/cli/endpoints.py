@@ -92,7 +92,7 @@ def _put_options(command: Command) -> Command:
         option("--whole", type=float, default=30.0, help="Seconds of an attempt."),
         option("--redirects", type=int, default=0, help="How many are followed."),
         option("--accepts-3xx", is_flag=True, help="Let answers of 3xx be success, too."),
-        option("--rate", type=float, help="Deliveries a second that start."),
+        option("--rate", type=float, help="Deliveries that start in any second at most."),
         option("--concurrency", type=int, help="Deliveries at once, less than the usual 50."),
         option("--tenant", help="Only what is published for this tenant."),
         option("--group", help="And for this group."),

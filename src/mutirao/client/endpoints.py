@@ -50,7 +50,7 @@ class EndpointTerms(TypedDict, total=False):
         connect, first_byte, whole: timeouts in seconds.
         redirects: how many are followed.
         accepts_3xx: whether an answer of 3xx is success, too.
-        rate, concurrency: deliveries a second that start; at once, less than 50.
+        rate, concurrency: deliveries that start in any second at most; at once, less than 50.
         tenant, group, filter: which publications; if left out, all on the topics.
         order_by: a field of what is published: equal values are delivered one after another.
         when_dead: `"stop"` unless given: a dead delivery stops those of its value that come after

@@ -1,7 +1,9 @@
 """The decision whether a worker is too busy to need notifications, and how soon it looks then.
 
 NOTIFY makes the commits of a whole database queue up (16 clients: 19.8k commits/s without it, 5.4k
-with it), so it is worth its cost only for a worker that would otherwise sleep.
+with it), so it is worth its cost only for a worker that would otherwise sleep. A worker is busy
+while very many jobs come in a second, or more than it wants for a while. Whether each look finds
+one says nothing of that: one after another may come to a worker that has nothing else to do.
 
 Who does not listen and has taken all that was due claims again at once, as others may have enqueued
 more meanwhile. Where that finds nothing, as what is ready comes of the worker's own ends of jobs,
@@ -13,7 +15,11 @@ from enum import Enum, auto
 WINDOW_SECONDS = 0.25
 # Jobs in a window; at 2,000 a second, claiming again finds new jobs soon enough.
 BUSY_JOBS_PER_WINDOW = 500
-# Seconds between claims while busy; it takes longer ones where it is told of what it finds.
+# A busy worker is not busy any more with fewer: half of them, so that it does not change its mind
+# all the time.
+CALM_JOBS_PER_WINDOW = 250
+# Seconds between claims while busy. Who cannot listen takes longer ones where its own ends of jobs
+# tell it of what it finds.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.04
 MAX_EMPTY_CLAIMS = 20  # empty claims before the worker listens again, with the shortest pauses
 
@@ -31,7 +37,7 @@ class Attention:
     """A counter of jobs and rests. `now` is monotonic, in seconds."""
 
     def __init__(self, now: float) -> None:
-        self._rested_at = now
+        self._had_time_at = now
         self._window_at = now
         self._jobs = 0
         self._vain = 0
@@ -41,8 +47,8 @@ class Attention:
         self.hurries = True  # whether a claim that has taken all is followed by another at once
         self.pause = SHORTEST_PAUSE  # seconds until it looks again, untold
 
-    def looked(self, found: bool) -> None:
-        """Record whether a claim found something."""
+    def looked(self, found: bool, *, hears: bool = False) -> None:
+        """Record whether a claim found something. `hears`: it can listen as soon as it has time."""
         if self.look is Look.AT_ONCE:
             self.hurries = found
         elif self.look is Look.TOLD:
@@ -50,29 +56,34 @@ class Attention:
         elif self.look is Look.IN_TURN:
             if found:
                 self.hurries, self.pause = True, SHORTEST_PAUSE
-            elif self._was_told:
+            elif self._was_told and not hears:
                 self.pause = min(2 * self.pause, LONGEST_PAUSE)
             self._was_told = False
         self.look = Look.USUAL
 
     def took(self, jobs: int, now: float) -> None:
         """Record that a claim found jobs."""
-        if now - self._window_at > WINDOW_SECONDS:
-            self._many, self._window_at, self._jobs = self._jobs >= BUSY_JOBS_PER_WINDOW, now, 0
+        self._end_window(now)
         self._jobs += jobs
+        self._many = self._many or self._jobs >= BUSY_JOBS_PER_WINDOW
         self._vain = 0
 
-    def rested(self, now: float) -> None:
-        """Record that the worker slept."""
-        self._rested_at = now
+    def had_time(self, now: float) -> None:
+        """Record that the worker slept, or that a claim found less than it wanted."""
+        self._had_time_at = now
 
     def busy(self, now: float) -> bool:
-        """Return whether the worker has not rested for a while, or many jobs came."""
-        return (
-            self._many
-            or self._jobs >= BUSY_JOBS_PER_WINDOW
-            or now - self._rested_at > WINDOW_SECONDS
-        )
+        """Return whether many jobs come, or there were more than it wanted for a while."""
+        self._end_window(now)
+        return self._many or now - self._had_time_at > WINDOW_SECONDS
+
+    def _end_window(self, now: float) -> None:
+        """Begin a new window if the last one is over: as many must have come in it."""
+        passed = now - self._window_at
+        if passed > WINDOW_SECONDS:
+            lasted = passed <= 2 * WINDOW_SECONDS  # otherwise none came in the one after it
+            self._many = self._many and lasted and self._jobs >= CALM_JOBS_PER_WINDOW
+            self._window_at, self._jobs = now, 0
 
     def record_empty_claim(self) -> bool:
         """Record an empty claim; return whether the worker should listen instead."""

@@ -14,6 +14,7 @@ from mutirao.model.job import Claim, FairClaim, Lane, LaneHead, Wake
 from mutirao.model.moments import BEFORE_ALL_JOBS
 
 MAX_DUE_TIMES_PER_LANE = 1_000  # due times remembered for a lane; polling finds what is forgotten
+LIVELY_SECONDS = 1.0  # for which a lane in which jobs were found may get more of them at any moment
 Key = tuple[str, int]
 
 
@@ -24,10 +25,14 @@ class _Entry:
     lane: Lane
     due_at: float = inf
     head_at: float = inf  # when its first job will be due, according to the store
+    found_at: float = -inf  # when a claim last found jobs in it
     expected: list[float] = field(default_factory=list)  # a heap
 
     def next_due(self) -> float:
         return min(self.due_at, self.head_at, *self.expected[:1])
+
+    def is_lively(self, now: float) -> bool:
+        return now - self.found_at < LIVELY_SECONDS
 
     def expect(self, at: float) -> None:
         if len(self.expected) < MAX_DUE_TIMES_PER_LANE:
@@ -57,8 +62,12 @@ class LaneBook:
         """Record that a query of the store begins; its answer does not include what arrives now."""
         self._meanwhile = []
 
-    def refresh(self, heads: Iterable[LaneHead], now: float) -> None:
-        """Replace the lanes with the store's answer: the bounds are exact again."""
+    def refresh(self, heads: Iterable[LaneHead], now: float, *, told: bool = True) -> None:
+        """Replace the lanes with the store's answer: the bounds are exact again.
+
+        `told`: new jobs are notified. Otherwise lanes in which jobs were found lately stay, as
+        the next ones may come at any moment.
+        """
         known = self._entries
         # Expected jobs may have begun to wait during the query.
         self._entries = {
@@ -72,7 +81,18 @@ class LaneBook:
             key = (lane.queue, lane.priority)
             expected = known[key].expected if key in known else []
             self._entries[key] = _Entry(lane, head_at=now + due_in, expected=expected)
+        if not told:
+            for key, entry in known.items():
+                if entry.is_lively(now):
+                    self._entries.setdefault(key, entry).found_at = entry.found_at
+            self.suspect(now)
         self._catch_up()
+
+    def suspect(self, now: float) -> None:
+        """Let lanes in which jobs were found lately be looked into: nobody tells of the next."""
+        for entry in self._entries.values():
+            if entry.is_lively(now):
+                entry.due_at = min(entry.due_at, now)
 
     def wake(self, wake: Wake, now: float, ahead: float) -> bool:
         """Record that a job appeared, due in `ahead` seconds; return False if no lane is named."""
@@ -102,13 +122,16 @@ class LaneBook:
         """Return when the earliest known job is due; inf if none is known."""
         return min((entry.next_due() for entry in self._entries.values()), default=inf)
 
-    def claimed(self, claims: Sequence[Claim]) -> None:
+    def claimed(self, claims: Sequence[Claim], now: float) -> None:
         """Raise the bounds to what a claim reached; those of fair lanes stay.
 
         The next claim begins with another lane, unless this one found nothing: were every other one
         in vain, the same lane would always come first.
         """
         self._turn += bool(claims)
+        for lane, priority in {(claim.lane, claim.priority) for claim in claims}:
+            if (found := self._entries.get((lane, priority))) is not None:
+                found.found_at = now
         plain = [claim for claim in claims if not isinstance(claim, FairClaim)]
         last = {(claim.queue, claim.priority): claim for claim in plain}
         for key, claim in last.items():

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime
 from math import inf
 from time import monotonic
-from typing import Protocol
 
 from mutirao.engine import outcomes
 from mutirao.engine.attention import Attention, Look
@@ -21,6 +20,7 @@ from mutirao.engine.holdings import Holdings, Runs
 from mutirao.engine.lanes import LaneBook
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
+from mutirao.engine.relaying import NO_RELAY, Relaying
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.trouble import Trouble
 from mutirao.model.doorbell import Doorbell
@@ -33,6 +33,7 @@ from mutirao.ports import Notifier, Store
 LISTENER_TIMEOUT = 1.0  # seconds that a worker waits for its listener before the first claim
 REFRESH_SHARE = 50  # reading the heads may take 1/50 of the time: ≤ 2 %
 REFRESH_POLLS = 3  # polls after which they are read at the latest: a delayed read says nothing
+NEW_LANES_AFTER = 0.25  # seconds after which who is not told of new lanes looks for them
 # Seconds between jobs that are postponed, and the longest that one is.
 POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0
 # Seconds after which a second worker looks for a job, in case the first one is busy, frozen or
@@ -40,27 +41,6 @@ POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0
 SECOND_WORKER_DELAY, DELAY_GROWTH = 0.025, 4
 MAX_HEADS_DELAY = 0.5  # seconds: if they may be read only later than that, it claims instead
 STOP_LISTENING_AFTER = 0.5  # seconds without room, after which notifications are not needed
-
-
-class Relaying(Protocol):
-    """What a relay is told; see `mutirao.engine.relay`."""
-
-    def wake(self) -> None:
-        """Look for due jobs now."""
-
-    def expect(self, due_at: float) -> None:
-        """Look when a job is due, in monotonic seconds."""
-
-
-class _NoRelay:
-    def wake(self) -> None:
-        """Do nothing."""
-
-    def expect(self, due_at: float) -> None:
-        """Do nothing."""
-
-
-NO_RELAY: Relaying = _NoRelay()
 
 
 def _ahead(outcome: Outcome) -> float:
@@ -218,19 +198,29 @@ class Producer:
             else:
                 self._dispatcher.expect_none()
         self.claimed.set()
-        self._attention.looked(bool(claims))
+        hears, short = bool(self._hearing.hears), len(claims) < wanted
+        self._attention.looked(bool(claims), hears=hears)
+        if short and hears:
+            self._attention.had_time(monotonic())
         if not claims:
             await self._rest()
             return
         self._attention.took(len(claims), monotonic())
-        if self._listening and self._attention.busy(monotonic()):
-            await self._listen_no_more()
-        if not self._listening and len(claims) < wanted:
-            if self._attention.hurries:
-                self._attention.look = Look.AT_ONCE
-            else:
-                await self._pause()
+        await self._go_on(short)
         await asyncio.sleep(0)
+
+    async def _go_on(self, short: bool) -> None:
+        """Get ready for the next claim, after one that found something."""
+        busy = self._attention.busy(monotonic())
+        if self._listening:
+            if busy:
+                await self._listen_no_more()
+        elif short and self._hearing.hears and not busy:
+            await self._listen_again()
+        elif short and self._attention.hurries:
+            self._attention.look = Look.AT_ONCE
+        elif short:
+            await self._pause()
 
     async def _claim(self, wanted: int) -> list[Claim]:
         if not self._has_lanes:
@@ -243,7 +233,7 @@ class Producer:
         if not lanes:
             return []
         claims = await self._take(lanes, wanted)
-        self._lanes.claimed(claims)
+        self._lanes.claimed(claims, monotonic())
         if self._listening and len(claims) < wanted:
             self._lanes.exhausted(lanes)
         if isinstance(claims, Claimed):
@@ -286,7 +276,7 @@ class Producer:
                 self.wake(wake)
         return claims
 
-    def leave_to(self, relay: "Relaying") -> None:
+    def leave_to(self, relay: Relaying) -> None:
         """Tell a relay what concerns the queues whose jobs are claimed by their doorbells."""
         self._relay = relay
 
@@ -296,12 +286,11 @@ class Producer:
         self._refresh_at = inf  # a wake-up without a lane may lower it during the query
         heads = await self._store.lanes(self._settings.queues)
         now, poll = monotonic(), self._settings.poll
-        self._lanes.refresh(heads, now)
+        self._lanes.refresh(heads, now, told=self._listening)
         self._guessing = False
         self._may_refresh_at = now + min(REFRESH_SHARE * (now - started), REFRESH_POLLS * poll)
-        self._refresh_at = min(
-            self._refresh_at, max(now + self._hearing.poll, self._may_refresh_at)
-        )
+        usual = self._hearing.poll if self._listening else min(poll, NEW_LANES_AFTER)
+        self._refresh_at = min(self._refresh_at, max(now + usual, self._may_refresh_at))
 
     async def _release_unfit(self, claims: list[Claim]) -> list[Claim]:
         """Release the jobs that this worker cannot run, or not now; return the others."""
@@ -360,12 +349,11 @@ class Producer:
                 self._refresh_at = min(self._refresh_at, self._may_refresh_at)
             due = min(self._lanes.next_due(), self._refresh_at)
             await self._sleep(min(due - monotonic(), self._patience()))
-            self._attention.rested(monotonic())
-        elif self._attention.record_empty_claim():
-            await self._store.listen(self._worker(), True)
-            self._hearing.attend(True)
-            # What arrived before we listened was not notified, so look once more.
-            self._listening, self._refresh_at = True, 0.0
+            self._attention.had_time(monotonic())
+        elif self._attention.record_empty_claim() or (
+            self._hearing.hears and not self._attention.busy(monotonic())
+        ):
+            await self._listen_again()
         else:
             await self._pause()
 
@@ -374,10 +362,17 @@ class Producer:
         told = await self._sleep(self._attention.pause)
         self._attention.look = Look.TOLD if told else Look.IN_TURN
 
+    async def _listen_again(self) -> None:
+        await self._store.listen(self._worker(), True)
+        self._hearing.attend(True)
+        # What arrived before we listened was not notified, so look once more.
+        self._listening, self._refresh_at = True, 0.0
+
     async def _listen_no_more(self) -> None:
         self._listening = False
         self._hearing.attend(False)
         await self._store.listen(self._worker(), False)
+        self._lanes.suspect(monotonic())  # the claim before may have taken all that was in them
 
     async def _wait_for_room(self) -> None:
         self._dispatcher.changed.clear()

@@ -31,7 +31,7 @@ from mutirao.model.hosts import (
     probe_is_due,
 )
 from mutirao.model.job import Job
-from mutirao.model.limits import Limit
+from mutirao.model.limits import Limit, pace_of
 from mutirao.model.records import DeadJob
 from mutirao.model.retry import Retry, RetryPolicy
 from mutirao.model.supersede import Supersede
@@ -101,7 +101,7 @@ class Federation:
         window: seconds (or a `timedelta`) that each delivery waits, so that what follows may make
             it redundant; or a function that returns them for the name of a host.
         concurrency: requests to a host at once; `app.hosts` gives a host another number.
-        rate: deliveries to a host that start in a second; None: no limit.
+        rate: deliveries to a host that start in any second at most, evenly; None: no limit.
         queue: of its tasks.
         timeouts: of a request.
         content_type: of activities.
@@ -149,7 +149,8 @@ class Federation:
         self._starting = Lock()
         limits = [Limit(concurrency, by=BY)]
         if rate is not None:
-            limits.append(Limit(rate, per=1.0, burst=rate, by=BY))
+            Limit(rate, per=1.0)  # or it is no number of deliveries
+            limits.append(Limit(1, **pace_of(rate)._asdict(), by=BY))
         self._deliverer = Deliverer(
             lambda: app.store,
             keys,

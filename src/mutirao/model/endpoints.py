@@ -5,7 +5,6 @@ secrets.
 """
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from mutirao.errors import InvalidEndpoint, InvalidSecret
 from mutirao.model.job import MAX_KEY
-from mutirao.model.limits import MAX_VALUE, Limit, Rule, name_about
+from mutirao.model.limits import MAX_VALUE, Limit, Rule, name_about, pace_of
 from mutirao.model.payload_filter import check_field, check_filter
 from mutirao.model.subscriptions import WhenDead
 from mutirao.model.topics import check_pattern
@@ -70,7 +69,7 @@ class Endpoint:
         connect, first_byte, whole: timeouts in seconds; see `mutirao.webhooks.Timeouts`.
         redirects: how many are followed, 0 to 5.
         accepts_3xx: whether an answer of 3xx is success, as 2xx is.
-        rate: deliveries a second that are started; None: as many as there are.
+        rate: deliveries that start in any second at most, evenly; None: as many as there are.
         concurrency: deliveries at once, in the whole fleet; less than the 50 that any has.
         tenant, group: only what is published for them; None: for any, and for none.
         filter: only publications with such fields.
@@ -155,8 +154,7 @@ class Endpoint:
         slots = None if most is None else Rule(name=names[0], most=most, **where)
         pace = None
         if rate is not None:
-            burst = max(1, math.ceil(rate))
-            pace = Rule(name=names[1], most=1, per=1 / rate, burst=burst, **where)
+            pace = Rule(name=names[1], most=1, **pace_of(rate)._asdict(), **where)
         return {names[0]: slots, names[1]: pace}
 
     def _check_order(self) -> None:

@@ -21,8 +21,28 @@ MAX_VALUE = 200  # characters of an argument's value that are compared
 MAX_RUNNING_OR_PER_PERIOD = 1_000_000_000
 PROBE_EVERY = 0.02  # minimum seconds between checks for tokens
 PROVEN_ENOUGH = 1_000_000  # beyond that it is not counted what has proven to go well
+# Of a rate by the second this part may start together, so that a claim that comes so late loses no
+# token: 50 ms.
+TOGETHER = 0.05
 COUNTER_KEPT_FOR = 3_600.0  # seconds that an unused counter is kept
 OWN_TASKS = "mutirao."  # how the names of our own tasks begin
+
+
+class RateTerms(NamedTuple):
+    """The terms of a limit of one start in `per` seconds, with a `burst`."""
+
+    per: float
+    burst: int
+
+
+def pace_of(rate: float) -> RateTerms:
+    """Return the terms by which no second has more starts than `rate`, rounded up.
+
+    What may start together is taken off what comes in a second: a long run of starts has at least
+    95 in 100 of the rate.
+    """
+    burst = max(1, math.ceil(rate * TOGETHER))
+    return RateTerms(1 / (rate - burst + 1), burst)
 
 
 class LimitOrigin(StrEnum):
@@ -45,12 +65,13 @@ NOBODY = Whose()
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most `most` jobs at once; or, with `per`, at most `most` starts in a period.
+    """At most `most` jobs at once; or, with `per`, at most `most` starts in any such period.
 
     Parameters:
         most: how many; 1 or more.
         per: the period in which `most` jobs may start, in seconds or as a `timedelta`.
-        burst: how many jobs may start together after a pause; 1 unless given. Only with `per`.
+        burst: how many jobs may start together after a pause; 1 unless given. Only with `per`. A
+            period may have `most` starts, and `burst` - 1 more.
         by: the name of an argument, each of whose values is counted separately.
         name: the name in listings; made of the other parameters unless given.
 

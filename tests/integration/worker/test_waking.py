@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from sqlalchemy import make_url
 
 from mutirao import Mutirao, NewJob
 from mutirao.engine import producer
+from mutirao.engine.attention import WINDOW_SECONDS
 from mutirao.errors import NothingToRedrive, StoreUnavailable
 from mutirao.model.job import LaneHead, Wake
 from mutirao.ports import Notifier
@@ -22,6 +24,7 @@ from tests.integration.worker.kit import ended, never_polling
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import DEADLINE, soon, until
 
+ONE_AFTER_ANOTHER = 30  # jobs
 DRIVERS = ["psycopg", "asyncpg", "psycopg2"]
 
 
@@ -57,6 +60,42 @@ async def test_an_idle_worker_is_woken(app: Mutirao) -> None:
             await idle(app)
             job = await soon(ended(app, send.enqueue().id))
             assert job.attempts[0].started_at > job.enqueued_at
+
+
+async def test_one_after_another(app: Mutirao, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To a worker that came to be slowly, among them: each is told of, and claimed, once."""
+    calls = Counter[str]()
+
+    def counted(name: str) -> None:
+        method = getattr(SqlStore, name)
+
+        async def call(*args: Any, **named: Any) -> Any:
+            calls[name] += 1
+            if name == "register":
+                await asyncio.sleep(2 * WINDOW_SECONDS)
+            return await method(*args, **named)
+
+        monkeypatch.setattr(SqlStore, name, call)
+
+    for name in ("register", "listen", "claim"):
+        counted(name)
+    began = asyncio.Event()
+
+    @app.task
+    async def send() -> None:
+        began.set()
+
+    await send.aenqueue()
+    async with never_polling(app):
+        for _ in range(ONE_AFTER_ANOTHER):
+            await soon(began.wait())
+            began.clear()
+            await send.aenqueue()
+        await soon(began.wait())
+    assert calls["listen"] == 0
+    assert (
+        calls["claim"] <= 1.5 * ONE_AFTER_ANOTHER
+    )  # the second look of a wake-up may find nothing
 
 
 async def claims_with(url: str, notifier: Notifier) -> None:

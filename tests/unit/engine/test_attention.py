@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutirao.engine.attention import (
     BUSY_JOBS_PER_WINDOW,
+    CALM_JOBS_PER_WINDOW,
     LONGEST_PAUSE,
     MAX_EMPTY_CLAIMS,
     SHORTEST_PAUSE,
@@ -17,32 +18,54 @@ def test_a_worker_that_rests_is_not_busy() -> None:
     """A job now and then leaves it listening."""
     attention = Attention(0.0)
     for second in range(1, 20):
-        attention.rested(second)
+        attention.had_time(second)
         attention.took(1, second + 0.1)
         assert not attention.busy(second + 0.1)
 
 
-def test_no_rest_for_a_while() -> None:
+def test_more_than_it_wants_for_a_while() -> None:
     """It finds jobs by itself, and need not be told."""
     attention = Attention(0.0)
     attention.took(1, 0.1)
     assert not attention.busy(WINDOW_SECONDS)
     assert attention.busy(WINDOW_SECONDS + 0.01)
+    attention.had_time(WINDOW_SECONDS + 0.02)
+    assert not attention.busy(WINDOW_SECONDS + 0.02)
+
+
+def busy(attention: Attention, now: float) -> bool:
+    """Return whether it is busy though it has had time."""
+    attention.had_time(now)
+    return attention.busy(now)
 
 
 def test_many_jobs() -> None:
-    """At once, or in the window before, though it rests in between."""
+    """At once, until fewer come in a window; half of them are enough to remain so."""
     attention = Attention(0.0)
     attention.took(BUSY_JOBS_PER_WINDOW, 0.1)
-    assert attention.busy(0.1)
-    attention.rested(0.2)
-    assert attention.busy(0.2)
-    attention.took(1, 0.1 + WINDOW_SECONDS + 0.01)
-    attention.rested(0.1 + WINDOW_SECONDS + 0.01)
-    assert attention.busy(0.1 + WINDOW_SECONDS + 0.01)
-    attention.took(1, 0.1 + 3 * WINDOW_SECONDS)
-    attention.rested(0.1 + 3 * WINDOW_SECONDS)
-    assert not attention.busy(0.1 + 3 * WINDOW_SECONDS)
+    assert busy(attention, 0.1)
+    assert busy(attention, WINDOW_SECONDS + 0.01)
+    attention.took(CALM_JOBS_PER_WINDOW, WINDOW_SECONDS + 0.02)
+    assert busy(attention, 2 * WINDOW_SECONDS + 0.02)
+    attention.took(CALM_JOBS_PER_WINDOW - 1, 2 * WINDOW_SECONDS + 0.03)
+    assert not busy(attention, 3 * WINDOW_SECONDS + 0.03)
+
+
+def test_one_after_another() -> None:
+    """Though each look finds one."""
+    attention = Attention(0.0)
+    attention.took(BUSY_JOBS_PER_WINDOW, 0.1)
+    moments = [0.1 + n / 100 for n in range(60)]
+    for moment in moments:
+        attention.took(1, moment)
+    assert not busy(attention, moments[-1])
+
+
+def test_none_came_in_a_whole_window() -> None:
+    """What came before it does not count any more."""
+    attention = Attention(0.0)
+    attention.took(BUSY_JOBS_PER_WINDOW, 0.1)
+    assert not busy(attention, 2 * WINDOW_SECONDS + 0.01)
 
 
 def test_looking_in_vain() -> None:
@@ -84,12 +107,21 @@ def test_looking_again() -> None:
     assert looks * LONGEST_PAUSE < 2 * MAX_EMPTY_CLAIMS * SHORTEST_PAUSE
 
 
+def test_who_hears_looks_as_often_as_ever() -> None:
+    """It is told of nothing only until it has time, and then it listens."""
+    attention = Attention(0.0)
+    for look in 9 * (Look.TOLD, Look.IN_TURN):
+        attention.look = look
+        attention.looked(look is Look.TOLD, hears=True)
+        assert attention.pause == SHORTEST_PAUSE
+
+
 def test_listening_again_forgets_the_rush() -> None:
     """A single job afterwards does not make it busy."""
     attention = Attention(0.0)
     attention.took(10 * BUSY_JOBS_PER_WINDOW, 0.1)
     while not attention.record_empty_claim():
         pass
-    attention.rested(0.2)
+    attention.had_time(0.2)
     attention.took(1, 0.21)
     assert not attention.busy(0.21)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutirao.engine.lanes import MAX_DUE_TIMES_PER_LANE, LaneBook
+from mutirao.engine.lanes import LIVELY_SECONDS, MAX_DUE_TIMES_PER_LANE, LaneBook
 from mutirao.model.job import Claim, Lane, LaneHead, Wake
 from mutirao.model.moments import BEFORE_ALL_JOBS
 
@@ -87,8 +87,8 @@ def test_by_priority_then_in_turns() -> None:
         assert [each.priority for each in asked] == [-5] * 3 + [5] * 3
         assert {each.queue for each in asked[:3]} == {"a", "b", "c"}
         fronts.append((asked[0].queue, asked[3].queue))
-        lanes.claimed([claim(asked[0])])
-        lanes.claimed([])
+        lanes.claimed([claim(asked[0])], NOW)
+        lanes.claimed([], NOW)
     for front in zip(*fronts, strict=True):
         assert sorted(front) == sorted("abcabc")
 
@@ -97,14 +97,14 @@ def test_claims_move_the_bound_up() -> None:
     """To the last job that was taken, in the lane's order."""
     lanes = book((lane("a", id=1), 0), (lane("b"), 0))
     reached = lane("a", seconds=7, id=9)
-    lanes.claimed([claim(lane("a", id=1)), claim(reached)])
+    lanes.claimed([claim(lane("a", id=1)), claim(reached)], NOW)
     assert set(lanes.due(NOW)) == {reached, lane("b")}
 
 
 def test_claims_of_an_unknown_lane_are_no_trouble() -> None:
     """It was forgotten meanwhile."""
     lanes = book()
-    lanes.claimed([claim(lane())])
+    lanes.claimed([claim(lane())], NOW)
     lanes.exhausted([lane()])
     assert lanes.due(NOW) == []
 
@@ -172,7 +172,7 @@ class TestWakes:
         lanes = book((lane(), 0))
         lanes.asking()
         lanes.wake(Wake("a", 0, at(1)), NOW, 0)
-        lanes.claimed([claim(lane(seconds=5, id=9))])
+        lanes.claimed([claim(lane(seconds=5, id=9))], NOW)
         lanes.exhausted([lane()])
         assert lanes.due(NOW) == [lane(seconds=1, id=0)]
 
@@ -189,7 +189,7 @@ class TestWakes:
         lanes = book()
         lanes.wake(Wake("a", 0, at(-9)), NOW, 0)
         lanes.asking()
-        lanes.claimed([claim(lane(seconds=5, id=9))])
+        lanes.claimed([claim(lane(seconds=5, id=9))], NOW)
         assert lanes.due(NOW) == [lane(seconds=5, id=9)]
 
 
@@ -251,3 +251,17 @@ def test_wake_ups_while_the_store_is_asked_for_long() -> None:
     for second in range(2 * MAX_DUE_TIMES_PER_LANE):
         lanes.wake(Wake("a", 0, at(second)), NOW, second)
     assert len(lanes._meanwhile or ()) == MAX_DUE_TIMES_PER_LANE
+
+
+def test_who_is_not_told_looks_where_jobs_were_found() -> None:
+    """Lately: in lanes that a claim has emptied, and that no head was read of since."""
+    lanes = book((lane("a"), 0), (lane("b"), 0))
+    lanes.claimed([claim(lane("a", id=1))], NOW)
+    lanes.exhausted(lanes.due(NOW))
+    assert lanes.due(NOW) == []
+    lanes.suspect(NOW)
+    assert lanes.due(NOW) == [lane("a", id=1)]
+    lanes.refresh([], NOW, told=False)
+    assert lanes.due(NOW) == [lane("a", id=1)]
+    lanes.refresh([], NOW + LIVELY_SECONDS, told=False)
+    assert lanes.due(NOW + LIVELY_SECONDS) == []

@@ -34,7 +34,7 @@ from mutirao.sql.schema import views
 from mutirao.sql.schema.endpoints import breaker, endpoint, further_topic
 from mutirao.sql.schema.json_text import read_json
 from mutirao.sql.schema.tables import subscription
-from mutirao.sql.statements import limits
+from mutirao.sql.statements import held, limits
 
 _JSON = ("headers", "topics", "filter", "retry")
 _SECRETS = ("secret", "previous_secret", "previous_until")
@@ -101,6 +101,7 @@ def resume(conn: Connection, dialect: Dialect, id: str, now: datetime | None) ->
 
     Whether by a pause, its own breaker, or as it was disabled. The lock that stops claims is held.
     """
+    held.sort(conn, dialect, "endpoint", id)
     close(conn, dialect, "endpoint", id, now)
     enabled = {"active": True, "paused": False, "disabled_reason": None, "disabled_at": None}
     found = _change(conn, dialect, id, now, **enabled)

@@ -37,7 +37,7 @@ from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.rules.webhooks import values_of
 from mutirao.sql.schema.endpoints import breaker, endpoint, webhook_attempt
-from mutirao.sql.statements import endpoints, limits
+from mutirao.sql.statements import endpoints, held, limits
 
 Tallies = Mapping[BreakerName, Tally]
 
@@ -93,6 +93,7 @@ def act(
             limits.put_or_remove(conn, dialect, rule.name, rule, now)
             enqueue([_probe(name, verdict.wait)], conn)
         elif verdict.closes:
+            held.sort(conn, dialect, *name)
             limits.put_or_remove(conn, dialect, rule.name, None, now)
     reasons = {
         name.key: f"it has only failed for {timedelta(seconds=terms.disable_after)}"
@@ -125,6 +126,7 @@ def probe(
     if due is None:
         return False
     _write(conn, name, due)
+    held.sort(conn, dialect, *name)
     rule = stop_of(*name, "breaker", most=1)
     limits.put_or_remove(conn, dialect, rule.name, rule, now)
     return True

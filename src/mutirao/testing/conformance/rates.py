@@ -1,7 +1,9 @@
 """Limits on how many jobs start in a time: tokens, and who is sent ahead to wait for one."""
 
+import pytest
+
 from mutirao.model.job import Claim
-from mutirao.model.limits import Claimed
+from mutirao.model.limits import Claimed, pace_of
 from mutirao.model.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import NOW, at, due, finish, ids_of, join, lane, put, take
@@ -26,6 +28,28 @@ class RatesContract:
         assert ids_of(await take(store, worker, now=at(10.1))) == [ids[5]]
         record = await full(store, rule.name)
         assert (record.running, record.parked) == (0, 0)
+
+    @pytest.mark.parametrize("rate", [5, 50])
+    async def test_what_a_second_may_hold(self, store: Store, rate: int) -> None:
+        """No more than it says, wherever the second begins, and hardly less."""
+        await limited(store, 1, **pace_of(rate)._asdict())
+        await put(store, *(due() for _ in range(3 * rate)))
+        worker = await join(store)
+        moments = [n / 50 for n in range(105)]
+        started = [t for t in moments for _ in await take(store, worker, now=at(t))]
+        assert max(len([t for t in started if s <= t < s + 1]) for s in started) <= rate
+        assert len(started) >= 0.9 * 2 * rate
+
+    @pytest.mark.parametrize("burst", [1, 4])
+    async def test_what_a_period_may_hold(self, store: Store, burst: int) -> None:
+        """Without a burst the number that is given; otherwise so many more, but for one."""
+        await limited(store, 10, per=2, burst=burst)
+        await put(store, *(due() for _ in range(30)))
+        worker = await join(store)
+        moments = [n / 50 for n in range(205)]
+        started = [t for t in moments for _ in await take(store, worker, now=at(t))]
+        most = max(len([t for t in started if s <= t < s + 2]) for s in started)
+        assert most == 10 + burst - 1
 
     async def test_places_do_not_come_back(self, store: Store) -> None:
         """It is the start that counts."""

@@ -13,6 +13,7 @@ from mutirao.testing.conformance.fairness import FairnessContract
 from mutirao.testing.conformance.federation import FederationContract
 from mutirao.testing.conformance.finding import FindContract
 from mutirao.testing.conformance.graphs import GraphsContract
+from mutirao.testing.conformance.held import HeldContract
 from mutirao.testing.conformance.housekeeping import LeaseContract, UpkeepContract
 from mutirao.testing.conformance.lanes import LanesContract
 from mutirao.testing.conformance.limited_graphs import LimitedGraphsContract
@@ -79,6 +80,7 @@ class StoreContract(
     SubscriptionsContract,
     OrderingContract,
     EndpointsContract,
+    HeldContract,
     FederationContract,
     CarriedContract,
 ):
