@@ -126,7 +126,7 @@ async def _claim(store: Store, times: int) -> tuple[float, Quantiles]:
         started = perf_counter()
         claims = await store.claim(worker, lanes, BATCH)
         found.append(perf_counter() - started)
-        book.claimed(claims)
+        book.claimed(claims, monotonic())
         await store.settle(worker, [Settlement(claim.id, claim.run, SUCCEEDED) for claim in claims])
     await store.retire(worker)
     return took * 1e3, Quantiles.of(found)
