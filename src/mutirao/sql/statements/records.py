@@ -4,7 +4,6 @@ Synchronous functions of a SQLAlchemy `Connection`; their contracts are those of
 same name in `mutirao.ports.Store`. None of them writes.
 """
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from mutirao.model.records import (
     StepRecord,
     WorkerRecord,
 )
+from mutirao.model.row_json import shown
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.drivers import kinds
 from mutirao.sql.registry import dialect_of
@@ -73,7 +73,7 @@ def job(conn: Connection, id: int) -> JobRecord:
     attempts = tuple(_to_attempt(row) for row in rows if row.its_run is not None)
     value = rows[0].result
     record = _to_record(rows[0], attempts)
-    return record if value is None else replace(record, result=json.loads(value))
+    return record if value is None else replace(record, result=shown(value))
 
 
 def counts(conn: Connection) -> list[QueueCount]:

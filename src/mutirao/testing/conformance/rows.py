@@ -1,0 +1,163 @@
+"""Rows that other programs have written: whatever stands there is that job's outcome, no one else's.
+
+A worker with all its loops runs beside them: what must not happen is that one of these ends, or
+turns in vain.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import column, table, update
+from sqlalchemy.exc import DBAPIError
+
+from mutirao.app import Mutirao
+from mutirao.engine.embedded import EmbeddedWorker
+from mutirao.model.job import FINAL_STATES, JobState, NewJob
+from mutirao.model.limits import Limit
+from mutirao.model.records import JobFilter, JobRecord
+from mutirao.ports import Store
+from mutirao.testing.conformance.kit import put
+
+ALL_END_WITHIN = 60.0  # seconds; only a failure waits this long
+PACE = 0.05  # seconds between two looks
+INNOCENT = "innocent"
+LARGE = 10_000_000  # characters
+
+# What databases take for JSON, as the value of a name; no database takes all of it.
+VALUES = {
+    "a number of 5,000 digits": "9" * 5_000,
+    "a number of 4,301 digits in a list": f"[{'9' * 4_301}]",
+    "a number beyond all": "1e999999",
+    "deep lists": "[" * 1_000 + "]" * 1_000,
+    "deeper lists": "[" * 30_000 + "]" * 30_000,
+    "deep objects": '{"a":' * 900 + "1" + "}" * 900,
+    "no number": "NaN",
+    "infinity": "-Infinity",
+    "half a character": r'"\ud83d"',
+    "the other half": r'"\ude00 x"',
+    "a character without a number": r'"\u0000"',
+    "the same name twice": '{"a":1,"a":[2]}',
+    "a list": "[1,[2]]",
+    "an object": '{"a":{"b":null}}',
+    "nothing": "null",
+    "a truth": "true",
+    "a long text": '"' + "x" * LARGE + '"',
+}
+
+
+async def write(store: Store, id: int, **columns: str) -> bool:
+    """Write columns of a job as SQL may; return whether the database takes it."""
+    engines: Any = store.engines  # type: ignore[attr-defined]
+    job = table("mutirao_job", column("id"), *map(column, columns), schema=engines.schema)
+    change = update(job).where(job.c.id == id).values(**columns)
+
+    def written() -> bool:
+        try:
+            with engines.sync().begin() as conn:
+                conn.execute(change)
+        except DBAPIError:
+            return False
+        return True
+
+    return await asyncio.to_thread(written)
+
+
+async def strange(store: Store, *templates: NewJob, **columns: str) -> list[int]:
+    """Put a job for each of `VALUES` that the database takes; `{}` in a column stands for it."""
+    ids = []
+    for value in VALUES.values():
+        for template in templates:
+            [id] = await put(store, template)
+            told = {name: text.replace("{}", value) for name, text in columns.items()}
+            if await write(store, id, **told):
+                ids.append(id)
+            else:
+                await store.cancel(JobFilter(ids=(id,)))
+    return ids
+
+
+def application(store: Store) -> Mutirao:
+    """Return an application on a store, with a task that harms nobody, in several kinds."""
+    app = Mutirao(store=store)
+
+    @app.task(name=INNOCENT)
+    async def innocent(key: Any = None, more: Any = None) -> None: ...
+
+    @app.task(name="limited", limit=Limit(50, by="key"))
+    async def limited(key: Any = None, more: Any = None) -> None: ...
+
+    @app.task(name="rated", limit=Limit(10_000, per=1.0, burst=100, by="key"))
+    async def rated(key: Any = None, more: Any = None) -> None: ...
+
+    return app
+
+
+@asynccontextmanager
+async def working(app: Mutirao) -> AsyncIterator[EmbeddedWorker]:
+    """Run a worker that looks often, and whose patience is short."""
+    async with app.worker(poll=0.2, heartbeat=1.0, expiry=10.0, concurrency=4) as worker:
+        yield worker
+
+
+async def all_ended(app: Mutirao, worker: EmbeddedWorker, ids: Collection[int]) -> list[JobRecord]:
+    """Wait until these jobs have ended, while the worker lives; return them."""
+    wanted = JobFilter(ids=tuple(ids), limit=None)
+    found: list[JobRecord] = []
+    async with asyncio.timeout(ALL_END_WITHIN):
+        while not found or any(job.state not in FINAL_STATES for job in found):
+            assert worker.health().alive, worker.health().reason
+            await asyncio.sleep(PACE)
+            found = await app.store.jobs(wanted)
+    assert len(found) == len(ids)
+    return found
+
+
+async def innocents_go_on(store: Store, ids: Collection[int]) -> dict[int, JobRecord]:
+    """Run a worker until these have ended, and as many innocent jobs; return these."""
+    app = application(store)
+    async with working(app) as worker:
+        half = await put(store, *(NewJob(task=INNOCENT) for _ in range(10)))
+        others = await put(store, *(NewJob(task="limited", args='{"key":"a"}') for _ in range(10)))
+        served = await all_ended(app, worker, [*half, *others])
+        assert {job.state for job in served} == {JobState.SUCCEEDED}
+        ended = await all_ended(app, worker, ids) if ids else []
+        assert worker.health().alive
+    return {job.id: job for job in ended}
+
+
+class RowsContract:
+    """What SQL can write into a job's columns ends that job, and holds up nobody."""
+
+    @pytest.mark.parametrize("task", ["innocent", "limited", "rated"])
+    async def test_strange_arguments(self, store: Store, task: str) -> None:
+        """Also in the argument by whose values a limit counts."""
+        template = NewJob(task=task)
+        ids = await strange(store, template, args='{"key":"a","more":{}}')
+        ids += await strange(store, template, args='{"key":{}}')
+        ended = await innocents_go_on(store, ids)
+        assert ended
+        assert {job.state for job in ended.values()} <= {JobState.SUCCEEDED, JobState.DEAD}
+        assert all(job.error for job in ended.values() if job.state is JobState.DEAD)
+        assert await store.jobs(JobFilter(limit=None))
+
+    async def test_strange_metadata(self, store: Store) -> None:
+        """Also where it looks like that of steps and of deliveries."""
+        template, ids = NewJob(task=INNOCENT), []
+        for metadata in (
+            '{"mutirao":{}}', '{"mutirao":"step takes","x":{}}', '{"publication":{}}',
+            '{"mutirao":"step takes keeps","publication":{},"subscription":{}}',
+            '{"schedule":{},"tick":{}}',
+        ):  # fmt: skip
+            ids += await strange(store, template, metadata=metadata)
+            ids += await strange(store, NewJob(task=INNOCENT, key="k"), metadata=metadata)
+        ended = await innocents_go_on(store, ids)
+        assert {job.state for job in ended.values()} <= {JobState.SUCCEEDED, JobState.DEAD}
+
+    async def test_strange_tags(self, store: Store) -> None:
+        """Nobody needs them to run the job."""
+        ids = await strange(store, NewJob(task=INNOCENT), tags="[{}]")
+        ended = await innocents_go_on(store, ids)
+        assert {job.state for job in ended.values()} == {JobState.SUCCEEDED}
