@@ -181,17 +181,15 @@ def _to_row(asked: Endpoint) -> dict[str, Any]:
     return row | {name: _json(row[name]) for name in _JSON}
 
 
+# What a row means that somebody has changed by hand.
+_BY_HAND = (MutiraoError, row_json.Unreadable, TypeError, ValueError, AttributeError)
+
+
 def _from_row(row: dict[str, Any]) -> Endpoint | UnreadableEndpoint:
     try:
         told = {name: row[name] and row_json.read(row[name]) for name in _JSON}
         return Endpoint(**row | told)
-    except (
-        MutiraoError,
-        row_json.Unreadable,
-        TypeError,
-        ValueError,
-        AttributeError,
-    ) as wrong:  # somebody changed the row by hand
+    except _BY_HAND as wrong:
         return UnreadableEndpoint(row["id"], str(wrong))
 
 

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from mutirao.model.claim import UnfitClaim
 from mutirao.model.graph import OnDead
 from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
-from mutirao.model.graph_plan import filled, steps_in
+from mutirao.model.graph_plan import Needs, filled, steps_in
 from mutirao.model.job import Claim, NewJob, OutcomeKind
 from mutirao.model.row_json import Unreadable, read_object
 from mutirao.model.uniqueness import PARKED
@@ -316,12 +316,23 @@ def _undo(conn: Connection, enqueue: Enqueue, graphs: Sequence[int]) -> None:
         if rows:
             undone = dialect_of(conn.dialect).among(step.c.id, [row.id for row in rows])
             conn.execute(update(step).where(undone).values(compensate=None))
-            _enqueue_compensation(conn, enqueue, rows)
+            if readable := {row: read for row in rows if (read := _read_undo(row)) is not None}:
+                _enqueue_compensation(conn, enqueue, [*readable], [*readable.values()])
 
 
-def _enqueue_compensation(conn: Connection, enqueue: Enqueue, rows: Sequence[Any]) -> None:
+def _read_undo(row: Any) -> tuple[NewJob, Needs] | None:
+    """Return how a step is compensated; None, and it is told, if that cannot be read."""
+    try:
+        return from_text(row.compensate)
+    except Unreadable as unfit:
+        log.error("step %s of graph %s is not compensated: %s", row.id, row.graph, unfit)
+        return None
+
+
+def _enqueue_compensation(
+    conn: Connection, enqueue: Enqueue, rows: Sequence[Any], undoing: Sequence[tuple[NewJob, Needs]]
+) -> None:
     """Enqueue the compensating jobs of these steps, as steps that run one after the other."""
-    undoing = [from_text(row.compensate) for row in rows]
     ids = enqueue([new for new, _ in undoing], conn)
     whole = select(func.max(step.c.depth)).where(step.c.graph == rows[0].graph)
     deepest = conn.scalars(whole).one()

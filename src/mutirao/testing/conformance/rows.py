@@ -1,4 +1,4 @@
-"""Rows that other programs have written: whatever stands there is that job's outcome, no one else's.
+"""Rows that other programs have written: whatever stands there is the outcome of that job alone.
 
 A worker with all its loops runs beside them: what must not happen is that one of these ends, or
 turns in vain.
