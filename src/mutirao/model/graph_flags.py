@@ -24,7 +24,7 @@ def flags_of(metadata: str | None) -> frozenset[str]:
     """Return the flags in metadata, given as JSON that others than Mutirão may have written.
 
     Raises:
-        Unreadable: it cannot be read.
+        UnreadableRow: it cannot be read.
     """
     if metadata is None or FLAGS_KEY not in metadata:
         return frozenset()

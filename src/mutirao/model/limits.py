@@ -317,7 +317,7 @@ def value_of(args: str, by: str, whose: Whose = NOBODY) -> str:
         if value is None:
             value = whose._asdict().get(by)
         return "" if value is None else row_json.in_words(value, MAX_VALUE)
-    except (row_json.Unreadable, AttributeError):
+    except (row_json.UnreadableRow, AttributeError):
         return ""
 
 

@@ -1,7 +1,7 @@
 """The one reading of JSON that stands in rows, as others than Mutirão may have written it.
 
 Databases take for JSON what Python does not: numbers of 5,000 digits, lists a thousand deep, halves
-of characters. Whatever stands there, reading it raises `Unreadable` and nothing else, so that the
+of characters. Whatever stands there, reading it raises `UnreadableRow` and nothing else, so that the
 caller can make it the outcome of that one row. A test keeps other readings out of the package.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 NO_READING = (ValueError, RecursionError, TypeError, AttributeError)
 
 
-class Unreadable(Exception):
+class UnreadableRow(Exception):
     """What stands in a row cannot be read; the text says what, and why."""
 
 
@@ -19,7 +19,7 @@ def read(text: str | bytes, what: str = "JSON") -> Any:
     """Return the decoded JSON of a row; `what` it is, for the error.
 
     Raises:
-        Unreadable: Python cannot decode it.
+        UnreadableRow: Python cannot decode it.
     """
     try:
         return json.loads(text)
@@ -31,11 +31,11 @@ def read_object(text: str | bytes, what: str = "JSON") -> dict[str, Any]:
     """Return the decoded JSON object of a row.
 
     Raises:
-        Unreadable: Python cannot decode it, or it is something else.
+        UnreadableRow: Python cannot decode it, or it is something else.
     """
     found = read(text, what)
     if not isinstance(found, dict):
-        raise Unreadable(f"{what} is no object, but {type(found).__name__}")
+        raise UnreadableRow(f"{what} is no object, but {type(found).__name__}")
     return found
 
 
@@ -43,11 +43,11 @@ def read_list(text: str | bytes, what: str = "JSON") -> list[Any]:
     """Return the decoded JSON array of a row.
 
     Raises:
-        Unreadable: Python cannot decode it, or it is something else.
+        UnreadableRow: Python cannot decode it, or it is something else.
     """
     found = read(text, what)
     if not isinstance(found, list):
-        raise Unreadable(f"{what} is no array, but {type(found).__name__}")
+        raise UnreadableRow(f"{what} is no array, but {type(found).__name__}")
     return found
 
 
@@ -55,7 +55,7 @@ def shown(text: str | bytes) -> Any:
     """Return the decoded JSON for people, or an object with the error: others are shown, too."""
     try:
         return read(text)
-    except Unreadable as error:
+    except UnreadableRow as error:
         return {"unreadable": str(error)}
 
 
@@ -63,7 +63,7 @@ def in_words(value: Any, longest: int) -> str:
     """Return a decoded value as text that every database can store, cut to so many characters.
 
     Raises:
-        Unreadable: it is too deep.
+        UnreadableRow: it is too deep.
     """
     if not isinstance(value, str):
         try:
@@ -78,8 +78,8 @@ def storable(text: str) -> str:
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
-def unreadable(what: str, error: BaseException) -> Unreadable:
+def unreadable(what: str, error: BaseException) -> UnreadableRow:
     """Return the error that says why something cannot be read, in at most a few words of it."""
-    return Unreadable(
+    return UnreadableRow(
         f"{what} cannot be read: {type(error).__name__}: {storable(str(error))[:200]}"
     )

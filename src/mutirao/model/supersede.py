@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self
 
 from mutirao.errors import InvalidJob, InvalidTask
-from mutirao.model.row_json import Unreadable, read, read_object
+from mutirao.model.row_json import UnreadableRow, read, read_object
 
 SUPERSEDED = "Superseded"  # the error_type of a job that a newer one made redundant
 
@@ -189,7 +189,7 @@ def _between(rule: Supersede, older: str, newer: str) -> Decision:
     now = _arguments(newer)
     try:
         before = read_object(older)
-    except Unreadable:  # its own attempt says so
+    except UnreadableRow:  # its own attempt says so
         return _LEFT[Redundancy.KEEP]
     left = rule.judge(before, now)
     if left is Redundancy.MERGE:
@@ -200,7 +200,7 @@ def _between(rule: Supersede, older: str, newer: str) -> Decision:
 def _arguments(newer: str) -> dict[str, Any]:
     try:
         return read_object(newer, "what its arguments say")
-    except Unreadable as unfit:
+    except UnreadableRow as unfit:
         raise InvalidJob(str(unfit)) from unfit
 
 
@@ -214,7 +214,7 @@ def _sorted(args: str) -> str | None:
     """Return arguments as text that is equal for equal ones; None: nobody can read them."""
     try:
         return json.dumps(read(args), sort_keys=True)
-    except (Unreadable, RecursionError):
+    except (UnreadableRow, RecursionError):
         return None
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from mutirao.model.fairness import queue_of
 from mutirao.model.job import Wake
-from mutirao.model.row_json import Unreadable, read_list
+from mutirao.model.row_json import UnreadableRow, read_list
 
 LATER = 3  # workers that look one after another, in case the first ones do not
 MANY = 50  # jobs for which all are woken
@@ -112,5 +112,5 @@ def _names(told: str) -> list[Any]:
     """Return the names in a worker's row; none, if somebody has written otherwise."""
     try:
         return read_list(told)
-    except Unreadable:
+    except UnreadableRow:
         return []

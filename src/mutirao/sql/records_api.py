@@ -14,7 +14,7 @@ from mutirao.model.job import Claim, Job
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule, without
 from mutirao.model.outcome import Settlement, completion
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
-from mutirao.model.row_json import Unreadable
+from mutirao.model.row_json import UnreadableRow
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
 from mutirao.model.subscriptions import Replay, Replayed, Subscription, SubscriptionRecord
 from mutirao.model.uniqueness import Unique
@@ -279,7 +279,7 @@ def _flags(claims: list[Claim], steps: Collection[Claim]) -> list[frozenset[str]
     for claim in steps:
         try:
             flags.append(flags_of(claim.metadata))
-        except Unreadable as error:
+        except UnreadableRow as error:
             unfit[claim.id] = UnfitClaim.of(claim, str(error))
     if unfit:
         claims[:] = [unfit.get(claim.id, claim) for claim in claims]

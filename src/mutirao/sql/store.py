@@ -41,6 +41,7 @@ from mutirao.sql.federation_api import SqlFederation
 from mutirao.sql.records_api import SqlRecords
 from mutirao.sql.schema import version
 from mutirao.sql.settling import Settling
+from mutirao.sql.sifting_api import SqlSifting
 from mutirao.sql.statements import (
     fairness,
     job_admin,
@@ -63,7 +64,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried):
+class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
     """The jobs in a SQL database.
 
     Parameters:

@@ -56,7 +56,7 @@ def from_text(text: str) -> tuple[NewJob, Needs]:
     """Return the job and the needs that `as_text` wrote.
 
     Raises:
-        Unreadable: somebody has written otherwise.
+        UnreadableRow: somebody has written otherwise.
     """
     what = "how it is compensated"
     found = read_object(text, what)

@@ -21,7 +21,7 @@ from mutirao.model.hours import (
     by_hour,
     finished_jobs,
 )  # fmt: skip
-from mutirao.model.row_json import Unreadable, read_object
+from mutirao.model.row_json import UnreadableRow, read_object
 from mutirao.model.states import OutcomeKind
 from mutirao.sql.drivers.steps import Asking, Execute, Row, command, each
 from mutirao.sql.rules.words import Words
@@ -162,7 +162,7 @@ def _counted(durations: Any) -> Counter[str]:
     """Return how often each duration was counted; nothing, if somebody has written otherwise."""
     try:
         told = read_object(durations)
-    except Unreadable:
+    except UnreadableRow:
         return Counter()
     return Counter({name: n for name, n in told.items() if type(n) is int and _DURATION(name)})
 

@@ -15,7 +15,7 @@ def read_raw(text: str | bytes, what: str) -> dict[str, msgspec.Raw]:
     """Return the JSON object of a row with its values as they are.
 
     Raises:
-        Unreadable: it is no object, or cannot be decoded.
+        UnreadableRow: it is no object, or cannot be decoded.
     """
     try:
         return msgspec.json.decode(text, type=dict[str, msgspec.Raw])

@@ -182,7 +182,7 @@ def _to_row(asked: Endpoint) -> dict[str, Any]:
 
 
 # What a row means that somebody has changed by hand.
-_BY_HAND = (MutiraoError, row_json.Unreadable, TypeError, ValueError, AttributeError)
+_BY_HAND = (MutiraoError, row_json.UnreadableRow, TypeError, ValueError, AttributeError)
 
 
 def _from_row(row: dict[str, Any]) -> Endpoint | UnreadableEndpoint:

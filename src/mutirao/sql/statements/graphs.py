@@ -33,7 +33,7 @@ from mutirao.model.graph import OnDead
 from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.graph_plan import Needs, filled, steps_in
 from mutirao.model.job import Claim, NewJob, OutcomeKind
-from mutirao.model.row_json import Unreadable, read_object
+from mutirao.model.row_json import UnreadableRow, read_object
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
@@ -148,12 +148,12 @@ def own_args(conn: Connection, jobs: Sequence[NewJob]) -> list[NewJob]:
 
 
 def _repeated(
-    job: NewJob, needs: dict[str, Any] | Unreadable, results: Mapping[int, msgspec.Raw]
+    job: NewJob, needs: dict[str, Any] | UnreadableRow, results: Mapping[int, msgspec.Raw]
 ) -> NewJob:
     """Return a job with the results that it took; without them where they cannot be read."""
     try:
         return job.with_args(_filled(job.args, needs, results))
-    except Unreadable as unfit:
+    except UnreadableRow as unfit:
         log.error("job %s is redriven without the results it took: %s", job.redrive_of, unfit)
         return job
 
@@ -168,12 +168,12 @@ def with_results(conn: Connection, claims: Sequence[Claim]) -> list[Claim]:
 
 
 def _taking(
-    claim: Claim, needs: dict[str, Any] | Unreadable, results: Mapping[int, msgspec.Raw]
+    claim: Claim, needs: dict[str, Any] | UnreadableRow, results: Mapping[int, msgspec.Raw]
 ) -> Claim:
     """Return a step with the results it takes; or as one that is not to run."""
     try:
         return claim._replace(args=_filled(claim.args, needs, results))
-    except Unreadable as unfit:
+    except UnreadableRow as unfit:
         return UnfitClaim.of(claim, str(unfit))
 
 
@@ -324,7 +324,7 @@ def _read_undo(row: Any) -> tuple[NewJob, Needs] | None:
     """Return how a step is compensated; None, and it is told, if that cannot be read."""
     try:
         return from_text(row.compensate)
-    except Unreadable as unfit:
+    except UnreadableRow as unfit:
         log.error("step %s of graph %s is not compensated: %s", row.id, row.graph, unfit)
         return None
 
@@ -363,7 +363,7 @@ def _enqueue_compensation(
 
 def _needed(
     conn: Connection, jobs: Sequence[int]
-) -> tuple[dict[int, dict[str, Any] | Unreadable], dict[int, msgspec.Raw]]:
+) -> tuple[dict[int, dict[str, Any] | UnreadableRow], dict[int, msgspec.Raw]]:
     """Return which results these jobs take as arguments, by job; and the results, by step.
 
     Where it cannot be read which they take, the reason.
@@ -381,20 +381,20 @@ def _needed(
     return needs, {row.id: msgspec.Raw(row.value.encode()) for row in conn.execute(kept)}
 
 
-def _read_needs(told: str) -> dict[str, Any] | Unreadable:
+def _read_needs(told: str) -> dict[str, Any] | UnreadableRow:
     try:
         found = read_object(told, "which results it takes")
         if all(type(id) is int and 0 <= id < _MOST for id in steps_in([*found.values()])):
             return found
-    except (Unreadable, RecursionError) as error:
-        return Unreadable(str(error))
-    return Unreadable("which results it takes is not told by the numbers of steps")
+    except (UnreadableRow, RecursionError) as error:
+        return UnreadableRow(str(error))
+    return UnreadableRow("which results it takes is not told by the numbers of steps")
 
 
 def _filled(
-    args: str, needs: dict[str, Any] | Unreadable, results: Mapping[int, msgspec.Raw]
+    args: str, needs: dict[str, Any] | UnreadableRow, results: Mapping[int, msgspec.Raw]
 ) -> str:
-    if isinstance(needs, Unreadable):
+    if isinstance(needs, UnreadableRow):
         raise needs
     given = read_raw(args, "its arguments")
     return msgspec.json.encode(filled(given, needs, results)).decode()

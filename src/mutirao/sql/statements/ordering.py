@@ -32,7 +32,7 @@ from sqlalchemy import (
 
 from mutirao.model.job import Claim, Job
 from mutirao.model.payload_filter import value_at
-from mutirao.model.row_json import Unreadable, read
+from mutirao.model.row_json import UnreadableRow, read
 from mutirao.model.subscriptions import WhenDead
 from mutirao.model.topics import ANY, TOPIC_TASK, task_of
 from mutirao.model.uniqueness import PARKED
@@ -108,7 +108,7 @@ class InOrder:
             for row in rows:
                 try:
                     says = read(row.payload)
-                except Unreadable:
+                except UnreadableRow:
                     continue
                 untold = (its for id, its in whom.items() if (row.id, id) not in made)
                 yield from (_Telling(its, row, says) for its in untold)

@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from mutirao.errors import InvalidArguments, InvalidSubscription, UnknownSubscription
 from mutirao.model.payload_filter import value_at
-from mutirao.model.row_json import Unreadable, read
+from mutirao.model.row_json import UnreadableRow, read
 from mutirao.model.subscriptions import Replay, Replayed
 from mutirao.model.topics import (
     PUBLICATION,
@@ -179,7 +179,7 @@ class Replaying:
 def _read(row: Any) -> Any:
     try:
         return read(row.payload)
-    except Unreadable as error:
+    except UnreadableRow as error:
         raise InvalidArguments(
             f"publication {row.id} cannot be read, so that no filter can be asked: {error}; leave"
             " it out of the time that is replayed"

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from mutirao.errors import InvalidSubscription, MutiraoError
 from mutirao.model.job import Job, NewJob
 from mutirao.model.payload_filter import check_filter, matches, value_at
-from mutirao.model.row_json import Unreadable, read, read_object, shown
+from mutirao.model.row_json import UnreadableRow, read, read_object, shown
 from mutirao.model.subscriptions import (
     Subscription,
     SubscriptionKind,
@@ -168,7 +168,7 @@ def key_in(row: Any, payload: object) -> str:
 def _filter_in(row: Any) -> dict[str, Any]:
     try:
         return check_filter(read(row.filter))
-    except (Unreadable, InvalidSubscription) as unfit:
+    except (UnreadableRow, InvalidSubscription) as unfit:
         raise InvalidSubscription(
             f"the filter of subscription {row.id!r} in the database is {row.filter:.200}: {unfit};"
             " put it again, or remove it"
@@ -182,7 +182,7 @@ def job_in(row: Any) -> NewJob:
         options["tags"] = tuple(options.get("tags", ()))
         options["unique"] = unique_of(said) if (said := options.get("unique")) else None
         return NewJob(**{name: getattr(row, name) for name in _NAMED}, **options)
-    except (Unreadable, MutiraoError, TypeError, ValueError, LookupError) as unfit:
+    except (UnreadableRow, MutiraoError, TypeError, ValueError, LookupError) as unfit:
         raise InvalidSubscription(
             f"the options of subscription {row.id!r} in the database are {row.options:.200}:"
             f" {unfit}; put it again, or remove it"

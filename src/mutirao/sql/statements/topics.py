@@ -29,7 +29,7 @@ from mutirao.model.claim import UnfitClaim
 from mutirao.model.job import Claim, Job, NewJob
 from mutirao.model.outcome import Settlement
 from mutirao.model.records import Progress
-from mutirao.model.row_json import Unreadable
+from mutirao.model.row_json import UnreadableRow
 from mutirao.model.topics import (
     PUBLICATION,
     SUBSCRIPTION,
@@ -298,7 +298,7 @@ def _telling(claim: Claim, its: Any, publication: Any) -> Claim:
     """Return a delivery with what was published; or as one that is not to run."""
     try:
         return claim._replace(args=_told(claim, its, publication))
-    except Unreadable as unfit:
+    except UnreadableRow as unfit:
         return UnfitClaim.of(claim, str(unfit))
 
 
