@@ -1,8 +1,8 @@
 """The one reading of JSON that stands in rows, as others than Mutirão may have written it.
 
 Databases take for JSON what Python does not: numbers of 5,000 digits, lists a thousand deep, halves
-of characters. Whatever stands there, reading it raises `UnreadableRow` and nothing else, so that the
-caller can make it the outcome of that one row. A test keeps other readings out of the package.
+of characters. Whatever stands there, reading it raises `UnreadableRow` and nothing else: the caller
+makes it the outcome of that one row. A test keeps other readings out of the package.
 """
 
 import json
