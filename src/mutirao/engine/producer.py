@@ -110,7 +110,7 @@ class Producer:
                 self._refresh_at = 0.0
                 self._dispatcher.expect_none()
                 self._sieve.met(error)
-                await self._sleep(trouble.met(error))
+                await self._rest_from(error, trouble.met(error))
 
     @property
     def hears(self) -> bool | None:
@@ -363,6 +363,12 @@ class Producer:
         except TimeoutError:
             if self._listening:
                 await self._listen_no_more()
+
+    async def _rest_from(self, error: Exception, seconds: float) -> None:
+        """Sleep after an error; unless it passes, all along: jobs that are given back wake us."""
+        until = monotonic() + seconds
+        while await self._sleep(until - monotonic()) and not (passes(error) or self._stopping):
+            pass
 
     async def _sleep(self, seconds: float) -> bool:
         """Sleep for so long, or until woken; return whether it was."""
