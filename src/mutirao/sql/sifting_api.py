@@ -2,13 +2,16 @@
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
+from typing import TypeVar
 
+from mutirao.errors import StoreRefused
 from mutirao.model.job import Claim, Lane
 from mutirao.sql.applying import Applying
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
-from mutirao.sql.statements import burying
+from mutirao.sql.statements import burying, disowning
 
+T = TypeVar("T")
 MAX_TRIES = 3  # of a claim, where limits call others first
 
 
@@ -39,9 +42,24 @@ class SqlSifting(Applying):
                 break
         return await self._whole(claims)
 
+    async def disown(self, jobs: Collection[int] | None) -> set[int]:
+        """Delete attempts that no run has made."""
+        return await self._patient.run(disowning.disown, self._dialect, jobs)
+
     async def bury(
         self, job: int, error_type: str, error: str, *, now: datetime | None = None
     ) -> bool:
         """End a waiting job as dead."""
         how = burying.Burial(self._dialect, self._intake.enqueue, error_type, error, now)
-        return await self._insistent.run(how.bury, job)
+        return await self._history_of(lambda: self._insistent.run(how.bury, job), [job])
+
+    async def _history_of(
+        self, write: Callable[[], Awaitable[T]], jobs: Collection[int] | None
+    ) -> T:
+        """Write history; once more, if what somebody wrote by hand stood in the way."""
+        try:
+            return await write()
+        except StoreRefused:
+            if not await self.disown(jobs):
+                raise
+        return await write()

@@ -10,16 +10,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import column, table, update
+from sqlalchemy import column, insert, table, update
 from sqlalchemy.exc import DBAPIError
 
 from mutirao.app import Mutirao
 from mutirao.engine.embedded import EmbeddedWorker
-from mutirao.model.job import FINAL_STATES, JobState, NewJob
+from mutirao.model.job import FINAL_STATES, JobState, NewJob, OutcomeKind
 from mutirao.model.limits import Limit
 from mutirao.model.records import JobFilter, JobRecord
 from mutirao.ports import Store
-from mutirao.testing.conformance.kit import put
+from mutirao.sql.schema import tables
+from mutirao.testing.conformance.kit import NOW, at, due, finish, ids_of, join, put, take
 
 ALL_END_WITHIN = 60.0  # seconds; only a failure waits this long
 PACE = 0.05  # seconds between two looks
@@ -63,6 +64,19 @@ async def write(store: Store, id: int, **columns: str) -> bool:
         return True
 
     return await asyncio.to_thread(written)
+
+
+async def forge(store: Store, id: int, run: int) -> None:
+    """Write an attempt into history that no run has made."""
+    engines: Any = store.engines  # type: ignore[attr-defined]
+    row = {"job": id, "run": run, "attempt": run, "outcome": "retried"}
+    row |= dict.fromkeys(("started_at", "finished_at"), NOW)
+
+    def written() -> None:
+        with engines.sync().begin() as conn:
+            conn.execute(insert(tables.attempt).values(row))
+
+    await asyncio.to_thread(written)
 
 
 async def strange(store: Store, *templates: NewJob, **columns: str) -> list[int]:
@@ -161,3 +175,34 @@ class RowsContract:
         ids = await strange(store, NewJob(task=INNOCENT), tags="[{}]")
         ended = await innocents_go_on(store, ids)
         assert {job.state for job in ended.values()} == {JobState.SUCCEEDED}
+
+    @pytest.mark.parametrize("gone", [False, True])
+    async def test_history_that_somebody_wrote_beforehand(self, store: Store, gone: bool) -> None:
+        """Where an attempt stands that no run has made, the run that comes there takes its place.
+
+        What ends it is written, whoever writes it: its worker, a rescue beside others, or people.
+        """
+        kept, innocent, cancelled = await put(store, due(), due(), due(queue="other"))
+        await forge(store, cancelled, 1)
+        assert await store.cancel(JobFilter(ids=(cancelled,)), now=NOW) == [cancelled]
+        for run in (1, 2):
+            await forge(store, kept, run)
+        worker = await join(store)
+        claims = await take(store, worker)
+        assert ids_of(claims) == [kept, innocent]
+        if gone:
+            assert await store.rescue(now=at(120)) == [(kept, 2), (innocent, 2)]
+        else:
+            assert await store.disown([innocent]) == set()
+            assert await store.disown([kept]) == {kept}
+            await finish(store, worker, claims)
+        runs = [(each.run, each.outcome) for each in (await store.job(kept)).attempts]
+        lost_or_done = OutcomeKind.LOST if gone else OutcomeKind.SUCCEEDED
+        assert runs == [(1, lost_or_done), (2, OutcomeKind.RETRIED)]
+
+    async def test_a_worker_whose_history_somebody_wrote_beforehand(self, store: Store) -> None:
+        """It settles the job, and lives on."""
+        [id] = await put(store, NewJob(task=INNOCENT))
+        await forge(store, id, 1)
+        ended = await innocents_go_on(store, [id])
+        assert ended[id].state is JobState.SUCCEEDED
