@@ -59,6 +59,14 @@ def shown(text: str | bytes) -> Any:
         return {"unreadable": str(error)}
 
 
+def check_storable(value: Any, what: str) -> None:
+    """Raise UnreadableRow if a decoded value cannot be written again: it has half a character."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except NO_READING as error:
+        raise unreadable(what, error) from error
+
+
 def in_words(value: Any, longest: int) -> str:
     """Return a decoded value as text that every database can store, cut to so many characters.
 

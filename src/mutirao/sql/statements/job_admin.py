@@ -25,7 +25,7 @@ from sqlalchemy import (
 from mutirao.errors import InvalidJob
 from mutirao.model.job import FINAL_STATES, JobState, NewJob, OutcomeKind
 from mutirao.model.records import JobFilter
-from mutirao.model.row_json import UnreadableRow, read_list, read_object
+from mutirao.model.row_json import UnreadableRow, check_storable, read_list, read_object
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
@@ -217,6 +217,7 @@ def _again(row: Any) -> NewJob | None:
     try:
         values["tags"] = tuple(read_list(values["tags"] or "[]", "its tags"))
         values["metadata"] = read_object(values["metadata"] or "{}", "its metadata")
+        check_storable((values["tags"], values["metadata"]), "what it says beside its arguments")
         return NewJob(**values, redrive_of=id)
     except (UnreadableRow, InvalidJob) as unfit:
         log.error("job %s cannot be redriven: %s; the others are", id, unfit)

@@ -269,7 +269,7 @@ def _to_attempt(row: Any) -> AttemptRecord:
 def _to_record(row: Any, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
     values = _of(row, _JOB)
     values["state"] = JobState(values["state"])
-    values["tags"] = tuple(values["tags"] or ())
+    values["tags"] = _names(values["tags"] or [])
     values["metadata"] = values["metadata"] or {}
     return JobRecord(**values, attempts=attempts)
 
@@ -277,6 +277,11 @@ def _to_record(row: Any, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
 def _to_worker(row: Any) -> WorkerRecord:
     values = row._asdict()
     for name in ("queues", "tasks"):
-        values[name] = None if values[name] is None else tuple(values[name])
-    values["exclude_queues"] = tuple(values["exclude_queues"] or ())
+        values[name] = None if values[name] is None else _names(values[name])
+    values["exclude_queues"] = _names(values["exclude_queues"] or [])
     return WorkerRecord(**values)
+
+
+def _names(told: Any) -> tuple[str, ...]:
+    """Return the names in a list of a row; as text what somebody has written otherwise."""
+    return tuple(map(str, told)) if isinstance(told, list) else (str(told),)

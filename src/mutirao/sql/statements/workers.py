@@ -107,8 +107,11 @@ def deployed(conn: Connection, dialect: Dialect, but: str, now: datetime | None)
     ]
 
 
-def _names(found: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if found is None else tuple(found)
+def _names(found: Any) -> tuple[str, ...] | None:
+    """Return the names that a worker's row has; none, if somebody has written otherwise."""
+    if found is None:
+        return None
+    return tuple(each for each in found if isinstance(each, str)) if type(found) is list else ()
 
 
 def listen(conn: Connection, id: int, listening: bool) -> None:

@@ -5,7 +5,7 @@ turns in vain.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from mutirao.app import Mutirao
 from mutirao.engine.embedded import EmbeddedWorker
+from mutirao.model.change import Change
 from mutirao.model.job import FINAL_STATES, JobState, NewJob, OutcomeKind
 from mutirao.model.limits import Limit
 from mutirao.model.records import JobFilter, JobRecord
@@ -48,12 +49,19 @@ VALUES = {
     "a long text": '"' + "x" * LARGE + '"',
 }
 
+SHORT = {what: value for what, value in VALUES.items() if len(value) < LARGE}
+
 
 async def write(store: Store, id: int, **columns: str) -> bool:
     """Write columns of a job as SQL may; return whether the database takes it."""
+    return await rewrite(store, "mutirao_job", "id", id, **columns)
+
+
+async def rewrite(store: Store, name: str, key: str, id: int | str, **columns: str) -> bool:
+    """Write columns of a row of any table as SQL may; return whether the database takes it."""
     engines: Any = store.engines  # type: ignore[attr-defined]
-    job = table("mutirao_job", column("id"), *map(column, columns), schema=engines.schema)
-    change = update(job).where(job.c.id == id).values(**columns)
+    its = table(name, column(key), *map(column, columns), schema=engines.schema)
+    change = update(its).where(its.c[key] == id).values(**columns)
 
     def written() -> bool:
         try:
@@ -79,10 +87,12 @@ async def forge(store: Store, id: int, run: int) -> None:
     await asyncio.to_thread(written)
 
 
-async def strange(store: Store, *templates: NewJob, **columns: str) -> list[int]:
+async def strange(
+    store: Store, *templates: NewJob, values: Mapping[str, str] = VALUES, **columns: str
+) -> list[int]:
     """Put a job for each of `VALUES` that the database takes; `{}` in a column stands for it."""
     ids = []
-    for value in VALUES.values():
+    for value in values.values():
         for template in templates:
             [id] = await put(store, template)
             told = {name: text.replace("{}", value) for name, text in columns.items()}
@@ -206,3 +216,58 @@ class RowsContract:
         await forge(store, id, 1)
         ended = await innocents_go_on(store, [id])
         assert ended[id].state is JobState.SUCCEEDED
+
+    async def test_people_see_strange_rows(self, store: Store) -> None:
+        """Whoever looks at jobs, or gives orders, is told of those that cannot be read."""
+        ids = []
+        for name, told in (
+            ("args", '{"key":{}}'), ("tags", "[{}]"), ("metadata", '{"mutirao":{}}'),
+            ("metadata", '{"x":{}}'),
+        ):  # fmt: skip
+            ids += await strange(store, NewJob(task=INNOCENT), values=SHORT, **{name: told})
+        [innocent] = await put(store, NewJob(task=INNOCENT))
+        all_of_them = JobFilter(ids=(*ids, innocent), limit=None)
+        assert len(await store.jobs(all_of_them)) == len(ids) + 1
+        assert {(await store.job(id)).id for id in ids} == {*ids}
+        assert sorted(await store.change(all_of_them, Change(priority=3))) == [*ids, innocent]
+        assert sorted(await store.run_now(all_of_them)) == [*ids, innocent]
+        assert sum(each.jobs for each in await store.counts()) >= len(ids) + 1
+        for id in (*ids, innocent):
+            assert await store.bury(id, "Unread", "it cannot be read")
+            assert not await store.bury(id, "Unread", "twice")
+        again = await store.redrive(all_of_them)
+        repeated = {(await store.job(id)).redrive_of for id in again}
+        assert innocent in repeated
+        assert len(repeated) > len(ids) / 2
+        while await store.roll_up(None):
+            pass
+        await store.mend()
+        assert sorted(await store.cancel(JobFilter(ids=tuple(again)))) == sorted(again)
+        assert await store.prune(OutcomeKind.DEAD, -3_600.0, 1_000) == len(ids) + 1
+
+    async def test_rows_of_other_tables(self, store: Store) -> None:
+        """A worker, and people, go on beside rows of workers that somebody has changed."""
+        [id, *others] = await put(store, *(NewJob(task=INNOCENT) for _ in range(3)))
+        strange_worker = await join(store, now=None, expiry=3_600.0)
+        for value in SHORT.values():
+            for table_name, name in (("mutirao_worker", "queues"), ("mutirao_worker", "tasks")):
+                await rewrite(store, table_name, "id", strange_worker, **{name: f"[{value}]"})
+            await store.workers()
+            await store.deployed("none", now=None)
+        await rewrite(store, "mutirao_worker", "id", strange_worker, queues='{"a":1}', tasks="7")
+        ended = await innocents_go_on(store, [id, *others])
+        assert {job.state for job in ended.values()} == {JobState.SUCCEEDED}
+        assert len(await store.workers()) >= 1
+
+    async def test_a_buried_job(self, store: Store) -> None:
+        """It is one that waits, whichever way it was found, and it is dead then, with a reason."""
+        first = (await put(store, NewJob(task="t")))[0]
+        worker = await join(store, now=None)
+        assert await store.due(None, 10) == [first]
+        assert ids_of(await store.claim_these(worker, [first])) == [first]
+        assert not await store.bury(first, "Unread", "a worker has it")
+        await store.release([(first, 1)])
+        assert await store.bury(first, "Unread", "it cannot be read")
+        record = await store.job(first)
+        assert (record.state, record.error_type) == (JobState.DEAD, "Unread")
+        assert [each.outcome for each in record.attempts] == [OutcomeKind.DEAD]
