@@ -1,6 +1,6 @@
 """Workers, their heartbeats and the leases of their duties; the same on every database."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, cast
 
