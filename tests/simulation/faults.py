@@ -28,6 +28,7 @@ from tests.simulation.world import Process
 
 REFUSED = "\N{SKULL}"  # in the text of an error: no database takes it
 WAKING = ("release", "rescue", "retire", "lose", "settle")
+CLAIMING = ("claim", "claim_these")
 LATE, LATEST_CLAIM = 8.0, 40.0  # seconds after which a server may do what nobody waits for
 Fault = str
 # What may become of a call, and how often, relative to each other.
@@ -57,6 +58,10 @@ ERRORS: dict[Fault, type[Exception]] = {
 }
 
 
+class Unread(Exception):
+    """The answer of a claim that has a row which nobody can read."""
+
+
 class Weather:
     """How likely it is, by now, that a call goes wrong. Shared by all processes."""
 
@@ -65,6 +70,7 @@ class Weather:
         self.away_until = -inf  # nothing is answered but by an error
         self.silent_until = -inf  # nothing is answered
         self.locked: set[int] = set()  # jobs whose rows somebody else has locked
+        self.unreadable: set[int] = set()  # jobs of which no claim's answer can be read
         self.claimed_late: dict[int, float] = {}  # when jobs were claimed, and nobody heard of it
         self.takes = 0.0  # seconds for each call
         self.calls: Counter[str] = Counter()  # how often each was called
@@ -161,6 +167,8 @@ class Handle:
 
     async def _do(self, name: str, *args: Any, **kwargs: Any) -> Any:
         done = await getattr(self._store, name)(*args, **kwargs)
+        if name in CLAIMING and any(each.id in self._weather.unreadable for each in done):
+            raise Unread("the claim's answer cannot be read")
         if name in WAKING and done:
             self._notify(Wake())
         return done
@@ -175,7 +183,7 @@ class Handle:
                 now = self._process.world.now
                 self._weather.claimed_late |= {claim.id: now for claim in over.value}
             return
-        except StoreError:  # there is nobody to tell
+        except (StoreError, Unread):  # there is nobody to tell
             return
         raise AssertionError(f"the store waited for something in {name}")
 

@@ -19,6 +19,7 @@ from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.holdings import Holdings
 from mutirao.engine.loops import Loops
 from mutirao.engine.producer import Producer
+from mutirao.engine.sifting import Sieve
 from mutirao.engine.trouble import Trouble
 from mutirao.model.job import Claim, Lane
 from mutirao.sql.drivers.steps import Asking
@@ -85,6 +86,11 @@ def _nobody_waits_for_a_key(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(uniqueness, "_follow", follow)
 
 
+def _no_row_is_searched_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sieve, "met", _nothing)
+    patch.setattr(run, "TROUBLES", ["_spoil"])
+
+
 MUTANTS: dict[str, Patch] = {
     "a loop ends by what passes": _loops_end_by_what_passes,
     "calls have no limit": _calls_have_no_limit,
@@ -98,6 +104,7 @@ MUTANTS: dict[str, Patch] = {
         executor, "MAX_LOST_RUNS", inf
     ),
     "nobody waits for a key": _nobody_waits_for_a_key,
+    "a row of which every claim fails is not searched for": _no_row_is_searched_for,
 }
 
 

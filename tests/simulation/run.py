@@ -26,10 +26,22 @@ LAST = TROUBLED + 5  # seconds: when the last job may be enqueued
 # After the last trouble a job that is due starts within this: a call that hangs, the longest wait
 # between two tries, a worker that vanished and one that has to be started first.
 BOUND = SETTINGS.call_limit + SETTINGS.longest_wait + 2 * SETTINGS.expiry + 2 * SETTINGS.poll + 4.0
+COMPANY = 2.0  # seconds between jobs that are enqueued beside one which nobody can read
 LOOK = 0.5  # seconds between looks
 END = 400.0  # seconds: what has not ended by then never will
 MOST_TROUBLES = 8
-TROUBLES = ["_away", "_silence", "_kill", "_freeze", "_stop", "_lock", "_jump", "_kill", "_freeze"]
+TROUBLES = [
+    "_away",
+    "_silence",
+    "_kill",
+    "_freeze",
+    "_stop",
+    "_lock",
+    "_jump",
+    "_kill",
+    "_freeze",
+    "_spoil",
+]
 
 KINDS: dict[str, tuple[float, bool]] = {  # how often, and whether it takes a time
     "quick": (6, False),
@@ -169,6 +181,22 @@ class Run:
             self.fleet.story.tell("its row is locked", locked)
             self.fleet.weather.locked.add(locked)
 
+    def _spoil(self) -> None:
+        """No claim's answer that has this job can be read from now on, whoever claims it."""
+        live = self._live()
+        if waiting := [id for id, job in live.items() if job.worker is None]:
+            spoilt = self._random.choice(waiting)
+            self.fleet.story.tell("its row is spoilt", spoilt)
+            self.fleet.weather.unreadable.add(spoilt)
+            self._keep_company(spoilt)
+
+    def _keep_company(self, spoilt: int) -> None:
+        """Enqueue others now and then: what cannot be read is buried where others can be."""
+        if spoilt in self._live():
+            self._enqueue_plain("quick", 0.0)
+            self.result.jobs += 1
+            self.world.after(COMPANY, partial(self._keep_company, spoilt))
+
     def _jump(self) -> None:
         if living := self.fleet.living():
             self._random.choice(living).clock_is_off = self._random.uniform(-600, 600)
@@ -199,6 +227,8 @@ class Run:
             late = now - max(due, claimed_late.get(id, 0.0))
             may_wait = job.lost >= LOST_RUNS_OF_SUSPECT or self._waits_in_turn(job.task)
             begun = job.worker is not None and (id, job.run) in self.fleet.story.starts
+            if id in self.fleet.weather.unreadable:
+                continue
             if not begun and late > BOUND and not may_wait:
                 self._found(f"job {id} is due for {late:.1f} s and does not start", id)
         self._note_lateness()
@@ -256,7 +286,8 @@ class Run:
 
     def _audit_attempts(self) -> None:
         live, attempts = self._live(), self.fleet.store.attempts()
-        effects, stopped = self.fleet.story.effects, self._features.stopped()
+        effects = self.fleet.story.effects
+        stopped = self._features.stopped()
         for id in self.fleet.store.asked():
             finals = [outcome for _, outcome in attempts[id] if outcome in FINAL_OUTCOMES]
             if id in live:

@@ -141,6 +141,8 @@ class Aside:
     async def _settle_otherwise(self, one: Finished, error: Exception) -> None:
         """Write an outcome that the database does not refuse; if there is none, lose the job."""
         job = one.claim.id
+        if isinstance(error, StoreRefused) and await self._disowned(one):
+            return
         log.error("the outcome of job %s is refused", job, exc_info=error)
         for instead in self._fail(one, error):
             try:
@@ -153,6 +155,18 @@ class Aside:
         log.critical("job %s cannot be settled at all; its attempt is lost", job)
         await self._lose(one)
         self._forget([one])
+
+    async def _disowned(self, one: Finished) -> bool:
+        """Settle one whose run somebody had written into history; return whether that was it."""
+        try:
+            if not await self._store.disown([one.claim.id]):
+                return False
+            await self._insist(one)
+        except Exception as error:
+            if not is_splittable(error):
+                raise
+            return False
+        return True
 
     async def _lose(self, one: Finished) -> None:
         """Record the attempt as lost, so that it counts: after a few of them the job is dead."""

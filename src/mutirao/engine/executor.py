@@ -8,8 +8,6 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any
 
-import msgspec
-
 from mutirao.engine import outcomes
 from mutirao.engine.aside import Finished
 from mutirao.engine.job_log import JobLog
@@ -20,10 +18,12 @@ from mutirao.engine.running import Running
 from mutirao.engine.starting import NotStarted
 from mutirao.engine.threads import Threads
 from mutirao.errors import InvalidArguments, StoreUnavailable
+from mutirao.model.claim import UnfitClaim
 from mutirao.model.job import NOWHERE, Claim, Home, Job, NewJob, OutcomeKind, Report
 from mutirao.model.job_schedule import SchedulePauser
 from mutirao.model.outcome import SUCCEEDED, Outcome
 from mutirao.model.records import DeadJob
+from mutirao.model.row_json import UnreadableRow, read_object
 from mutirao.ports import Attempt
 from mutirao.tasks.defaults import AttemptTerms, Defaults
 from mutirao.tasks.middleware import AttemptMiddleware, around_attempt
@@ -262,6 +262,8 @@ class Executor:
         """Return an outcome for a job whose handler must not be called, or None."""
         if claim.cancel:
             return outcomes.CANCELLED
+        if isinstance(claim, UnfitClaim):
+            return outcomes.dead("UnreadableJob", claim.problem)
         if not claim.lost:  # otherwise the last attempt was lost
             return None
         if claim.attempt > (limit := self.most_attempts(claim)):
@@ -342,6 +344,6 @@ def _number(value: object) -> int | None:
 def _as_far_as_readable(claim: Claim) -> dict[str, Any]:
     """Return the decoded arguments, or {}: other programs may have written anything."""
     try:
-        return msgspec.json.decode(claim.args, type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError):
+        return read_object(claim.args)
+    except UnreadableRow:
         return {}

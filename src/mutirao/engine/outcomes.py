@@ -8,6 +8,7 @@ from mutirao.errors import SettlingFailed, StaleRun
 from mutirao.model.job import MAX_ERROR_TEXT, Keep, OutcomeKind
 from mutirao.model.outcome import SUCCEEDED, Outcome
 from mutirao.model.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
+from mutirao.model.row_json import storable
 from mutirao.model.states import Fault
 
 RELEASED = Outcome(
@@ -90,11 +91,6 @@ def unwritable(reason: BaseException) -> Exception:
 def dead(error_type: str, reason: str) -> Outcome:
     """Return the outcome of a job that must not run (any more)."""
     return Outcome(OutcomeKind.DEAD, error_type=error_type, error=shortened(reason))
-
-
-def storable(text: str) -> str:
-    """Return text that every database can store: without NUL and lone surrogates."""
-    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
 def shortened(text: str) -> str:

@@ -11,10 +11,8 @@ from datetime import UTC, datetime
 from math import inf
 from time import monotonic
 
-from mutirao.engine import outcomes
 from mutirao.engine.attention import Attention, Look
 from mutirao.engine.dispatcher import Dispatcher
-from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT
 from mutirao.engine.hearing import Hearing
 from mutirao.engine.holdings import Holdings, Runs
 from mutirao.engine.lanes import LaneBook
@@ -22,20 +20,20 @@ from mutirao.engine.logs import log
 from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
 from mutirao.engine.relaying import NO_RELAY, Relaying
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.sifting import Sieve, passes
 from mutirao.engine.trouble import Trouble
+from mutirao.engine.unfit import Unfit
 from mutirao.model.doorbell import Doorbell
 from mutirao.model.fairness import lanes_of, queue_of
 from mutirao.model.job import Claim, Lane, Wake
 from mutirao.model.limits import Claimed
-from mutirao.model.outcome import Outcome, Settlement
+from mutirao.model.outcome import Outcome
 from mutirao.ports import Notifier, Store
 
 LISTENER_TIMEOUT = 1.0  # seconds that a worker waits for its listener before the first claim
 REFRESH_SHARE = 50  # reading the heads may take 1/50 of the time: ≤ 2 %
 REFRESH_POLLS = 3  # polls after which they are read at the latest: a delayed read says nothing
 NEW_LANES_AFTER = 0.25  # seconds after which who is not told of new lanes looks for them
-# Seconds between jobs that are postponed, and the longest that one is.
-POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0
 # Seconds after which a second worker looks for a job, in case the first one is busy, frozen or
 # gone; the next two look four times as late each.
 SECOND_WORKER_DELAY, DELAY_GROWTH = 0.025, 4
@@ -88,6 +86,10 @@ class Producer:
         self._holdings = Holdings(
             store, worker, dispatcher, self._between_claims, settings.longest_wait
         )
+        self._unfit = Unfit(
+            store, worker, dispatcher, self._holdings, self._served, self._left_to_others
+        )
+        self._sieve = Sieve(store, worker, dispatcher, self._claim_these)
         self.doubt, self.look_at_holdings = self._holdings.doubt, self._holdings.run
         self.claimed = asyncio.Event()  # set once the first claim was answered
         self._stopping = False
@@ -108,7 +110,8 @@ class Producer:
             except Exception as error:  # noqa: BLE001 (raised if it does not pass)
                 self._refresh_at = 0.0
                 self._dispatcher.expect_none()
-                await self._sleep(trouble.met(error))
+                self._sieve.met(error)
+                await self._rest_from(error, trouble.met(error))
 
     @property
     def hears(self) -> bool | None:
@@ -192,9 +195,13 @@ class Producer:
             await self._wait_for_room()
             return
         async with self._between_claims:
+            if self._sieve.is_due:
+                found = await self._sieve.due(await self._lanes_to_sift())
+                await self._sieve.sift(found, wanted)
+                return
             claims = await self._claim(wanted)
             if claims:  # an empty claim does not mean that jobs start
-                self._dispatcher.feed(await self._release_unfit(claims))
+                self._dispatcher.feed(await self._unfit.release(claims))
             else:
                 self._dispatcher.expect_none()
         self.claimed.set()
@@ -236,9 +243,7 @@ class Producer:
         self._lanes.claimed(claims, monotonic())
         if self._listening and len(claims) < wanted:
             self._lanes.exhausted(lanes)
-        if isinstance(claims, Claimed):
-            for wake in claims.woken:
-                self.wake(wake)
+        self._look_behind(claims)
         # Empty although the heads are fresh: those are not for us; reading again does not help.
         self._guessing = self._guessing or bool(claims) or not fresh
         return claims
@@ -265,16 +270,44 @@ class Producer:
                 return []
         return claims
 
+    async def _lanes_to_sift(self) -> list[Lane] | None:
+        """Return the lanes with due jobs; None: all, which are ours, and nobody can read them."""
+        try:
+            await self._read_heads()
+        except Exception as error:
+            if passes(error) or self._settings.queues is not None or self._elsewhere:
+                raise
+            return None
+        finally:
+            self._refresh_at = 0.0  # the next turn reads them again
+        return self._lanes.due(monotonic())
+
+    async def _claim_these(self, jobs: Collection[int]) -> list[Claim]:
+        """Claim jobs by their ids, and have them started; return the claims."""
+        claims = await self._known(lambda worker: self._store.claim_these(worker, jobs))
+        self._dispatcher.feed(await self._unfit.release(claims))
+        return claims
+
     async def answer(self, doorbells: Sequence[Doorbell]) -> Sequence[Claim]:
         """Claim the jobs of doorbells, and have them started; return the claims."""
         async with self._between_claims:
-            claims = await self._known(lambda worker: self._store.answer(worker, doorbells))
-            if claims:
-                self._dispatcher.feed(await self._release_unfit(claims))
-        if isinstance(claims, Claimed):
-            for wake in claims.woken:
-                self.wake(wake)
+            try:
+                claims = await self._known(lambda worker: self._store.answer(worker, doorbells))
+                if claims:
+                    self._dispatcher.feed(await self._unfit.release(claims))
+            except Exception as error:
+                self._sieve.met(error)
+                if not self._sieve.is_due:
+                    raise
+                jobs = [bell.id for bell in doorbells]
+                await self._sieve.sift(jobs, len(jobs))
+                return []
+        self._look_behind(claims)
         return claims
+
+    def _look_behind(self, claims: list[Claim]) -> None:
+        for wake in claims.woken if isinstance(claims, Claimed) else ():
+            self.wake(wake)
 
     def leave_to(self, relay: Relaying) -> None:
         """Tell a relay what concerns the queues whose jobs are claimed by their doorbells."""
@@ -291,45 +324,6 @@ class Producer:
         self._may_refresh_at = now + min(REFRESH_SHARE * (now - started), REFRESH_POLLS * poll)
         usual = self._hearing.poll if self._listening else min(poll, NEW_LANES_AFTER)
         self._refresh_at = min(self._refresh_at, max(now + usual, self._may_refresh_at))
-
-    async def _release_unfit(self, claims: list[Claim]) -> list[Claim]:
-        """Release the jobs that this worker cannot run, or not now; return the others."""
-        foreign = [claim for claim in claims if claim.task not in self._served]
-        if foreign:
-            await self._give_back_foreign(foreign)
-            claims = [claim for claim in claims if claim.task in self._served]
-        suspects = [claim for claim in claims if claim.lost >= LOST_RUNS_OF_SUSPECT]
-        return await self._keep_one_suspect(claims, suspects) if suspects else claims
-
-    async def _give_back_foreign(self, foreign: list[Claim]) -> None:
-        """Release jobs of tasks that this worker does not have; other workers may have them."""
-        new = {claim.task for claim in foreign} - self._left_to_others
-        self._left_to_others |= new
-        log.warning("no such task here: %s; left to other workers", ", ".join(sorted(new)))
-        with self._holdings.unsure_unless_answered():
-            await self._store.release([(claim.id, claim.run) for claim in foreign])
-
-    async def _keep_one_suspect(self, claims: list[Claim], suspects: list[Claim]) -> list[Claim]:
-        """Keep one of the jobs with which workers were lost; postpone the others.
-
-        Only one of them causes the losses, and it must not take the others with it every time.
-        """
-        kept = 0 if self._dispatcher.has_suspect() else 1
-        later = suspects[kept:]
-        if later:
-            with self._holdings.unsure_unless_answered():
-                await self._store.settle(
-                    self._worker(),
-                    [
-                        Settlement(
-                            claim.id,
-                            claim.run,
-                            outcomes.postponed(min(n * POSTPONED_INTERVAL, MAX_POSTPONED)),
-                        )
-                        for n, claim in enumerate(later, start=1)
-                    ],
-                )
-        return [claim for claim in claims if claim not in later]
 
     async def _give_back_stalled(self) -> None:
         """Release jobs that have waited too long for a slot here; another worker may be free."""
@@ -385,6 +379,12 @@ class Producer:
         except TimeoutError:
             if self._listening:
                 await self._listen_no_more()
+
+    async def _rest_from(self, error: Exception, seconds: float) -> None:
+        """Sleep after an error; unless it passes, all along: jobs that are given back wake us."""
+        until = monotonic() + seconds
+        while await self._sleep(until - monotonic()) and not (passes(error) or self._stopping):
+            pass
 
     async def _sleep(self, seconds: float) -> bool:
         """Sleep for so long, or until woken; return whether it was."""

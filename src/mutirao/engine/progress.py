@@ -9,11 +9,11 @@ from threading import Lock
 from typing import NamedTuple
 
 from mutirao.engine.logs import log
-from mutirao.engine.outcomes import storable
 from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
 from mutirao.errors import StoreError, StoreRefused
 from mutirao.model.job import Claim
 from mutirao.model.records import Progress
+from mutirao.model.row_json import storable
 from mutirao.ports import Store
 
 WRITE_INTERVAL = 1.0  # seconds between two writes

@@ -1,4 +1,4 @@
-"""What a producer tells of the queues whose jobs are claimed by their doorbells, and whom."""
+"""What a producer tells the relay of its worker, and what stands there where there is none."""
 
 from typing import Protocol
 

@@ -44,6 +44,34 @@ class Claim(NamedTuple):
         return self.metadata is not None and FLAGS_KEY in self.metadata
 
 
+class UnfitClaim(Claim):
+    """The claim of a job that is not to run, as its row cannot be read; `problem` says why.
+
+    It has no metadata, so that nobody reads that.
+    """
+
+    problem: str = "its row cannot be read"
+    _lane: str | None = None
+    _linked: bool = True
+
+    @classmethod
+    def of(cls, claim: Claim, problem: str) -> "UnfitClaim":
+        """Return a claim as one that is not to run."""
+        unfit = cls._make(claim._replace(metadata=None))
+        unfit.problem, unfit._lane, unfit._linked = problem, claim.lane, claim.linked
+        return unfit
+
+    @property
+    def lane(self) -> str:
+        """The name of the lane it stood in, and stands in again when it has to wait."""
+        return self.queue if self._lane is None else self._lane
+
+    @property
+    def linked(self) -> bool:
+        """True if others may wait for its end, as far as could be seen."""
+        return self._linked
+
+
 class FairClaim(Claim):
     """A claim from the fair lane of its queue."""
 

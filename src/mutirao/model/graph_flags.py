@@ -4,9 +4,10 @@ A claim includes the metadata, so the worker knows without a query what to do fo
 outside of graphs cost nothing: no column, no statement.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
+
+from mutirao.model.row_json import read_object
 
 FLAGS_KEY = "mutirao"  # the key of the flags in the metadata
 IS_STEP = "step"  # the job is a step
@@ -20,7 +21,12 @@ def flagged(metadata: Mapping[str, Any], *words: str) -> dict[str, Any]:
 
 
 def flags_of(metadata: str | None) -> frozenset[str]:
-    """Return the flags in metadata, given as JSON that others than Mutirão may have written."""
+    """Return the flags in metadata, given as JSON that others than Mutirão may have written.
+
+    Raises:
+        UnreadableRow: it cannot be read.
+    """
     if metadata is None or FLAGS_KEY not in metadata:
         return frozenset()
-    return frozenset(str(json.loads(metadata).get(FLAGS_KEY, "")).split())
+    told = read_object(metadata, "its metadata").get(FLAGS_KEY)
+    return frozenset(told.split()) if isinstance(told, str) else frozenset()

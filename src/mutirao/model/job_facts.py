@@ -1,10 +1,10 @@
 """What a job's row says, for the handler that runs it: the plain facts of `Job`."""
 
-import json
 from datetime import datetime
 from typing import Any
 
 from mutirao.model.claim import Claim
+from mutirao.model.row_json import read_list, read_object
 
 
 class JobFacts:
@@ -57,7 +57,7 @@ class JobFacts:
     @property
     def args(self) -> dict[str, Any]:
         """The arguments by name, as JSON has them."""
-        return json.loads(self._claim.args)  # type: ignore[no-any-return]
+        return read_object(self._claim.args, "its arguments")
 
     @property
     def key(self) -> str | None:
@@ -67,12 +67,12 @@ class JobFacts:
     @property
     def tags(self) -> tuple[str, ...]:
         """The tags of the task and of the call."""
-        return tuple(json.loads(self._claim.tags or "[]"))
+        return tuple(read_list(self._claim.tags or "[]", "its tags"))
 
     @property
     def metadata(self) -> dict[str, Any]:
         """The JSON object given when it was enqueued."""
-        return json.loads(self._claim.metadata or "{}")  # type: ignore[no-any-return]
+        return read_object(self._claim.metadata or "{}", "its metadata")
 
     @property
     def traceparent(self) -> str | None:

@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from mutirao.errors import InvalidLimit
+from mutirao.model import row_json
 from mutirao.model.job import MAX_QUEUE_NAME, MAX_TASK_NAME, Claim, Lane, Wake
 
 MAX_LIMIT_NAME = 200
@@ -338,15 +339,17 @@ def next_look(rule: Rule, tokens: float) -> float:
 
 
 def value_of(args: str, by: str, whose: Whose = NOBODY) -> str:
-    """Return the value of an argument as text, or else that option of the job; or else ''."""
-    value = json.loads(args).get(by)
-    if value is None:
-        value = whose._asdict().get(by)
-    if value is None:
+    """Return the value of an argument as text, or else that option of the job; or else ''.
+
+    Arguments that nobody can read have no values: the attempt that reads them says so.
+    """
+    try:
+        value = row_json.read(args).get(by)
+        if value is None:
+            value = whose._asdict().get(by)
+        return "" if value is None else row_json.in_words(value, MAX_VALUE)
+    except (row_json.UnreadableRow, AttributeError):
         return ""
-    if not isinstance(value, str):
-        value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return str(value[:MAX_VALUE])
 
 
 def pause_of(

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self
 
 from mutirao.errors import InvalidJob, InvalidTask
+from mutirao.model.row_json import UnreadableRow, read, read_object
 
 SUPERSEDED = "Superseded"  # the error_type of a job that a newer one made redundant
 
@@ -99,11 +100,14 @@ class Supersede:
         """Return the arguments of the job that remains after a merge.
 
         Raises:
-            InvalidJob: `merge` returned something that is not a dict of arguments.
+            InvalidJob: `merge` raised, or returned something that is not a dict of arguments.
         """
         if self.merge is None:
             return {**newer, self.by: older[self.by]}
-        made = self.merge(dict(older), dict(newer))
+        try:
+            made = self.merge(dict(older), dict(newer))
+        except Exception as error:
+            raise InvalidJob(f"merge raised {type(error).__name__}: {error}") from error
         if not isinstance(made, dict):
             raise InvalidJob(
                 f"merge made {made!r} of two jobs' arguments; it must return a dict of arguments"
@@ -182,20 +186,36 @@ def repeated_because(done: int) -> str:
 
 
 def _between(rule: Supersede, older: str, newer: str) -> Decision:
-    before, now = json.loads(older), json.loads(newer)
+    now = _arguments(newer)
+    try:
+        before = read_object(older)
+    except UnreadableRow:  # its own attempt says so
+        return _LEFT[Redundancy.KEEP]
     left = rule.judge(before, now)
     if left is Redundancy.MERGE:
         return Decision("merged", _as_json(rule.merged(before, now)))
     return _LEFT[left]
 
 
+def _arguments(newer: str) -> dict[str, Any]:
+    try:
+        return read_object(newer, "what its arguments say")
+    except UnreadableRow as unfit:
+        raise InvalidJob(str(unfit)) from unfit
+
+
 def _repeats(done: Done, task: str, args: str) -> bool:
     """Return whether the arguments are equal; as text, since True is 1 in Python."""
-    return done.task == task and _sorted(done.args) == _sorted(args)
+    told = _sorted(args)
+    return done.task == task and told is not None and _sorted(done.args) == told
 
 
-def _sorted(args: str) -> str:
-    return json.dumps(json.loads(args), sort_keys=True)
+def _sorted(args: str) -> str | None:
+    """Return arguments as text that is equal for equal ones; None: nobody can read them."""
+    try:
+        return json.dumps(read(args), sort_keys=True)
+    except (UnreadableRow, RecursionError):
+        return None
 
 
 def _as_json(arguments: Arguments) -> str:

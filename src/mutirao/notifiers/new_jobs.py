@@ -5,14 +5,14 @@ to the same answer: the workers are listed in the file, and a job's id says wher
 begin. ADR 48 says why few of them look at once.
 """
 
-import json
 import sqlite3
 import time
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mutirao.model.fairness import queue_of
 from mutirao.model.job import Wake
+from mutirao.model.row_json import UnreadableRow, read_list
 
 LATER = 3  # workers that look one after another, in case the first ones do not
 MANY = 50  # jobs for which all are woken
@@ -102,7 +102,15 @@ def _chosen(able: list[int], job: int) -> list[int]:
 def _serves(job: _Job, queues: str | None, exclude: str | None, tasks: str | None) -> bool:
     queue = queue_of(job.queue)
     return (
-        (queues is None or queue in json.loads(queues))
-        and (exclude is None or queue not in json.loads(exclude))
-        and (tasks is None or job.task in json.loads(tasks))
+        (queues is None or queue in _names(queues))
+        and (exclude is None or queue not in _names(exclude))
+        and (tasks is None or job.task in _names(tasks))
     )
+
+
+def _names(told: str) -> list[Any]:
+    """Return the names in a worker's row; none, if somebody has written otherwise."""
+    try:
+        return read_list(told)
+    except UnreadableRow:
+        return []

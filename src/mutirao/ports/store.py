@@ -27,10 +27,11 @@ from mutirao.ports.carried import CarriedApi
 from mutirao.ports.federation import FederationApi
 from mutirao.ports.intake import Intake
 from mutirao.ports.records_api import RecordsApi
+from mutirao.ports.sifting import SiftingApi
 from mutirao.ports.webhooks_api import WebhooksApi
 
 
-class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, Protocol):
+class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, SiftingApi, Protocol):
     """The system of record."""
 
     async def check(self) -> None:

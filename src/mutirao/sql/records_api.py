@@ -8,11 +8,13 @@ from datetime import datetime
 
 from mutirao.errors import StoreBusy
 from mutirao.model.change import Change
+from mutirao.model.claim import UnfitClaim
 from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.job import Claim, Job
 from mutirao.model.limits import LimitOrigin, LimitRecord, Rule, without
 from mutirao.model.outcome import Settlement, completion
 from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
+from mutirao.model.row_json import UnreadableRow
 from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
 from mutirao.model.subscriptions import Replay, Replayed, Subscription, SubscriptionRecord
 from mutirao.model.uniqueness import Unique
@@ -231,8 +233,13 @@ class SqlRecords:
     async def _whole(self, claims: list[Claim]) -> list[Claim]:
         """Fill in what claims refer to. Most have no metadata, and refer to nothing."""
         flagged = [claim for claim in claims if claim.metadata is not None]
-        if any(TAKES_RESULTS in flags_of(claim.metadata) for claim in flagged):
-            claims[:] = await self._runner.alone(graphs.with_results, claims)
+        if not flagged:
+            return claims
+        if steps := [claim for claim in flagged if claim.linked]:
+            flags = _flags(claims, steps)
+            flagged = [claim for claim in claims if claim.metadata is not None]
+            if any(TAKES_RESULTS in each for each in flags):
+                claims[:] = await self._runner.alone(graphs.with_results, claims)
         if any(claim.key is not None and topics.may_be_delivery(claim) for claim in flagged):
             held = await self._insistent.run(ordering.hold_back, self._dialect, flagged)
             claims = without(claims, held)
@@ -264,3 +271,16 @@ class SqlRecords:
     async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:
         """Write the progress of attempts."""
         await self._insistent.run(results.report, self._dialect, list(told), now)
+
+
+def _flags(claims: list[Claim], steps: Collection[Claim]) -> list[frozenset[str]]:
+    """Return the flags of steps; those whose flags cannot be read are not to run, in `claims`."""
+    flags, unfit = list[frozenset[str]](), dict[int, Claim]()
+    for claim in steps:
+        try:
+            flags.append(flags_of(claim.metadata))
+        except UnreadableRow as error:
+            unfit[claim.id] = UnfitClaim.of(claim, str(error))
+    if unfit:
+        claims[:] = [unfit.get(claim.id, claim) for claim in claims]
+    return flags

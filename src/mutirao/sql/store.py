@@ -41,6 +41,7 @@ from mutirao.sql.federation_api import SqlFederation
 from mutirao.sql.records_api import SqlRecords
 from mutirao.sql.schema import version
 from mutirao.sql.settling import Settling
+from mutirao.sql.sifting_api import SqlSifting
 from mutirao.sql.statements import (
     fairness,
     job_admin,
@@ -63,7 +64,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried):
+class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
     """The jobs in a SQL database.
 
     Parameters:
@@ -262,7 +263,11 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried):
         self, jobs: Sequence[tuple[int, int]], *, now: datetime | None = None
     ) -> set[int]:
         """Record that runs were lost."""
-        return await self._insistent.run(applied, self._rules.lose, jobs, now) if jobs else set()
+        if not jobs:
+            return set()
+        run, lose = self._insistent.run, self._rules.lose
+        ids = [id for id, _ in jobs]
+        return await self._history_of(lambda: run(applied, lose, jobs, now), ids)
 
     async def unlocked(self, jobs: Collection[int]) -> set[int]:
         """Return the live jobs among these that no other transaction has locked."""
@@ -291,9 +296,12 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried):
         if self._rules.in_transaction:
             if not await self._runner.alone(self._rules.is_anyone_gone(now)):
                 return []
-            return await self._patient.run(applied, self._rules.rescue, orphans, now)
+            run, rescue = self._patient.run, self._rules.rescue
+            return await self._history_of(lambda: run(applied, rescue, orphans, now), None)
         runner = self._patient if orphans else self._insistent
-        return await runner.insist(lambda: runner.alone(self._rules.rescue(orphans, now)))
+        return await self._history_of(
+            lambda: runner.insist(lambda: runner.alone(self._rules.rescue(orphans, now))), None
+        )
 
     async def prune(
         self, outcome: OutcomeKind, before: float, limit: int, *, now: datetime | None = None
@@ -356,8 +364,12 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried):
     async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Cancel live jobs."""
         enqueue = self._intake.enqueue
-        return await self._apart.order(
-            lambda conn, which: job_admin.cancel(conn, self._dialect, enqueue, which, now), which
+        return await self._history_of(
+            lambda: self._apart.order(
+                lambda conn, which: job_admin.cancel(conn, self._dialect, enqueue, which, now),
+                which,
+            ),
+            None,
         )
 
     async def run_now(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:

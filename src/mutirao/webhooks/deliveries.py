@@ -33,6 +33,7 @@ from mutirao.model.limits import Rule
 from mutirao.model.moments import EPOCH
 from mutirao.model.outcome import completing, lending
 from mutirao.model.retry import Cancel, Dead, Retry
+from mutirao.model.row_json import storable
 from mutirao.model.topics import Event, task_of
 from mutirao.model.webhook_attempts import ASKS_TO_WAIT, GONE, WebhookAttempt, WebhookSettings
 from mutirao.ports import Store
@@ -223,7 +224,7 @@ def _attempt(job: Job, endpoint: Endpoint, host: str, answer: Answer, ok: bool) 
         milliseconds=answer.milliseconds,
         failure=None if answer.failure is None else str(answer.failure),
         detail=_detail(endpoint, answer),
-        body=_storable(answer.body.decode(errors="replace")),
+        body=storable(answer.body.decode(errors="replace")),
         truncated=answer.truncated,
         address=answer.address,
         request_headers=answer.request_headers,
@@ -252,12 +253,7 @@ def _detail(endpoint: Endpoint, answer: Answer) -> str | None:
     told = answer.detail
     for shown in (endpoint.url, endpoint.url[:255]):  # errors show a beginning of long ones
         told = told.replace(shown, f"{endpoint.host}/…")
-    return _storable(told)
-
-
-def _storable(text: str) -> str:
-    """Return text that every database can store: without NUL and lone surrogates."""
-    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+    return storable(told)
 
 
 def _trusting(ca: str) -> ssl.SSLContext:

@@ -10,6 +10,7 @@ from sqlalchemy import create_engine, text
 from mutirao import Job, JobState, Mutirao
 from mutirao.testing.conformance.kit import join
 from tests.integration.worker.kit import LIVE, ended, until_state, working
+from tests.support.waiting import until
 
 LAST = 2_147_483_647
 
@@ -206,3 +207,34 @@ async def _claim(app: Mutirao, id: int) -> int:
     assert id in [claim.id for claim in claims]
     await app.store.release([(c.id, c.run) for c in claims if c.id != id])
     return worker
+
+
+@pytest.mark.parametrize("column", ["task", "tenant", "metadata", "queue"])
+async def test_bytes_that_are_no_text(lite_url: str, column: str) -> None:
+    """SQLite keeps them as text, which its driver refuses to read: that job is dead."""
+    app = Mutirao(lite_url)
+    strange, *innocent = app.enqueue_many([_job(app) for _ in range(3)])
+    told = "x'7b2261223a22ff227d'" if column == "metadata" else "x'ff61'"
+    for table in ("job", "live") if column == "queue" else ("job",):
+        write(
+            app,
+            f"UPDATE mutirao_{table} SET {column} = CAST({told} AS text) WHERE id = {strange}",  # noqa: S608
+        )
+    async with working(app, poll=0.2, heartbeat=1.0, expiry=30.0) as worker:
+        for id in innocent:
+            assert (await ended(app, id)).state is JobState.SUCCEEDED
+        its = f"SELECT outcome, error_type FROM mutirao_attempt WHERE job = {strange}"  # noqa: S608
+        found = await until(lambda: read(app, its))
+        assert found == [("dead", "UnreadableJob")]
+        assert worker.health().alive
+    await app.aclose()
+
+
+def read(app: Mutirao, statement: str) -> list[tuple[Any, ...]]:
+    """Look into the tables."""
+    engine = create_engine(app.url)
+    try:
+        with engine.begin() as connection:
+            return [tuple(row) for row in connection.execute(text(statement))]
+    finally:
+        engine.dispose()

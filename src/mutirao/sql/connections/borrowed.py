@@ -12,10 +12,10 @@ from sqlalchemy import URL, Engine, NullPool, create_engine, event
 from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.util import await_only
 
+from mutirao.model.row_json import shown
 from mutirao.sql.connections.engines import Database, Engines
 from mutirao.sql.connections.keeping import refuse_kept
 from mutirao.sql.drivers.borrowing import Borrowed
-from mutirao.sql.schema.json_text import read_json
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -74,7 +74,7 @@ def _engine(url: URL, borrowed: Borrowed, options: Mapping[str, Any]) -> Engine:
         creator=lambda: borrowed.connection(engine.dialect.create_connect_args(url)[1]),
         poolclass=NullPool,
         pool_reset_on_return=None,
-        json_deserializer=read_json,
+        json_deserializer=shown,
         **options,
     )
     savepoints, dialect = _Savepoints(), cast(Any, engine.dialect)
@@ -86,7 +86,7 @@ def _engine(url: URL, borrowed: Borrowed, options: Mapping[str, Any]) -> Engine:
 
     @event.listens_for(engine, "before_cursor_execute")
     def _prepare(_: object, cursor: Any, *more: object) -> None:
-        borrowed.prepare_cursor(cursor, read_json)
+        borrowed.prepare_cursor(cursor, shown)
 
     return engine
 

@@ -6,8 +6,8 @@ from sqlalchemy import URL, NullPool
 from sqlalchemy.exc import NoSuchModuleError
 
 from mutirao.errors import ConfigurationError, MissingDriver
+from mutirao.model.row_json import shown
 from mutirao.sql.dialects.connecting import MAY_CREATE_FILE, SINGLE_STATEMENT, Drivers
-from mutirao.sql.schema.json_text import read_json
 
 MAX_OVERFLOW = 64  # further connections, closed after use
 
@@ -36,7 +36,7 @@ def created(
         return factory(
             url,
             **_pool(pool_size),
-            json_deserializer=read_json,
+            json_deserializer=shown,
             connect_args=dict(drivers.arguments),
             execution_options={MAY_CREATE_FILE: creates, SINGLE_STATEMENT: alone},
             **standing,

@@ -73,6 +73,7 @@ DENIED = Failure(
     advice="grant it what `mutirao schema --grants` prints for what it does, as the tables' owner",
 )
 _VALUE = Failure(ROW, "the database refuses a value")
+_NO_TEXT = Failure(ROW, "a text in a row is not UTF-8")  # SQLite keeps whatever bytes it is given
 _STATEMENT = Failure(STATEMENT, "the database refuses a statement")
 _TRIGGER = Failure(ROW, "a trigger or a rule of the database refuses a row")
 
@@ -352,6 +353,8 @@ def _by_class(error: BaseException) -> Failure | None:
     kind = type(error)
     if kind.__module__.partition(".")[0] not in _DRIVERS:
         return None
+    if str(error).startswith("Could not decode to UTF-8"):
+        return _NO_TEXT
     if "Cannot operate on a closed" in str(error):  # sqlite3, closed by another thread
         return _LOST
     names = (each.__name__ for each in kind.__mro__)

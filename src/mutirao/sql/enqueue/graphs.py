@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from mutirao.errors import InvalidJob
 from mutirao.model.graph_plan import Needs, Plan, numbered
 from mutirao.model.job import NewJob
+from mutirao.model.row_json import read_object, unreadable
 from mutirao.sql.drivers.steps import Execute, Steps
 from mutirao.sql.enqueue.facts import FACTS
 
@@ -51,10 +53,18 @@ def as_text(job: NewJob, needs: Needs) -> str:
 
 
 def from_text(text: str) -> tuple[NewJob, Needs]:
-    """Return the job and the needs that `as_text` wrote."""
-    found = msgspec.json.decode(text)
-    job = found["job"]
-    return NewJob(**job | {"tags": tuple(job.get("tags", ()))}), found["needs"]
+    """Return the job and the needs that `as_text` wrote.
+
+    Raises:
+        UnreadableRow: somebody has written otherwise.
+    """
+    what = "how it is compensated"
+    found = read_object(text, what)
+    try:
+        job, needs = found["job"], found["needs"]
+        return NewJob(**job | {"tags": tuple(job.get("tags", ()))}), {**needs}
+    except (LookupError, TypeError, ValueError, AttributeError, InvalidJob) as error:
+        raise unreadable(what, error) from error
 
 
 # Without times: a compensating job is due when the ones before it have ended.

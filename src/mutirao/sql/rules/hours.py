@@ -4,9 +4,11 @@ Where transactions that end attempts run side by side, `Words.closed` says how f
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from mutirao.model.hours import (
     FAILED_OUTCOME_NAMES,
@@ -19,6 +21,7 @@ from mutirao.model.hours import (
     by_hour,
     finished_jobs,
 )  # fmt: skip
+from mutirao.model.row_json import UnreadableRow, read_object
 from mutirao.model.states import OutcomeKind
 from mutirao.sql.drivers.steps import Asking, Execute, Row, command, each
 from mutirao.sql.rules.words import Words
@@ -28,6 +31,7 @@ from mutirao.sql.schema.instant import MICROS_PER_SECOND
 MAX_ATTEMPTS_PER_ROLL_UP = 10_000
 LATE_ATTEMPT_MICROS = 60 * MICROS_PER_SECOND  # that are left for attempts which come late
 BEFORE_ALL_MICROS = -(1 << 63)
+_DURATION = re.compile(r"\d\.\de[+-]\d\d\d?").fullmatch
 
 _OUTCOMES = ", ".join(f"'{kind}'" for kind in OutcomeKind)
 _UNTIL = "SELECT until FROM mutirao_rolled"
@@ -149,9 +153,18 @@ def _add_hours(words: Words, sums: dict[tuple[int, str, str, str], Hour]) -> Ask
         key = (words.shown(hour), *names)
         for seconds, durations in (yield Execute(_HOUR, key)):
             added.seconds += seconds
-            added.durations += Counter(json.loads(durations))
+            added.durations += _counted(durations)
         rows.append((*key, *_sums(added)))
     yield each(words.upsert("mutirao_hour", (*_HOUR_KEY, *_HOUR_SUMS), _HOUR_KEY, _HOUR_SUMS), rows)
+
+
+def _counted(durations: Any) -> Counter[str]:
+    """Return how often each duration was counted; nothing, if somebody has written otherwise."""
+    try:
+        told = read_object(durations)
+    except UnreadableRow:
+        return Counter()
+    return Counter({name: n for name, n in told.items() if type(n) is int and _DURATION(name)})
 
 
 def _sums(hour: Hour) -> Row:

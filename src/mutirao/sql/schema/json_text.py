@@ -1,16 +1,23 @@
-"""JSON for people and dashboards: one unreadable row must not hide the others."""
+"""JSON of rows whose values stay as they are written: numbers may have more digits than Python's.
 
-import json
-from typing import Any
+Beside `mutirao.model.row_json`, the one reading of rows, where only the names of an object are of
+interest. It raises the same error.
+"""
+
+import msgspec
+
+from mutirao.model.row_json import NO_READING, unreadable
+
+_UNREADABLE = (msgspec.MsgspecError, *NO_READING)
 
 
-def read_json(text: str | bytes) -> Any:
-    """Return the decoded JSON, or an object with the error if Python cannot decode it.
+def read_raw(text: str | bytes, what: str) -> dict[str, msgspec.Raw]:
+    """Return the JSON object of a row with its values as they are.
 
-    Other programs write jobs, too, and databases accept JSON that Python does not: objects within
-    objects within objects.
+    Raises:
+        UnreadableRow: it is no object, or cannot be decoded.
     """
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return {"unreadable": f"{type(error).__name__}: {error}"}
+        return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except _UNREADABLE as error:
+        raise unreadable(what, error) from error

@@ -25,13 +25,26 @@ def cancel_waiting(
     error: str | None = None,
 ) -> None:
     """Finish waiting jobs as cancelled; their live rows must be locked."""
+    end_waiting(conn, dialect, jobs, now, OutcomeKind.CANCELLED, error_type, error)
+
+
+def end_waiting(
+    conn: Connection,
+    dialect: Dialect,
+    jobs: Sequence[int],
+    now: datetime | None,
+    outcome: OutcomeKind,
+    error_type: str | None = None,
+    error: str | None = None,
+) -> None:
+    """Finish waiting jobs with an outcome; their live rows must be locked."""
     which, moment = dialect_of(conn.dialect).among(live.c.id, jobs), dialect.moment(now)
     told = select(
         live.c.id,
         next_run(),  # the current run may be in history already
         live.c.attempt,
         null(),
-        literal(str(OutcomeKind.CANCELLED)),
+        literal(str(outcome)),
         moment,
         moment,
         literal(error_type, Text),

@@ -15,6 +15,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from mutirao.errors import InvalidEndpoint, MutiraoError
+from mutirao.model import row_json
 from mutirao.model.endpoints import (
     FAIR_BY,
     WEBHOOK_QUEUE,
@@ -27,12 +28,12 @@ from mutirao.model.endpoints import (
     subscription_of,
 )
 from mutirao.model.limits import LimitOrigin
+from mutirao.model.row_json import shown
 from mutirao.model.subscriptions import SubscriptionKind, WhenDead
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import views
 from mutirao.sql.schema.endpoints import breaker, endpoint, further_topic
-from mutirao.sql.schema.json_text import read_json
 from mutirao.sql.schema.tables import subscription
 from mutirao.sql.statements import held, limits
 
@@ -156,11 +157,17 @@ def listed(conn: Connection) -> list[EndpointRecord]:
 
 def _as_values(row: Any) -> dict[str, Any]:
     return {
-        "topics": tuple(read_json(row.topics)),
-        "filter": None if row.filter is None else read_json(row.filter),
+        "topics": _listed(row.topics),
+        "filter": None if row.filter is None else shown(row.filter),
         "when_dead": None if row.when_dead is None else WhenDead(row.when_dead),
-        "retry": None if row.retry is None else tuple(read_json(row.retry)),
+        "retry": None if row.retry is None else _listed(row.retry),
     }
+
+
+def _listed(told: str) -> tuple[Any, ...]:
+    """Return a list for people; what is none is one thing in it."""
+    found = shown(told)
+    return tuple(found) if isinstance(found, list) else (found,)
 
 
 def read(conn: Connection, ids: Collection[str]) -> list[Endpoint | UnreadableEndpoint]:
@@ -175,11 +182,15 @@ def _to_row(asked: Endpoint) -> dict[str, Any]:
     return row | {name: _json(row[name]) for name in _JSON}
 
 
+# What a row means that somebody has changed by hand.
+_BY_HAND = (MutiraoError, row_json.UnreadableRow, TypeError, ValueError, AttributeError)
+
+
 def _from_row(row: dict[str, Any]) -> Endpoint | UnreadableEndpoint:
     try:
-        told = {name: row[name] and msgspec.json.decode(row[name]) for name in _JSON}
+        told = {name: row[name] and row_json.read(row[name]) for name in _JSON}
         return Endpoint(**row | told)
-    except (MutiraoError, msgspec.MsgspecError) as wrong:  # somebody changed the row by hand
+    except _BY_HAND as wrong:
         return UnreadableEndpoint(row["id"], str(wrong))
 
 

@@ -6,6 +6,7 @@ the states of its steps. So steps that end at the same moment, in two transactio
 after the other.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -27,20 +28,25 @@ from sqlalchemy import (
     update,
 )
 
+from mutirao.model.claim import UnfitClaim
 from mutirao.model.graph import OnDead
 from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
-from mutirao.model.graph_plan import filled, steps_in
+from mutirao.model.graph_plan import Needs, filled, steps_in
 from mutirao.model.job import Claim, NewJob, OutcomeKind
+from mutirao.model.row_json import UnreadableRow, read_object
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.graphs import from_text
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema.json_text import read_raw
 from mutirao.sql.schema.tables import edge, gate, graph, job, live, result, step
 from mutirao.sql.statements import limits
 from mutirao.sql.statements.cancelling import cancel_waiting
 
+log = logging.getLogger(__name__)
+_MOST = 1 << 63  # what a database's number is below
 SUCCEEDED, CANCELLED = str(OutcomeKind.SUCCEEDED), str(OutcomeKind.CANCELLED)
 
 
@@ -136,11 +142,20 @@ def own_args(conn: Connection, jobs: Sequence[NewJob]) -> list[NewJob]:
     """Return jobs that repeat steps, with the results that those took as arguments."""
     needs, results = _needed(conn, [job.redrive_of or 0 for job in jobs])
     return [
-        job.with_args(_filled(job.args, its, results))
-        if (its := needs.get(job.redrive_of or 0))
-        else job
+        _repeated(job, its, results) if (its := needs.get(job.redrive_of or 0)) else job
         for job in jobs
     ]
+
+
+def _repeated(
+    job: NewJob, needs: dict[str, Any] | UnreadableRow, results: Mapping[int, msgspec.Raw]
+) -> NewJob:
+    """Return a job with the results that it took; without them where they cannot be read."""
+    try:
+        return job.with_args(_filled(job.args, needs, results))
+    except UnreadableRow as unfit:
+        log.error("job %s is redriven without the results it took: %s", job.redrive_of, unfit)
+        return job
 
 
 def with_results(conn: Connection, claims: Sequence[Claim]) -> list[Claim]:
@@ -148,11 +163,18 @@ def with_results(conn: Connection, claims: Sequence[Claim]) -> list[Claim]:
     takers = [claim.id for claim in claims if TAKES_RESULTS in flags_of(claim.metadata)]
     needs, results = _needed(conn, takers)
     return [
-        claim._replace(args=_filled(claim.args, its, results))
-        if (its := needs.get(claim.id))
-        else claim
-        for claim in claims
+        _taking(claim, its, results) if (its := needs.get(claim.id)) else claim for claim in claims
     ]
+
+
+def _taking(
+    claim: Claim, needs: dict[str, Any] | UnreadableRow, results: Mapping[int, msgspec.Raw]
+) -> Claim:
+    """Return a step with the results it takes; or as one that is not to run."""
+    try:
+        return claim._replace(args=_filled(claim.args, needs, results))
+    except UnreadableRow as unfit:
+        return UnfitClaim.of(claim, str(unfit))
 
 
 def unprunable(conn: Connection, jobs: Sequence[int]) -> set[int]:
@@ -294,12 +316,23 @@ def _undo(conn: Connection, enqueue: Enqueue, graphs: Sequence[int]) -> None:
         if rows:
             undone = dialect_of(conn.dialect).among(step.c.id, [row.id for row in rows])
             conn.execute(update(step).where(undone).values(compensate=None))
-            _enqueue_compensation(conn, enqueue, rows)
+            if readable := {row: read for row in rows if (read := _read_undo(row)) is not None}:
+                _enqueue_compensation(conn, enqueue, [*readable], [*readable.values()])
 
 
-def _enqueue_compensation(conn: Connection, enqueue: Enqueue, rows: Sequence[Any]) -> None:
+def _read_undo(row: Any) -> tuple[NewJob, Needs] | None:
+    """Return how a step is compensated; None, and it is told, if that cannot be read."""
+    try:
+        return from_text(row.compensate)
+    except UnreadableRow as unfit:
+        log.error("step %s of graph %s is not compensated: %s", row.id, row.graph, unfit)
+        return None
+
+
+def _enqueue_compensation(
+    conn: Connection, enqueue: Enqueue, rows: Sequence[Any], undoing: Sequence[tuple[NewJob, Needs]]
+) -> None:
     """Enqueue the compensating jobs of these steps, as steps that run one after the other."""
-    undoing = [from_text(row.compensate) for row in rows]
     ids = enqueue([new for new, _ in undoing], conn)
     whole = select(func.max(step.c.depth)).where(step.c.graph == rows[0].graph)
     deepest = conn.scalars(whole).one()
@@ -330,12 +363,16 @@ def _enqueue_compensation(conn: Connection, enqueue: Enqueue, rows: Sequence[Any
 
 def _needed(
     conn: Connection, jobs: Sequence[int]
-) -> tuple[dict[int, dict[str, Any]], dict[int, msgspec.Raw]]:
-    """Return which results these jobs take as arguments, by job; and the results, by step."""
+) -> tuple[dict[int, dict[str, Any] | UnreadableRow], dict[int, msgspec.Raw]]:
+    """Return which results these jobs take as arguments, by job; and the results, by step.
+
+    Where it cannot be read which they take, the reason.
+    """
     among = dialect_of(conn.dialect).among
     wanted = select(step.c.job, step.c.needs).where(among(step.c.job, jobs))
-    needs = {row.job: msgspec.json.decode(row.needs or "{}") for row in conn.execute(wanted)}
-    others = sorted({id for each in needs.values() for id in steps_in([*each.values()])})
+    needs = {row.job: _read_needs(row.needs or "{}") for row in conn.execute(wanted)}
+    readable = [each for each in needs.values() if isinstance(each, dict)]
+    others = sorted({id for each in readable for id in steps_in([*each.values()])})
     kept = (
         select(step.c.id, result.c.value)
         .join(result, result.c.job == step.c.job)
@@ -344,6 +381,20 @@ def _needed(
     return needs, {row.id: msgspec.Raw(row.value.encode()) for row in conn.execute(kept)}
 
 
-def _filled(args: str, needs: dict[str, Any], results: Mapping[int, msgspec.Raw]) -> str:
-    given = msgspec.json.decode(args, type=dict[str, msgspec.Raw])
+def _read_needs(told: str) -> dict[str, Any] | UnreadableRow:
+    try:
+        found = read_object(told, "which results it takes")
+        if all(type(id) is int and 0 <= id < _MOST for id in steps_in([*found.values()])):
+            return found
+    except (UnreadableRow, RecursionError) as error:
+        return UnreadableRow(str(error))
+    return UnreadableRow("which results it takes is not told by the numbers of steps")
+
+
+def _filled(
+    args: str, needs: dict[str, Any] | UnreadableRow, results: Mapping[int, msgspec.Raw]
+) -> str:
+    if isinstance(needs, UnreadableRow):
+        raise needs
+    given = read_raw(args, "its arguments")
     return msgspec.json.encode(filled(given, needs, results)).decode()

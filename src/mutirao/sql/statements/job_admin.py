@@ -5,7 +5,7 @@ those of the methods of the same name in `mutirao.ports.Store`. Live rows are lo
 their ids, as every other statement does, so that there is no deadlock.
 """
 
-import json
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -22,8 +22,10 @@ from sqlalchemy import (
     true,
 )
 
+from mutirao.errors import InvalidJob
 from mutirao.model.job import FINAL_STATES, JobState, NewJob, OutcomeKind
 from mutirao.model.records import JobFilter
+from mutirao.model.row_json import UnreadableRow, check_storable, read_list, read_object
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
@@ -45,6 +47,7 @@ from mutirao.sql.statements import (
 from mutirao.sql.statements.cancelling import cancel_waiting
 from mutirao.sql.statements.records import is_one_of, matching
 
+log = logging.getLogger(__name__)
 Moment = ColumnElement[datetime]
 
 # JSON is copied as text: a number may have more digits than Python's numbers.
@@ -122,7 +125,7 @@ def redrive(conn: Connection, which: JobFilter, enqueue: Enqueue) -> list[int]:
         .where(dialect_of(conn.dialect).among(tables.job.c.id, ended))
         .order_by(tables.job.c.id)
     )
-    again = fairness.known(conn, map(_again, rows))
+    again = fairness.known(conn, filter(None, map(_again, rows)))
     if not again:
         return []
     awaited = graphs.awaited_steps(conn, ended)
@@ -207,9 +210,15 @@ def _oldest(conn: Connection, found: Select[int], which: JobFilter) -> Sequence[
     return conn.scalars(wanted).all()
 
 
-def _again(row: Any) -> NewJob:
+def _again(row: Any) -> NewJob | None:
+    """Return the job that repeats one; None, and it is told, if its row cannot be read."""
     values = row._asdict()
     id = values.pop("id")
-    values["tags"] = tuple(json.loads(values["tags"] or "[]"))
-    values["metadata"] = json.loads(values["metadata"] or "{}")
-    return NewJob(**values, redrive_of=id)
+    try:
+        values["tags"] = tuple(read_list(values["tags"] or "[]", "its tags"))
+        values["metadata"] = read_object(values["metadata"] or "{}", "its metadata")
+        check_storable((values["tags"], values["metadata"]), "what it says beside its arguments")
+        return NewJob(**values, redrive_of=id)
+    except (UnreadableRow, InvalidJob) as unfit:
+        log.error("job %s cannot be redriven: %s; the others are", id, unfit)
+        return None

@@ -10,7 +10,6 @@ stays parked: a redriven one takes the turn of the dead.
 Synchronous functions of a SQLAlchemy `Connection` in a transaction, the same on every database.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -33,6 +32,7 @@ from sqlalchemy import (
 
 from mutirao.model.job import Claim, Job
 from mutirao.model.payload_filter import value_at
+from mutirao.model.row_json import UnreadableRow, read
 from mutirao.model.subscriptions import WhenDead
 from mutirao.model.topics import ANY, TOPIC_TASK, task_of
 from mutirao.model.uniqueness import PARKED
@@ -107,8 +107,8 @@ class InOrder:
             made = _made(conn, self.dialect, [row.id for row in rows], [*whom])
             for row in rows:
                 try:
-                    says = json.loads(row.payload)
-                except (ValueError, RecursionError):
+                    says = read(row.payload)
+                except UnreadableRow:
                     continue
                 untold = (its for id, its in whom.items() if (row.id, id) not in made)
                 yield from (_Telling(its, row, says) for its in untold)

@@ -4,7 +4,6 @@ Synchronous functions of a SQLAlchemy `Connection`; their contracts are those of
 same name in `mutirao.ports.Store`. None of them writes.
 """
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from mutirao.model.records import (
     StepRecord,
     WorkerRecord,
 )
+from mutirao.model.row_json import shown
 from mutirao.model.uniqueness import PARKED
 from mutirao.sql.drivers import kinds
 from mutirao.sql.registry import dialect_of
@@ -73,7 +73,7 @@ def job(conn: Connection, id: int) -> JobRecord:
     attempts = tuple(_to_attempt(row) for row in rows if row.its_run is not None)
     value = rows[0].result
     record = _to_record(rows[0], attempts)
-    return record if value is None else replace(record, result=json.loads(value))
+    return record if value is None else replace(record, result=shown(value))
 
 
 def counts(conn: Connection) -> list[QueueCount]:
@@ -269,7 +269,7 @@ def _to_attempt(row: Any) -> AttemptRecord:
 def _to_record(row: Any, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
     values = _of(row, _JOB)
     values["state"] = JobState(values["state"])
-    values["tags"] = tuple(values["tags"] or ())
+    values["tags"] = _names(values["tags"] or [])
     values["metadata"] = values["metadata"] or {}
     return JobRecord(**values, attempts=attempts)
 
@@ -277,6 +277,11 @@ def _to_record(row: Any, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
 def _to_worker(row: Any) -> WorkerRecord:
     values = row._asdict()
     for name in ("queues", "tasks"):
-        values[name] = None if values[name] is None else tuple(values[name])
-    values["exclude_queues"] = tuple(values["exclude_queues"] or ())
+        values[name] = None if values[name] is None else _names(values[name])
+    values["exclude_queues"] = _names(values["exclude_queues"] or [])
     return WorkerRecord(**values)
+
+
+def _names(told: Any) -> tuple[str, ...]:
+    """Return the names in a list of a row; as text what somebody has written otherwise."""
+    return tuple(map(str, told)) if isinstance(told, list) else (str(told),)

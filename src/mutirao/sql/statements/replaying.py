@@ -3,7 +3,6 @@
 Synchronous functions of a SQLAlchemy `Connection`; their contracts are in `mutirao.ports`.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from sqlalchemy import (
 
 from mutirao.errors import InvalidArguments, InvalidSubscription, UnknownSubscription
 from mutirao.model.payload_filter import value_at
+from mutirao.model.row_json import UnreadableRow, read
 from mutirao.model.subscriptions import Replay, Replayed
 from mutirao.model.topics import (
     PUBLICATION,
@@ -178,8 +178,8 @@ class Replaying:
 
 def _read(row: Any) -> Any:
     try:
-        return json.loads(row.payload)
-    except (ValueError, RecursionError) as error:
+        return read(row.payload)
+    except UnreadableRow as error:
         raise InvalidArguments(
             f"publication {row.id} cannot be read, so that no filter can be asked: {error}; leave"
             " it out of the time that is replayed"

@@ -30,6 +30,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mutirao.errors import WrongState
 from mutirao.model.job import FINAL_OUTCOMES, NewJob, OutcomeKind
+from mutirao.model.row_json import read_object
 from mutirao.model.schedule import (
     MAX_DUE_NAMES,
     TICKS_KEPT_PER_SCHEDULE,
@@ -285,7 +286,7 @@ def _options(job: NewJob) -> dict[str, Any]:
 
 def _to_state(row: Any) -> ScheduleState:
     values = {name: _in_utc(value) for name, value in row._asdict().items()}
-    options = msgspec.json.decode(values["options"])
+    options = read_object(values["options"], "its options")
     options["tags"] = tuple(options.get("tags", ()))
     job = NewJob(**{name: values[name] for name in _NAMED}, **options)
     every = values["every"]

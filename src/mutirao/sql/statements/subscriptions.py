@@ -20,9 +20,10 @@ from sqlalchemy import (
     update,
 )
 
-from mutirao.errors import InvalidSubscription
+from mutirao.errors import InvalidSubscription, MutiraoError
 from mutirao.model.job import Job, NewJob
 from mutirao.model.payload_filter import check_filter, matches, value_at
+from mutirao.model.row_json import UnreadableRow, read, read_object, shown
 from mutirao.model.subscriptions import (
     Subscription,
     SubscriptionKind,
@@ -37,7 +38,6 @@ from mutirao.model.topics import PUBLICATION, SUBSCRIPTION, patterns_of, topic_o
 from mutirao.model.uniqueness import Placed
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema import views
-from mutirao.sql.schema.json_text import read_json
 from mutirao.sql.schema.tables import limit, subscription
 from mutirao.sql.statements import limits
 
@@ -116,7 +116,7 @@ def _as_values(row: Any) -> dict[str, Any]:
     return {
         "origin": SubscriptionOrigin(row.origin),
         "kind": SubscriptionKind(row.kind),
-        "filter": None if row.filter is None else read_json(row.filter),
+        "filter": None if row.filter is None else shown(row.filter),
         "when_dead": None if row.when_dead is None else WhenDead(row.when_dead),
     }
 
@@ -167,8 +167,8 @@ def key_in(row: Any, payload: object) -> str:
 
 def _filter_in(row: Any) -> dict[str, Any]:
     try:
-        return check_filter(msgspec.json.decode(row.filter))
-    except (msgspec.DecodeError, InvalidSubscription) as unfit:
+        return check_filter(read(row.filter))
+    except (UnreadableRow, InvalidSubscription) as unfit:
         raise InvalidSubscription(
             f"the filter of subscription {row.id!r} in the database is {row.filter:.200}: {unfit};"
             " put it again, or remove it"
@@ -178,11 +178,11 @@ def _filter_in(row: Any) -> dict[str, Any]:
 def job_in(row: Any) -> NewJob:
     """Return the job that a subscription's row asks for."""
     try:
-        options = msgspec.json.decode(row.options)
+        options = read_object(row.options, "what it asks for")
         options["tags"] = tuple(options.get("tags", ()))
         options["unique"] = unique_of(said) if (said := options.get("unique")) else None
         return NewJob(**{name: getattr(row, name) for name in _NAMED}, **options)
-    except (msgspec.DecodeError, TypeError, ValueError, LookupError) as unfit:
+    except (UnreadableRow, MutiraoError, TypeError, ValueError, LookupError) as unfit:
         raise InvalidSubscription(
             f"the options of subscription {row.id!r} in the database are {row.options:.200}:"
             f" {unfit}; put it again, or remove it"

@@ -25,9 +25,11 @@ from sqlalchemy import (
 )
 
 from mutirao.errors import InvalidArguments, StaleRun
+from mutirao.model.claim import UnfitClaim
 from mutirao.model.job import Claim, Job, NewJob
 from mutirao.model.outcome import Settlement
 from mutirao.model.records import Progress
+from mutirao.model.row_json import UnreadableRow
 from mutirao.model.topics import (
     PUBLICATION,
     SUBSCRIPTION,
@@ -37,6 +39,7 @@ from mutirao.model.topics import (
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema.json_text import read_raw
 from mutirao.sql.schema.tables import attempt, delivery, job, live
 from mutirao.sql.statements import ordering, results, subscriptions
 from mutirao.sql.statements.ordering import InOrder
@@ -284,11 +287,19 @@ def with_events(conn: Connection, claims: Sequence[Claim]) -> list[Claim]:
     whose = {row.job: row for row in conn.execute(which)}
     published = _published(conn, sorted({row.publication for row in whose.values()}))
     return [
-        claim._replace(args=_told(claim, its, published.get(its.publication)))
+        _telling(claim, its, published.get(its.publication))
         if (its := whose.get(claim.id))
         else claim
         for claim in claims
     ]
+
+
+def _telling(claim: Claim, its: Any, publication: Any) -> Claim:
+    """Return a delivery with what was published; or as one that is not to run."""
+    try:
+        return claim._replace(args=_told(claim, its, publication))
+    except UnreadableRow as unfit:
+        return UnfitClaim.of(claim, str(unfit))
 
 
 def may_be_delivery(claim: Claim) -> bool:
@@ -315,8 +326,8 @@ def _told(claim: Claim, its: Any, publication: Any) -> str:
         "tenant": claim.tenant,
         "group": claim.group,
     }
-    own = msgspec.json.decode(claim.args) if claim.args != "{}" else {}
-    told = own | {"event": event, "payload": msgspec.Raw(publication.payload.encode())}
+    own = read_raw(claim.args, "its arguments") if claim.args != "{}" else {}
+    told = {**own, "event": event, "payload": msgspec.Raw(publication.payload.encode())}
     return msgspec.json.encode(told).decode()
 
 

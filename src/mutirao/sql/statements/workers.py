@@ -1,6 +1,6 @@
 """Workers, their heartbeats and the leases of their duties; the same on every database."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, cast
 
@@ -107,8 +107,11 @@ def deployed(conn: Connection, dialect: Dialect, but: str, now: datetime | None)
     ]
 
 
-def _names(found: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if found is None else tuple(found)
+def _names(found: Any) -> tuple[str, ...] | None:
+    """Return the names that a worker's row has; none, if somebody has written otherwise."""
+    if found is None:
+        return None
+    return tuple(each for each in found if isinstance(each, str)) if type(found) is list else ()
 
 
 def listen(conn: Connection, id: int, listening: bool) -> None:

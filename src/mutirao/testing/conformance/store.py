@@ -28,6 +28,7 @@ from mutirao.testing.conformance.records import CountsContract, RecordsContract
 from mutirao.testing.conformance.redriving import RedriveContract
 from mutirao.testing.conformance.repeated import RepeatedContract
 from mutirao.testing.conformance.results import ResultsContract
+from mutirao.testing.conformance.rows import RowsContract
 from mutirao.testing.conformance.schedules import SchedulesContract
 from mutirao.testing.conformance.settling import SettlingContract
 from mutirao.testing.conformance.staleness import ReleaseContract, StalenessContract
@@ -83,5 +84,6 @@ class StoreContract(
     HeldContract,
     FederationContract,
     CarriedContract,
+    RowsContract,
 ):
     """Every sentence of `mutirao.ports.Store`, as tests: a backend's first driver passes it."""

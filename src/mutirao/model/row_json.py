@@ -1,0 +1,93 @@
+"""The one reading of JSON that stands in rows, as others than Mutirão may have written it.
+
+Databases take for JSON what Python does not: numbers of 5,000 digits, lists a thousand deep, halves
+of characters. Whatever stands there, reading it raises `UnreadableRow` and nothing else: the caller
+makes it the outcome of that one row. A test keeps other readings out of the package.
+"""
+
+import json
+from typing import Any
+
+NO_READING = (ValueError, RecursionError, TypeError, AttributeError)
+
+
+class UnreadableRow(Exception):
+    """What stands in a row cannot be read; the text says what, and why."""
+
+
+def read(text: str | bytes, what: str = "JSON") -> Any:
+    """Return the decoded JSON of a row; `what` it is, for the error.
+
+    Raises:
+        UnreadableRow: Python cannot decode it.
+    """
+    try:
+        return json.loads(text)
+    except NO_READING as error:
+        raise unreadable(what, error) from error
+
+
+def read_object(text: str | bytes, what: str = "JSON") -> dict[str, Any]:
+    """Return the decoded JSON object of a row.
+
+    Raises:
+        UnreadableRow: Python cannot decode it, or it is something else.
+    """
+    found = read(text, what)
+    if not isinstance(found, dict):
+        raise UnreadableRow(f"{what} is no object, but {type(found).__name__}")
+    return found
+
+
+def read_list(text: str | bytes, what: str = "JSON") -> list[Any]:
+    """Return the decoded JSON array of a row.
+
+    Raises:
+        UnreadableRow: Python cannot decode it, or it is something else.
+    """
+    found = read(text, what)
+    if not isinstance(found, list):
+        raise UnreadableRow(f"{what} is no array, but {type(found).__name__}")
+    return found
+
+
+def shown(text: str | bytes) -> Any:
+    """Return the decoded JSON for people, or an object with the error: others are shown, too."""
+    try:
+        return read(text)
+    except UnreadableRow as error:
+        return {"unreadable": str(error)}
+
+
+def check_storable(value: Any, what: str) -> None:
+    """Raise UnreadableRow if a decoded value cannot be written again: it has half a character."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except NO_READING as error:
+        raise unreadable(what, error) from error
+
+
+def in_words(value: Any, longest: int) -> str:
+    """Return a decoded value as text that every database can store, cut to so many characters.
+
+    Raises:
+        UnreadableRow: it is too deep.
+    """
+    if not isinstance(value, str):
+        try:
+            value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        except NO_READING as error:
+            raise unreadable("a value", error) from error
+    return storable(value[:longest])[:longest]
+
+
+def storable(text: str) -> str:
+    """Return text that every database can store: without NUL and halves of characters."""
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def unreadable(what: str, error: BaseException) -> UnreadableRow:
+    """Return the error that says why something cannot be read, in at most a few words of it."""
+    return UnreadableRow(
+        f"{what} cannot be read: {type(error).__name__}: {storable(str(error))[:200]}"
+    )
