@@ -12,7 +12,6 @@ from math import inf
 from time import monotonic
 from typing import Protocol
 
-from mutirao.engine import outcomes
 from mutirao.engine.attention import Attention, Look
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT
@@ -22,19 +21,18 @@ from mutirao.engine.lanes import LaneBook
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.starting import counted, postponed
 from mutirao.engine.trouble import Trouble
 from mutirao.model.doorbell import Doorbell
 from mutirao.model.fairness import lanes_of, queue_of
 from mutirao.model.job import Claim, Lane, Wake
 from mutirao.model.limits import Claimed
-from mutirao.model.outcome import Outcome, Settlement
+from mutirao.model.outcome import Outcome
 from mutirao.ports import Notifier, Store
 
 LISTENER_TIMEOUT = 1.0  # seconds that a worker waits for its listener before the first claim
 REFRESH_SHARE = 50  # reading the heads may take 1/50 of the time: ≤ 2 %
 REFRESH_POLLS = 3  # polls after which they are read at the latest: a delayed read says nothing
-# Seconds between jobs that are postponed, and the longest that one is.
-POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0
 # Seconds after which a second worker looks for a job, in case the first one is busy, frozen or
 # gone; the next two look four times as late each.
 SECOND_WORKER_DELAY, DELAY_GROWTH = 0.025, 4
@@ -309,6 +307,7 @@ class Producer:
         if foreign:
             await self._give_back_foreign(foreign)
             claims = [claim for claim in claims if claim.task in self._served]
+        claims = counted(claims)
         suspects = [claim for claim in claims if claim.lost >= LOST_RUNS_OF_SUSPECT]
         return await self._keep_one_suspect(claims, suspects) if suspects else claims
 
@@ -329,17 +328,7 @@ class Producer:
         later = suspects[kept:]
         if later:
             with self._holdings.unsure_unless_answered():
-                await self._store.settle(
-                    self._worker(),
-                    [
-                        Settlement(
-                            claim.id,
-                            claim.run,
-                            outcomes.postponed(min(n * POSTPONED_INTERVAL, MAX_POSTPONED)),
-                        )
-                        for n, claim in enumerate(later, start=1)
-                    ],
-                )
+                await self._store.settle(self._worker(), postponed(later))
         return [claim for claim in claims if claim not in later]
 
     async def _give_back_stalled(self) -> None:

@@ -264,6 +264,10 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried):
         """Record that runs were lost."""
         return await self._insistent.run(applied, self._rules.lose, jobs, now) if jobs else set()
 
+    async def note_start(self, worker: int, job: int, run: int, *, lost: int, attempt: int) -> bool:
+        """Note that a job starts which was lost before."""
+        return await self._runner.run(workers.note_start, worker, (job, run), lost, attempt)
+
     async def unlocked(self, jobs: Collection[int]) -> set[int]:
         """Return the live jobs among these that no other transaction has locked."""
         return await self._runner.run(workers.unlocked, jobs)
