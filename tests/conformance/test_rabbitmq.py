@@ -265,19 +265,39 @@ async def test_what_is_otherwise_is_named(rabbit: RabbitServer) -> None:
 
 
 async def test_a_queue_that_is_deleted(transport: RabbitMQ, rabbit: RabbitServer) -> None:
-    """Its consumer is told, and what is published then comes back as unroutable."""
+    """Its consumer is told; what it was handed it may end. What is published comes back."""
     await transport.declare(["short-lived"])
     lost: list[Delivery] = []
     async with deadline(), transport.consumer("short-lived", 5, lost.extend) as consumer:
-        await publish(transport, letter(queue="short-lived"))
-        await receive(consumer)
+        await publish(transport, *(letter(queue="short-lived") for _ in range(2)))
+        one, other = await receive(consumer, 2)
         async with aiormq.connect(rabbit.url()) as connection:
             await (await connection.channel()).queue_delete(f"{PREFIX}.short-lived")
-        with pytest.raises(TransportUnavailable):
+        with pytest.raises(TransportUnavailable, match="was deleted"):
             await consumer.receive(1)
-    assert len(lost) == 1
+    assert lost == []
+    assert await consumer.settle([Ack(one), Bury(other, CAUSE)]) == [None, None]
+    assert await transport.drop_dead("short-lived", None) == 1
     (error,) = await transport.publish([letter(queue="short-lived")])
     assert isinstance(error, TransportMismatch)
+
+
+@pytest.mark.parametrize("version", [(4, 2), (4, 3)])
+async def test_a_consumer_that_is_cancelled(
+    transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch, version: tuple[int, int]
+) -> None:
+    """Before 4.3 its queue was deleted; since then a queue that is there hands out again."""
+    monkeypatch.setattr(links.Links, "version_of", lambda *_: version)
+    lost: list[Delivery] = []
+    async with deadline(), transport.consumer(QUEUE, 5, lost.extend) as consumer:
+        await publish(transport, letter())
+        [held] = await receive(consumer)
+        await consumer._cancelled(None)
+        with pytest.raises(TransportUnavailable):
+            await consumer.receive(1)
+    assert lost == ([held] if version == (4, 3) else [])
+    async with consuming(transport) as consuming_again:
+        await settle(consuming_again, *map(Ack, await receive(consuming_again)))
 
 
 async def test_what_the_broker_has_lost(rabbit: RabbitServer) -> None:

@@ -59,6 +59,15 @@ class Proxy:
             for pair in self._pairs:
                 pair.silent = True
 
+    def cut(self) -> None:
+        """Break the connections there are, on both sides."""
+        with self._changed:
+            pairs = list(self._pairs)
+        for pair in pairs:
+            for each in pair.sockets:
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
     def lead_to(self, port: int) -> None:
         """Relay new connections to another server."""
         self._server = ("127.0.0.1", port)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pamqp import frame
@@ -11,7 +12,7 @@ from pamqp.body import ContentBody
 from pamqp.commands import Basic, Channel
 from pamqp.header import ContentHeader
 
-from mutirao.transports.rabbitmq import wire
+from mutirao.transports.rabbitmq import fields, wire
 from mutirao.transports.rabbitmq.deliveries import SIGN_OF_LIFE, Arrived, DeliveryStream, Taker
 
 LARGEST = 9  # bytes
@@ -65,6 +66,15 @@ def others() -> bytes:
     return answer + delivered(b"x", consumer="theirs") + SIGN_OF_LIFE
 
 
+WRAPPED = Basic.Properties(message_id="7", headers={"raw": bytearray(PLAIN.marshal())})
+
+
+def left() -> bytes:
+    """Return what aiormq is given of those: properties that it can read, whatever they were."""
+    answer = frame.marshal(Basic.CancelOk("ours"), 3)
+    return answer + delivered(b"x", consumer="theirs", properties=WRAPPED) + SIGN_OF_LIFE
+
+
 def cuts(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield it in two parts, cut everywhere."""
     for at in range(1, len(data)):
@@ -79,7 +89,7 @@ async def test_wherever_it_is_cut() -> None:
         for part in parts:
             line.stream.feed_data(part)
         assert line.bodies == [b"{}", b"abc", b""]
-        assert line.rest().replace(SIGN_OF_LIFE, b"") == others().replace(SIGN_OF_LIFE, b"")
+        assert line.rest().replace(SIGN_OF_LIFE, b"") == left().replace(SIGN_OF_LIFE, b"")
         assert [each.tag for each in line.came] == [1, 2, 3]
 
 
@@ -170,4 +180,35 @@ async def test_a_consumer_that_has_left() -> None:
     stream = DeliveryStream({})
     stream.feed_data(delivered(b"{}"))
     stream.feed_eof()
-    assert await stream.read() == delivered(b"{}")
+    assert await stream.read() == delivered(b"{}", properties=WRAPPED)
+
+
+class _NoMoment(Basic.Properties):
+    def marshal(self) -> bytes:
+        return struct.pack(">HQ", self.flags["timestamp"], 2**63 - 1)
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        Basic.Deliver("them", 1, False, "", ""),
+        Basic.GetOk(1, False, "", "", 0),
+        Basic.Return(312, "no", "", ""),
+    ],
+)
+async def test_what_the_client_cannot_read(begin: Any) -> None:
+    """Is wrapped: otherwise it would close the connection, and be handed the same again."""
+    stream, properties = DeliveryStream({}), _NoMoment()
+    header = ContentHeader(body_size=1, properties=properties)
+    parts = [frame.marshal(each, 3) for each in (begin, header, ContentBody(b"x"))]
+    with pytest.raises(Exception, match=r"year|range|out of"):
+        frame.unmarshal(parts[1])
+    stream.feed_data(b"".join(parts))
+    found: list[Any] = []
+    left = bytes(stream._buffer)  # type: ignore[attr-defined]
+    while left:
+        taken, _, read = frame.unmarshal(left)
+        left = left[taken:]
+        found.append(read)
+    assert fields.unwrapped(found[1].properties).marshal() == properties.marshal()
+    assert found[2].value == b"x"

@@ -89,10 +89,11 @@ class Carrying:
             for queue, each in self._transports.items()
         ]
         for transport, kept in schedules:
-            queue = f"schedules of {transport.name}"
-            names = ", ".join(each.name for each in kept)
-            begun = f"in line for schedules {names} of {transport.name}"
-            self._receivers.append(self._receiver(queue, ScheduleSource(transport, kept), begun))
+            for each in kept:  # apart: what one meets at the broker concerns no other
+                queue = f"schedule {each.name} of {transport.name}"
+                begun = f"in line for schedule {each.name} of {transport.name}"
+                source = ScheduleSource(transport, [each])
+                self._receivers.append(self._receiver(queue, source, begun))
         self._stopping: asyncio.Task[None] | None = None
         self._hurried = asyncio.Event()
         over_at, limit = self._shared.slots.blocked_until, settings.exit_when_stuck

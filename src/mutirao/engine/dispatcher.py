@@ -1,25 +1,24 @@
 """The dispatcher starts claimed jobs while slots are free, and counts how many more to claim."""
 
 import asyncio
-import sys
 from collections import deque
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Collection, Iterable
 from contextvars import Context, copy_context
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any
 
 from mutirao.engine import outcomes
 from mutirao.engine.aside import Finished
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, Executor
 from mutirao.engine.logs import log
 from mutirao.engine.pace import Pace
-from mutirao.engine.running import Begin, Running
+from mutirao.engine.running import Begin, Running, started_task
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.settler import Settler
 from mutirao.engine.slots import Slots
 from mutirao.engine.stalling import StallWatch
+from mutirao.engine.start_notes import NoteStart, after_note
 from mutirao.engine.thread_attempts import Attempt, ThreadAttempts
 from mutirao.errors import AttemptStalled, AttemptTimeout
 from mutirao.model.job import Claim, OutcomeKind, Wake
@@ -53,7 +52,8 @@ class Dispatcher:
         self._starts_soon = False  # in place of several attempts that have ended
         self._calls = ThreadAttempts(executor, slots.threads, self._leave_soon, self._follow)
         self._closed = False
-        self.last_start = 0
+        self.note_start: NoteStart | None = None  # of jobs that were lost before
+        self.last_start, self.suspect_from = 0, LOST_RUNS_OF_SUSPECT
         self._pace = Pace(settings.prefetch, 2 * settings.batch)
         self._moved_at = monotonic()  # when a job last came or started
         self.changed = asyncio.Event()  # something ended, or there is room
@@ -214,7 +214,7 @@ class Dispatcher:
     def holds_suspect(self) -> bool:
         """Return whether such a job is of this database."""
         claims = [*self._buffer, *(running.claim for running in self._running)]
-        return any(claim.lost >= LOST_RUNS_OF_SUSPECT for claim in claims)
+        return any(claim.lost >= self.suspect_from for claim in claims)
 
     def leave(self) -> None:
         """Leave the slots to others, once nothing runs any more."""
@@ -256,14 +256,17 @@ class Dispatcher:
             running.watch = StallWatch(stall, stalled, self._executor.lead(claim))
         # Each attempt has its own context: it must not see what the last handler has set.
         context = self._context.copy()
-        if self._executor.is_call(claim):
+        if claim.lost and self.note_start is not None:
+            noted = after_note(self.note_start, self._executor.attempt)
+            self._follow(running, noted, context)
+        elif self._executor.is_call(claim):
             self._calls.start(running, context)
         else:
             self._follow(running, self._executor.attempt, context)
 
     def _follow(self, running: Running, attempt: Attempt, context: Context) -> None:
         """Run an attempt in a task of the event loop, as far as it does not end at once."""
-        task = _task(self._live(running, attempt), asyncio.get_running_loop(), context)
+        task = started_task(self._live(running, attempt), asyncio.get_running_loop(), context)
         if not task.done():
             running.task = task
             self._tasks.add(task)
@@ -388,12 +391,3 @@ class Dispatcher:
             "job %s (%s) returned after it was given up; its outcome %s is dropped",
             *(running.claim.id, running.claim.task, outcome.kind),
         )
-
-
-def _task(
-    attempt: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context
-) -> asyncio.Task[None]:
-    # An eager task runs a handler that never waits without a pass through the event loop.
-    if sys.version_info >= (3, 12):
-        return asyncio.Task(attempt, loop=loop, eager_start=True, context=context)
-    return loop.create_task(attempt, context=context)

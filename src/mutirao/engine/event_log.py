@@ -95,6 +95,22 @@ class EventLog(JobLog):
         )
 
 
+def tell_lost(transport: object, message: Message) -> None:
+    """Tell that an attempt was lost with a connection; see `tell_buried`."""
+    if (teller := teller_of(transport)) is not None:
+        teller.tell(
+            JobEvent(
+                kind=EventKind.LOST,
+                task=message.task,
+                queue=message.queue,
+                job=str(parcels.id_of(message)),
+                at=datetime.now(UTC),
+                attempt=message.attempt,
+                worker=worker_name(),
+            )
+        )
+
+
 def tell_buried(transport: object, queue: str, settling: Bury, message: Message | None) -> None:
     """Tell that a message is dead that no attempt has ended.
 

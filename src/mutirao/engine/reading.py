@@ -53,7 +53,14 @@ class Reader:
         foreign = delivery.foreign
         if delivery.problem is not None or foreign is None or self._decode is None:
             raise Undecodable(delivery.problem or NO_DECODER)
-        return self._message(foreign, self._decoded(foreign, self._decode), now)
+        decoded = self._decoded(foreign, self._decode)
+        try:
+            return self._message(foreign, decoded, now)
+        except (Undecodable, Expired):
+            raise
+        except Exception as error:
+            problem = f"what was decoded cannot be used: {type(error).__name__}: {error}"
+            raise Undecodable(problem) from error
 
     def _decoded(self, foreign: ForeignMessage, decode: Decode) -> Decoded:
         try:
@@ -83,6 +90,8 @@ class Reader:
             queue=self._queue,
             attempt=foreign.attempt,
             lost=foreign.lost,
+            suspect=foreign.suspect,
+            noted=foreign.noted,
             headers={**parcels.headers_of(decoded), **foreign.kept},
             delay=max(0.0, wait),
         )

@@ -7,6 +7,7 @@ received only when there is room, and held back by nothing but the prefetch.
 import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from time import monotonic
@@ -15,8 +16,8 @@ from typing import Protocol
 from mutirao.engine import outcomes
 from mutirao.engine.backoff import Backoff
 from mutirao.engine.dispatcher import Dispatcher
-from mutirao.engine.event_log import tell_buried
-from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, Executor
+from mutirao.engine.event_log import tell_buried, tell_lost
+from mutirao.engine.executor import MAX_LOST_RUNS, Executor
 from mutirao.engine.job_log import can_be_written
 from mutirao.engine.late import Late, Write
 from mutirao.engine.logs import log
@@ -27,8 +28,9 @@ from mutirao.engine.returns import Key, Returns
 from mutirao.engine.running import Begin
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.slots import Slots
+from mutirao.engine.suspects import Suspects
 from mutirao.engine.trouble import Trouble
-from mutirao.errors import TransportError
+from mutirao.errors import SettlingFailed, TransportError
 from mutirao.model.job import Claim, NewJob
 from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message
 from mutirao.ports import Consumer
@@ -38,6 +40,7 @@ from mutirao.tasks import parcels
 
 UNKNOWN_DELAY, MAX_TIMES_UNKNOWN = 5.0, 120  # seconds; ten minutes for workers that have the task
 POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0  # seconds between suspects; the longest
+RETURNED_OFTEN = 5  # times, after which a message is sent anew: brokers count them up to a limit
 # The prefetch grows by steps, each once as many have been run as were held: the first handlers may
 # be shorter than the rest, and what the broker has handed out nobody else can run.
 GROWTH, SHRINK_EVERY = 4, 1.0  # factor; seconds
@@ -66,6 +69,23 @@ class Source(Protocol):
     async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
         """Publish messages; see `Transport.publish`."""
         ...
+
+
+class _SuspectsOf:
+    """The suspects among what came together. `has_one`: whether one is in the process."""
+
+    def __init__(self, has_one: bool) -> None:
+        self._has_one, self._later = has_one, 0
+
+    def takes_one(self) -> bool:
+        """Return whether one may be taken, and take it."""
+        free, self._has_one = not self._has_one, True
+        return free
+
+    def wait(self) -> float:
+        """Return the seconds until the next of the others comes again."""
+        self._later += 1
+        return min(self._later * POSTPONED_INTERVAL, MAX_POSTPONED)
 
 
 class Receiver:
@@ -103,10 +123,13 @@ class Receiver:
         told = self._follow, self._settled, self._tell_dead
         self._returns = Returns(settings.linger, late, *told)
         self.dispatcher = Dispatcher(settings, executor, self._returns, slots, begin)
+        self.dispatcher.suspect_from, self.dispatcher.note_start = 1, self._clear_the_way
+        self._clearing = 0  # suspects that are about to start
         what, back = f"cannot consume queue {queue!r}", f"consuming queue {queue!r} again"
         longest = settings.longest_wait
         self._trouble = Trouble(what, back, longest, who="broker", once="text")
         self._said: set[str] = set()
+        self._suspects = Suspects()
         self._prefetch, self._received, self._shrink_at = 0, 0, 0.0
         self._stopping = asyncio.Event()
         self._settled_all = asyncio.Event()
@@ -171,11 +194,19 @@ class Receiver:
 
     async def _turn(self, consumer: Consumer) -> None:
         self._pulse.turn()
+        if (failure := self._returns.failure) is not None:
+            raise SettlingFailed(
+                f"what came from queue {self.queue!r} can never be settled: {failure}"
+            ) from failure
         dispatcher = self.dispatcher
         if stalled := dispatcher.drop_stalled():
             log.info("handlers take longer than before; giving back %s jobs", len(stalled))
             self._returns.give_back(stalled)
         await self._resize(consumer)
+        if self._clearing:
+            dispatcher.changed.clear()
+            await wait_for(dispatcher.changed, MAX_REST)
+            return
         if not (wanted := dispatcher.wanted()):
             await wait_for_room(dispatcher, self._stopping)
             return
@@ -199,7 +230,8 @@ class Receiver:
 
     def _claims(self, consumer: Consumer, came: Sequence[Delivery]) -> list[Claim]:
         """Return what this worker runs of what came; settle the rest."""
-        claims, suspects, now = [], 0, datetime.now(UTC)
+        claims, now = [], datetime.now(UTC)
+        queue = _SuspectsOf(self.dispatcher.has_suspect())
         for delivery in came:
             run = next(_RUNS)
             message = self._read(consumer, delivery, run, now)
@@ -207,7 +239,7 @@ class Receiver:
                 continue
             try:
                 claim = parcels.claim_of(message, run, now)
-            except parcels.UnfitHeader as why:
+            except Exception as why:  # noqa: BLE001 (it is the end of one message)
                 self._bury(consumer, delivery, run, why)
                 continue
             key = claim.id, run
@@ -217,21 +249,55 @@ class Receiver:
             elif message.delay:
                 wait = min(message.delay, self._transport.longest_delay)
                 self._returns.settle(key, Again(delivery, message, wait))
-            elif claim.lost >= LOST_RUNS_OF_SUSPECT and (suspects or self.dispatcher.has_suspect()):
-                suspects += 1
-                wait = min(suspects * POSTPONED_INTERVAL, MAX_POSTPONED)
-                self._returns.settle(key, Again(delivery, message, wait))
+            elif (told := self._not_now(delivery, message, queue)) is not None:
+                self._returns.settle(key, told)
             else:
-                suspects += claim.lost >= LOST_RUNS_OF_SUSPECT
                 claims.append(claim)
         return claims
+
+    def _not_now(self, delivery: Delivery, message: Message, queue: "_SuspectsOf") -> Again | None:
+        """Return how a message comes again that is not run now; None: it is.
+
+        A suspect is noted first, and then it starts where no other one is.
+        """
+        if not message.suspect:
+            if delivery.returned:
+                tell_lost(self._transport, message)
+            often = delivery.returned >= RETURNED_OFTEN  # for which a broker gives it up in the end
+            return Again(delivery, message, anew=True) if often else None
+        if message.noted:
+            self._suspects.came_back()
+        if message.lost + 1 >= MAX_LOST_RUNS:  # it is dead, which ends no worker
+            return None
+        if queue.takes_one():
+            if message.noted:
+                return None
+            if self._suspects.may_note():
+                self._suspects.noting()
+                return Again(delivery, replace(message, noted=True), anew=True)
+        return Again(delivery, message, queue.wait(), anew=True)
+
+    async def _clear_the_way(self, suspect: Claim) -> bool:
+        """Let a suspect start once what was sent anew before is settled, and receive nothing.
+
+        It may end this process at once: what was sent and not acknowledged would be there twice, it
+        itself among that.
+        """
+        self._clearing += 1
+        try:
+            await self._returns.sent()
+        finally:
+            self._clearing -= 1
+            self.dispatcher.changed.set()
+        return True
 
     def _read(
         self, consumer: Consumer, delivery: Delivery, run: int, now: datetime
     ) -> Message | None:
         """Return the message of a delivery; None if it was settled, as nobody is to run it."""
         try:
-            return self._reader.read(delivery, now)
+            message = self._reader.read(delivery, now)
+            return self._suspects.judged(message, delivery.returned)
         except Expired as why:
             log.info("a message of queue %r is dropped: %s", self.queue, why)
             self._returns.hold((0, run), consumer, delivery, None)
@@ -284,6 +350,7 @@ class Receiver:
 
     def _lost(self, deliveries: Sequence[Delivery]) -> None:
         """Give up attempts whose deliveries are not ours any more: they come again elsewhere."""
+        self._suspects.cut(self._returns.ids(deliveries))
         self.dispatcher.lose(self._returns.lose(deliveries))
 
     def _tell_dead(self, settling: Bury, message: Message | None) -> None:
@@ -310,6 +377,7 @@ class Receiver:
 
     def _back(self) -> None:
         if self._begun is None:
+            self._suspects.connected_again()
             self._trouble.over()
         else:
             self._trouble.forget()

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from mutirao.engine import job_log
+from mutirao.engine import job_log, outcomes
 from mutirao.engine.aside import Finished
 from mutirao.engine.backoff import MAX_WAIT, Backoff
 from mutirao.engine.late import Late
@@ -63,7 +63,8 @@ class Returns:
         self._unsettled: set[Key] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._flush_at: asyncio.TimerHandle | None = None
-        self._all_settled = asyncio.Event()
+        self._all_settled, self._one_settled = asyncio.Event(), asyncio.Event()
+        self.failure: Exception | None = None  # by which something can never be settled
 
     @property
     def unsettled(self) -> int:
@@ -119,6 +120,13 @@ class Returns:
             if held is not None and held.message is not None:
                 self._gather(key, Again(held.delivery, held.message, anew=True))
 
+    def ids(self, deliveries: Sequence[Delivery]) -> set[str]:
+        """Return the ids of the messages of deliveries, as far as they were read."""
+        gone = set(deliveries)
+        read = (each.message for each in self._held.values() if each.delivery in gone)
+        unread = (each.message for each in gone)
+        return {message.id for message in (*read, *unread) if message is not None}
+
     def lose(self, deliveries: Sequence[Delivery]) -> set[Key]:
         """Forget deliveries that are not ours any more; return their keys."""
         gone = set(deliveries)
@@ -135,6 +143,13 @@ class Returns:
         while self._unsettled:
             self._all_settled.clear()
             await self._all_settled.wait()
+
+    async def sent(self) -> None:
+        """Wait until what is to be settled by now is, or is lost."""
+        left = {key for key in self._unsettled if self._held[key].settling is not None}
+        while left := left & self._unsettled:
+            self._one_settled.clear()
+            await self._one_settled.wait()
 
     def cancel(self) -> None:
         """Stop settling: what is left comes again."""
@@ -166,7 +181,11 @@ class Returns:
         trouble = Trouble(what, "they are settled", MAX_WAIT, who="broker", once="text")
         while keys := [key for key in keys if key in self._held]:
             consumer = self._held[keys[0]].consumer
-            told = await consumer.settle([self._settling(key) for key in keys])
+            try:
+                told = await consumer.settle([self._settling(key) for key in keys])
+            except Exception as raised:  # noqa: BLE001 (what one message brings is its own end)
+                await self._settle_apart(keys, raised)
+                return
             failed = dict(zip(keys, told, strict=True))
             keys = [key for key, error in failed.items() if not self._settled(key, error)]
             self._on_settled()
@@ -175,6 +194,38 @@ class Returns:
                 await asyncio.sleep(trouble.met(errors[0]))
             else:
                 trouble.over()
+
+    async def _settle_apart(self, keys: list[Key], error: Exception) -> None:
+        """Settle in halves what fails as a whole; bury the one that fails, with the reason.
+
+        If that fails as well, the worker cannot go on: it would hold the delivery for ever.
+        """
+        if len(keys) > 1:
+            half = len(keys) // 2
+            await asyncio.gather(self._settle(keys[:half]), self._settle(keys[half:]))
+            return
+        [key] = keys
+        if (held := self._held.get(key)) is None:
+            return
+        if isinstance(held.settling, Bury):
+            log.critical("job %s can never be settled", key[0], exc_info=error)
+            self.failure = error
+            self._on_settled()
+            return
+        log.error("job %s is dead, as it cannot be settled otherwise", key[0], exc_info=error)
+        told = f"{type(error).__name__}: {outcomes.message(error)}"
+        self._bury_instead(held, "SettlingFailed", f"its outcome could not be written: {told}")
+        await self._settle(keys)
+
+    def _bury_instead(self, held: _Held, error_type: str, error: str) -> None:
+        """Have a held delivery buried whose settlement the broker cannot have."""
+        attempts = held.message.attempt if held.message is not None else 0
+        cause = Cause(
+            error_type=error_type, error=outcomes.shortened(error), attempts=attempts,
+            last_at=datetime.now(UTC),
+        )  # fmt: skip
+        held.settling = settling = Bury(held.delivery, cause)
+        self._on_buried(settling, held.message)
 
     def _settling(self, key: Key) -> Settling:
         held = self._held[key]
@@ -189,13 +240,11 @@ class Returns:
             job_log.dropped(held.ended.claim, held.ended.outcome)
         elif isinstance(error, TransportRefused) and not isinstance(held.settling, Bury):
             log.error("job %s cannot come again: %s", key[0], error)
-            now = datetime.now(UTC)
-            cause = Cause(error_type="TransportRefused", error=str(error), last_at=now)
-            held.settling = settling = Bury(held.delivery, cause)
-            self._on_buried(settling, held.message)
+            self._bury_instead(held, "TransportRefused", str(error))
             return False
         elif isinstance(error, TransportRefused):
-            log.critical("job %s cannot be buried, and comes again: %s", key[0], error)
+            log.critical("job %s can never be settled: %s", key[0], error)
+            self.failure = error
         elif error is not None and not isinstance(error, DeliveryLost):
             return False
         self._forget(key)
@@ -233,11 +282,15 @@ class Returns:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("settling failed; the jobs come again", exc_info=error)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            log.critical("settling failed", exc_info=error)
+            self.failure = error
+            self._on_settled()
 
     def _forget(self, key: Key) -> None:
         self._held.pop(key, None)
         self._unsettled.discard(key)
+        self._one_settled.set()
         if not self._unsettled:
             self._all_settled.set()

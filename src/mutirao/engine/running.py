@@ -1,7 +1,9 @@
 """One running attempt, and what can happen to it while its handler runs."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import Context
 from time import monotonic
 from typing import Any
 
@@ -108,3 +110,13 @@ class Running:
             self.kill()
         if self.task is not None:
             self.task.cancel()
+
+
+def started_task(
+    attempt: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context
+) -> asyncio.Task[None]:
+    """Return a task that runs an attempt."""
+    # An eager task runs a handler that never waits without a pass through the event loop.
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(attempt, loop=loop, eager_start=True, context=context)
+    return loop.create_task(attempt, context=context)

@@ -10,8 +10,9 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
 from math import inf
 from time import monotonic
 from typing import Any
@@ -19,17 +20,17 @@ from uuid import uuid4
 
 from mutirao.engine.logs import log
 from mutirao.engine.loops import end_tasks
+from mutirao.engine.phases import Loop, end_timer, forget, message_of, settled
 from mutirao.engine.pulse import wait_for
+from mutirao.engine.suspects import CUT_LATELY
 from mutirao.errors import DeliveryLost, TransportError
 from mutirao.model import token as steps
-from mutirao.model.message import Ack, Again, Bury, Delivery, Message, Settling
+from mutirao.model.message import Bury, Delivery, Message, Settling
 from mutirao.model.schedule import Schedule
-from mutirao.model.schedule_rules import job_of
 from mutirao.model.token import Token
 from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.tokens import HeldToken, KeepsSchedules, Tokens
 from mutirao.ports.transport import OnLost
-from mutirao.tasks import parcels
 
 LOOK_EVERY = 5.0  # seconds between looks for lost tokens, by one worker of all
 CARE_EVERY = 0.5  # seconds
@@ -43,23 +44,6 @@ FIRST_AFTER = 1.0
 Change = Callable[[Token, datetime], Token]
 
 
-@dataclass
-class _Loop:
-    """One schedule, as this worker sees it. `token`: the highest in hand; `tags`: all in hand."""
-
-    schedule: Schedule
-    token: Token | None = None
-    tags: list[Any] = field(default_factory=list)
-    since: float = 0.0
-    serial: int = 0  # of the last token that was put or held
-    delivery: Delivery | None = None
-    handed_at: float | None = None  # when the phase became ready, while nobody has received it
-    timer: asyncio.TimerHandle | None = None
-    consumers: int = 1
-    came: asyncio.Event = field(default_factory=asyncio.Event)
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
 class ScheduleSource:
     """The schedules that a broker keeps, as something to receive from."""
 
@@ -68,6 +52,9 @@ class ScheduleSource:
     def __init__(self, transport: KeepsSchedules, schedules: Sequence[Schedule]) -> None:
         self._transport = transport
         self._schedules = {each.name: each for each in schedules}
+        self._name = uuid4().hex
+        self._times = count(1)
+        self._was_cut = False
 
     async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
         """Publish what follows a death; see `Transport.publish`."""
@@ -79,20 +66,42 @@ class ScheduleSource:
     ) -> AsyncIterator["Ticking"]:
         """Consume the phases of all schedules; see `Transport.consumer`."""
         async with self._transport.tokens(list(self._schedules)) as tokens:
-            ticking = Ticking(tokens, self._schedules, on_lost)
-            async with ticking.working():
-                yield ticking
+            me = f"{self._name}/{next(self._times)}"
+            ticking = Ticking(tokens, self._schedules, on_lost, me, cut=self._was_cut)
+            try:
+                async with ticking.working():
+                    yield ticking
+            finally:
+                self._was_cut = ticking.broken
 
 
 class Ticking:
-    """The phases of schedules as deliveries to one worker. A `Consumer`."""
+    """The phases of schedules as deliveries to one worker. A `Consumer`.
 
-    def __init__(self, tokens: Tokens, schedules: Mapping[str, Schedule], on_lost: OnLost) -> None:
-        self._tokens, self._on_lost = tokens, on_lost
-        self._loops = {name: _Loop(each) for name, each in schedules.items()}
-        self._me = uuid4().hex
+    Parameters:
+        me: names it as the holder of a token: whose it is, a slash, and which time this is.
+        cut: whether the one before lost its connection.
+    """
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        schedules: Mapping[str, Schedule],
+        on_lost: OnLost,
+        me: str,
+        *,
+        cut: bool,
+    ) -> None:
+        self._tokens, self._on_lost, self._me = tokens, on_lost, me
+        self._cut_lately_until = monotonic() + CUT_LATELY if cut else 0.0
+        self._loops = {name: Loop(each) for name, each in schedules.items()}
         self._ready: Arrivals[Delivery] = Arrivals()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def broken(self) -> bool:
+        """Whether it has lost what it held, with its connection or the like."""
+        return self._ready.broken is not None
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -103,7 +112,7 @@ class Ticking:
             yield
         finally:
             for loop in self._loops.values():
-                _end_timer(loop)
+                end_timer(loop)
             await end_tasks(*self._tasks)
 
     async def receive(self, most: int) -> list[Delivery]:
@@ -135,7 +144,7 @@ class Ticking:
                     if loop.delivery is None:
                         await self._tokens.pass_turn(name)
                         await self._tokens.give_back(loop.tags)
-                        _forget(loop)
+                        forget(loop)
         except TransportError as error:
             self._break(error)
         self._ready.tell()
@@ -172,17 +181,17 @@ class Ticking:
         loop.came.set()
         await self._tokens.drop(before)
         if loop.delivery is None:
-            _end_timer(loop)
+            end_timer(loop)
             self._go_on(loop, token)
         if replaced is not None:
             self._start_if(replaced, loop)
 
-    def _start_if(self, order: Token, loop: _Loop) -> None:
+    def _start_if(self, order: Token, loop: Loop) -> None:
         """Begin a new loop of a schedule that has stopped, if a token is an order to."""
         if order.starts and loop.token is not None and loop.token.stopped is not None:
             self._step(loop, loop.token, lambda old, now: steps.started(old, loop.schedule, now))
 
-    def _go_on(self, loop: _Loop, token: Token) -> None:
+    def _go_on(self, loop: Loop, token: Token) -> None:
         """Do what a token asks for that was just taken."""
         schedule, now = loop.schedule, datetime.now(UTC)
         if token.serial == 0:  # or an order to start, and the schedule's own token is lost
@@ -190,26 +199,39 @@ class Ticking:
         elif token.holder == self._me:
             self._hand_out(loop, token)
         elif token.holder is not None:
-            log.warning("schedule %s: a worker vanished during phase %s; it runs again",
-                        schedule.name, token.phase)  # fmt: skip
-            self._wait(loop, token, 0.0)
+            self._again(loop, token, token.holder)
         elif (told := steps.replanned(token, schedule, now)) != token:
             self._step(loop, token, lambda *_: told)
         elif token.stopped is None:
             self._wait(loop, token, token.due - now.timestamp())
 
-    def _wait(self, loop: _Loop, token: Token, seconds: float) -> None:
+    def _wait(self, loop: Loop, token: Token, seconds: float) -> None:
         """Note in some seconds that the phase runs here; once that comes back, it does."""
         self._later(loop, token, seconds, lambda held, _: steps.begun(held, self._me))
 
-    def _later(self, loop: _Loop, token: Token, seconds: float, change: Change) -> None:
+    def _again(self, loop: Loop, token: Token, holder: str) -> None:
+        """Run again a phase that somebody began: only a worker that ended with it counts.
+
+        One that lost its connection lives; this one, or all of them where a broker was restarted.
+        """
+        if holder.partition("/")[0] == self._me.partition("/")[0]:
+            token = replace(token, holder=None, lost=0)
+        elif monotonic() < self._cut_lately_until:
+            token = replace(token, holder=None)
+        else:
+            log.warning("schedule %s: a worker vanished during phase %s; it runs again",
+                        loop.schedule.name, token.phase)  # fmt: skip
+        loop.token = token
+        self._wait(loop, token, 0.0)
+
+    def _later(self, loop: Loop, token: Token, seconds: float, change: Change) -> None:
         def due() -> None:
             self._step(loop, token, change)
 
         loop.timer = asyncio.get_running_loop().call_later(max(0.0, seconds), due)
 
-    def _hand_out(self, loop: _Loop, token: Token) -> None:
-        message = _message_of(token, loop.schedule)
+    def _hand_out(self, loop: Loop, token: Token) -> None:
+        message = message_of(token, loop.schedule)
         delivery = Delivery(message, message.args.encode(), None, loop.schedule.name)
         loop.delivery, loop.handed_at = delivery, monotonic()
         self._ready.put(delivery)
@@ -222,12 +244,12 @@ class Ticking:
             if isinstance(settling, Bury) and settling.delivery.message is not None:
                 message = settling.delivery.message
                 await self._tokens.bury(loop.schedule.name, message, settling.cause)
-            await self._pass_on(loop, lambda token: _settled(token, settling, loop.schedule, now))
+            await self._pass_on(loop, lambda token: settled(token, settling, loop.schedule, now))
         except TransportError as error:
             return error
         return None
 
-    async def _pass_on(self, loop: _Loop, change: Callable[[Token], Token]) -> None:
+    async def _pass_on(self, loop: Loop, change: Callable[[Token], Token]) -> None:
         """Put the next token while somebody else is the first in line, and stand behind."""
         name = loop.schedule.name
         async with loop.lock:
@@ -240,7 +262,7 @@ class Ticking:
             if following.stopped is not None:
                 log.warning("schedule %s has stopped: %s", name, following.stopped)
             tags, loop.delivery = loop.tags, None
-            _forget(loop)
+            forget(loop)
             try:
                 await self._tokens.drop(tags)
                 if not self._ready.ended:
@@ -248,17 +270,17 @@ class Ticking:
             except TransportError as error:  # what follows is there
                 self._break(error)
 
-    async def _caught_up(self, loop: _Loop) -> None:
+    async def _caught_up(self, loop: Loop) -> None:
         """Wait until the last step has come back, which the next in line would take for ours."""
         end = monotonic() + COMES_BACK
         while loop.token is not None and loop.token.serial < loop.serial and monotonic() < end:
             loop.came.clear()
             await wait_for(loop.came, end - monotonic())
 
-    def _step(self, loop: _Loop, token: Token, change: Change) -> None:
+    def _step(self, loop: Loop, token: Token, change: Change) -> None:
         self._spawn(self._put(loop, token, change))
 
-    async def _put(self, loop: _Loop, token: Token, change: Change) -> None:
+    async def _put(self, loop: Loop, token: Token, change: Change) -> None:
         """Put a step of a token that stays with us: what it replaces is dropped when it comes.
 
         Another token may have replaced this one meanwhile: then the step is not for it.
@@ -286,7 +308,7 @@ class Ticking:
                     await self._leave_to_others(loop)
             await asyncio.sleep(CARE_EVERY)
 
-    async def _seed(self, loop: _Loop) -> None:
+    async def _seed(self, loop: Loop) -> None:
         """Put the first token of a schedule, if it may have none: who has one drops it.
 
         Whoever holds the token shows in no count. Of all that stand in line one does so at a time,
@@ -302,7 +324,7 @@ class Ticking:
             first = steps.seeded(loop.schedule, datetime.now(UTC))
             await self._tokens.put(loop.schedule.name, first.body())
 
-    async def _line_up_again(self, loop: _Loop) -> None:
+    async def _line_up_again(self, loop: Loop) -> None:
         """Stand in line anew where nobody does: RabbitMQ 3.10 may forget who consumes.
 
         It tells nobody so, see `RabbitConsumer`. Whoever passes a turn stands there again by the
@@ -314,7 +336,7 @@ class Ticking:
                 await self._tokens.pass_turn(name)
                 await self._tokens.line_up(name)
 
-    async def _leave_to_others(self, loop: _Loop) -> None:
+    async def _leave_to_others(self, loop: Loop) -> None:
         """Leave a phase to the next in line: nobody here has room for it."""
         if loop.delivery is not None and loop.delivery in self._ready:
             self._ready.remove(loop.delivery)
@@ -341,48 +363,10 @@ class Ticking:
         self._ready.broken = error
         lost = [each.delivery for each in self._loops.values() if each.delivery is not None]
         for loop in self._loops.values():
-            _end_timer(loop)
+            end_timer(loop)
             loop.delivery = None
-            _forget(loop)
+            forget(loop)
         self._ready.clear()
         self._ready.tell()
         if lost:
             self._on_lost(lost)
-
-
-def _settled(token: Token, settling: Settling, schedule: Schedule, now: datetime) -> Token:
-    """Return the token that follows a phase."""
-    match settling:
-        case Ack(_, cancelled):
-            if cancelled:
-                return steps.stopped(token, "a phase cancelled it")
-            return steps.succeeded(token, schedule, now)
-        case Again(_, message, after):
-            usual = _message_of(token, schedule).headers
-            notes = {
-                name: value for name, value in message.headers.items() if usual.get(name) != value
-            }
-            due = now + timedelta(seconds=after)
-            return steps.again(token, message.attempt, message.lost, notes, due)
-        case Bury(_, cause):
-            first_line = cause.error.partition("\n")[0]
-            return steps.stopped(token, f"{cause.error_type}: {first_line}"[:1000])
-
-
-def _message_of(token: Token, schedule: Schedule) -> Message:
-    """Return the phase of a token as a message."""
-    job = replace(job_of(schedule, token.ticks_at, token.ticks_at), run_at=None)
-    message = parcels.message_of(job, token.id, 0.0)
-    headers = {**message.headers, **token.notes}
-    return replace(message, attempt=token.attempt, lost=token.lost, headers=headers)
-
-
-def _end_timer(loop: _Loop) -> None:
-    if loop.timer is not None:
-        loop.timer.cancel()
-        loop.timer = None
-
-
-def _forget(loop: _Loop) -> None:
-    _end_timer(loop)
-    loop.token, loop.tags, loop.handed_at = None, [], None

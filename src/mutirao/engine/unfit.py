@@ -2,17 +2,13 @@
 
 from collections.abc import Callable, Collection
 
-from mutirao.engine import outcomes
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT
 from mutirao.engine.holdings import Holdings
 from mutirao.engine.logs import log
+from mutirao.engine.start_notes import counted, postponed
 from mutirao.model.job import Claim
-from mutirao.model.outcome import Settlement
 from mutirao.ports import Store
-
-# Seconds between jobs that are postponed, and the longest that one is.
-POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0
 
 
 class Unfit:
@@ -43,6 +39,7 @@ class Unfit:
         if foreign:
             await self._give_back_foreign(foreign)
             claims = [claim for claim in claims if claim.task in self._served]
+        claims = counted(claims)
         suspects = [claim for claim in claims if claim.lost >= LOST_RUNS_OF_SUSPECT]
         return await self._keep_one_suspect(claims, suspects) if suspects else claims
 
@@ -63,15 +60,5 @@ class Unfit:
         later = suspects[kept:]
         if later:
             with self._holdings.unsure_unless_answered():
-                await self._store.settle(
-                    self._worker(),
-                    [
-                        Settlement(
-                            claim.id,
-                            claim.run,
-                            outcomes.postponed(min(n * POSTPONED_INTERVAL, MAX_POSTPONED)),
-                        )
-                        for n, claim in enumerate(later, start=1)
-                    ],
-                )
+                await self._store.settle(self._worker(), postponed(later))
         return [claim for claim in claims if claim not in later]

@@ -32,6 +32,7 @@ from mutirao.engine.running import Running
 from mutirao.engine.scheduler import Scheduler
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.shared import Shared
+from mutirao.engine.start_notes import noting
 from mutirao.engine.superseding import Superseding
 from mutirao.engine.task_checks import check_tasks
 from mutirao.engine.watch import WATCH_EVERY, Watch
@@ -98,6 +99,7 @@ class Worker:
         part = lambda: self._id, self._dispatcher, self._loops.pulse("producer"), carried or ()
         self._producer = Producer(store, notifier, settings, tasks, *part)
         parts = settings, tasks, lambda: self._id, self._dispatcher, self._producer
+        self._dispatcher.note_start = noting(store, lambda: self._id)
         self._carried = Carried(store, carried or {}, *parts, apart)
         watched = self._shared.slots, self._loops.pulses, settings.exit_when_stuck
         self._watch = Watch(*watched, self._shared.starts)

@@ -26,7 +26,7 @@ class ForeignMessage:
         content_type, content_encoding: how its publisher says it is written; None if nothing.
         exchange, routing_key: how it was published at first.
         attempt: the number of the attempt that is asked for, from 1.
-        lost: how many consumers in a row vanished while they had it.
+        lost, suspect, noted: whether workers ended with it; see `Message`.
         kept: what Mutirão has noted beside it.
     """
 
@@ -40,6 +40,8 @@ class ForeignMessage:
     routing_key: str = ""
     attempt: int = 1
     lost: int = 0
+    suspect: bool = False
+    noted: bool = False
     kept: Mapping[str, str | int | float] = field(default_factory=dict)
 
     @property

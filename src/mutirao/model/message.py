@@ -28,8 +28,9 @@ class Message:
         queue: Mutirão's name of the queue. A transport makes the broker's name of it.
         attempt: the number of the attempt that this message asks for, from 1.
         run: the run of the job in its store; 0 where the message is the job.
-        lost: how many consumers in a row vanished while they had it. A received message counts what
-            the broker knows of that.
+        lost: how many workers in a row ended after its start was noted, and before its outcome.
+        suspect: whether it may have ended a worker: it came again without an outcome.
+        noted: whether its next start is noted, which a suspect's is.
         ordering_key: for brokers that have groups, the group within which order is kept; others
             ignore it.
         headers: further facts, each a text or a number.
@@ -43,6 +44,8 @@ class Message:
     attempt: int = 1
     run: int = 0
     lost: int = 0
+    suspect: bool = False
+    noted: bool = False
     ordering_key: str | None = None
     headers: Mapping[str, Header] = field(default_factory=dict)
     delay: float = 0.0
@@ -60,6 +63,8 @@ class Delivery:
         tag: what the transport needs to settle it; nothing for others.
         foreign: what another program published, for a decoder; None if it is to be one of ours.
         id: of a message that cannot be read, what its publisher calls it; "" if nothing.
+        returned: how often it was handed out before, as far as the broker knows, and was not
+            settled: a worker or a connection went, or it was never read.
     """
 
     message: Message | None
@@ -68,6 +73,7 @@ class Delivery:
     tag: Any = None
     foreign: ForeignMessage | None = None
     id: str = ""
+    returned: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

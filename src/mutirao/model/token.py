@@ -20,6 +20,7 @@ from mutirao.model.schedule import CatchUp, Overlap, Schedule
 from mutirao.model.schedule_rules import fingerprint, job_of
 
 ENDED = "it has no more ticks"
+LATEST = 32_503_680_000.0  # the year 3000, in seconds: what is to tick later was not put by us
 _KINDS: Mapping[type | UnionType, Sequence[str]] = {
     str: ("timing",),
     int: ("serial", "phase", "attempt", "lost"),
@@ -84,6 +85,8 @@ class Token:
             for name in names:
                 if not isinstance(getattr(self, name), kind):
                     raise TypeError(f"its {name} is {getattr(self, name)!r:.100}")
+        if not 0 <= self.tick < LATEST or not 0 <= self.due < LATEST:
+            raise TypeError(f"its moments are {self.tick!r:.100} and {self.due!r:.100}")
         if not all(isinstance(each, str | int | float) for each in self.notes.values()):
             raise TypeError("a note of it is neither text nor number")
 

@@ -180,6 +180,17 @@ class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, SiftingA
         """
         ...
 
+    async def note_start(self, worker: int, job: int, run: int, *, lost: int, attempt: int) -> bool:
+        """Note that a job starts which vanished workers have held; return False if it is stale.
+
+        A rescue counts each that was held; this tells those apart that had begun (`model.losses`).
+
+        Parameters:
+            lost: the count to be stored.
+            attempt: the number of the attempt that starts.
+        """
+        ...
+
     async def unlocked(self, jobs: Collection[int]) -> set[int]:
         """Return those of these jobs that are live and that no other transaction has locked.
 

@@ -269,6 +269,10 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
         ids = [id for id, _ in jobs]
         return await self._history_of(lambda: run(applied, lose, jobs, now), ids)
 
+    async def note_start(self, worker: int, job: int, run: int, *, lost: int, attempt: int) -> bool:
+        """Note that a job starts which was lost before."""
+        return await self._runner.run(workers.note_start, worker, (job, run), lost, attempt)
+
     async def unlocked(self, jobs: Collection[int]) -> set[int]:
         """Return the live jobs among these that no other transaction has locked."""
         return await self._runner.run(workers.unlocked, jobs)

@@ -110,7 +110,7 @@ def claim_of(message: Message, run: int, now: datetime) -> Claim:
         traceparent=None,
         redrive_of=None,
         on_dead_of=None,
-        lost=message.lost,
+        lost=message.lost + message.suspect,  # the first to have it may have begun as well
     )
     if not said:  # as most
         return claim
@@ -156,11 +156,16 @@ def settling_of(delivery: Delivery, message: Message, outcome: Outcome, now: dat
         after = max(0.0, (outcome.at - now).total_seconds())
     if kind is OutcomeKind.RETRIED:
         headers = {FIRST_FAILED_AT: now.isoformat(), **message.headers}
-        told = replace(message, attempt=message.attempt + 1, lost=0, headers=headers)
-        return Again(delivery, told, after)
+        told = replace(message, attempt=message.attempt + 1, headers=headers)
+        return Again(delivery, cleared(told), after)
     if kind is OutcomeKind.RELEASED:
         return Again(delivery, message, after, anew=True)
-    return Again(delivery, replace(message, lost=0), after)
+    return Again(delivery, cleared(message), after)
+
+
+def cleared(message: Message) -> Message:
+    """Return a message that is suspected of nothing: an attempt has had an outcome."""
+    return replace(message, lost=0, suspect=False, noted=False) if message.suspect else message
 
 
 def cause_of(message: Message, outcome: Outcome, now: datetime) -> Cause:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import inf
+from typing import NamedTuple
 
 from mutirao.errors import (
     DeliveryLost,
@@ -40,9 +41,14 @@ from mutirao.transports.memory_events import MemoryEvents
 NO_MESSAGE = "it is no message of Mutirão; whoever published it must say how to read it"
 
 
+class _Ready(NamedTuple):
+    what: Message | bytes
+    returned: int = 0  # how often it was handed out and came back
+
+
 @dataclass
 class _Queue:
-    ready: deque[Message | bytes] = field(default_factory=deque)
+    ready: deque[_Ready] = field(default_factory=deque)
     dead: list[DeadMessage] = field(default_factory=list)
     buried: dict[str, Message | bytes] = field(default_factory=dict)
     consumers: list["_Consumer"] = field(default_factory=list)
@@ -91,7 +97,7 @@ class MemoryTransport(MemoryEvents):
     def publish_raw(self, queue: str, body: bytes) -> None:
         """Publish what is no message, as others might."""
         with self._lock:
-            self._queues[queue].ready.append(body)
+            self._queues[queue].ready.append(_Ready(body))
             self.hand_out(queue)
 
     @asynccontextmanager
@@ -158,8 +164,8 @@ class MemoryTransport(MemoryEvents):
         with self._lock:
             found = self._take_dead(queue, ids)
             for each in found:
-                fresh = each if isinstance(each, bytes) else replace(each, attempt=1, lost=0)
-                self._queue(queue).ready.append(fresh)
+                fresh = each if isinstance(each, bytes) else _afresh(each)
+                self._queue(queue).ready.append(_Ready(fresh))
             self.hand_out(queue)
         return len(found)
 
@@ -199,8 +205,7 @@ class MemoryTransport(MemoryEvents):
             if consumer not in queue.consumers:
                 return
             queue.consumers.remove(consumer)
-            returned = consumer.take_back(broken)
-            queue.ready.extendleft(reversed([_once_more_lost(each) for each in returned]))
+            queue.ready.extendleft(reversed(consumer.take_back(broken)))
             self.hand_out(consumer.queue)
 
     def settle(self, consumer: "_Consumer", settling: Settling) -> TransportError | None:
@@ -268,7 +273,7 @@ class MemoryTransport(MemoryEvents):
                 if timer not in self._timers:
                     return
                 self._timers.discard(timer)
-            self._queues[message.queue].ready.append(replace(message, delay=0.0))
+            self._queues[message.queue].ready.append(_Ready(replace(message, delay=0.0)))
             self.hand_out(message.queue)
 
     def hand_out(self, name: str) -> None:
@@ -294,7 +299,7 @@ class _Consumer:
         self, transport: MemoryTransport, queue: str, prefetch: int, on_lost: OnLost
     ) -> None:
         self.queue = queue
-        self.held: dict[int, tuple[Delivery, Message | bytes]] = {}
+        self.held: dict[int, tuple[Delivery, _Ready]] = {}
         self._transport, self._prefetch, self._on_lost = transport, prefetch, on_lost
         self._come: Arrivals[Delivery] = Arrivals()
         self._loop = asyncio.get_running_loop()
@@ -321,26 +326,27 @@ class _Consumer:
         """Return whether it may be handed one more."""
         return not self._come.ended and len(self.held) < self._prefetch
 
-    def hand(self, number: int, what: Message | bytes) -> None:
+    def hand(self, number: int, waiting: _Ready) -> None:
         """Hand out a message, in whatever thread this is."""
+        what, returned = waiting
         if isinstance(what, bytes):
             if self._transport.source is not None:
                 foreign = ForeignMessage(body=what, id=f"{number:032x}", routing_key=self.queue)
-                delivery = Delivery(None, what, None, number, foreign)
+                delivery = Delivery(None, what, None, number, foreign, returned=returned)
             else:
                 delivery = Delivery(None, what, NO_MESSAGE, number)
         else:
-            delivery = Delivery(what, what.args.encode(), None, number)
-        self.held[number] = delivery, what
+            delivery = Delivery(what, what.args.encode(), None, number, returned=returned)
+        self.held[number] = delivery, waiting
         self._tell(lambda: self._come.append(delivery))
 
-    def take_back(self, broken: bool) -> list[Message | bytes]:
+    def take_back(self, broken: bool) -> list[_Ready]:
         """Return what it has not settled; it has nothing any more."""
         held, self.held = list(self.held.values()), {}
         if broken:
             lost = [delivery for delivery, _ in held]
             self._tell(lambda: self._lose(lost))
-        return [what for _, what in held]
+        return [_Ready(what, returned + 1) for _, (what, returned) in held]
 
     def _lose(self, lost: list[Delivery]) -> None:
         self._come.broken = TransportUnavailable("the connection to the broker in memory is broken")
@@ -375,8 +381,8 @@ class _Announcements:
             self._loop.call_soon_threadsafe(self._come.put, body)
 
 
-def _once_more_lost(what: Message | bytes) -> Message | bytes:
-    return what if isinstance(what, bytes) else replace(what, lost=what.lost + 1)
+def _afresh(message: Message) -> Message:
+    return replace(message, attempt=1, lost=0, suspect=False, noted=False)
 
 
 def _missing(queue: str) -> TransportMismatch:

@@ -63,7 +63,7 @@ async def test_a_deletion_that_is_lost(world: World) -> None:
         world.wait(VISIBILITY)
         [again] = await receive(consumer)
         assert again.message is not None
-        assert (again.message.id, again.message.attempt) == ("a", 2)
+        assert (again.message.id, again.message.attempt, again.returned) == ("a", 1, 1)
         assert await consumer.settle([Ack(again)]) == [None]
     assert world.visible_in() == []
 
@@ -206,19 +206,41 @@ async def test_an_extension_that_is_throttled(world: World) -> None:
 
 
 @pytest.mark.parametrize(("after", "seen"), [(0.0, 0.0), (90.0, 90.0), (86_400.0, 43_098.0)])
-async def test_what_failed_is_soon_back(world: World, after: float, seen: float) -> None:
-    """At once, or after its back-off, as far as SQS allows from the receipt."""
-    await world.publish(message("a"))
-    async with world.consuming() as consumer:
+async def test_what_failed_is_soon_back(ordered: World, after: float, seen: float) -> None:
+    """At once, or after its back-off, as far as SQS allows from the receipt: in its place."""
+    await ordered.publish(message("a"))
+    async with ordered.consuming() as consumer:
         [held] = await receive(consumer)
-        world.wait(20)
-        world.beat()
-        world.wait(81)  # late: its handler was slow to end
-        world.broker.queues["q"].messages[0].visible_at = world.now + 1
+        ordered.wait(20)
+        ordered.beat()
+        ordered.wait(81)  # late: its handler was slow to end
+        ordered.broker.queues["q.fifo"].messages[0].visible_at = ordered.now + 1
         assert held.message is not None
         await consumer.stop()
         assert await consumer.settle([Again(held, held.message, after)]) == [None]
-        assert world.visible_in() == [pytest.approx(seen, abs=1)]
+        assert ordered.visible_in() == [pytest.approx(seen, abs=1)]
+
+
+async def test_a_long_wait_goes_in_steps(world: World) -> None:
+    """SQS delays for 900 s: what waits for longer is sent on, and keeps what it was told."""
+    await world.publish(message("a", attempt=2))
+    async with world.consuming() as consumer:
+        [held] = await receive(consumer)
+        assert held.message is not None
+        told = replace(held.message, attempt=3)
+        assert await consumer.settle([Again(held, told, 2_000.0)]) == [None]
+        for left in (1_100.0, 200.0, 0.0):
+            assert world.visible_in() == [pytest.approx(min(900.0, left + 900.0), abs=1)]
+            world.wait(900)
+            [held] = await receive(consumer)
+            assert held.message is not None
+            assert (held.message.delay, held.message.attempt) == (left, 3)
+            if left:
+                wait = min(left, world.transport.longest_delay)
+                assert await consumer.settle([Again(held, held.message, wait)]) == [None]
+                if left < 900:
+                    world.wait(left - 900)
+        assert await consumer.settle([Ack(held)]) == [None]
 
 
 @pytest.mark.parametrize(
@@ -557,7 +579,7 @@ async def test_the_life_of_a_message_in_the_log(world: World, lines: Lines) -> N
         "got message a of q (hand-out 1)",
         "message a of q started",
         "message a of q failed; it comes again in 0 s",
-        "got message a of q (hand-out 2)",
+        "got message a of q (hand-out 1)",
         "message a of q started",
         "message a of q done",
     ]

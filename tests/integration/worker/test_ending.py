@@ -15,6 +15,7 @@ from mutirao.engine.embedded import EmbeddedWorker
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, MAX_LOST_RUNS
 from mutirao.engine.pulse import Health
 from mutirao.errors import WorkerFailed, WorkerStuck
+from mutirao.model import losses
 from mutirao.sql.schema.tables import live
 from tests.integration.worker.kit import ended, outcomes, until_attempts, working
 from tests.integration.worker.signalling import enqueue, running
@@ -127,11 +128,28 @@ async def test_a_job_that_takes_workers_with_it(app: Mutirao) -> None:
         raise AssertionError
 
     id = (await crash.aenqueue()).id
-    change(app, id, lost=MAX_LOST_RUNS)
+    change(app, id, lost=losses.noted(MAX_LOST_RUNS - 1) + 1)
     async with working(app):
         job = await ended(app, id)
     assert (job.state, job.error_type) == (JobState.DEAD, "WorkerLost")
     assert job.error == f"{MAX_LOST_RUNS} workers in a row ended while they had this job"
+
+
+async def test_a_job_that_never_began(app: Mutirao) -> None:
+    """Eleven workers were killed while they held it: it has all of its attempts but one."""
+    attempts = list[int]()
+
+    @app.task(retry=Retry.fixed(max_attempts=3, interval=0.01))
+    def plain(job: Job) -> None:
+        attempts.append(job.attempt)
+        if job.attempt < 3:
+            raise OSError("not yet")
+
+    id = (await plain.aenqueue()).id
+    change(app, id, lost=11, attempt=11)
+    async with working(app):
+        job = await ended(app, id)
+    assert (job.state, attempts) == (JobState.SUCCEEDED, [2, 3])
 
 
 async def test_suspects_run_one_at_a_time(app: Mutirao) -> None:
@@ -150,7 +168,7 @@ async def test_suspects_run_one_at_a_time(app: Mutirao) -> None:
     ids = list(await app.aenqueue_many([step.job() for _ in range(12)]))
     suspects |= {ids[3], ids[4], ids[11]}
     for id in suspects:
-        change(app, id, lost=LOST_RUNS_OF_SUSPECT)
+        change(app, id, lost=losses.noted(LOST_RUNS_OF_SUSPECT - 1) + 1)
     async with working(app, concurrency=4):
         for id in ids:
             assert (await ended(app, id)).state is JobState.SUCCEEDED

@@ -13,6 +13,7 @@ from mutirao import Job, JobState, Mutirao, Retry
 from mutirao.engine import dispatcher, outcomes
 from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.job_log import JobLog
+from mutirao.engine.running import started_task
 from mutirao.model.job import Claim
 from mutirao.model.outcome import lending
 from mutirao.testing.memory import MemoryStore
@@ -36,7 +37,7 @@ async def test_cancelled_before_its_first_step(monkeypatch: pytest.MonkeyPatch) 
         done.set()
 
     monkeypatch.setattr(
-        dispatcher, "_task", lambda attempt, loop, context: loop.create_task(attempt)
+        dispatcher, "started_task", lambda attempt, loop, context: loop.create_task(attempt)
     )
     monkeypatch.setattr(Dispatcher, "feed", feed_and_interrupt)
     async with app.worker(concurrency=1, poll=0.05) as worker:
@@ -56,7 +57,7 @@ async def succeeded(app: Mutirao, id: int) -> bool:
 async def test_a_plain_function_takes_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that returns an awaitable after all is followed by one; so is a coroutine that waits."""
     app, made = Mutirao(store=MemoryStore()), list[object]()
-    task = dispatcher._task
+    task = started_task
 
     def counted(*given: Any) -> asyncio.Task[None]:
         made.append(given)
@@ -71,7 +72,7 @@ async def test_a_plain_function_takes_no_task(monkeypatch: pytest.MonkeyPatch) -
     def hidden() -> object:
         return coroutine()
 
-    monkeypatch.setattr(dispatcher, "_task", counted)
+    monkeypatch.setattr(dispatcher, "started_task", counted)
     for called, tasks in ((plain, 0), (hidden, 1)):
         made.clear()
         async with app.worker(poll=0.05):

@@ -75,7 +75,7 @@ live = Table(
     Column("worker", BigInteger),
     Column("claimed_at", Instant),
     Column("cancel", Boolean, nullable=False),
-    Column("lost", SmallInteger, nullable=False),
+    Column("lost", SmallInteger, nullable=False),  # see `model.losses`
     Column("cut_off", SmallInteger, nullable=False),
     Column("fairness", Text, nullable=False),
 )

@@ -142,6 +142,15 @@ def held(conn: Connection, dialect: Dialect, id: int) -> list[tuple[int, int]]:
     return [(row[0], row[1]) for row in rows]
 
 
+def note_start(
+    conn: Connection, worker: int, job: tuple[int, int], lost: int, attempt: int
+) -> bool:
+    """Store what a start is counted as; return False if the worker has that run no more."""
+    ours = live.c.id == job[0], live.c.run == job[1], live.c.worker == worker
+    noted = update(live).where(*ours).values(lost=lost, attempt=attempt)
+    return conn.execute(noted).rowcount > 0
+
+
 def unlocked(conn: Connection, jobs: Collection[int]) -> set[int]:
     """Return those of these live jobs that no other transaction has locked. A single statement."""
     held = dialect_of(conn.dialect).hold_live(live.c.id, ids=list(jobs))

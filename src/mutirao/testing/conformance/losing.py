@@ -3,6 +3,7 @@
 import pytest
 
 from mutirao.errors import WorkerGone
+from mutirao.model import losses
 from mutirao.model.job import Claim, OutcomeKind
 from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.model.states import Fault
@@ -74,6 +75,40 @@ class LosingContract:
             claim = await again(store, claim, outcome, worker)
             assert claim.lost == lost, outcome
         assert claim.attempt == 3  # lost, retried, and this one
+
+    async def test_starts_after_a_loss_are_noted(self, store: Store) -> None:
+        """A rescue counts for a worker that had begun; for all others the first one does."""
+        await put(store, due())
+        told = list[tuple[int, int]]()
+        for n in range(12):
+            worker = await join(store, expiry=1, now=at(10 * n))
+            claim = await take_one(store, worker, now=at(10 * n))
+            workers, unbegun = losses.read(claim.lost)
+            told.append((workers, claim.attempt - unbegun))
+            if n >= 9:
+                noted = {"lost": losses.noted(workers), "attempt": claim.attempt - unbegun}
+                assert await store.note_start(worker, claim.id, claim.run, **noted)
+                assert not await store.note_start(worker, claim.id, claim.run + 1, **noted)
+                assert not await store.note_start(worker + 1, claim.id, claim.run, **noted)
+            await store.rescue(now=at(10 * n + 5))
+        assert told == [(0, 1), *[(1, 2)] * 9, (2, 3), (3, 4)]
+
+    async def test_a_noted_start_that_is_given_back(self, store: Store) -> None:
+        """Has ended no worker; an outcome ends the count."""
+        await put(store, due())
+        await take_one(store, await join(store, expiry=1))
+        await store.rescue(now=at(5))
+        worker = await join(store, expiry=10_000)
+        claim = await take_one(store, worker, now=at(6))
+        assert await store.note_start(worker, claim.id, claim.run, lost=losses.noted(1), attempt=2)
+        for outcome, workers in (
+            (Outcome(RELEASED, 0), 1),
+            (Outcome(RELEASED, 0, fault=Fault.WORKER), 2),
+            (Outcome(RETRIED, 0), 0),
+        ):
+            claim = await again(store, claim, outcome, worker)
+            assert losses.read(claim.lost).workers == workers, outcome
+        assert claim.attempt == 3
 
     async def test_cut_off_attempts_are_counted(self, store: Store) -> None:
         """Likewise; given back unbegun, a job keeps its counts."""

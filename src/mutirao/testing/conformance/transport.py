@@ -171,7 +171,11 @@ class TransportContract:
         async with consuming(transport) as consumer:
             (delivery,) = await receive(consumer)
             assert read(delivery).id == left.id
-            assert read(delivery).lost == 1
+            assert delivery.returned == 1
+            told = replace(read(delivery), lost=1, suspect=True, noted=True)
+            await settle(consumer, Again(delivery, told, anew=True))
+            (delivery,) = await receive(consumer)
+            assert (delivery.returned, read(delivery)) == (0, told)
             await settle(consumer, Ack(delivery))
 
     async def test_each_goes_to_one_of_several(self, transport: Transport) -> None:
@@ -296,7 +300,7 @@ class TransportContract:
             await settle(consumer, *map(Ack, rest))
         async with consuming(transport) as consumer:
             left = await receive(consumer, 2 - len(rest))
-            assert all(read(each).lost == 0 for each in left)
+            assert all(each.returned == 0 for each in left)
             await settle(consumer, *map(Ack, left))
 
     async def test_a_cancelled_wait(self, transport: Transport) -> None:

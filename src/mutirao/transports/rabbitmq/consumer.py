@@ -3,32 +3,21 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from aiormq.abc import AbstractChannel
 
-from mutirao.errors import (
-    DeliveryLost,
-    TransportError,
-    TransportMismatch,
-    TransportUnavailable,
-)
-from mutirao.model.message import Ack, Again, Bury, Delivery, Settling
+from mutirao.errors import TransportError, TransportMismatch, TransportUnavailable
+from mutirao.model.message import Ack, Again, Delivery, Settling
 from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import OnLost
-from mutirao.transports.rabbitmq import foreign, wire
-from mutirao.transports.rabbitmq.delays import next_step
+from mutirao.transports.rabbitmq import wire
 from mutirao.transports.rabbitmq.deliveries import Arrived, Taker
-from mutirao.transports.rabbitmq.links import (
-    CALL_LIMIT,
-    FAILURES,
-    Links,
-    Parcel,
-    raise_if_other,
-)
-from mutirao.transports.rabbitmq.sending import parcel_of, way_of
-from mutirao.transports.rabbitmq.topology import Topology
+from mutirao.transports.rabbitmq.links import CALL_LIMIT, FAILURES, Links, Parcel, raise_if_other
+from mutirao.transports.rabbitmq.reading import Read, delivery_of, foreign_delivery, large_delivery
+from mutirao.transports.rabbitmq.settling import not_mine, parcel_for, publish
+from mutirao.transports.rabbitmq.topology import Topology, is_there
 
 log = logging.getLogger("mutirao")
 # Seconds without a delivery after which the broker is asked who consumes, and what waits: at first,
@@ -67,7 +56,8 @@ class RabbitConsumer:
         self._extra_tag: str | None = None
         # Where it consumes a queue of other programs: what comes again is in one of ours.
         self._own_tag: str | None = None
-        self._left, self._arrived = False, False
+        self._left = self._arrived = self._deleted = False
+        self._asking: asyncio.Task[None] | None = None
         self._said = ""  # what the log has of hops that fail
         self._watching: asyncio.Task[None] | None = None
         self._looks = False  # whether the broker is asked at this moment
@@ -98,31 +88,53 @@ class RabbitConsumer:
 
     async def settle(self, settlings: Sequence[Settling]) -> list[TransportError | None]:
         """Settle deliveries; see `Consumer.settle`."""
+        parcels = {n: self._parcel(each) for n, each in enumerate(settlings)}
         results: list[TransportError | None] = [None] * len(settlings)
         done: list[int] = []
-        sending: list[tuple[int, int, Parcel]] = []
+        sending: list[tuple[int, Awaitable[TransportError | None]]] = []
         for n, each in enumerate(settlings):
-            tag = each.delivery.tag
-            if self._come.broken is not None or self._out.pop(tag, None) is None:
-                results[n] = DeliveryLost(f"delivery {tag} is not this consumer's any more")
-            elif isinstance(each, Ack):
+            tag, parcel = each.delivery.tag, parcels[n]
+            if isinstance(parcel, TransportError):
+                results[n] = parcel
+            elif self._out.pop(tag, None) is None:
+                results[n] = not_mine(tag)
+            elif parcel is None:
                 done.append(tag)
             else:
-                try:
-                    sending.append((n, tag, self._parcel(each)))
-                except TransportError as refused:
-                    results[n] = refused
-                    self._out[tag] = each.delivery
-        if sending:
-            told = await asyncio.gather(*(self._links.publish(each) for _, _, each in sending))
-            for (n, tag, _), error in zip(sending, told, strict=True):
-                results[n] = error
-                if error is None:
-                    done.append(tag)
-                else:
-                    self._out[tag] = settlings[n].delivery
+                about = self._topology, self._queue, self._held[tag]
+                sending.append((n, publish(self._links, *about, each, parcel)))
+        told = await asyncio.gather(*(each for _, each in sending))
+        for (n, _), error in zip(sending, told, strict=True):
+            results[n], delivery = error, settlings[n].delivery
+            if error is None:
+                done.append(delivery.tag)
+            else:
+                self._out[delivery.tag] = delivery
+        if self._deleted:  # with its queue, and so there is nothing to acknowledge
+            for tag in done:
+                del self._held[tag]
         await self._acknowledge(done)
+        if any(isinstance(each, Again) and each.message.suspect for each in settlings):
+            await self._be_sure()
         return results
+
+    async def _be_sure(self) -> None:
+        """Wait until the broker has what was acknowledged: a suspect may end this process next."""
+        if self._come.broken is None and not self._left:
+            await self._looked()
+
+    def _parcel(self, settling: Settling) -> Parcel | TransportError | None:
+        """Return what is to be published for a settlement, or why it is not settled."""
+        tag = settling.delivery.tag
+        gone = self._come.broken is not None and not self._deleted
+        if gone or tag not in self._out:
+            return not_mine(tag)
+        if isinstance(settling, Ack):
+            return None
+        try:
+            return parcel_for(self._topology, self._queue, self._held[tag], settling)
+        except TransportError as refused:
+            return refused
 
     async def resize(self, prefetch: int) -> None:
         """Change the prefetch; see `Consumer.resize`."""
@@ -180,38 +192,29 @@ class RabbitConsumer:
         """Take what came from a queue of ours."""
         self._held[message.tag] = message
         if message.size > self._largest:
-            self._read(message, lambda each: self._take_large(each, theirs=False))
+            self._take_large(message, theirs=False)
             return
         read = wire.plain_message(message.header, message.body, self._queue)
-        if read is not None:
+        if read is not None:  # which is its first hand-out
             self._hand_out(Delivery(read, message.body, None, message.tag))
         else:
-            self._read(message, self._take_unusual)
+            self._take(message, delivery_of)
 
     def _on_foreign(self, message: Arrived) -> None:
         """Take what came from a queue of other programs."""
         self._held[message.tag] = message
         if message.size > self._largest:
-            self._read(message, lambda each: self._take_large(each, theirs=True))
+            self._take_large(message, theirs=True)
         else:
-            self._read(message, self._take_foreign)
+            self._take(message, foreign_delivery)
 
-    def _read(self, message: Arrived, take: Callable[[Arrived], None]) -> None:
-        try:
-            take(message)
-        except wire.Unreadable as why:
-            id = message.readable.message_id or ""
-            self._hand_out(Delivery(None, message.body, str(why), message.tag, id=id))
-
-    def _take_unusual(self, message: Arrived) -> None:
-        properties = message.properties
-        if properties.headers and (rest := wire.rest_of(properties)):
-            self._start_sending(message.tag, self._next_hop(message, rest))
-        elif foreign.came_so(properties):
-            self._hand_out(self._unread(message))
+    def _take(self, message: Arrived, read: Read) -> None:
+        """Hand out what a message is, or send it on if it is not for a handler now."""
+        told = read(self._topology, self._queue, message)
+        if isinstance(told, Parcel):
+            self._start_sending(message.tag, told)
         else:
-            read = wire.message_of(properties, message.body, self._queue)
-            self._hand_out(Delivery(read, message.body, None, message.tag))
+            self._hand_out(told)
 
     def _keeps(self, message: Arrived) -> bool:
         """Return whether a large body is kept: if no other one is."""
@@ -222,35 +225,10 @@ class RabbitConsumer:
 
     def _take_large(self, message: Arrived, *, theirs: bool) -> None:
         """Hand out a message that is larger than what is read, or have it come again."""
-        if message.tag != self._large:
-            self._later.append(message.tag)
-            return
-        why = (
-            f"it has more than {self._largest} bytes, which max_size= allows; give"
-            " RabbitMQ(max_size=…) more and return it, or have its publisher pass a reference"
-        )
-        as_it_came = theirs or foreign.came_so(message.properties)
-        read = foreign.foreign_of(message) if as_it_came else None
-        id = message.properties.message_id or ""
-        self._hand_out(Delivery(None, message.body, why, message.tag, read, id))
-
-    def _take_foreign(self, message: Arrived) -> None:
-        """Hand out a message of other programs, or move it.
-
-        What has been delivered before by a queue that does not count is moved to ours, which does:
-        a message that ends its workers would come for ever.
-        """
-        headers = message.properties.headers or {}
-        if message.redelivered and wire.DELIVERY_COUNT not in headers:
-            parcel = Parcel(
-                self._topology.prefix, self._queue, message.body, foreign.moved(message)
-            )
-            self._start_sending(message.tag, parcel)
+        if message.tag == self._large:
+            self._hand_out(large_delivery(message, self._largest, theirs=theirs))
         else:
-            self._hand_out(self._unread(message))
-
-    def _unread(self, message: Arrived) -> Delivery:
-        return Delivery(None, message.body, None, message.tag, foreign.foreign_of(message))
+            self._later.append(message.tag)
 
     async def _watch(self) -> None:
         """Ask while nothing comes whether the broker knows this consumer, and end if not.
@@ -267,20 +245,26 @@ class RabbitConsumer:
                 wait, was_passed_over = LOOK_EVERY, False
                 continue
             self._looks = True
-            try:
-                waiting, consumers = await self._look()
-            except FAILURES as error:
-                raise_if_other(error)
-                self._break(self._links.translated(error))
+            looked = await self._looked()
+            self._looks = False
+            if looked is None:
                 return
-            finally:
-                self._looks = False
+            waiting, consumers = looked
             passed_over = bool(waiting) and not self._arrived
             if not consumers or (passed_over and was_passed_over):
                 said = f"{consumers} consume, and {waiting} messages wait that it is not given"
                 self._break(TransportUnavailable(f"the broker has forgotten this consumer: {said}"))
             was_passed_over = passed_over
             wait = LOOK_AGAIN if passed_over else LOOK_SELDOM
+
+    async def _looked(self) -> tuple[int, int] | None:
+        """Look; None if that cannot be done, which ends this consumer."""
+        try:
+            return await self._look()
+        except FAILURES as error:
+            raise_if_other(error)
+            self._break(self._links.translated(error))
+            return None
 
     async def _look(self) -> tuple[int, int]:
         """Return how many messages wait though this consumer holds none, and the consumers.
@@ -318,26 +302,6 @@ class RabbitConsumer:
         loop = asyncio.get_running_loop()
         loop.call_later(HOP_AGAIN_AFTER, self._start_sending, tag, parcel)
 
-    def _next_hop(self, message: Arrived, rest: float) -> Parcel:
-        """Return what is published of a message that has waited one period of several."""
-        step = next_step(rest)
-        properties = wire.waiting_on(message.properties, step.rest)
-        return Parcel(self._topology.delay(step.period), self._queue, message.body, properties)
-
-    def _parcel(self, settling: Again | Bury) -> Parcel:
-        message, read = self._held[settling.delivery.tag], settling.delivery.foreign
-        if isinstance(settling, Bury):
-            properties = message.readable
-            if read is not None:
-                properties = foreign.buried(message, read.id)
-            dead = wire.dead_properties(properties, settling.cause)
-            return Parcel(self._topology.dead_exchange, self._queue, message.body, dead)
-        if read is None:
-            return parcel_of(self._topology, settling.message, settling.after)
-        exchange, rest = way_of(self._topology, settling.after)
-        properties = foreign.going_on(message, settling.message, read, rest)
-        return Parcel(exchange, self._queue, message.body, properties)
-
     async def _acknowledge(self, tags: Sequence[int]) -> None:
         """Acknowledge deliveries; up to the first that is still held, all of them in one frame."""
         if not tags or self._come.broken is not None:
@@ -368,8 +332,37 @@ class RabbitConsumer:
             await self._channel.basic_nack(tag, requeue=True, wait=False)
 
     async def _cancelled(self, _: Any) -> None:
-        """Give up: the broker has cancelled the consumer, as of a queue that was deleted."""
+        """Receive no more: the broker has cancelled the consumer, as of a queue that was deleted.
+
+        Since 4.3 it does so as well where a handler takes too long; then the queue is still there.
+        """
+        if self._come.ended or self._left:
+            return
+        if self._links.version_of(self._channel) < (4, 3):
+            self._end_without_queue()
+        elif self._asking is None:
+            self._asking = asyncio.create_task(self._ask_for_queue())
+
+    async def _ask_for_queue(self) -> None:
+        name = self._topology.source or self._topology.queue(self._queue)
+        try:
+            if not await is_there(name, self._links.channel):
+                self._end_without_queue()
+                return
+        except TransportError as error:
+            self._break(error)
         self._break(TransportUnavailable("the broker has ended the consumer of this queue"))
+
+    def _end_without_queue(self) -> None:
+        """Let end what was received: nobody else can have it. The rest went with the queue."""
+        if self._come.broken is None:
+            self._come.broken = TransportUnavailable("the queue that is consumed was deleted")
+            self._deleted = True
+            self._take_no_more()
+            for each in self._come:
+                del self._out[each.tag]
+            self._come.clear()
+            self._come.tell()
 
     def _closed(self, closing: "asyncio.Future[Any]") -> None:
         self._break(self._links.why_closed(closing))

@@ -4,6 +4,9 @@ aiormq passes each frame through a stream, a queue and two coroutines, and start
 message: more than half of the processor time that a worker took for a short job (docs/adr/0076). So
 a connection that consumes cuts into frames what comes. Those of deliveries are put together and
 handed over at once; all others are aiormq's, and answer what it has asked.
+
+aiormq closes a connection on which it cannot read what stands beside a body, and the broker hands
+that out again. So the properties of all other messages are wrapped before it sees them.
 """
 
 import asyncio
@@ -14,9 +17,9 @@ from typing import Any, NamedTuple
 
 from aiormq import AMQPConnectionError, TransportFactory
 from pamqp.commands import Basic
-from pamqp.header import ContentHeader
 from pamqp.heartbeat import Heartbeat
 
+from mutirao.transports.rabbitmq import fields
 from mutirao.transports.rabbitmq.wire import Unreadable
 
 HEAD, TAG, SIZE = Struct(">BHI"), Struct(">QB"), Struct(">Q")
@@ -24,6 +27,9 @@ AROUND = HEAD.size + 1  # bytes of a frame beside its payload: the head, and an 
 METHOD, HEADER, BODY, HEARTBEAT = KINDS = 1, 2, 3, 8
 FRAME_END = 0xCE
 DELIVER = Basic.Deliver.index.to_bytes(4)
+# What else a message follows: one that was got, or that no queue has taken.
+CONTENT = (DELIVER, Basic.GetOk.index.to_bytes(4), Basic.Return.index.to_bytes(4))
+BEFORE = 12  # bytes of a frame before the properties: the class, the weight and the size
 # aiormq closes a connection on which it reads nothing, and brokers send no heartbeats while there
 # are deliveries. So it is given one in place of them.
 SIGN_OF_LIFE, SIGN_EVERY = Heartbeat().marshal(), 1.0  # seconds
@@ -60,7 +66,7 @@ class Arrived:
 
     def take_header(self, payload: bytes) -> bool:
         """Take the frame of its properties; return whether it is whole."""
-        self.header = payload[12:]  # after the class, the weight and the size
+        self.header = payload[BEFORE:]
         self.size = self._left = SIZE.unpack_from(payload, 4)[0]
         return not self._left
 
@@ -75,27 +81,27 @@ class Arrived:
         self._parts.clear()
         return True
 
-    @cached_property
+    @property
     def properties(self) -> Basic.Properties:
         """Its properties.
 
         Raises:
             Unreadable: they are not of AMQP.
         """
-        read = ContentHeader()
-        try:
-            read.unmarshal(bytes(12) + self.header)
-        except Exception as error:
-            raise Unreadable(f"its properties are not those of AMQP 0.9.1: {error}") from error
-        return read.properties
+        found, problem = self._read
+        if problem is not None:
+            told = f"{type(problem).__name__}: {problem}"
+            raise Unreadable(f"its properties are not those of AMQP 0.9.1: {told}") from problem
+        return found
 
     @property
     def readable(self) -> Basic.Properties:
-        """Its properties; none if they cannot be read."""
-        try:
-            return self.properties
-        except Unreadable:
-            return Basic.Properties()
+        """Its properties, as far as they can be read."""
+        return self._read[0]
+
+    @cached_property
+    def _read(self) -> tuple[fields.Properties, Exception | None]:
+        return fields.read(self.header)
 
     @property
     def exchange(self) -> str:
@@ -119,6 +125,7 @@ class DeliveryStream(asyncio.StreamReader):
         super().__init__(loop=self._clock)
         self._takers = takers
         self._coming: dict[int, tuple[Taker, Arrived]] = {}  # by channel
+        self._unwrapped: set[int] = set()  # channels on which properties for aiormq come next
         self._rest = b""  # the begin of a frame
         self._is_amqp = True
         self._signed_at = 0.0
@@ -151,7 +158,10 @@ class DeliveryStream(asyncio.StreamReader):
             elif self._takes(kind, channel, data[at + HEAD.size : end - 1]):
                 at = end
                 continue
-            others.append(data[at:end])
+            if kind == HEADER and channel in self._unwrapped and self._is_amqp:
+                others.append(self._wrap(channel, data[at + HEAD.size : end - 1]))
+            else:
+                others.append(data[at:end])
             at = end
         self._rest = data[at:] if at < size else b""
         if at and not others:
@@ -175,14 +185,21 @@ class DeliveryStream(asyncio.StreamReader):
 
     def _begins(self, channel: int, payload: bytes) -> bool:
         self._coming.pop(channel, None)
-        if payload[:4] != DELIVER:
+        if payload[:4] not in CONTENT:
             return False
         end = 5 + payload[4]
-        taker = self._takers.get(payload[5:end])
+        taker = self._takers.get(payload[5:end]) if payload[:4] == DELIVER else None
         if taker is None:
+            self._unwrapped.add(channel)
             return False
         self._coming[channel] = taker, Arrived(payload, end)
         return True
+
+    def _wrap(self, channel: int, payload: bytes) -> bytes:
+        """Return the frame of properties that aiormq can read in place of any."""
+        self._unwrapped.discard(channel)
+        told = payload[:BEFORE] + fields.wrapped(payload[BEFORE:])
+        return HEAD.pack(HEADER, channel, len(told)) + told + bytes([FRAME_END])
 
     def _sign_of_life(self) -> bytes:
         now = self._clock.time()

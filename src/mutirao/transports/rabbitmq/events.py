@@ -21,6 +21,7 @@ from pamqp.commands import Basic
 from mutirao.errors import TransportError, TransportUnavailable
 from mutirao.model.events import EventKey, JobEvent
 from mutirao.ports.events import SAY_EVERY, Dropped, Drops, EventFeed
+from mutirao.transports.rabbitmq import fields
 from mutirao.transports.rabbitmq.hand import hand_in
 from mutirao.transports.rabbitmq.links import CALL_LIMIT, FAILURES, Links, raise_if_other
 from mutirao.transports.rabbitmq.topology import DROPPED, Topology, word_of
@@ -134,7 +135,7 @@ async def listening(
             ended.set_result(error)
 
     async def on_message(message: DeliveredMessage) -> None:
-        headers = message.header.properties.headers or {}
+        headers = fields.unwrapped(message.header.properties).headers or {}
         with suppress(*UNFIT):  # it is nobody's who tells events
             events = msgspec.json.decode(message.body, type=list[JobEvent])
             if events:

@@ -31,6 +31,7 @@ def foreign_of(message: Arrived) -> ForeignMessage:
     properties = message.properties
     headers = properties.headers or {}
     exchange, key = _routing(message, headers)
+    lost, suspect, noted = wire.lost_in(headers)
     return ForeignMessage(
         body=message.body,
         id=properties.message_id or uuid4().hex,
@@ -41,7 +42,9 @@ def foreign_of(message: Arrived) -> ForeignMessage:
         exchange=exchange,
         routing_key=key,
         attempt=wire.attempt_of(headers),
-        lost=wire.lost_of(headers),
+        lost=lost,
+        suspect=suspect,
+        noted=noted,
         kept={
             name.removeprefix(KEPT): value
             for name, value in headers.items()
@@ -61,16 +64,15 @@ def going_on(
     headers |= {f"{KEPT}{name}": value for name, value in told.headers.items()}
     if told.attempt != 1:
         headers[wire.ATTEMPT] = told.attempt
-    if told.lost:
-        headers[wire.LOST] = told.lost
+    headers |= wire.losses_of(told)
     if rest:
         headers[wire.WAIT] = rest
     return _named(message, read.id, headers)
 
 
 def moved(message: Arrived) -> Basic.Properties:
-    """Return the properties with which a message goes to our queue, which counts who is lost."""
-    return _named(message, foreign_of(message).id, _noted(message) | {wire.LOST: 1})
+    """Return the properties with which a message goes to our queue, which counts."""
+    return _named(message, foreign_of(message).id, _noted(message) | {wire.SUSPECT: 1})
 
 
 def buried(message: Arrived, id: str) -> Basic.Properties:

@@ -3,12 +3,10 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from aiormq.abc import DeliveredMessage
-
 from mutirao.errors import TransportError
 from mutirao.model.message import DeadMessage
 from mutirao.transports.rabbitmq import wire
-from mutirao.transports.rabbitmq.hand import Hand, hand_in
+from mutirao.transports.rabbitmq.hand import Hand, Taken, hand_in
 from mutirao.transports.rabbitmq.links import Links, Parcel
 from mutirao.transports.rabbitmq.tokens import order_to_start, put_token
 from mutirao.transports.rabbitmq.topology import Topology
@@ -27,8 +25,8 @@ class Graveyard:
         found: list[DeadMessage] = []
         async with self._hand() as hand:
             async for each in hand.take(most):
-                properties = each.header.properties
-                found.append(wire.dead_message(properties, each.body[:SHOWN], self._queue))
+                told = each.properties, each.body[:SHOWN], self._queue
+                found.append(wire.dead_message(*told))
         return found
 
     async def give_back(self, ids: Sequence[str] | None) -> int:
@@ -41,8 +39,8 @@ class Graveyard:
                 number += 1
         return number
 
-    async def _send_back(self, message: DeliveredMessage) -> None:
-        properties = message.header.properties
+    async def _send_back(self, message: Taken) -> None:
+        properties = message.properties
         if schedule := (properties.headers or {}).get(wire.SCHEDULE):
             await put_token(self._links, self._topology, str(schedule), order_to_start())
             return
@@ -65,9 +63,9 @@ class Graveyard:
         return hand_in(self._links, self._topology.dead(self._queue))
 
 
-async def _chosen(hand: Hand, ids: Sequence[str] | None) -> AsyncIterator[DeliveredMessage]:
+async def _chosen(hand: Hand, ids: Sequence[str] | None) -> AsyncIterator[Taken]:
     """Yield the dead messages with these ids, or all."""
     wanted = None if ids is None else set(ids)
     async for each in hand.take(None):
-        if wanted is None or wire.dead_id(each.header.properties) in wanted:
+        if wanted is None or wire.dead_id(each.properties) in wanted:
             yield each

@@ -3,12 +3,22 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
-from aiormq.abc import AbstractChannel, DeliveredMessage
+from aiormq.abc import AbstractChannel
 
+from mutirao.transports.rabbitmq.fields import Properties, unwrapped
 from mutirao.transports.rabbitmq.links import CALL_LIMIT, Links
 
 MOST_LOOKS, LOOK_EVERY = 200, 0.01  # seconds, until what was looked at is back
+
+
+class Taken(NamedTuple):
+    """A message that was taken."""
+
+    tag: int
+    body: bytes
+    properties: Properties
 
 
 class Hand:
@@ -17,7 +27,7 @@ class Hand:
     def __init__(self, channel: AbstractChannel, name: str) -> None:
         self._channel, self._name, self._held = channel, name, 0
 
-    async def take(self, most: int | None) -> AsyncIterator[DeliveredMessage]:
+    async def take(self, most: int | None) -> AsyncIterator[Taken]:
         """Yield messages, no more than there were at the beginning; None: all of those."""
         there = await self._count()
         for _ in range(there if most is None else min(there, most)):
@@ -25,13 +35,13 @@ class Hand:
             if message.delivery_tag is None:
                 return
             self._held += 1
-            yield message
+            properties = unwrapped(message.header.properties)
+            yield Taken(message.delivery_tag, message.body, properties)
 
-    async def take_away(self, message: DeliveredMessage) -> None:
+    async def take_away(self, message: Taken) -> None:
         """Delete a message that was taken."""
-        if message.delivery_tag is not None:
-            await self._channel.basic_ack(message.delivery_tag)
-            self._held -= 1
+        await self._channel.basic_ack(message.tag)
+        self._held -= 1
 
     async def give_back(self) -> None:
         """Return the others, and wait a little until they are there: who looks next sees them.

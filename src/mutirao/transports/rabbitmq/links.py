@@ -7,7 +7,7 @@ publishes, acknowledgements included.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from re import search
+from re import match, search
 from typing import Any, NamedTuple, cast
 from uuid import uuid4
 
@@ -42,6 +42,7 @@ CONNECT_LIMIT = 15.0  # seconds to connect and sign in
 CALL_LIMIT = 30.0  # seconds for the broker to answer a request, or to confirm a message
 CLOSE_LIMIT = 3.0  # seconds to say goodbye
 HEADER_BEGINS = 12  # bytes of the frame of a message's properties before these
+UNKNOWN_VERSION = (99, 0)  # what says none is taken for the newest
 LARGE = 1 << 20  # bytes of a body that must not be left behind in memory
 DECLARE = "make what is missing with `mutirao transports declare`"
 
@@ -165,6 +166,12 @@ class Links:
         async with self._translating():
             return await self._open(what, confirms=confirms)
 
+    def version_of(self, channel: AbstractChannel) -> tuple[int, ...]:
+        """Return the version of the broker that a channel leads to; the newest if it says none."""
+        said = cast(Any, channel.connection).server_properties
+        found = match(r"(\d+)\.(\d+)", str(said.get("version", "")))
+        return tuple(map(int, found.groups())) if found else UNKNOWN_VERSION
+
     async def drop(self, what: str) -> None:
         """Close a connection, with what the broker has not taken of it."""
         if (found := self._connections.pop(what, None)) is not None:
@@ -256,7 +263,7 @@ class Links:
             if found is not None:
                 await _closed(found)
             said: Any = {"connection_name": f"mutirao {what}"}
-            apart = OpensApart(self._takers) if what == "consumes" else None
+            apart = OpensApart(self._takers)
             async with asyncio.timeout(CONNECT_LIMIT):
                 found = await aiormq.connect(
                     self._url, client_properties=said, transport_factory=apart

@@ -32,8 +32,8 @@ from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 from mutirao.errors import TransportMismatch, TransportRefused
 from mutirao.model.message import Difference
 from mutirao.transports.rabbitmq.delays import PERIODS, name_of
+from mutirao.transports.rabbitmq.fields import MAX_NAME
 from mutirao.transports.rabbitmq.links import CALL_LIMIT
-from mutirao.transports.rabbitmq.wire import MAX_NAME
 
 NO_LIMIT = 2_000_000_000  # of deliveries: looking at the dead is one, and 4.x drops after 20
 

@@ -14,18 +14,21 @@ from pamqp.commands import Basic
 
 from mutirao.errors import TransportRefused
 from mutirao.model.message import Cause, DeadMessage, Message
+from mutirao.transports.rabbitmq.fields import MAX_NAME, Properties
 
 VERSION = 1  # of this form; written where a program of an older one would read it wrongly
 OURS = "mutirao-"
 ATTEMPT, RUN, LOST = f"{OURS}attempt", f"{OURS}run", f"{OURS}lost"
+SUSPECT = f"{OURS}suspect"  # 1: it is one; 2: and its start is noted
 ORDER, WAIT, FORM = f"{OURS}order", f"{OURS}wait", f"{OURS}version"
 ERROR_TYPE, ERROR, ATTEMPTS = f"{OURS}error-type", f"{OURS}error", f"{OURS}attempts"
 FIRST_AT, LAST_AT, DEAD_ID = f"{OURS}first-at", f"{OURS}last-at", f"{OURS}dead-id"
+LEFT_OUT = f"{OURS}left-out"  # how many headers of a dead message there was no room for
 EXCHANGE, KEY = f"{OURS}exchange", f"{OURS}routing-key"  # with which others had published it
-OF_THE_DEAD = (ERROR_TYPE, ERROR, ATTEMPTS, FIRST_AT, LAST_AT, DEAD_ID)
+OF_THE_DEAD = (ERROR_TYPE, ERROR, ATTEMPTS, FIRST_AT, LAST_AT, DEAD_ID, LEFT_OUT)
 SCHEDULE = f"{OURS}schedule"  # of a dead phase: the schedule that stopped with it
-DELIVERY_COUNT = "x-delivery-count"  # consumers that had it and vanished, as the broker counts
-PERSISTENT = 2
+DELIVERY_COUNT = "x-delivery-count"  # how often it came back, as the broker counts
+PERSISTENT, MAX_BITS = 2, 63
 # Headers of a broker's own; a publisher may have others that begin with x-.
 OF_BROKERS = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
 # How the properties of a job without anything unusual begin; its kind of content, that it is kept,
@@ -34,7 +37,6 @@ _PLAIN = sum(
     Basic.Properties.flags[each]
     for each in ("content_type", "delivery_mode", "message_id", "message_type")
 ).to_bytes(2)
-MAX_NAME = 255  # bytes of a short string of AMQP: names, routing keys, ids
 
 NOT_OURS = (
     "; to take messages that others publish, register how to read them, or publish them with"
@@ -50,7 +52,8 @@ def properties_of(message: Message, rest: float = 0.0) -> Basic.Properties:
     """Return the properties of a message; `rest`: seconds of its delay after the first step.
 
     Raises:
-        TransportRefused: its id or task is too long, or a header has a name of ours.
+        TransportRefused: its id or task is too long, or a header has a name of ours, or a number
+            of more than 64 bits.
     """
     headers: dict[str, Any] = {}
     for name, value in message.headers.items():
@@ -58,13 +61,17 @@ def properties_of(message: Message, rest: float = 0.0) -> Basic.Properties:
             raise TransportRefused(
                 f"a header is called {name!r}; names of {OURS}* and x-* are taken"
             )
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:
+            raise TransportRefused(
+                f"its header {name!r} is a number of {value.bit_length()} bits; give one of"
+                f" {MAX_BITS}, or a text"
+            )
         headers[name] = value
     if message.attempt != 1:
         headers[ATTEMPT] = message.attempt
     if message.run:
         headers[RUN] = message.run
-    if message.lost:
-        headers[LOST] = message.lost
+    headers |= losses_of(message)
     if message.ordering_key is not None:
         headers[ORDER] = message.ordering_key
     if rest:
@@ -74,7 +81,7 @@ def properties_of(message: Message, rest: float = 0.0) -> Basic.Properties:
             raise TransportRefused(
                 f"the {what} of a message is {text!r:.300}; give 1 to {MAX_NAME} bytes"
             )
-    return Basic.Properties(
+    return Properties(
         content_type="application/json",
         delivery_mode=PERSISTENT,
         message_id=message.id,
@@ -128,9 +135,21 @@ def attempt_of(headers: Mapping[str, Any]) -> int:
     return _whole(headers.get(ATTEMPT), 1)
 
 
-def lost_of(headers: Mapping[str, Any]) -> int:
-    """Return how many consumers in a row vanished with a message, as far as it is known."""
-    return _whole(headers.get(LOST), 0) + _whole(headers.get(DELIVERY_COUNT), 0)
+def losses_of(message: Message) -> dict[str, Any]:
+    """Return the headers that say whether workers ended with a message."""
+    headers: dict[str, Any] = {LOST: message.lost} if message.lost else {}
+    return headers | ({SUSPECT: 1 + message.noted} if message.suspect else {})
+
+
+def lost_in(headers: Mapping[str, Any]) -> tuple[int, bool, bool]:
+    """Return what a message says of that: `lost`, `suspect`, `noted`."""
+    suspect = _whole(headers.get(SUSPECT), 0)
+    return _whole(headers.get(LOST), 0), suspect > 0, suspect > 1
+
+
+def returned_in(headers: Mapping[str, Any]) -> int:
+    """Return how often a message came back, as the broker counts."""
+    return _whole(headers.get(DELIVERY_COUNT), 0)
 
 
 def rest_of(properties: Basic.Properties) -> float:
@@ -161,7 +180,7 @@ def dead_properties(properties: Basic.Properties, cause: Cause) -> Basic.Propert
 
 def returned_properties(properties: Basic.Properties) -> Basic.Properties:
     """Return the properties of a dead message that goes back, as its first attempt."""
-    counted = (ATTEMPT, LOST, WAIT, *OF_THE_DEAD)
+    counted = (ATTEMPT, LOST, SUSPECT, WAIT, *OF_THE_DEAD)
     headers = {
         name: value
         for name, value in (properties.headers or {}).items()
@@ -192,7 +211,8 @@ def dead_id(properties: Basic.Properties) -> str:
 def _cause(headers: Mapping[str, Any]) -> Cause:
     if ERROR_TYPE not in headers:  # the broker itself gave it up
         deaths = headers.get("x-death")
-        death = deaths[0] if isinstance(deaths, list) and deaths else {}
+        death = deaths[0] if isinstance(deaths, list) and deaths else None
+        death = death if isinstance(death, dict) else {}
         return Cause(
             error_type="GivenUpByBroker",
             error=f"the broker gave it up: {death.get('reason', 'it does not say why')}",
@@ -210,11 +230,14 @@ def _cause(headers: Mapping[str, Any]) -> Cause:
 
 def _with(message: Message, headers: Mapping[str, Any]) -> Message:
     order = headers.get(ORDER)
+    lost, suspect, noted = lost_in(headers)
     return replace(
         message,
         attempt=attempt_of(headers),
         run=_whole(headers.get(RUN), 0),
-        lost=lost_of(headers),
+        lost=lost,
+        suspect=suspect,
+        noted=noted,
         ordering_key=order if isinstance(order, str) else None,
         headers={
             # What is neither text nor number is shown as text: whoever reads it can say what it is.
@@ -226,11 +249,14 @@ def _with(message: Message, headers: Mapping[str, Any]) -> Message:
 
 
 def copied(properties: Basic.Properties, headers: dict[str, Any]) -> Basic.Properties:
-    """Return properties with other headers, without what a broker would refuse or act on."""
+    """Return properties with other headers, without what a broker would refuse or act on.
+
+    What is as it was is written as it came.
+    """
     said = {name: getattr(properties, name) for name in Basic.Properties.attributes()}
     # The broker checks whose user id it is, and forgets a message by its expiration.
     said |= {"headers": headers or None, "user_id": None, "expiration": None, "cluster_id": ""}
-    return Basic.Properties(**said | {"delivery_mode": PERSISTENT})
+    return Properties(**said | {"delivery_mode": PERSISTENT}).keeping(properties)
 
 
 def _whole(value: object, usual: int) -> int:

@@ -27,6 +27,8 @@ class _Envelope(msgspec.Struct, omit_defaults=True):
     attempt: int = 1
     run: int = 0
     lost: int = 0
+    suspect: int = 0  # 1: it is one; 2: and its start is noted
+    wait: float | None = None  # seconds that it waits after this delay
     key: str | None = None
     large: bool = False  # its arguments are in S3
     headers: Mapping[str, Header] = {}
@@ -53,8 +55,10 @@ class Read(NamedTuple):
     large: str | None = None
 
 
-def body_of(message: Message, *, large: bool = False) -> str:
+def body_of(message: Message, *, large: bool = False, wait: float = 0.0) -> str:
     """Return a message as a body, without its arguments if they are `large` and elsewhere.
+
+    `wait`: seconds that it has still to wait when it comes.
 
     Raises:
         TransportRefused: its arguments are no JSON, or have characters that no XML has.
@@ -64,8 +68,9 @@ def body_of(message: Message, *, large: bool = False) -> str:
         msgspec.json.decode(args, type=dict[str, msgspec.Raw])
         envelope = _Envelope(
             message.id, message.task, 1, msgspec.Raw(b"{}" if large else args), message.queue,
-            message.attempt, message.run, message.lost, message.ordering_key, large,
-            dict(message.headers),
+            message.attempt, message.run, message.lost,
+            1 + message.noted if message.suspect else 0, wait or None,
+            message.ordering_key, large, dict(message.headers),
         )  # fmt: skip
         text = msgspec.json.encode(envelope).decode()
     except _UNFIT as unfit:
@@ -82,7 +87,7 @@ def as_first_attempt(body: str) -> str:
         read = _decoder.decode(body)
     except _UNFIT:
         return body
-    read.attempt, read.lost = 1, 0
+    read.attempt, read.lost, read.suspect, read.wait = 1, 0, 0, None
     return escaped(msgspec.json.encode(read).decode())
 
 
@@ -91,12 +96,13 @@ def escaped(text: str) -> str:
     return _NOT_IN_XML.sub(_escape, text)
 
 
-def message_in(body: str, receives: int, fetch: Callable[[str], bytes] | None = None) -> Read:
+def message_in(body: str, receives: int = 1, fetch: Callable[[str], bytes] | None = None) -> Read:
     """Return what is in a body.
 
-    `receives`: how often SQS has handed it out. Each hand-out is an attempt: nothing can be changed
-    in a message that comes again. Nor does SQS know who of them was lost; one may have been, so
-    that a message which ends its workers is dead once it has no attempts left.
+    `receives`: how often SQS has handed it out, where each is an attempt: in a FIFO queue, in which
+    nothing can be changed in a message that comes again. Nor does SQS know who of them was lost;
+    one may have been, so that a message which ends its workers is dead once it has no attempts
+    left.
 
     `fetch`: returns arguments that are in S3 by the message's id, or raises LookupError; None: they
     stay there.
@@ -115,7 +121,8 @@ def message_in(body: str, receives: int, fetch: Callable[[str], bytes] | None = 
     message = Message(
         id=read.id, task=read.task, args=args.decode(), queue=read.queue,
         attempt=read.attempt + before, run=read.run, lost=read.lost + min(1, before),
-        ordering_key=read.key, headers=read.headers,
+        suspect=read.suspect > 0, noted=read.suspect > 1,
+        ordering_key=read.key, headers=read.headers, delay=max(0.0, read.wait or 0.0),
     )  # fmt: skip
     return Read(message, body.encode() if large else args, None, large)
 

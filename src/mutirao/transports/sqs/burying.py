@@ -83,7 +83,7 @@ def back(found: Found, group: str | None, deduplication: str | None) -> Entry:
 
 def _found(raw: dict[str, Any], name: str) -> Found:
     body = raw["Body"]
-    message, shown, _, large = message_in(body, 1)
+    message, shown, _, large = message_in(body)
     attribute = raw.get("MessageAttributes", {}).get(CAUSE, {}).get("StringValue")
     told = _read(attribute)
     receives = number(raw.get("Attributes", {}), "ApproximateReceiveCount")
@@ -104,5 +104,5 @@ def _read(attribute: str | None) -> _Cause:
         return _Cause()
     try:
         return msgspec.json.decode(attribute, type=_Cause)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return _Cause("Unknown", attribute)

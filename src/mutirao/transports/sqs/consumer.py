@@ -155,14 +155,18 @@ class SqsConsumer:
                 self._heartbeat.renewed(known, handle)
                 return None
         receives = number(attributes, "ApproximateReceiveCount")
-        read = message_in(raw["Body"], receives, self._settler.fetch)
+        counted = receives if self._options.fifo else 1
+        read = message_in(raw["Body"], counted, self._settler.fetch)
         name = id if read.message is None else read.message.id
         lease = self._heartbeat.begin(self._queue, id, name, handle, self._lose_soon, now)
         lease.body, lease.large = raw["Body"], read.large
         lease.group = self._group_of(raw)
         with self._lock:
             self._newest[id] = lease
-            self._held[lease] = Delivery(read.message, read.shown, read.problem, lease)
+            returned = max(0, receives - counted)
+            self._held[lease] = Delivery(
+                read.message, read.shown, read.problem, lease, returned=returned
+            )
         note.got(name, self._queue.name, receives)
         return lease
 
@@ -213,7 +217,7 @@ class SqsConsumer:
         if isinstance(settling, Bury):
             why = await self._call(self._settler.bury, lease, settling.cause)
             return self._copied(lease, why)
-        if settling.anew and not self._options.fifo:
+        if not self._options.fifo:
             told = settling.message, settling.after
             return self._copied(lease, await self._call(self._settler.anew, lease, *told))
         behind = self._groups.stop(lease)

@@ -13,11 +13,18 @@ from typing import Any
 from mutirao.errors import TransportError
 from mutirao.model.message import Cause, Message
 from mutirao.transports.sqs.burying import CAUSE, cause_as_text
-from mutirao.transports.sqs.calls import LONGEST_VISIBILITY, Entry, EntryFailure, SqsCalls, SqsQueue
+from mutirao.transports.sqs.calls import (
+    LONGEST_DELAY,
+    LONGEST_VISIBILITY,
+    Entry,
+    EntryFailure,
+    SqsCalls,
+    SqsQueue,
+)
 from mutirao.transports.sqs.failures import Meaning
 from mutirao.transports.sqs.large import LargeBodies
 from mutirao.transports.sqs.leases import Lease, LeaseHeartbeat, Timing
-from mutirao.transports.sqs.logs import note
+from mutirao.transports.sqs.logs import log, note
 
 PATIENCE = 10.0  # seconds for which what passes is tried again
 FIRST_PAUSE = 0.05  # seconds
@@ -30,7 +37,8 @@ class LastWords:
 
     Parameters:
         dead_queue: returns the queue for the dead of a queue.
-        entry: returns a message as it is sent; may raise what `Transport.publish` returns.
+        entry: returns a message as it is sent, with the seconds that it waits when it comes; may
+            raise what `Transport.publish` returns.
         large: where large arguments are, if they may be.
     """
 
@@ -39,7 +47,7 @@ class LastWords:
         calls: SqsCalls,
         heartbeat: LeaseHeartbeat,
         dead_queue: Callable[[SqsQueue], SqsQueue],
-        entry: Callable[[Message, SqsQueue], Entry],
+        entry: Callable[[Message, SqsQueue, float], Entry],
         timing: Timing,
         large: LargeBodies | None,
         *,
@@ -79,7 +87,8 @@ class LastWords:
         told: list[TransportError | None] = []
         for lease, failure in zip(leases, found, strict=True):
             if failure is None:
-                note.done(lease.name, lease.queue.name)
+                if not lease.copied:
+                    note.done(lease.name, lease.queue.name)
             elif failure.meaning in MENDS and self._is_ours(lease):
                 lease.settling = False
                 self._heartbeat.resume(lease)
@@ -131,6 +140,9 @@ class LastWords:
         entry = Entry(lease.body, attributes={CAUSE: cause_as_text(cause)})
         if self._fifo:
             entry = entry._replace(group=lease.group or lease.id, deduplication=f"dead-{lease.id}")
+        if entry.size() > dead.largest:  # one of others, whose body leaves no room for the cause
+            log.warning("%s is dead without its cause: %s", lease.name, cause.error)
+            entry = entry._replace(attributes={})
         what = f"message {lease.name}, which is to be kept among the dead"
         if not lease.copied:
             if failure := self._copy(lease, dead, entry, what):
@@ -139,15 +151,22 @@ class LastWords:
         return self._delete([lease])[0]
 
     def anew(self, lease: Lease, message: Message, after: float) -> TransportError | None:
-        """Send a message as it is told now, and delete what it was once that is confirmed."""
+        """Send a message as it is told now, and delete what it was once that is confirmed.
+
+        What waits for longer than SQS delays a message goes on waiting when it comes.
+        """
+        wait = max(after, message.delay)
+        first = min(wait, LONGEST_DELAY)
         try:
-            entry = self._entry(replace(message, delay=after), lease.queue)
+            entry = self._entry(replace(message, delay=first), lease.queue, wait - first)
         except TransportError as error:
             lease.settling = False
             return error
         what = f"message {lease.name}, which is to come again"
-        if not lease.copied and (failure := self._copy(lease, lease.queue, entry, what)):
-            return failure
+        if not lease.copied:
+            if failure := self._copy(lease, lease.queue, entry, what):
+                return failure
+            note.failed(lease.name, lease.queue.name, wait)
         return self._delete([lease])[0]
 
     def _copy(self, lease: Lease, to: SqsQueue, entry: Entry, what: str) -> TransportError | None:

@@ -71,7 +71,6 @@ class SQS:
         timing: the clock, what waits, and whether there is a heartbeat; for tests.
     """
 
-    rewrites = False
     source = None
     longest_again = float(LONGEST_VISIBILITY - CAP_MARGIN)
 
@@ -112,6 +111,11 @@ class SQS:
     @cached_property
     def _options(self) -> SqsOptions:
         return whole(with_environment("SQS", SqsOptions, self._given))
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether what comes again says what it was told to: not where order is kept."""
+        return not self._options.fifo
 
     @property
     def longest_delay(self) -> float:
@@ -227,14 +231,14 @@ class SQS:
                 results[n] = failure.error(f"message {messages[n].id}")
         return results
 
-    def _entry(self, message: Message, queue: SqsQueue) -> Entry:
+    def _entry(self, message: Message, queue: SqsQueue, wait: float = 0.0) -> Entry:
         if message.delay > self.longest_delay:
             raise TransportRefused(
                 f"message {message.id} is to wait {message.delay:g} s; SQS holds one for at most"
                 f" {self.longest_delay:g} s here: enqueue it into the store, from which it is"
                 " carried when it is due"
             )
-        entry = Entry(body_of(message), ceil(message.delay), *self._group(message))
+        entry = Entry(body_of(message, wait=wait), ceil(message.delay), *self._group(message))
         most = queue.largest - ROOM_FOR_CAUSE
         if (size := entry.size()) <= most:
             return entry
@@ -245,7 +249,7 @@ class SQS:
                 " the transport a bucket of S3, or keep what is large elsewhere and pass its key"
             )
         large.put(message.id, message.args.encode())
-        return entry._replace(body=body_of(message, large=True))
+        return entry._replace(body=body_of(message, large=True, wait=wait))
 
     def _group(self, message: Message) -> tuple[str | None, str | None]:
         """Return the group and the deduplication id of a message, as far as it has them."""

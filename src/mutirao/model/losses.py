@@ -1,0 +1,37 @@
+"""What the stored count of lost workers says: how many ended with a job after it had begun.
+
+A rescue adds one to the count of each job that a vanished worker held, whether its handler had
+begun or not: it cannot know. So whoever starts a job that was lost before notes that first, by a
+negative count: as many thousands as workers are to be counted then. A rescue after that adds one as
+well, and only the first one after a note counts. Pure. See docs/adr/0087-starts-after-a-loss.md.
+"""
+
+from typing import NamedTuple
+
+NOTE = 1_000
+
+
+class Losses(NamedTuple):
+    """What became of a job's last runs.
+
+    Parameters:
+        workers: how many ended in a row while they ran it; the first may not have begun to.
+        unbegun: how many more had it since, and had not begun: no attempts.
+    """
+
+    workers: int
+    unbegun: int
+
+
+def read(stored: int) -> Losses:
+    """Return what a stored count says."""
+    if stored >= 0:
+        return Losses(min(stored, 1), max(0, stored - 1))
+    noted = -(stored // NOTE)
+    since = noted * NOTE + stored
+    return Losses(noted + min(since, 1), max(0, since - 1))
+
+
+def noted(workers: int) -> int:
+    """Return the count to be stored when a job starts after so many workers have ended with it."""
+    return -NOTE * workers

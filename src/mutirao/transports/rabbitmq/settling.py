@@ -1,0 +1,86 @@
+"""What is published where a delivery is settled by more than an acknowledgement."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from mutirao.errors import DeliveryLost, MessageTooLarge, TransportError
+from mutirao.model.message import Again, Bury, Settling
+from mutirao.transports.rabbitmq import foreign, wire
+from mutirao.transports.rabbitmq.delays import next_step
+from mutirao.transports.rabbitmq.deliveries import Arrived
+from mutirao.transports.rabbitmq.links import Links, Parcel
+from mutirao.transports.rabbitmq.sending import parcel_of, way_of
+from mutirao.transports.rabbitmq.topology import Topology
+
+SHORT_CAUSE = 500  # characters of an error, where the headers leave no room for more
+
+
+def parcel_for(topology: Topology, queue: str, message: Arrived, settling: Again | Bury) -> Parcel:
+    """Return what is published of a message that comes again or is dead.
+
+    It is known to be writable then, but for its size.
+
+    Raises:
+        TransportRefused: what shall come again cannot be published.
+    """
+    parcel = _parcel(topology, queue, message, settling)
+    parcel.properties.marshal()
+    return parcel
+
+
+async def publish(
+    links: Links,
+    topology: Topology,
+    queue: str,
+    message: Arrived,
+    settling: Settling,
+    parcel: Parcel,
+) -> TransportError | None:
+    """Publish what `parcel_for` has returned; of a dead message less, if there is no room for it.
+
+    Then it has a shorter cause, and after that only headers of ours.
+    """
+    error = await links.publish(parcel)
+    if isinstance(settling, Bury):
+        for each in _smaller(topology, queue, message, settling):
+            if not isinstance(error, MessageTooLarge):
+                break
+            error = await links.publish(each)
+    return error
+
+
+def _smaller(topology: Topology, queue: str, message: Arrived, bury: Bury) -> Iterator[Parcel]:
+    cause = replace(bury.cause, error=bury.cause.error[:SHORT_CAUSE])
+    parcel = _parcel(topology, queue, message, replace(bury, cause=cause))
+    yield parcel
+    headers = parcel.properties.headers or {}
+    ours = {name: value for name, value in headers.items() if name.startswith(wire.OURS)}
+    ours[wire.LEFT_OUT] = len(headers) - len(ours)
+    yield parcel._replace(properties=wire.copied(parcel.properties, ours))
+
+
+def not_mine(tag: object) -> DeliveryLost:
+    """Return what is said of a delivery that a consumer does not hold."""
+    return DeliveryLost(f"delivery {tag} is not this consumer's any more")
+
+
+def next_hop(topology: Topology, queue: str, message: Arrived, rest: float) -> Parcel:
+    """Return what is published of a message that has waited one period of several."""
+    step = next_step(rest)
+    properties = wire.waiting_on(message.properties, step.rest)
+    return Parcel(topology.delay(step.period), queue, message.body, properties)
+
+
+def _parcel(topology: Topology, queue: str, message: Arrived, settling: Again | Bury) -> Parcel:
+    read = settling.delivery.foreign
+    if isinstance(settling, Bury):
+        properties = message.readable
+        if read is not None:
+            properties = foreign.buried(message, read.id)
+        dead = wire.dead_properties(properties, settling.cause)
+        return Parcel(topology.dead_exchange, queue, message.body, dead)
+    if read is None:
+        return parcel_of(topology, settling.message, settling.after)
+    exchange, rest = way_of(topology, settling.after)
+    properties = foreign.going_on(message, settling.message, read, rest)
+    return Parcel(exchange, queue, message.body, properties)

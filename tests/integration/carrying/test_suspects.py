@@ -1,0 +1,283 @@
+"""Jobs that end their workers, and the innocent ones beside them; connections that only break."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import aiormq
+import pytest
+
+from mutirao import Job, Mutirao
+from mutirao.engine.executor import MAX_LOST_RUNS
+from mutirao.ports import Transport
+from mutirao.transports.rabbitmq import RabbitMQ
+from mutirao.transports.sqs import SQS
+from tests.support.proxy import Proxy
+from tests.support.rabbitmq import RabbitServer, emptied
+from tests.support.sqs import USUAL
+from tests.support.waiting import DEADLINE, until
+
+# Runs a worker, again each time that one ends, until all is done; prints how often one ended. They
+# are forks: whatever is imported is so once.
+PROGRAM = """
+import asyncio, os, pathlib
+from mutirao import Mutirao
+from mutirao.transports.BROKER
+
+app = Mutirao("sqlite:///none.db", transports={"mail": broker})
+HERE = pathlib.Path(__file__).parent
+
+@app.task(queue="mail", max_attempts=1)
+async def bad() -> None:
+    with (HERE / "bad").open("a") as file:
+        file.write("x")
+    os._exit(1)
+
+@app.task(queue="mail", max_attempts=1)
+async def trivial(n: int) -> None:
+    (HERE / f"done-{n}").touch()
+
+async def serve() -> None:
+    async with app.worker(queues=["mail"]):
+        while sum(name.startswith("done-") for name in os.listdir(HERE)) < 40 or not (
+            await broker.dead("mail", 50)
+        ):
+            await asyncio.sleep(0.05)
+    await app.aclose()
+
+for times in range(30):
+    if not (child := os.fork()):
+        asyncio.run(serve())
+        os._exit(0)
+    if os.waitpid(child, 0)[1] == 0:
+        print(times)
+        break
+"""
+
+
+@pytest.fixture
+async def broker(rabbit: RabbitServer) -> AsyncIterator[RabbitMQ]:
+    """A queue with nothing in it."""
+    broker = RabbitMQ(rabbit.url(), prefix="suspects")
+    async with emptied(broker, rabbit, "mail"):
+        yield broker
+
+
+async def run_again_and_again(here: Path, broker: str) -> int:
+    """Run workers until all is done; return how often one ended."""
+    (here / "shop.py").write_text(PROGRAM.replace("BROKER", broker))
+    ran = await asyncio.create_subprocess_exec(sys.executable, here / "shop.py", stdout=PIPE)
+    try:
+        async with asyncio.timeout(DEADLINE):
+            told, _ = await ran.communicate()
+    finally:
+        if ran.returncode is None:
+            ran.kill()
+    return int(told)
+
+
+async def enqueue(broker: Transport) -> None:
+    """Enqueue one that ends its workers, and forty behind it."""
+    app = Mutirao(transports={"mail": broker})
+
+    @app.task(queue="mail")
+    async def bad() -> None: ...
+
+    @app.task(queue="mail")
+    async def trivial(n: int) -> None: ...
+
+    await bad.aenqueue()
+    await app.aenqueue_many(trivial.job(n) for n in range(40))
+
+
+async def check(broker: Transport, here: Path) -> None:
+    """Only that one is dead, after ten starts, and nothing is left."""
+    [dead] = await broker.dead("mail", 50)
+    assert (dead.task, dead.cause.error_type) == ("bad", "WorkerLost")
+    assert (here / "bad").read_text() == "x" * MAX_LOST_RUNS
+    assert await broker.waiting("mail") == 0
+    await broker.aclose()
+
+
+async def test_one_that_ends_its_workers(
+    broker: RabbitMQ, rabbit: RabbitServer, tmp_path: Path
+) -> None:
+    """It is dead after ten starts; the forty beside it are all done, and none of them is dead."""
+    await enqueue(broker)
+    made = f"rabbitmq import RabbitMQ\nbroker = RabbitMQ({rabbit.url()!r}, prefix='suspects')"
+    assert await run_again_and_again(tmp_path, made) == MAX_LOST_RUNS
+    await check(broker, tmp_path)
+
+
+async def test_one_that_ends_its_workers_on_sqs(
+    moto_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Likewise, with one attempt: none of them has used it."""
+    for name, value in USUAL.items():
+        monkeypatch.setenv(name, value)
+    how = f"{uuid4().hex[:8]}-{{queue}}", f"visibility=2, wait=1, endpoint_url={moto_url!r}"
+    broker = SQS(how[0], visibility=2, wait=1, endpoint_url=moto_url)
+    await broker.declare(["mail"])
+    await enqueue(broker)
+    made = f"sqs import SQS\nbroker = SQS({how[0]!r}, {how[1]})"
+    assert await run_again_and_again(tmp_path, made) == MAX_LOST_RUNS
+    await check(broker, tmp_path)
+
+
+@pytest.fixture
+def proxy(rabbit: RabbitServer) -> Iterator[Proxy]:
+    """A way to the broker on which connections break."""
+    with Proxy(rabbit.port) as proxy:
+        yield proxy
+
+
+def through(proxy: Proxy) -> str:
+    """Return the URL of that way."""
+    return f"amqp://guest:guest@127.0.0.1:{proxy.port}/"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_connections_that_break(broker: RabbitMQ, proxy: Proxy, workers: int) -> None:
+    """Twelve times while a healthy job runs: it is run again, and not counted."""
+    starts, gate = list[str](), asyncio.Event()
+
+    def made() -> Mutirao:
+        app = Mutirao(transports={"mail": RabbitMQ(through(proxy), prefix="suspects")})
+
+        @app.task(queue="mail", max_attempts=1)
+        async def healthy(job: Job) -> None:
+            starts.append(str(job.id))
+            await gate.wait()
+            starts.append("done")
+
+        return app
+
+    apps = [made() for _ in range(workers)]
+    async with asyncio.TaskGroup() as group:
+        stop = asyncio.Event()
+        for app in apps:
+            group.create_task(_serve(app, stop))
+        await apps[0].tasks["healthy"].aenqueue()
+        for times in range(12):
+            await until(lambda times=times: len(starts) > times)  # type: ignore[misc]
+            proxy.cut()
+        await until(lambda: len(starts) > 12)
+        gate.set()
+        await until(lambda: "done" in starts)
+        stop.set()
+    assert await broker.dead("mail", 5) == []
+    for app in apps:
+        await app.aclose()
+
+
+async def _serve(app: Mutirao, stop: asyncio.Event) -> None:
+    async with app.worker(queues=["mail"]):
+        await stop.wait()
+
+
+async def test_a_phase_whose_connection_breaks(proxy: Proxy) -> None:
+    """It runs again, twelve times; the schedule does not stop."""
+    broker = RabbitMQ(through(proxy), prefix=f"suspects-{uuid4().hex[:8]}")
+    app, starts, gate = Mutirao(transports={"mail": broker}), list[int](), asyncio.Event()
+    await broker.declare(["mail"])
+    await broker.declare_schedules(["pull"])
+
+    @app.schedule(every=0.2)
+    @app.task(queue="mail", max_attempts=1)
+    async def pull(job: Job) -> None:
+        starts.append(job.id)
+        await gate.wait()
+
+    async with app.worker(queues=["mail"]):
+        for times in range(12):
+            await until(lambda times=times: len(starts) > times)  # type: ignore[misc]
+            proxy.cut()
+        await until(lambda: len(starts) > 12)
+        gate.set()
+        await until(lambda: len({*starts}) > 2)
+        assert await broker.dead("mail", 5) == []
+    assert len({*starts[:13]}) == 1
+    await app.aclose()
+
+
+async def test_the_queue_of_one_schedule_is_deleted(rabbit: RabbitServer) -> None:
+    """The phases of others go on."""
+    prefix = f"suspects-{uuid4().hex[:8]}"
+    broker = RabbitMQ(rabbit.url(), prefix=prefix)
+    app, pulled, gate, cut = Mutirao(transports={"mail": broker}), [0], asyncio.Event(), [0]
+    await broker.declare(["mail"])
+    await broker.declare_schedules(["pull", "beat"])
+    running = asyncio.Event()
+
+    @app.schedule(every=0.2)
+    @app.task(queue="mail")
+    async def pull() -> None:
+        running.set()
+        try:
+            await gate.wait()
+        except asyncio.CancelledError:
+            cut[0] += 1
+            raise
+        pulled[0] += 1
+
+    @app.schedule(every=0.1)
+    @app.task(queue="mail")
+    async def beat() -> None:
+        pulled.append(1)
+
+    async with app.worker(queues=["mail"]):
+        await running.wait()
+        await until(lambda: len(pulled) > 1)
+        async with aiormq.connect(rabbit.url()) as connection:
+            await (await connection.channel()).queue_delete(f"{prefix}-schedules.beat")
+        before = len(pulled)
+        await until(lambda: len(pulled) > before + 2)  # it was made again
+        gate.set()
+        await until(lambda: pulled[0])
+    assert cut == [0]
+    await app.aclose()
+
+
+async def test_the_queue_of_what_runs_is_deleted(rabbit: RabbitServer) -> None:
+    """Nobody else can have it: the coroutine ends; what it does then is kept."""
+    prefix = f"suspects-{uuid4().hex[:8]}"
+    broker = RabbitMQ(rabbit.url(), prefix=prefix)
+    app, told, gate = Mutirao(transports={"mail": broker}), list[str](), asyncio.Event()
+    await broker.declare(["mail"])
+
+    @app.task(queue="mail", max_attempts=1)
+    async def work(fails: bool) -> None:
+        told.append("begun")
+        await gate.wait()
+        told.append("ended")
+        if fails:
+            raise ValueError("no")
+
+    async with app.worker(queues=["mail"]) as worker:
+        for fails in (False, True):
+            await work.aenqueue(fails)
+        await until(lambda: told == ["begun", "begun"])
+        async with aiormq.connect(rabbit.url()) as connection:
+            await (await connection.channel()).queue_delete(f"{prefix}.mail")
+
+        async def made_again() -> bool:
+            try:
+                return await broker.waiting("mail") == 0
+            except Exception:  # noqa: BLE001 (it is asked again)
+                return False
+
+        await until(made_again)
+        gate.set()
+
+        async def buried() -> bool:
+            return len(await broker.dead("mail", 5)) == 1
+
+        await until(buried)
+        assert worker.health().alive
+    assert told == ["begun", "begun", "ended", "ended"]
+    await app.aclose()
