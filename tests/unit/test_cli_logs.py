@@ -83,6 +83,12 @@ def test_json() -> None:
     }
 
 
+def test_json_of_half_a_character() -> None:
+    """A row or a handler may bring one: the line is written all the same."""
+    line = JsonFormatter().format(record(task="send \ud83d"))
+    assert json.loads(line.encode())["task"] == "send \ud83d"
+
+
 def test_json_of_what_json_does_not_know() -> None:
     """A field of any type is shown as text rather than lost."""
     assert json.loads(JsonFormatter().format(record(path=object)))["path"] == str(object)

@@ -73,7 +73,9 @@ class JsonFormatter(logging.Formatter):
         trace = _trace(self, record)
         if trace:
             said["error"] = trace
-        return json.dumps(said, default=str, ensure_ascii=False)
+        line = json.dumps(said, default=str, ensure_ascii=False)
+        # Half a character, which no stream takes, becomes the escape that JSON has for it.
+        return line.encode("utf-8", "backslashreplace").decode()
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
