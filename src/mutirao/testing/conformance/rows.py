@@ -189,14 +189,14 @@ class RowsContract:
 
     async def test_strange_rows_that_sql_inserts(self, store: Store) -> None:
         """Whatever makes them live reads the value by which jobs take turns; others go on."""
+        taken = 0
         await store.declare_fairness({"fair": "key"})
-        before = {job.id for job in await store.jobs(JobFilter(limit=None))}
         for value in SHORT.values():
             for task in (INNOCENT, "limited", "fair"):
-                await insert_by_sql(store, task, f'{{"key":{value}}}')
+                taken += await insert_by_sql(store, task, f'{{"key":{value}}}')
+        assert taken > len(SHORT)
         await innocents_go_on(store, [])
-        made = {job.id for job in await store.jobs(JobFilter(task="fair", limit=None))} - before
-        assert made
+        made = [job.id for job in await store.jobs(JobFilter(limit=None)) if job.task == "fair"]
         ended = await innocents_go_on(store, made)
         assert {job.state for job in ended.values()} <= {JobState.SUCCEEDED, JobState.DEAD}
 

@@ -36,7 +36,7 @@ WHERE outcome >= '' AND finished_at >= ? AND finished_at < ? LOCK IN SHARE MODE
 
 _UNTIL = "SELECT until FROM mutirao_rolled"
 
-# Makes jobs live. They are new, or locked. Half a character is no JSON here: then there is no value.
+# Makes jobs live. They are new, or locked. Half a character is no JSON here: it has no value.
 _PLACE = """
 INSERT INTO mutirao_live (id, queue, priority, run_at, fairness)
 SELECT j.id, if(f.task IS NULL, j.queue, concat(char(31 USING utf8mb4), j.queue)), j.priority,
