@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import column, insert, table, update
+from sqlalchemy import column, insert, table, text, update
 from sqlalchemy.exc import DBAPIError
 
 from mutirao.app import Mutirao
@@ -74,6 +74,23 @@ async def rewrite(store: Store, name: str, key: str, id: int | str, **columns: s
     return await asyncio.to_thread(written)
 
 
+async def insert_by_sql(store: Store, task: str, args: str) -> bool:
+    """Insert a job as another program does; return whether the database takes it."""
+    engines: Any = store.engines  # type: ignore[attr-defined]
+    where = "mutirao_job" if engines.schema is None else f"{engines.schema}.mutirao_job"
+    sql = text(f"INSERT INTO {where} (task, args) VALUES (:task, :args)")  # noqa: S608
+
+    def written() -> bool:
+        try:
+            with engines.sync().begin() as conn:
+                conn.execute(sql, {"task": task, "args": args})
+        except DBAPIError:
+            return False
+        return True
+
+    return await asyncio.to_thread(written)
+
+
 async def forge(store: Store, id: int, run: int) -> None:
     """Write an attempt into history that no run has made."""
     engines: Any = store.engines  # type: ignore[attr-defined]
@@ -95,7 +112,7 @@ async def strange(
     for value in values.values():
         for template in templates:
             [id] = await put(store, template)
-            told = {name: text.replace("{}", value) for name, text in columns.items()}
+            told = {name: said.replace("{}", value) for name, said in columns.items()}
             if await write(store, id, **told):
                 ids.append(id)
             else:
@@ -115,6 +132,9 @@ def application(store: Store) -> Mutirao:
 
     @app.task(name="rated", limit=Limit(10_000, per=1.0, burst=100, by="key"))
     async def rated(key: Any = None, more: Any = None) -> None: ...
+
+    @app.task(name="fair", fair_by="key")
+    async def fair(key: Any = None, more: Any = None) -> None: ...
 
     return app
 
@@ -158,14 +178,27 @@ class RowsContract:
     @pytest.mark.parametrize("task", ["innocent", "limited", "rated"])
     async def test_strange_arguments(self, store: Store, task: str) -> None:
         """Also in the argument by whose values a limit counts."""
-        template = NewJob(task=task)
-        ids = await strange(store, template, args='{"key":"a","more":{}}')
-        ids += await strange(store, template, args='{"key":{}}')
+        template, values = NewJob(task=task), VALUES if task == "limited" else SHORT
+        ids = await strange(store, template, values=values, args='{"key":"a","more":{}}')
+        ids += await strange(store, template, values=values, args='{"key":{}}')
         ended = await innocents_go_on(store, ids)
         assert ended
         assert {job.state for job in ended.values()} <= {JobState.SUCCEEDED, JobState.DEAD}
         assert all(job.error for job in ended.values() if job.state is JobState.DEAD)
         assert await store.jobs(JobFilter(limit=None))
+
+    async def test_strange_rows_that_sql_inserts(self, store: Store) -> None:
+        """Whatever makes them live reads the value by which jobs take turns; others go on."""
+        taken = 0
+        await store.declare_fairness({"fair": "key"})
+        for value in SHORT.values():
+            for task in (INNOCENT, "limited", "fair"):
+                taken += await insert_by_sql(store, task, f'{{"key":{value}}}')
+        assert taken > len(SHORT)
+        await innocents_go_on(store, [])
+        made = [job.id for job in await store.jobs(JobFilter(limit=None)) if job.task == "fair"]
+        ended = await innocents_go_on(store, made)
+        assert {job.state for job in ended.values()} <= {JobState.SUCCEEDED, JobState.DEAD}
 
     async def test_strange_metadata(self, store: Store) -> None:
         """Also where it looks like that of steps and of deliveries."""

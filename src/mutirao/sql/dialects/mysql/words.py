@@ -36,12 +36,13 @@ WHERE outcome >= '' AND finished_at >= ? AND finished_at < ? LOCK IN SHARE MODE
 
 _UNTIL = "SELECT until FROM mutirao_rolled"
 
-# Makes jobs live. They are new, or locked.
+# Makes jobs live. They are new, or locked. Half a character is no JSON here: it has no value.
 _PLACE = """
 INSERT INTO mutirao_live (id, queue, priority, run_at, fairness)
 SELECT j.id, if(f.task IS NULL, j.queue, concat(char(31 USING utf8mb4), j.queue)), j.priority,
        j.run_at, if(f.task IS NULL, '', concat('=', left(coalesce(if(
-           json_type(json_extract(j.args, concat('$."', f.`by`, '"'))) = 'NULL', NULL,
+           NOT json_valid(j.args)
+           OR json_type(json_extract(j.args, concat('$."', f.`by`, '"'))) = 'NULL', NULL,
            json_unquote(json_extract(j.args, concat('$."', f.`by`, '"')))
        ), CASE f.`by` WHEN 'tenant' THEN j.tenant WHEN 'group' THEN j.`group` END, ''), 200)))
 FROM mutirao_job j FORCE INDEX (PRIMARY) LEFT JOIN mutirao_fairness f ON f.task = j.task
