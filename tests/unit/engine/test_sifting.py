@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
 
-from mutirao.engine.logs import log
 from mutirao.engine.sifting import MOST_FAILURES, UNREADABLE, Sieve
 from mutirao.errors import StoreUnavailable, WorkerGone
 
@@ -15,7 +15,7 @@ from mutirao.errors import StoreUnavailable, WorkerGone
 @pytest.fixture(autouse=True)
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have pytest capture no log: xdist crashes of half a character in what a test has logged."""
-    monkeypatch.setattr(log, "disabled", True)
+    monkeypatch.setattr(logging.getLogger("mutirao"), "disabled", True)
 
 
 class Tables:
