@@ -183,6 +183,9 @@ class Runner:
         with translate_errors():
             spare = self._engines.spare()
             lent = spare.take()
+            if not self._engines.autocommits:  # which this connection has shown
+                spare.give_back(lent)
+                return self.run_sync(kinds.through, steps)
             tell(lent.driver_connection)
             try:
                 return drive(named(self._engines.names, steps), own(lent, self._engines.prepares))
@@ -201,6 +204,9 @@ class Runner:
         lent = spare.at_hand() if keep else None
         if lent is None:
             lent = await greenlet_spawn(spare.open)
+        if not self._engines.autocommits:  # which this connection has shown
+            await greenlet_spawn(spare.give_back, lent)
+            return await self._send_together(kinds.through, steps)
         tell(lent.driver_connection)
         unfit = False
         try:

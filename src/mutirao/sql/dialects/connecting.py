@@ -68,7 +68,8 @@ class Connecting:
     which SQLAlchemy knows, are refused.
     `in_thread`: workers use the synchronous driver in a thread, though there may be another.
     `in_file`: it is a file, whose connections no server counts.
-    `apart`: statements that stand for themselves have connections of their own.
+    `apart`: statements that stand for themselves have connections of their own. `level`: the
+    isolation level that these need, where they cannot say it themselves; None: any.
     `refuse` returns why a URL cannot be used, or None; `refuse_schema` why a schema cannot be
     chosen. `qualify` gives that schema to the names of ours in a statement. `called` returns a name
     for a database that all have who use the same URL, and no two databases, without secrets.
@@ -80,6 +81,7 @@ class Connecting:
     in_thread: bool = False
     in_file: bool = False
     apart: bool = True
+    level: str | None = None
     refuse: Callable[[URL], str | None] = lambda url: None
     refuse_schema: Callable[[str], str | None] = lambda schema: None
     qualify: Callable[[str, str], str] = lambda sql, schema: sql
