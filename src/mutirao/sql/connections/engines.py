@@ -29,7 +29,7 @@ from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.budget import Budget, Share
 from mutirao.sql.connections.creating import created
 from mutirao.sql.connections.deadlines import tell_lent
-from mutirao.sql.connections.keeping import refuse_kept
+from mutirao.sql.connections.keeping import leave_closed, refuse_kept
 from mutirao.sql.connections.spare import SpareConnections, close_idle
 from mutirao.sql.connections.urls import parse_url
 from mutirao.sql.dialects.connecting import SINGLE_STATEMENT, Place
@@ -313,6 +313,7 @@ class Engines:
         if alone and self._connecting.level is not None:
             event.listen(engine, "connect", partial(self._look_at_level, engine.dialect))
         tell_lent(engine)
+        leave_closed(engine)
 
     def _give_up_connection(self, context: ExceptionContext) -> None:
         """Replace a connection after an error which shows that it, or its server, is unfit."""
