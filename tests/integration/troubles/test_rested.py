@@ -78,6 +78,7 @@ async def rested(request: pytest.FixtureRequest) -> Any:
     has_no_coroutines = request.param.endswith(("psycopg2", "mysqldb"))
     task = app.task(max_attempts=1)(plain if has_no_coroutines else step)
     yield app, task, end
+    app.close()  # what plain calls opened
     await app.aclose()
     end.close()
 
@@ -182,6 +183,7 @@ async def test_what_is_lost_under_way(
     if driver != "asyncpg":
         with pytest.raises(StoreUnavailable, match=says):
             step.enqueue() if number == 1 else app.enqueue_many(jobs)
+    app.close()  # what plain calls opened
     await app.aclose()
 
 
@@ -206,6 +208,7 @@ async def test_idle_sessions_of_postgresql(
         end.close()
         ids = end.ids()
         wait_until(lambda ids=ids: not [each for each in ids if _runs(each)])  # type: ignore[misc]
+    app.close()  # what plain calls opened
     await app.aclose()
     end.close()
 
@@ -231,5 +234,6 @@ async def test_idle_sessions_of_mariadb(migrated_mysql_url: str, mysql: MysqlSer
                 end.close()
         finally:
             cursor.execute(f"SET GLOBAL wait_timeout = {before}")
+    app.close()  # what plain calls opened
     await app.aclose()
     end.close()
