@@ -215,7 +215,7 @@ class Mutirao(
         return self._engines.called if self._hub is None else self._hub.database
 
     async def acheck(self) -> None:
-        """Raise SchemaMissing, SchemaTooOld or SchemaTooNew if the tables do not fit the code."""
+        """Raise one of the errors of the schema if the tables do not fit the code."""
         await self.store.check()
 
     async def aexamine(self) -> list[Finding]:

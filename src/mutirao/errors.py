@@ -210,6 +210,10 @@ class SchemaTooNew(SchemaError):
     """The tables are newer than the code: upgrade the package."""
 
 
+class SchemaDiffers(SchemaError):
+    """Other files of the same revision made the tables; the message says what to do."""
+
+
 class TransportError(MutiraoError):
     """A broker failed one of our requests; the message contains the broker's own."""
 

@@ -35,7 +35,7 @@ class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, SiftingA
     """The system of record."""
 
     async def check(self) -> None:
-        """Raise SchemaMissing, SchemaTooOld or SchemaTooNew if the tables do not fit the code."""
+        """Raise one of the errors of the schema if the tables do not fit the code."""
         ...
 
     async def close(self) -> None:

@@ -96,7 +96,9 @@ def upgrade(url: str, later: Path) -> None:
     engines = Engines(url)
     with engines.sync().connect() as connection:
         migrations._upgrade(connection, later)
-        assert version.current(connection) == "0999"
+        found = version.current(connection)
+        assert found is not None
+        assert found.revision == "0999"
         columns = inspect(connection).get_columns("mutirao_job")
         assert "colour" in {column["name"] for column in columns}
     engines.close_sync()

@@ -32,6 +32,16 @@ DEFAULTS = {
     "IntervalStyle": "sql_standard",
     "TimeZone": "Asia/Tehran",
     "extra_float_digits": "-3",
+    "bytea_output": "escape",
+    "array_nulls": "off",
+    "transform_null_equals": "on",
+    "backslash_quote": "off",
+    "default_transaction_deferrable": "on",
+    "synchronous_commit": "off",
+    "check_function_bodies": "off",
+    "client_min_messages": "debug1",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "60s",
 }
 DRIVERS = ["psycopg", "asyncpg", "psycopg2"]
 LATER = datetime.now(UTC).replace(microsecond=123_456) + timedelta(days=1)

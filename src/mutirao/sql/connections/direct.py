@@ -19,6 +19,7 @@ from mutirao.sql.drivers.lendable import Lendable, lendable
 from mutirao.sql.drivers.lending import would_end
 from mutirao.sql.drivers.naming import named
 from mutirao.sql.drivers.own import alent, lent
+from mutirao.sql.drivers.resting import is_closed
 from mutirao.sql.drivers.steps import COMMIT, ROLLBACK, Asking, adrive, drive
 
 
@@ -177,4 +178,4 @@ class DirectTransaction(CompletingTransaction):
 
 def _is_left(taken: PoolProxiedConnection) -> bool:
     own = lendable(taken.driver_connection)
-    return own is not None and own.is_lost()
+    return (own is not None and own.is_lost()) or is_closed(taken.driver_connection)

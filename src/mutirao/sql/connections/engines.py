@@ -15,7 +15,8 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Union
+from functools import partial
+from typing import TYPE_CHECKING, Any, Union, cast
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import URL, Engine, Pool, create_engine, event
@@ -28,7 +29,7 @@ from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.budget import Budget, Share
 from mutirao.sql.connections.creating import created
 from mutirao.sql.connections.deadlines import tell_lent
-from mutirao.sql.connections.keeping import refuse_kept
+from mutirao.sql.connections.keeping import leave_closed, refuse_kept
 from mutirao.sql.connections.spare import SpareConnections, close_idle
 from mutirao.sql.connections.urls import parse_url
 from mutirao.sql.dialects.connecting import SINGLE_STATEMENT, Place
@@ -309,12 +310,20 @@ class Engines:
         if self._application is not None:
             event.listen(engine, "connect", self._application.prepare)
         event.listen(engine, "connect", self._unprepare)
+        if alone and self._connecting.level is not None:
+            event.listen(engine, "connect", partial(self._look_at_level, engine.dialect))
         tell_lent(engine)
+        leave_closed(engine)
 
     def _give_up_connection(self, context: ExceptionContext) -> None:
         """Replace a connection after an error which shows that it, or its server, is unfit."""
         if self.note(judge(context.original_exception)):
             context.is_disconnect = True
+
+    def _look_at_level(self, dialect: SqlAlchemyDialect, *_: object) -> None:
+        """Have single statements travel in transactions if SQLAlchemy has seen another level."""
+        if cast(Any, dialect).default_isolation_level not in (None, self._connecting.level):
+            self.note(WRONG_ISOLATION)
 
     def _without_preparing(
         self, dialect: object, record: object, args: object, parameters: dict[str, Any]

@@ -1,14 +1,17 @@
-"""Connections whose commit is ours: a handler that has one cannot commit it.
+"""Connections whose commit is ours: a handler that has one cannot commit it; and those that rest.
 
 One listener of an engine, because one for each connection takes 30 µs to add and remove.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import DisconnectionError
 
 from mutirao.errors import WrongState
+from mutirao.sql.drivers.resting import is_closed
 
 _IS_KEPT = "mutirao_kept"  # the key under which a connection remembers it
 
@@ -27,6 +30,16 @@ def kept(connection: Connection) -> Iterator[None]:
 def refuse_kept(engine: Engine) -> None:
     """Have an engine's connections refuse commits while they are `kept`."""
     event.listen(engine, "commit", _refuse)
+
+
+def leave_closed(engine: Engine) -> None:
+    """Have a pool open another connection for one that the server closed while it rested."""
+    event.listen(engine, "checkout", _leave_closed)
+
+
+def _leave_closed(connection: Any, record: object, proxy: object) -> None:
+    if is_closed(getattr(connection, "driver_connection", connection)):
+        raise DisconnectionError("the server closed the connection while it rested")
 
 
 def _refuse(connection: Connection) -> None:

@@ -22,9 +22,10 @@ from mutirao.sql.connections.deadlines import Calls, tell, within
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.thread import OneThread
 from mutirao.sql.drivers import kinds
-from mutirao.sql.drivers.failures import judge, translate_errors, was_given_up
+from mutirao.sql.drivers.failures import judge, told_lost, translate_errors, was_given_up
 from mutirao.sql.drivers.naming import named
 from mutirao.sql.drivers.own import aown, own
+from mutirao.sql.drivers.resting import is_closed
 from mutirao.sql.drivers.steps import Asking, adrive, drive
 
 log = logging.getLogger("mutirao")
@@ -43,6 +44,24 @@ def _connected(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwar
             return body(connection, *args, **kwargs)
         finally:
             # A pool that was replaced meanwhile no longer closes connections.
+            if pool is not engine.pool and not connection.invalidated:
+                connection.invalidate()
+
+
+def _together(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run a body in one transaction; of a lost connection say whether that may be committed."""
+    pool, committing = engine.pool, False
+    with engine.connect() as connection:
+        try:
+            with connection.begin():
+                result = body(connection, *args, **kwargs)
+                committing = True
+            return result
+        except Exception as error:
+            if (lost := told_lost(error, may_be_committed=committing)) is not None:
+                raise lost from error
+            raise
+        finally:
             if pool is not engine.pool and not connection.invalidated:
                 connection.invalidate()
 
@@ -109,8 +128,8 @@ class Runner:
 
     def run_sync(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a body in one transaction and commit it, for synchronous callers."""
-        with translate_errors(), self._engines.sync().begin() as connection:
-            return body(connection, *args, **kwargs)
+        with translate_errors():
+            return _together(self._engines.sync(), body, *args, **kwargs)
 
     @overload
     async def alone(self, body: Asking[R], /, *, keep: bool = True) -> R: ...
@@ -172,8 +191,8 @@ class Runner:
     async def _send_together(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         if self._engines.in_thread:
             return await self._in_thread(lambda: self.run_sync(body, *args, **kwargs))
-        async with self._engines.asynchronous().begin() as connection:
-            return await connection.run_sync(body, *args, **kwargs)
+        engine = self._engines.asynchronous().sync_engine
+        return await greenlet_spawn(lambda: _together(engine, body, *args, **kwargs))
 
     def _step_sync(self, steps: Asking[R]) -> R:
         """Run steps through the driver's own connection, in no transaction.
@@ -183,6 +202,9 @@ class Runner:
         with translate_errors():
             spare = self._engines.spare()
             lent = spare.take()
+            if not self._engines.autocommits:  # which this connection has shown
+                spare.give_back(lent)
+                return self.run_sync(kinds.through, steps)
             tell(lent.driver_connection)
             try:
                 return drive(named(self._engines.names, steps), own(lent, self._engines.prepares))
@@ -191,6 +213,8 @@ class Runner:
                     lent.invalidate(error)
                     if isinstance(error, Exception):
                         spare.dispose()  # the others are as old
+                if (lost := told_lost(error, may_be_committed=True)) is not None:
+                    raise lost from error
                 raise
             finally:
                 spare.give_back(lent)
@@ -199,8 +223,14 @@ class Runner:
         spare = self._engines.async_spare()
         # AsyncEngine's own handling of connections takes 0.1 ms more.
         lent = spare.at_hand() if keep else None
+        if lent is not None and is_closed(lent.driver_connection):
+            await greenlet_spawn(spare.give_up, lent)
+            lent = await greenlet_spawn(spare.take)
         if lent is None:
             lent = await greenlet_spawn(spare.open)
+        if not self._engines.autocommits:  # which this connection has shown
+            await greenlet_spawn(spare.give_back, lent)
+            return await self._send_together(kinds.through, steps)
         tell(lent.driver_connection)
         unfit = False
         try:
@@ -212,6 +242,8 @@ class Runner:
                 await greenlet_spawn(lent.invalidate, error)
                 if isinstance(error, Exception):
                     await greenlet_spawn(spare.dispose)
+            if (lost := told_lost(error, may_be_committed=True)) is not None:
+                raise lost from error
             raise
         finally:
             if unfit or not (keep and spare.keep(lent)):

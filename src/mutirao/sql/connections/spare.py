@@ -13,6 +13,8 @@ from sqlalchemy import Engine, Pool, PoolProxiedConnection
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.util.queue import Empty
 
+from mutirao.sql.drivers.resting import is_closed
+
 _POOL = "mutirao pool"  # the key under which a connection remembers its pool
 
 
@@ -30,15 +32,27 @@ class SpareConnections:
         self._idle = deque[PoolProxiedConnection]()
 
     def take(self) -> PoolProxiedConnection:
-        """Return a connection that nobody else uses."""
-        return self.at_hand() or self.open()
+        """Return a connection that nobody else uses, and that the server has not closed."""
+        while (lent := self.at_hand()) is not None:
+            if not is_closed(lent.driver_connection):
+                return lent
+            self.give_up(lent)
+        return self.open()
 
     def at_hand(self) -> PoolProxiedConnection | None:
-        """Return the connection that was kept last, whose plans and caches are warm, or None."""
+        """Return the connection that was kept last, whose plans and caches are warm, or None.
+
+        The server may have closed it.
+        """
         try:
             return self._idle.pop()
         except IndexError:
             return None
+
+    def give_up(self, lent: PoolProxiedConnection) -> None:
+        """Close a connection that the server has closed."""
+        lent.invalidate()
+        lent.close()
 
     def open(self) -> PoolProxiedConnection:
         """Return a connection of the pool."""

@@ -1,7 +1,7 @@
 """The administration of a database by people and migrations, where databases differ."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 
@@ -32,13 +32,30 @@ class Admin(ABC):
             f"schema={schema!r} was given for a database that has no schemas; leave it out"
         )
 
-    def in_place(self, statement: str, connection: Connection | None, schema: str | None) -> str:
+    def in_place(
+        self, statement: str, connection: Connection | None, schema: str | None
+    ) -> Sequence[str]:
         """Return a statement of a migration, adapted to the schema in which it is executed.
+
+        They are several where the database cannot do at once what it says.
 
         That is `schema`, or else the one where a connection makes things; without a connection,
         where it is printed, the usual one.
         """
-        return statement
+        return (statement,)
+
+    @abstractmethod
+    def mend(
+        self, connection: Connection, statements: Iterable[str], fills: Mapping[str, str]
+    ) -> bool:
+        """Give a database the form that a revision's statements make; keep all rows.
+
+        Returns whether it had another one.
+
+        Parameters:
+            statements: all of the revision, each in its place.
+            fills: what new columns hold in rows that are there, as SQL, by `<table>.<column>`.
+        """
 
     @abstractmethod
     def one_at_a_time(self, connection: Connection, what: str) -> None:

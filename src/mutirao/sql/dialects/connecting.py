@@ -68,7 +68,8 @@ class Connecting:
     which SQLAlchemy knows, are refused.
     `in_thread`: workers use the synchronous driver in a thread, though there may be another.
     `in_file`: it is a file, whose connections no server counts.
-    `apart`: statements that stand for themselves have connections of their own.
+    `apart`: statements that stand for themselves have connections of their own. `level`: the
+    isolation level that these need, where they cannot say it themselves; None: any.
     `refuse` returns why a URL cannot be used, or None; `refuse_schema` why a schema cannot be
     chosen. `settled` makes a URL mean the same database later, whatever a handler changes in the
     process. `qualify` gives that schema to the names of ours in a statement. `called` returns a
@@ -81,6 +82,7 @@ class Connecting:
     in_thread: bool = False
     in_file: bool = False
     apart: bool = True
+    level: str | None = None
     refuse: Callable[[URL], str | None] = lambda url: None
     settled: Callable[[URL], URL] = lambda url: url
     refuse_schema: Callable[[str], str | None] = lambda schema: None

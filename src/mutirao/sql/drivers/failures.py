@@ -56,6 +56,7 @@ class Failure(NamedTuple):
 
 _LOST = Failure(PASSING, "the connection was lost", reconnect=True)
 _UNREACHABLE = Failure(PASSING, "the database cannot be reached", reconnect=True)
+_INTERVENED = Failure(PASSING, "an operator intervened", reconnect=True)
 UNPREPARED = Failure(
     PASSING,
     "a prepared statement is not as it was left (PgBouncer knows them since 1.21, with"
@@ -128,7 +129,7 @@ SQLSTATES: dict[str, Failure] = {
     "55": Failure(PASSING, "the database is not in the state that a statement needs"),
     "55006": Failure(BUSY, "something is used by somebody else"),
     "55P03": Failure(BUSY, "a lock was not to be had in time"),
-    "57": Failure(PASSING, "an operator intervened", reconnect=True),
+    "57": _INTERVENED,
     "57014": Failure(BUSY, "the statement took longer than the server allows, or was cancelled"),
     "58": Failure(PASSING, "the server's system failed", reconnect=True),
     "72": Failure(PASSING, "the snapshot is too old"),
@@ -276,6 +277,22 @@ def translated(error: BaseException) -> StoreError | None:
     advice = f"; {failure.advice}" if failure.advice else ""
     translation: StoreError = failure.kind.value(f"{failure.why}: {short(error)}{advice}")
     return translation
+
+
+def told_lost(error: BaseException, *, may_be_committed: bool) -> StoreError | None:
+    """Return the error of a call that lost its connection; None if that is not what it means.
+
+    It says whether the call may be repeated: `may_be_committed` is True once a COMMIT, or a
+    statement that stands alone, may have reached the server.
+    """
+    failure = judge(error)
+    if failure not in (_LOST, _INTERVENED):
+        return None
+    known = "nothing of it was committed, so it may be repeated"
+    unknown = "whether it was committed is not known, so look before it is repeated"
+    return StoreUnavailable(
+        f"{failure.why}: {short(error)}; {unknown if may_be_committed else known}"
+    )
 
 
 def is_denied(error: BaseException, schema: str | None = None) -> bool:

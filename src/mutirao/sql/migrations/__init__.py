@@ -20,9 +20,10 @@ from sqlalchemy import Connection
 
 from mutirao.sql.connections.engines import Database, Engines
 from mutirao.sql.drivers.failures import translate_errors
+from mutirao.sql.migrations.mending import FOUND
 from mutirao.sql.migrations.script import SCHEMA
 from mutirao.sql.registry import TABLES_ONLY, derivation, dialect_named, dialect_of
-from mutirao.sql.schema.version import VERSION_TABLE, current, refuse_unknown
+from mutirao.sql.schema.version import VERSION_TABLE, current, head, refuse_unfit, signing
 
 
 def upgrade(database: Database, schema: str | None = None) -> None:
@@ -37,6 +38,7 @@ def upgrade(database: Database, schema: str | None = None) -> None:
     Raises:
         SchemaTooNew: the database was migrated by a newer version of the package.
         SchemaTooOld: it was migrated by a version from before the first release.
+        SchemaDiffers: it was by another state of the newest revision.
         ConfigurationError: the database is of an unknown kind, or its driver is missing.
         StoreUnavailable: the database cannot be reached, or the role may not make tables there.
         StoreError: the database refused a statement.
@@ -73,6 +75,7 @@ def ddl(dialect: str, schema: str | None = None) -> str:
     with context.begin_transaction():
         _enter(context, schema)
         context.run_migrations(op=Operations(context))
+        Operations(context).execute(signing(found))
     return output.getvalue()
 
 
@@ -84,8 +87,11 @@ def _upgrade(connection: Connection, *later: Path, schema: str | None = None) ->
         _enter(context, schema)
         found = current(connection)
         if found is not None:
-            refuse_unknown(found)
+            refuse_unfit(connection, found)
+            context.opts[FOUND] = found.revision
         context.run_migrations(op=Operations(context))
+        if found is None or found.revision != head():
+            connection.execute(signing(dialect_of(connection.dialect)))
 
 
 def _enter(context: MigrationContext, schema: str | None) -> None:

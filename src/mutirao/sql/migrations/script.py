@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from alembic.operations import Operations
-from sqlalchemy import text
+from sqlalchemy import Connection, text
+from sqlalchemy import Dialect as SqlAlchemyDialect
 
 from mutirao.sql.registry import dialect_of
 
@@ -59,12 +60,20 @@ def run_sql(op: Operations, script: str) -> None:
     dialect's `constants`.
     """
     context = op.get_context()
-    dialect = dialect_of(context.dialect)
-    files = _files(Path(script).with_suffix("") / dialect.name)
-    for statement in statements_of(map(_read, files), dialect.constants):
-        connection = None if context.as_sql else context.connection
-        placed = dialect.admin.in_place(statement, connection, context.opts.get(SCHEMA))
-        op.execute(text(placed.replace(":", r"\:")))
+    connection = None if context.as_sql else context.connection
+    schema = context.opts.get(SCHEMA)
+    for statement in placed_statements(Path(script), context.dialect, connection, schema):
+        op.execute(text(statement.replace(":", r"\:")))
+
+
+def placed_statements(
+    script: Path, dialect: SqlAlchemyDialect, connection: Connection | None, schema: str | None
+) -> Iterator[str]:
+    """Yield the statements of a revision for a database, adapted to the schema of the tables."""
+    found = dialect_of(dialect)
+    files = _files(script.with_suffix("") / found.name)
+    for statement in statements_of(map(_read, files), found.constants):
+        yield from found.admin.in_place(statement, connection, schema)
 
 
 def statements_of(files: Iterable[str], constants: Mapping[str, str]) -> Iterator[str]:

@@ -4,13 +4,32 @@ Separate from `migrations`: each program checks it when it starts, and loading A
 a fifth of the import time of the package.
 """
 
-from sqlalchemy import Connection, column, inspect, select, table
+from __future__ import annotations
 
-from mutirao.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import (
+    Connection,
+    Select,
+    Update,
+    column,
+    inspect,
+    literal_column,
+    select,
+    table,
+    update,
+)
+
+from mutirao.errors import SchemaDiffers, SchemaMissing, SchemaTooNew, SchemaTooOld
+from mutirao.sql.registry import dialect_of
+from mutirao.sql.schema.fingerprint import FINGERPRINT, fingerprint
+
+if TYPE_CHECKING:
+    from mutirao.sql.dialects.base import Dialect
 
 VERSION_TABLE = "mutirao_version"
 # Release and number: 0101 would be the second one of 0.1. A test compares it with the scripts.
-REVISIONS = ("0100",)
+REVISIONS = ("0100", "0101")
 UNRELEASED = frozenset({"0001", "0002", "0003", "0004", "0005", "0006"})  # all made before 0.1
 
 
@@ -19,40 +38,55 @@ def head() -> str:
     return REVISIONS[-1]
 
 
-def current(connection: Connection, schema: str | None = None) -> str | None:
-    """Return the revision of a database; None if it has no Mutirão tables, in `schema` if given."""
+class VersionFound(NamedTuple):
+    """The revision of a database, and which files made it; None: these did not say."""
+
+    revision: str
+    fingerprint: str | None
+
+
+def current(connection: Connection, schema: str | None = None) -> VersionFound | None:
+    """Return what a database says; None if it has no Mutirão tables, in `schema` if given."""
     if not inspect(connection).has_table(VERSION_TABLE, schema):
         return None
-    return connection.scalars(
-        select(column("version_num")).select_from(table(VERSION_TABLE))
-    ).first()
+    # Not by its name: a database of revision 0100 has no column for the fingerprint.
+    all_columns: Select[Any] = select(literal_column("*")).select_from(table(VERSION_TABLE))
+    row = connection.execute(all_columns).mappings().first()
+    return None if row is None else VersionFound(row["version_num"], row.get(FINGERPRINT))
+
+
+def signing(database: Dialect) -> Update:
+    """Return the statement with which the files of this package sign what they have made."""
+    versions = table(VERSION_TABLE, column(FINGERPRINT))
+    return update(versions).values({FINGERPRINT: literal_column(f"'{fingerprint(database)}'")})
 
 
 def check(connection: Connection, schema: str | None = None) -> None:
-    """Raise SchemaMissing, SchemaTooOld or SchemaTooNew unless the database is at `head()`."""
+    """Raise SchemaMissing, or what `refuse_unfit` raises, unless the database is at `head()`."""
     found, wanted = current(connection, schema), head()
-    if found == wanted:
-        return
     if found is None:
         where = "" if schema is None else f" in schema {schema}"
         raise SchemaMissing(
             f"The database has no Mutirão tables{where}; revision {wanted} is needed."
             " Run `mutirao migrate module:app`."
         )
-    refuse_unknown(found)
-    raise SchemaTooOld(
-        f"The database's Mutirão tables are at revision {found}; this version of mutirao needs"
-        f" {wanted}. Run `mutirao migrate module:app`."
-    )
+    refuse_unfit(connection, found)
+    if found.revision != wanted:
+        raise SchemaTooOld(
+            f"The database's Mutirão tables are at revision {found.revision}; this version of"
+            f" mutirao needs {wanted}. Run `mutirao migrate module:app`."
+        )
 
 
-def refuse_unknown(found: str) -> None:
-    """Raise an error unless the package can migrate from the revision `found`.
+def refuse_unfit(connection: Connection, current: VersionFound) -> None:
+    """Raise an error unless the package can migrate from what a database says.
 
     Raises:
         SchemaTooOld: it was made before the first release.
-        SchemaTooNew: it is unknown.
+        SchemaTooNew: its revision is unknown.
+        SchemaDiffers: other files made it.
     """
+    found = current.revision
     if found in UNRELEASED:
         raise SchemaTooOld(
             f"The database's Mutirão tables are at revision {found}, made before the first release;"
@@ -65,4 +99,13 @@ def refuse_unknown(found: str) -> None:
             f"The database's Mutirão tables are at revision {found}, which this version of mutirao"
             f" does not know; it works with {head()}. Upgrade the package to the version that"
             " migrated the database: `pip install --upgrade mutirao`."
+        )
+    wanted = fingerprint(dialect_of(connection.dialect))
+    if found == head() and current.fingerprint != wanted:
+        raise SchemaDiffers(
+            f"The database's Mutirão tables are at revision {found}, but not the one that this"
+            f" version of mutirao makes (fingerprint {current.fingerprint}, not {wanted}): a state"
+            " between two releases made them, or a script that was cut. Use the version that"
+            " migrated the database; or restore a backup from before, and run"
+            " `mutirao migrate module:app` on that."
         )

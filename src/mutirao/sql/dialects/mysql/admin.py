@@ -1,7 +1,7 @@
 """The administration of MySQL and MariaDB, by people and migrations."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from mutirao.model.findings import Finding
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.mysql import server
 from mutirao.sql.dialects.mysql.health_checks import health_checks, lax_sessions
+from mutirao.sql.dialects.mysql.mending import mend
 from mutirao.sql.dialects.mysql.moments import NOW
 from mutirao.sql.schema.instant import from_micros
 
@@ -50,6 +51,12 @@ class MysqlAdmin(Admin):
                 error.add_note(f"Giving the migration's lock back failed too: {failure!r}")
             raise
         connection.execute(_GIVE_BACK)
+
+    def mend(
+        self, connection: Connection, statements: Iterable[str], fills: Mapping[str, str]
+    ) -> bool:
+        """Compare with a table of the right form, and alter what differs."""
+        return mend(connection, statements, fills)
 
     def one_at_a_time(self, connection: Connection, what: str) -> None:
         """Lock the row of its name until the transaction ends."""

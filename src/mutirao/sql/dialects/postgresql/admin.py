@@ -1,7 +1,7 @@
 """The administration of PostgreSQL, by people and migrations."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from mutirao.model.findings import Finding
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.postgresql import granting, sets
 from mutirao.sql.dialects.postgresql.health_checks import health_checks
+from mutirao.sql.dialects.postgresql.mending import mend
 
 # "mutirao" in ASCII: the advisory lock that one migration at a time holds.
 _MIGRATION_LOCK = 0x6D75746972616F
@@ -44,7 +45,9 @@ class PostgresqlAdmin(Admin):
         make = [] if there else [f"CREATE SCHEMA IF NOT EXISTS {sets.quoted(schema)}"]
         return [*make, f"SET LOCAL search_path TO {sets.quoted(schema)}"]
 
-    def in_place(self, statement: str, connection: Connection | None, schema: str | None) -> str:
+    def in_place(
+        self, statement: str, connection: Connection | None, schema: str | None
+    ) -> Sequence[str]:
         """Let a function see the schema of the tables only, and no path of whoever calls it.
 
         Otherwise a role that may create in a schema of that path, `public` perhaps, could put a
@@ -55,15 +58,20 @@ class PostgresqlAdmin(Admin):
             statement = sets.with_own_channels(statement, schema)
         head, body, tail = (*statement.split("$$"), "", "")[:3]
         if not body:
-            return statement
+            return (statement,)
         if schema is not None:
             where = sets.quoted(schema)
         else:
             where = connection.scalar(_SCHEMA) if connection is not None else "public"
         body = _OURS.sub(rf"{where}.\g<0>", body)
-        return (
-            f"{head.removesuffix('AS ')}SET search_path = pg_catalog, pg_temp AS $${body}$${tail}"
-        )
+        head = head.removesuffix("AS ")
+        return (f"{head}SET search_path = pg_catalog, pg_temp AS $${body}$${tail}",)
+
+    def mend(
+        self, connection: Connection, statements: Iterable[str], fills: Mapping[str, str]
+    ) -> bool:
+        """Compare with temporary tables and views, and alter what differs."""
+        return mend(connection, statements, fills)
 
     def one_at_a_time(self, connection: Connection, what: str) -> None:
         """Hold an advisory lock until the transaction ends, or its client stands still."""

@@ -152,6 +152,7 @@ CONNECTING = Connecting(
         "postgresql+psycopg2": _PSYCOPG2,
     },
     usual="postgresql+psycopg",
+    level="READ COMMITTED",
     prepare=_prepare,
     refuse_schema=schema_refusal,
     qualify=qualified,
