@@ -56,6 +56,7 @@ class Answer:
         url: that was called last, after redirects.
         request_headers: what was sent; values that may be secret are `***`.
         retry_after: seconds, of `Retry-After`; one day at most. None if it was not said.
+        content_type: what the body is said to be; None if that was not said, or several times.
     """
 
     status: int | None
@@ -68,6 +69,7 @@ class Answer:
     url: str = field(repr=False)
     request_headers: Mapping[str, str] = field(repr=False)
     retry_after: float | None = None
+    content_type: str | None = None
 
     @property
     def ok(self) -> bool:

@@ -155,6 +155,7 @@ class _Call:
     body: bytes = b""
     truncated: bool = False
     said_retry_after: str | None = None
+    content_type: str | None = None
     failure: DeliveryFailure | None = None
     detail: str | None = None
     trail: Trail = field(default_factory=Trail)
@@ -163,6 +164,8 @@ class _Call:
         """Read the first bytes of an answer as they come, and no more of it than needed."""
         self.status = response.status_code
         self.said_retry_after = response.headers.get("retry-after")
+        kinds = response.headers.get_list("content-type")
+        self.content_type = kinds[0] if len(kinds) == 1 else None
         # `aiter_raw` does more, and no answer is read twice.
         async for part in cast(httpx2.AsyncByteStream, response.stream):
             self.body += part
@@ -186,7 +189,8 @@ class _Call:
             name: value for name, value in self.headers.items() if name.lower() not in private
         }
         self.url = url
-        self.status, self.body, self.truncated, self.said_retry_after = None, b"", False, None
+        self.status, self.body, self.truncated = None, b"", False
+        self.said_retry_after = self.content_type = None
 
     def answer(self, milliseconds: float, now: float) -> Answer:
         """Return what is kept of the attempt."""
@@ -201,6 +205,7 @@ class _Call:
             url=self.url,
             request_headers=blanked(self.sent or self.headers),
             retry_after=retry_after(self.said_retry_after, now),
+            content_type=self.content_type,
         )
 
 
