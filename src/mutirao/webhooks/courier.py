@@ -24,6 +24,8 @@ from mutirao.webhooks.transport import GuardedTransport, Trail, followed
 
 AGENT = "Mutirao-Webhooks"
 MOST_KNOWN = 1_000  # URLs that are remembered
+MOST_PARTS = 1_000  # of an answer's body that are read: each costs the same, if it is of one byte
+BESIDE = 64 * 1024  # bytes that are read beyond what is kept, such as what frames a body
 REDIRECTS = {301, 302, 307, 308}
 
 
@@ -84,7 +86,7 @@ class Courier:
             async with asyncio.timeout(request.timeouts.whole):
                 await self._follow(request, call)
         except (UnsafeUrl, httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            call.failure = failure_of(error, call.trail.heard)
+            call.failure = failure_of(error, bool(call.trail.heard))
             call.detail = str(error) or type(error).__name__
             if call.failure is DeliveryFailure.TIMEOUT:
                 call.detail = f"not whole after {request.timeouts.whole:g} s"
@@ -166,12 +168,19 @@ class _Call:
         self.said_retry_after = response.headers.get("retry-after")
         kinds = response.headers.get_list("content-type")
         self.content_type = kinds[0] if len(kinds) == 1 else None
+        heard, parts = self.trail.heard, 0
         # `aiter_raw` does more, and no answer is read twice.
         async for part in cast(httpx2.AsyncByteStream, response.stream):
             self.body += part
-            if len(self.body) > self.kept:
+            parts += 1
+            if (
+                len(self.body) > self.kept
+                or parts > MOST_PARTS
+                or self.trail.heard - heard > self.kept + BESIDE
+            ):
+                self.truncated = True
                 break
-        self.body, self.truncated = self.body[: self.kept], len(self.body) > self.kept
+        self.body = self.body[: self.kept]
 
     def move(self, guard: Guard, where: str, given: Mapping[str, str]) -> None:
         """Go where a redirect leads; to another origin without the headers that were given."""

@@ -215,7 +215,7 @@ SHORT = {  # only where a limit is to be reached: a busy machine may be slow els
             None,
             DeliveryFailure.PROTOCOL,
         ),
-        (dripping(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), None, DeliveryFailure.TIMEOUT),
+        (repeating(b"", b"HTTP/1.1 102 Wait\r\n\r\n", 99, 0.1), None, DeliveryFailure.TIMEOUT),
         (silent, None, DeliveryFailure.SILENT),
         (dripping(b"HTTP/1.1 200 OK\r\n", b"X"), None, DeliveryFailure.TIMEOUT),
         (dripping(BODY_HEAD, b"x"), 200, DeliveryFailure.TIMEOUT),
