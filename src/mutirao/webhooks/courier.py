@@ -156,7 +156,7 @@ class _Call:
     status: int | None = None
     body: bytes = b""
     truncated: bool = False
-    said_retry_after: str | None = None
+    said_retry_after: list[str] = field(default_factory=list)
     content_type: str | None = None
     failure: DeliveryFailure | None = None
     detail: str | None = None
@@ -165,7 +165,7 @@ class _Call:
     async def keep(self, response: httpx2.Response) -> None:
         """Read the first bytes of an answer as they come, and no more of it than needed."""
         self.status = response.status_code
-        self.said_retry_after = response.headers.get("retry-after")
+        self.said_retry_after = response.headers.get_list("retry-after")
         kinds = response.headers.get_list("content-type")
         self.content_type = kinds[0] if len(kinds) == 1 else None
         heard, parts = self.trail.heard, 0
@@ -199,7 +199,7 @@ class _Call:
         }
         self.url = url
         self.status, self.body, self.truncated = None, b"", False
-        self.said_retry_after = self.content_type = None
+        self.said_retry_after, self.content_type = [], None
 
     def answer(self, milliseconds: float, now: float) -> Answer:
         """Return what is kept of the attempt."""
