@@ -66,8 +66,8 @@ class Http1Meter:
         self._before_body = not self._has_come()
         if self._before_body and (self._bytes > LARGEST_HEAD or self._reads > MOST_READS):
             raise httpcore2.RemoteProtocolError(
-                f"{self._bytes:,} bytes in {self._reads:,} parts, and no answer's head was at its"
-                f" end; expected {LARGEST_HEAD:,} bytes in {MOST_READS:,} parts at most"
+                f"no answer's head has come to its end; expected {LARGEST_HEAD:,} bytes in"
+                f" {MOST_READS:,} parts at most"
             )
 
     def _has_come(self) -> bool:
