@@ -41,10 +41,13 @@ def actor_document(kind: str, actor: str, **more: Any) -> dict[str, Any]:
     return {"id": actor, "type": "Service", "inbox": f"{actor}/inbox", "publicKey": key, **more}
 
 
-def answer_of(document: object, status: str = "200 OK") -> bytes:
-    """Return the bytes of an answer with a document of JSON."""
+ACTIVITY = "application/activity+json"
+
+
+def answer_of(document: object, status: str = "200 OK", kind: str = ACTIVITY) -> bytes:
+    """Return the bytes of an answer with a document of JSON, of this content type."""
     body = json.dumps(document).encode()
-    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 

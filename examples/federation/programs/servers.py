@@ -47,6 +47,7 @@ class Server:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 status, said = answers(self.command, self.path, dict(self.headers), body)
                 self.send_response(status)
+                self.send_header("Content-Type", "application/activity+json")  # or keys are refused
                 self.send_header("Content-Length", str(len(said)))
                 self.end_headers()
                 self.wfile.write(said)

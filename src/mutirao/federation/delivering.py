@@ -131,7 +131,11 @@ class Deliverer:
             after = answer.retry_after or BUSY_FOR
             await self._change(what.host, lambda was, now: asks_for_time(was, now, seen, after))
             raise Retry(at=job.run_at, reason=reason)
-        told = {"status": answer.status, "error": reason, "after": answer.retry_after or 0.0}
+        told = {
+            "status": answer.status,
+            "error": " ".join(reason.split("\n")),
+            "after": answer.retry_after or 0.0,
+        }
         spread = random.uniform(0.9, 1.1)
         now_is = await self._change(
             what.host,
@@ -186,7 +190,8 @@ def _check_open(host: Host) -> None:
     """Raise what is to become of a job whose host is not sent to."""
     if host.state is HostState.UNAVAILABLE:
         raise HostUnavailable(
-            f"{host.name} has failed since {host.failing_since}; redrive it when it is back"
+            f"{host.name} is unavailable; redrive this when it is back\n"
+            f"it has failed since {host.failing_since}"
         )
     if host.most == 0:
         reason = f"{host.name} is held" if host.held else f"{host.name} is waited for"
@@ -199,4 +204,4 @@ def _reason(what: ActivityDelivery, answer: Answer) -> str:
     if answer.failure is not None:
         return f"{what.inbox}: {answer.failure}: {answer.detail or ''}"[:1_000]
     text = answer.body[:SHOWN].decode("utf-8", "replace").strip()
-    return f"{what.inbox} answered {answer.status} {text}".strip()[:1_000]
+    return f"{what.inbox} answered {answer.status}\n{text}".strip()[:1_000]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -13,9 +13,11 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 from mutirao.errors import InvalidSecret, UnverifiedActivity
+from mutirao.webhooks.guard import PORTS
 
 SMALLEST_RSA = 2_048  # bits
 LARGEST_RSA = 8_192  # bits; larger ones only cost time
+_MATERIAL = {"publicKeyPem", "publicKeyMultibase"}
 _ED25519 = b"\xed\x01"  # before the bytes of a Multikey
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
@@ -79,31 +81,84 @@ def published(document: object, id: str) -> PublicKey:
     """Return the key of this id that a document publishes: an actor's, or the key's own.
 
     `publicKey` with `publicKeyPem`, and `assertionMethod` with an ed25519 `Multikey`, are read.
+    Whose it is the document only says: `check_named` asks the owner's.
 
     Raises:
         UnverifiedActivity: it has no such key, or the key cannot be that of its owner.
     """
-    for each in _keys_in(document):
-        if each.get("id") != id or not ({"publicKeyPem", "publicKeyMultibase"} & each.keys()):
-            continue
-        owner = each.get("owner") or each.get("controller")
-        if not isinstance(owner, str) or urlsplit(owner).netloc != urlsplit(id).netloc:
-            raise UnverifiedActivity(
-                f"the key {id[:200]} says that its owner is {str(owner)[:200]!r}; expected an actor"
-                " of the same server"
-            )
-        return PublicKey(id, owner, _public(each, id))
+    if isinstance(document, Mapping):
+        for each in (document, *_named_in(document)):
+            if isinstance(each, Mapping) and each.get("id") == id and _MATERIAL & each.keys():
+                return _key(each, id)
     raise UnverifiedActivity(f"the document of the key {id[:200]} has no key of that id")
 
 
-def _keys_in(document: object) -> Iterator[Mapping[str, Any]]:
-    if not isinstance(document, Mapping):
+def check_named(document: object, key: PublicKey) -> None:
+    """Refuse a key that its owner's own document does not name.
+
+    Whoever may store a document on the owner's server can write there whose key it is.
+
+    Parameters:
+        document: what was answered at the owner's URL.
+
+    Raises:
+        UnverifiedActivity: it is the document of another id, does not name the key, or has another
+            key or owner under its id.
+    """
+    found = document if isinstance(document, Mapping) else {}
+    if found.get("id") != key.owner:
+        raise UnverifiedActivity(
+            f"the document at {key.owner[:200]} says that it is {str(found.get('id'))[:200]!r};"
+            f" expected that of the owner of the key {key.id[:200]}"
+        )
+    named = [each for each in _named_in(found) if each == key.id or _id_of(each) == key.id]
+    if not named:
+        raise UnverifiedActivity(
+            f"{key.owner[:200]} does not name the key {key.id[:200]}, which says that it is of that"
+            " actor; expected it in publicKey or assertionMethod"
+        )
+    for each in named:
+        _check_same(each, key)
+
+
+def _check_same(named: object, key: PublicKey) -> None:
+    if not isinstance(named, Mapping):
         return
-    yield document
-    for name in ("publicKey", "assertionMethod"):
-        found = document.get(name)
-        several: Iterable[object] = found if isinstance(found, list) else [found]
-        yield from (each for each in several if isinstance(each, Mapping))
+    owner = named.get("owner") or named.get("controller") or key.owner
+    if owner != key.owner:
+        raise UnverifiedActivity(f"{key.owner[:200]} has the key {key.id[:200]} as another owner's")
+    if _MATERIAL & named.keys() and _public(named, key.id) != key.public:
+        raise UnverifiedActivity(f"{key.owner[:200]} has another key of the id {key.id[:200]}")
+
+
+def _key(found: Mapping[str, Any], id: str) -> PublicKey:
+    owner = found.get("owner") or found.get("controller")
+    if not isinstance(owner, str) or (at := origin(owner)) is None or at != origin(id):
+        raise UnverifiedActivity(
+            f"the key {id[:200]} says that its owner is {str(owner)[:200]!r}; expected an actor"
+            " of the same server"
+        )
+    return PublicKey(id, owner, _public(found, id))
+
+
+def origin(url: str) -> tuple[str, str, int] | None:
+    """Return scheme, host and port of a URL; None if it has none."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or PORTS.get(parts.scheme)
+    except ValueError:
+        return None
+    return (parts.scheme, parts.hostname, port) if parts.hostname and port else None
+
+
+def _named_in(document: Mapping[str, Any]) -> list[object]:
+    """Return what a document has as its keys: their ids, or the keys themselves."""
+    found = [document.get("publicKey"), document.get("assertionMethod")]
+    return [one for each in found for one in (each if isinstance(each, list) else [each])]
+
+
+def _id_of(named: object) -> object:
+    return named.get("id") if isinstance(named, Mapping) else None
 
 
 def _public(key: Mapping[str, Any], id: str) -> RSAPublicKey | Ed25519PublicKey:

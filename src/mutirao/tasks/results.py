@@ -31,8 +31,8 @@ def kept_result(task: str, value: Any, keep_for: float) -> KeptResult:
     size = len(text.encode())
     if size > MAX_RESULT:
         raise InvalidResult(
-            f"the result of task {task!r} takes {size:,} bytes of JSON; at most {MAX_RESULT:,} are"
-            " kept. Store the data and return its key"
+            f"the result of task {task!r} takes too many bytes of JSON; at most {MAX_RESULT:,} are"
+            f" kept. Store the data and return its key\nit takes {size:,} bytes"
         )
     return KeptResult(text, None if keep_for == inf else keep_for)
 

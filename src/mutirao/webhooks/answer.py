@@ -6,10 +6,10 @@ import math
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC
-from email.utils import parsedate_to_datetime
+from datetime import MAXYEAR, UTC
+from email.utils import parsedate_to_datetime, parsedate_tz
 from enum import StrEnum
 
 import httpx2
@@ -24,7 +24,7 @@ _HARMLESS = {
     *("user-agent", "webhook-id", "webhook-timestamp", "webhook-signature"),
     *("content-digest", "date", "digest", "signature-input"),
 }
-_SECONDS = re.compile(r"[0-9]{1,10}")
+_SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 
 
 class DeliveryFailure(StrEnum):
@@ -56,6 +56,7 @@ class Answer:
         url: that was called last, after redirects.
         request_headers: what was sent; values that may be secret are `***`.
         retry_after: seconds, of `Retry-After`; one day at most. None if it was not said.
+        content_type: what the body is said to be; None if that was not said, or several times.
     """
 
     status: int | None
@@ -68,6 +69,7 @@ class Answer:
     url: str = field(repr=False)
     request_headers: Mapping[str, str] = field(repr=False)
     retry_after: float | None = None
+    content_type: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -80,28 +82,33 @@ def blanked(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value if name.lower() in _HARMLESS else "***" for name, value in headers.items()}
 
 
-def retry_after(value: str | None, now: float) -> float | None:
+def retry_after(values: Iterable[str], now: float) -> float | None:
     """Return in how many seconds to come back, by `Retry-After`: seconds or a date.
 
-    A moment that has passed is 0, more than a day is a day; None is for what cannot be read.
+    A moment that has passed is 0, more than a day is a day, however long its number is; None is for
+    what cannot be read. Of several the longest holds.
 
     Parameters:
+        values: of all headers of that name.
         now: Unix seconds.
     """
-    if value is None:
-        return None
-    value = value.strip()
-    seconds = float(value) if _SECONDS.fullmatch(value) else _until(value, now)
-    return None if seconds is None else min(max(seconds, 0.0), LONGEST_RETRY_AFTER)
+    read = [seconds for each in values if (seconds := _wait(each.strip(), now)) is not None]
+    return min(max(*read, 0.0), LONGEST_RETRY_AFTER) if read else None
+
+
+def _wait(value: str, now: float) -> float | None:
+    return float(value) if _SECONDS.fullmatch(value) else _until(value, now)
 
 
 def _until(value: str, now: float) -> float | None:
     try:
+        parts = parsedate_tz(value)
+        if parts is not None and parts[0] > MAXYEAR:
+            return math.inf
         at = parsedate_to_datetime(value)
-        seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now
     except (ValueError, OverflowError):
         return None  # a server's nonsense is no reason to wait
-    return seconds if math.isfinite(seconds) else None
 
 
 def failure_of(error: BaseException, heard: bool) -> DeliveryFailure:

@@ -24,6 +24,8 @@ from mutirao.webhooks.transport import GuardedTransport, Trail, followed
 
 AGENT = "Mutirao-Webhooks"
 MOST_KNOWN = 1_000  # URLs that are remembered
+MOST_PARTS = 1_000  # of an answer's body that are read: each costs the same, if it is of one byte
+BESIDE = 64 * 1024  # bytes that are read beyond what is kept, such as what frames a body
 REDIRECTS = {301, 302, 307, 308}
 
 
@@ -84,7 +86,7 @@ class Courier:
             async with asyncio.timeout(request.timeouts.whole):
                 await self._follow(request, call)
         except (UnsafeUrl, httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            call.failure = failure_of(error, call.trail.heard)
+            call.failure = failure_of(error, bool(call.trail.heard))
             call.detail = str(error) or type(error).__name__
             if call.failure is DeliveryFailure.TIMEOUT:
                 call.detail = f"not whole after {request.timeouts.whole:g} s"
@@ -154,7 +156,8 @@ class _Call:
     status: int | None = None
     body: bytes = b""
     truncated: bool = False
-    said_retry_after: str | None = None
+    said_retry_after: list[str] = field(default_factory=list)
+    content_type: str | None = None
     failure: DeliveryFailure | None = None
     detail: str | None = None
     trail: Trail = field(default_factory=Trail)
@@ -162,13 +165,22 @@ class _Call:
     async def keep(self, response: httpx2.Response) -> None:
         """Read the first bytes of an answer as they come, and no more of it than needed."""
         self.status = response.status_code
-        self.said_retry_after = response.headers.get("retry-after")
+        self.said_retry_after = response.headers.get_list("retry-after")
+        kinds = response.headers.get_list("content-type")
+        self.content_type = kinds[0] if len(kinds) == 1 else None
+        heard, parts = self.trail.heard, 0
         # `aiter_raw` does more, and no answer is read twice.
         async for part in cast(httpx2.AsyncByteStream, response.stream):
             self.body += part
-            if len(self.body) > self.kept:
+            parts += 1
+            if (
+                len(self.body) > self.kept
+                or parts > MOST_PARTS
+                or self.trail.heard - heard > self.kept + BESIDE
+            ):
+                self.truncated = True
                 break
-        self.body, self.truncated = self.body[: self.kept], len(self.body) > self.kept
+        self.body = self.body[: self.kept]
 
     def move(self, guard: Guard, where: str, given: Mapping[str, str]) -> None:
         """Go where a redirect leads; to another origin without the headers that were given."""
@@ -186,7 +198,8 @@ class _Call:
             name: value for name, value in self.headers.items() if name.lower() not in private
         }
         self.url = url
-        self.status, self.body, self.truncated, self.said_retry_after = None, b"", False, None
+        self.status, self.body, self.truncated = None, b"", False
+        self.said_retry_after, self.content_type = [], None
 
     def answer(self, milliseconds: float, now: float) -> Answer:
         """Return what is kept of the attempt."""
@@ -201,6 +214,7 @@ class _Call:
             url=self.url,
             request_headers=blanked(self.sent or self.headers),
             retry_after=retry_after(self.said_retry_after, now),
+            content_type=self.content_type,
         )
 
 

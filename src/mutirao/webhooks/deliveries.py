@@ -151,10 +151,10 @@ class Deliveries:
         if ok:
             return
         if answer.status == GONE:
-            raise Dead(f"{_told(found, answer)}, so that the endpoint is disabled")
+            raise Dead(f"the endpoint is disabled: {_told(found, answer)}")
         if answer.failure is DeliveryFailure.UNSAFE and self._never_calls(found.url):
             raise Dead(
-                f"{_told(found, answer)}. No later attempt of this worker would call it: put the"
+                f"{_told(found, answer)}\nNo later attempt of this worker would call it: put the"
                 " endpoint with another URL, or let workers call it, and replay this delivery"
             )
         raise WebhookFailed(_told(found, answer), _asked(answer), found.retry)
@@ -239,11 +239,12 @@ def _asked(answer: Answer) -> float | None:
 
 
 def _told(endpoint: Endpoint, answer: Answer) -> str:
+    """Return what came of an attempt; errors are counted by its first line, so nothing varies."""
     came = f"was answered {answer.status}"
     if answer.failure is not None:
         came = f"failed ({answer.failure}): {_detail(endpoint, answer)}"
     where = f"{endpoint.method} to {endpoint.host} (endpoint {endpoint.id})"
-    return f"{where} {came}, after {answer.milliseconds:.0f} ms"
+    return f"{where} {came}\nafter {answer.milliseconds:.0f} ms"
 
 
 def _detail(endpoint: Endpoint, answer: Answer) -> str | None:

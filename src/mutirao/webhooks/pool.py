@@ -46,6 +46,17 @@ class Pooled:
         if self.requests >= MOST_REQUESTS and self.connection.can_multiplex():
             self.retired = True
 
+    def has_more(self) -> bool:
+        """Return whether bytes are left that came after an answer by HTTP/1.1.
+
+        h11 would take them for the beginning of the next one. Where nobody can say, there are some.
+        """
+        http = getattr(self.connection, "_connection", None)
+        if isinstance(http, httpcore2.AsyncHTTP2Connection):
+            return False  # each of its frames says whose it is
+        state = getattr(http, "_h11_state", None)
+        return state is None or bool(state.trailing_data[0])
+
     def takes_more(self) -> bool:
         """Return whether it may be used for another request."""
         return not self.retired and self.connection.is_available()
@@ -105,6 +116,7 @@ class Pool:
         pooled.retired |= not whole
         pooled.users -= 1
         if not pooled.users:
+            pooled.retired |= pooled.has_more()
             self._used.remove(pooled)
             await self._rest(pooled)
         while self._idle and (oldest := next(iter(self._idle))).is_outdated():

@@ -21,6 +21,7 @@ import httpx2
 
 from mutirao.errors import MutiraoError
 from mutirao.webhooks.guard import Guard
+from mutirao.webhooks.meter import Http1Meter, Http2Meter, Meter
 from mutirao.webhooks.pool import Pool, Pooled
 from mutirao.webhooks.wire import Wire
 
@@ -29,6 +30,7 @@ HTTP2 = find_spec("h2") is not None
 # Seconds that a connection is kept without a request: less than the five after which Apache, Node
 # and uvicorn close theirs, as what is sent at that moment fails.
 KEPT_FOR = 4.0
+MOST_AT_ONCE = 16 * 1024  # bytes that are read without a turn of the loop for others
 _EXTRA = {"client_addr": "sockname", "server_addr": "peername"}  # httpcore2's words: asyncio's
 _NAMES = [
     "ConnectError",
@@ -57,10 +59,10 @@ if HTTP2:
 
 @dataclass
 class Trail:
-    """What a request met on its way: the address written to, and whether anything was heard."""
+    """What a request met on its way: the address written to, and how many bytes were heard."""
 
     address: str | None = None
-    heard: bool = False
+    heard: int = 0
 
 
 _trail: ContextVar[Trail | None] = ContextVar("mutirao_webhook_trail", default=None)
@@ -229,16 +231,27 @@ class _Stream(httpcore2.AsyncNetworkStream):
 
     def __init__(self, wire: Wire, address: str) -> None:
         self._wire, self._address = wire, address
+        self._meter: Meter = Http1Meter()
+        self._read_at_once = 0  # since the loop had a turn
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        found = await self._wire.read(max_bytes, timeout)
-        if found and (trail := _trail.get()):
-            trail.heard = True
+        if not self._wire.spoke:
+            self._read_at_once = 0
+        elif self._read_at_once >= MOST_AT_ONCE:
+            # Where there is always something to be read, nobody else would have a turn.
+            self._read_at_once = 0
+            await asyncio.sleep(0)
+        found = await self._wire.read(min(max_bytes, MOST_AT_ONCE), timeout)
+        self._read_at_once += len(found)
+        if trail := _trail.get():
+            trail.heard += len(found)
+        self._meter.heard(found)
         return found
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         _note(self._address)
         if buffer:
+            self._meter.said(buffer)
             await self._wire.write(buffer, timeout)
 
     async def aclose(self) -> None:
@@ -260,11 +273,13 @@ class _Stream(httpcore2.AsyncNetworkStream):
             if isinstance(error, OSError):
                 raise httpcore2.ConnectError(str(error)) from error
             raise
+        if self.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
+            self._meter = Http2Meter()
         return self
 
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":
-            return self._wire.spoke
+            return self._wire.speaks
         if info == "is_over":
             return self._wire.over
         return self._wire.transport.get_extra_info(_EXTRA.get(info, info))

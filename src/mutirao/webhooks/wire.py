@@ -1,12 +1,13 @@
 """One TCP or TLS connection, on asyncio alone: read as it comes, written once a turn of the loop.
 
-httpcore2's own way leads through AnyIO, which waits for a turn of the loop at each step, sends head
-and body apart, and asks the system before each request whether a connection is still there.
+httpcore2's own way leads through AnyIO, which waits for a turn of the loop at each step, and sends
+head and body apart.
 """
 
 from __future__ import annotations
 
 import asyncio
+import select
 import ssl
 from collections import deque
 from collections.abc import Iterable
@@ -60,6 +61,11 @@ class Wire(asyncio.Protocol):
     def spoke(self) -> bool:
         """Whether the other side has said something, or hung up."""
         return bool(self._heard) or self._over
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it has, or the system has something of it that the loop has not read yet."""
+        return self.spoke or _readable(self.transport.get_extra_info("socket").fileno())
 
     async def read(self, most: int, timeout: float | None) -> bytes:
         """Return what has come, once something has; b"" at the end."""
@@ -147,6 +153,14 @@ class Wire(asyncio.Protocol):
     def _wake(self) -> None:
         for waiter in self._waiters:
             _set(waiter, True)
+
+
+def _readable(descriptor: int) -> bool:
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([descriptor], [], [], 0)[0])
+    asked = select.poll()
+    asked.register(descriptor, select.POLLIN)
+    return bool(asked.poll(0))
 
 
 def _set(waiter: asyncio.Future[bool], changed: bool) -> None:

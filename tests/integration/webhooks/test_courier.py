@@ -112,6 +112,13 @@ async def test_an_attempts_time_and_constant_id() -> None:
     ]
 
 
+async def test_retry_after_that_is_said_several_times() -> None:
+    """The longest holds, of those that can be read: nobody comes back too early."""
+    late = b"HTTP/1.1 503 No\r\nRetry-After: 60\r\nretry-after: 120\r\nRetry-After: soon\r\n\r\n"
+    async with serving(saying(late)) as server:
+        assert (await deliver(server)).retry_after == 120
+
+
 async def test_unsigned_webhooks_carry_id_and_time() -> None:
     """And a request whose secrets have all ended is an error of the caller."""
     async with serving(answering(OK)) as server:
@@ -215,7 +222,7 @@ SHORT = {  # only where a limit is to be reached: a busy machine may be slow els
             None,
             DeliveryFailure.PROTOCOL,
         ),
-        (dripping(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), None, DeliveryFailure.TIMEOUT),
+        (repeating(b"", b"HTTP/1.1 102 Wait\r\n\r\n", 99, 0.1), None, DeliveryFailure.TIMEOUT),
         (silent, None, DeliveryFailure.SILENT),
         (dripping(b"HTTP/1.1 200 OK\r\n", b"X"), None, DeliveryFailure.TIMEOUT),
         (dripping(BODY_HEAD, b"x"), 200, DeliveryFailure.TIMEOUT),

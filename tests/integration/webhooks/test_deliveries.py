@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -339,6 +341,23 @@ async def test_answers_of_3xx(migrated_sqlite_url: str) -> None:
     assert failed.args["endpoint"] == "strict"
     assert {*kept} == {("strict", 307), ("lax", 307), ("led", 200)}
     assert len(new.requests) == 1
+
+
+async def test_failures_are_counted_together(migrated_sqlite_url: str) -> None:
+    """However long each attempt took: the errors have one row for what is the same."""
+    async with shop(migrated_sqlite_url) as app, serving(answering(NO)) as server:
+        await put(app, "erp", server, retry=[])
+        await publish(app, 5)
+        async with app.worker(
+            webhooks=replace(SETTINGS, breakers=BreakerTerms(failures=9)), poll=0.05
+        ):
+            await until(ended(app, "dead", 5))
+        [job, *_] = await app.ajobs(task="mutirao.webhook", state="dead")
+        sql = "SELECT error_type, message, attempts FROM mutirao_errors"
+        found = await asyncio.to_thread(rows, migrated_sqlite_url, sql)
+    told = "POST to 127.0.0.1 (endpoint erp) was answered 500"
+    assert found == [("WebhookFailed", told, 5)]
+    assert re.match(rf"{re.escape(told)}\nafter [0-9]+ ms\n", job.error or "")
 
 
 async def test_a_long_url_is_not_shown(migrated_sqlite_url: str) -> None:

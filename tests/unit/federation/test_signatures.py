@@ -84,7 +84,9 @@ Change = Callable[[dict[str, str]], dict[str, object]]
         (lambda h: h.update(Signature="x" * 9_000) or {}, "no Signature|does not fit"),
         (lambda h: h.update(signature="x") or {}, "is there twice"),
         (lambda h: h.update({"Signature-Input": "sig1=()"}) or {}, "key's id is None"),
-        (lambda h: h.update({"Signature-Input": "a=();x, b=()"}) or {}, "cannot be read"),
+        (lambda h: h.update({"Signature-Input": "a=();x, b=()"}) or {}, "a: the key's .*; b: the"),
+        (lambda h: h.update({"Signature-Input": "a=x, b=1"}) or {}, "cannot be read"),
+        (lambda h: h.update({"Signature-Input": ""}) or {}, "0 signatures"),
         (lambda h: h.update({"Signature-Input": "é("}) or {}, "cannot be read"),
     ],
 )

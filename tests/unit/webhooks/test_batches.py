@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, cast
 
 from mutirao.model.breakers import BreakerTerms
+from mutirao.model.endpoints import Endpoint
 from mutirao.model.webhook_attempts import Recorded, WebhookAttempt
 from mutirao.ports import Store
-from mutirao.webhooks.batches import AttemptWriter
+from mutirao.webhooks import new_secret
+from mutirao.webhooks.batches import KNOWN_FOR, AttemptWriter, KnownEndpoints
 
 
 def attempt(job: int, endpoint: str, host: str, status: int = 200) -> WebhookAttempt:
@@ -34,6 +37,49 @@ class Noting:
         if self._refused in jobs:
             raise RuntimeError("refused")
         return Recorded(False, set())
+
+
+SECRETS = {"old": new_secret(), "new": new_secret()}
+
+
+class Changing:
+    """A store whose endpoint changes, and which may take its time to read it."""
+
+    def __init__(self, clock: list[float]) -> None:
+        self.secret, self.reads, self.takes, self._clock = "old", list[set[str]](), 0.0, clock
+
+    async def endpoints_to_send(self, ids: Collection[str]) -> list[Endpoint]:
+        """Return the endpoints as they are when it is asked."""
+        self.reads.append({*ids})
+        found = [replace(ENDPOINT, id=id, secret=SECRETS[self.secret]) for id in ids]
+        self._clock[0] += self.takes
+        await asyncio.sleep(0)
+        return found
+
+
+ENDPOINT = Endpoint(id="erp", url="https://erp.example/hook", topics=("order.*",))
+
+
+async def test_a_change_of_an_endpoint_acts_soon() -> None:
+    """By a clock that begins before it is read; what is asked for at once is read at once."""
+    clock = [100.0]
+    store = Changing(clock)
+    known = KnownEndpoints(cast(Store, store), clock=lambda: clock[0])
+
+    async def secrets(*ids: str) -> set[str | None]:
+        found = await asyncio.gather(*map(known.get, ids))
+        return {each.secret for each in found if isinstance(each, Endpoint)}
+
+    store.takes = 0.75 * KNOWN_FOR
+    assert await secrets("a", "a", "b") == {SECRETS["old"]}
+    assert store.reads == [{"a", "b"}]
+    store.secret = "new"  # while it was read, or right after that
+    clock[0] += 0.2 * KNOWN_FOR
+    assert await secrets("a") == {SECRETS["old"]}
+    clock[0] += 0.1 * KNOWN_FOR
+    assert await secrets("a", "b") == {SECRETS["new"]}
+    assert store.reads == [{"a", "b"}, {"a", "b"}]
+    assert KNOWN_FOR <= 0.1
 
 
 async def written(store: Noting, *attempts: WebhookAttempt) -> list[BaseException | None]:

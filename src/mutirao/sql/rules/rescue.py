@@ -73,5 +73,10 @@ def _lose(words: Words, lost: Collection[Held], moment: int) -> Asking[None]:
 def _lost_row(row: Held, moment: int) -> Row:
     return (
         *(row.id, row.run, row.attempt, row.worker, str(OutcomeKind.LOST)),
-        *(row.claimed_at, moment, "WorkerLost", f"the heartbeat of worker {row.worker} stopped"),
+        *(
+            row.claimed_at,
+            moment,
+            "WorkerLost",
+            f"its worker's heartbeat stopped\nworker {row.worker}",
+        ),
     )
