@@ -1,15 +1,17 @@
 """Outcomes, computed from how a handler ended. Pure functions: others write the outcomes."""
 
 import traceback
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mutirao.engine.logs import log
 from mutirao.errors import SettlingFailed, StaleRun
-from mutirao.model.job import MAX_ERROR_TEXT, Keep, OutcomeKind
-from mutirao.model.outcome import SUCCEEDED, Outcome
+from mutirao.model.job import MAX_ERROR_TEXT, Claim, Keep, OutcomeKind
+from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.model.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 from mutirao.model.states import Fault
 
+POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0  # seconds between suspects; the longest
 RELEASED = Outcome(
     OutcomeKind.RELEASED, after=0.0, error_type="Shutdown", error="interrupted by a shutdown"
 )
@@ -74,6 +76,15 @@ def postponed(seconds: float) -> Outcome:
         error_type="Suspect",
         error="workers ended while they had this job, so it runs without others of its kind",
     )
+
+
+def each_later(suspects: Sequence[Claim]) -> list[Settlement]:
+    """Return what postpones these jobs, each for longer than the one before."""
+    waits = [min(n * POSTPONED_INTERVAL, MAX_POSTPONED) for n in range(1, len(suspects) + 1)]
+    return [
+        Settlement(claim.id, claim.run, postponed(wait))
+        for claim, wait in zip(suspects, waits, strict=True)
+    ]
 
 
 def unwritable(reason: BaseException) -> Exception:

@@ -22,19 +22,18 @@ from mutirao.engine.lanes import LaneBook
 from mutirao.engine.logs import log
 from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.slow import told
 from mutirao.engine.trouble import Trouble
 from mutirao.model.doorbell import Doorbell
 from mutirao.model.fairness import lanes_of, queue_of
 from mutirao.model.job import Claim, Lane, Wake
 from mutirao.model.limits import Claimed
-from mutirao.model.outcome import Outcome, Settlement
+from mutirao.model.outcome import Outcome
 from mutirao.ports import Notifier, Store
 
 LISTENER_TIMEOUT = 1.0  # seconds that a worker waits for its listener before the first claim
 REFRESH_SHARE = 50  # reading the heads may take 1/50 of the time: ≤ 2 %
 REFRESH_POLLS = 3  # polls after which they are read at the latest: a delayed read says nothing
-# Seconds between jobs that are postponed, and the longest that one is.
-POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0
 # Seconds after which a second worker looks for a job, in case the first one is busy, frozen or
 # gone; the next two look four times as late each.
 SECOND_WORKER_DELAY, DELAY_GROWTH = 0.025, 4
@@ -123,7 +122,8 @@ class Producer:
         )
         while not self._stopping:
             try:
-                await self._turn()
+                with told(self._lanes):
+                    await self._turn()
                 trouble.over()
             except Exception as error:  # noqa: BLE001 (raised if it does not pass)
                 self._refresh_at = 0.0
@@ -225,7 +225,7 @@ class Producer:
         self._attention.took(len(claims), monotonic())
         if self._listening and self._attention.busy(monotonic()):
             await self._listen_no_more()
-        if not self._listening and len(claims) < wanted:
+        if not self._listening and len(claims) < wanted and not self._lanes.in_parts:
             if self._attention.hurries:
                 self._attention.look = Look.AT_ONCE
             else:
@@ -243,8 +243,12 @@ class Producer:
         if not lanes:
             return []
         claims = await self._take(lanes, wanted)
+        while self._lanes.in_parts and not claims:
+            self._lanes.exhausted(lanes)
+            lanes = self._lanes.due(monotonic())
+            claims = await self._take(lanes, wanted)
         self._lanes.claimed(claims)
-        if self._listening and len(claims) < wanted:
+        if len(claims) < wanted and (self._listening or self._lanes.in_parts):
             self._lanes.exhausted(lanes)
         if isinstance(claims, Claimed):
             for wake in claims.woken:
@@ -329,17 +333,7 @@ class Producer:
         later = suspects[kept:]
         if later:
             with self._holdings.unsure_unless_answered():
-                await self._store.settle(
-                    self._worker(),
-                    [
-                        Settlement(
-                            claim.id,
-                            claim.run,
-                            outcomes.postponed(min(n * POSTPONED_INTERVAL, MAX_POSTPONED)),
-                        )
-                        for n, claim in enumerate(later, start=1)
-                    ],
-                )
+                await self._store.settle(self._worker(), outcomes.each_later(later))
         return [claim for claim in claims if claim not in later]
 
     async def _give_back_stalled(self) -> None:
