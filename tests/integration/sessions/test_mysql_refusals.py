@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,3 +144,23 @@ async def test_a_creator_of_other_texts(mysql: MysqlServer, database: str) -> No
     )
     with pytest.raises(ConfigurationError, match=r"whose texts are \w+, where ours have"):
         await SqlStore(engine).check()
+
+
+OF_A_SESSION = (
+    "SELECT variable_name FROM information_schema.system_variables"
+    " WHERE variable_scope LIKE 'SESSION%'",
+    "SELECT variable_name FROM performance_schema.variables_metadata"
+    " WHERE variable_scope LIKE 'SESSION%'",
+)
+
+
+def test_each_variable_has_its_place(mysql: MysqlServer) -> None:
+    """The decision names each variable of a session that the server has, and whether it is set."""
+    page = Path(__file__).parents[3] / "docs" / "adr" / "0082-a-session-says-what-it-needs.md"
+    asked = OF_A_SESSION["mariadb" not in _version(mysql)]
+    with mysql.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(asked)
+        names = {str(name).lower() for (name,) in cursor.fetchall()}
+    told = {*re.findall(r"`(\w+)`", page.read_text())}
+    assert len(names) > 100
+    assert names <= told
