@@ -178,8 +178,9 @@ def usual(mysql: MysqlServer, database: str, shop: Mutirao) -> Rows:
 
 
 def _empty(mysql: MysqlServer, database: str) -> None:
-    with mysql.connect(database) as connection:
+    with mysql.connect(database) as connection, connection.cursor() as cursor:
         empty(connection)
+        cursor.execute("TRUNCATE mutirao_job")  # whose numbers begin anew
 
 
 def _say(conn: Any, statement: str) -> None:
@@ -214,6 +215,8 @@ def test_the_same_is_written(
     """In each session the same rows are left, and the session has what it had."""
     if said in OF_MARIADB and not is_mariadb:
         return
+    if not is_mariadb:  # MySQL reads the patterns of checks by it
+        said = said.replace("NO_BACKSLASH_ESCAPES,", "")
     _empty(mysql, database)
     conn = opened(way)
     _say(conn, said)

@@ -126,7 +126,7 @@ async def test_an_engine_that_sets_something(mysql: MysqlServer, database: str) 
     @event.listens_for(engine, "connect")
     def _set(connection: pymysql.Connection[Cursor], record: object) -> None:
         with connection.cursor() as cursor:
-            cursor.execute("SET SESSION sql_mode = 'ORACLE', completion_type = 2")
+            cursor.execute("SET SESSION sql_mode = 'ANSI_QUOTES', completion_type = 2")
 
     store = SqlStore(engine)
     migrations.upgrade(mysql.url(database))
@@ -134,7 +134,7 @@ async def test_an_engine_that_sets_something(mysql: MysqlServer, database: str) 
     assert [f for f in await doctor.examine(store.engines, set()) if f.level is Level.PROBLEM] == []
     await store.close()
     with engine.connect() as connection:
-        assert "ORACLE" in connection.exec_driver_sql("SELECT @@sql_mode").scalar_one()
+        assert "ANSI_QUOTES" in connection.exec_driver_sql("SELECT @@sql_mode").scalar_one()
 
 
 async def test_a_creator_of_other_texts(mysql: MysqlServer, database: str) -> None:

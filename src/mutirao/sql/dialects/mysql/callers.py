@@ -15,6 +15,7 @@ from typing import Any
 
 from mutirao.sql.dialects.mysql import packets
 from mutirao.sql.dialects.mysql.session import UNLIMITED
+from mutirao.sql.drivers.failures import beneath
 from mutirao.sql.drivers.mysql import said
 from mutirao.sql.drivers.steps import Asking, Execute, R, Request, Row, Rows, answered
 
@@ -32,6 +33,11 @@ _HINT = f" /*+ {' '.join(f'SET_VAR({n} = {v})' for n, v in _VALUES.items())} */"
 _FIRST_WORD = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE)\b")
 _TEXTS = re.compile(r"\b(?:j\.)?(?:task|args)(?=, |\s+FROM\b)")  # that are read
 _AS_BYTES = r"CAST(\g<0> AS binary)"
+_CHECK_FAILED = 3819  # of MySQL
+_NO_BACKSLASHES = (
+    "If the session's sql_mode has NO_BACKSLASH_ESCAPES: MySQL reads the patterns of our tables'"
+    " checks by it, and refuses every job. Leave that mode out."
+)
 _OF_DIGITS = "CONVERT(UNHEX(?) USING utf8mb4)"
 _EMPTY = "left('-', 0)"  # an empty literal is NULL where MariaDB has EMPTY_STRING_IS_NULL
 _OTHER_WORDS = (("''", _EMPTY), (" % ", " MOD "))  # where there is ORACLE
@@ -47,7 +53,12 @@ def _say(request: Request) -> Asking[Rows]:
         return (yield request)
     rows: Rows = []
     for each in _plain(request):
-        rows = yield each if each.many else each._replace(sql=_with_values(each.sql))
+        try:
+            rows = yield each if each.many else each._replace(sql=_with_values(each.sql))
+        except Exception as error:
+            if beneath(error).args[:1] == (_CHECK_FAILED,):
+                error.add_note(_NO_BACKSLASHES)
+            raise
     if request.sql == packets.MAX_PACKET:
         return [(*row, True) for row in rows]
     return [tuple(map(_text, row)) for row in rows]
