@@ -22,7 +22,7 @@ from mutirao.model.records import JobFilter
 from mutirao.model.uniqueness import Unique
 from mutirao.ports import Store
 from mutirao.sql import migrations
-from mutirao.sql.dialects.mysql import health_checks
+from mutirao.sql.dialects.mysql import health_checks, session
 from mutirao.sql.dialects.mysql.admin import ADMIN
 from mutirao.sql.dialects.mysql.server import faults
 from mutirao.sql.dialects.mysql.words import WORDS
@@ -419,7 +419,9 @@ class TestMariadb(OnInnodb, StoreContract):
 
     async def test_what_cut_a_migration_off(self, server: MysqlServer) -> None:
         """Its error is the one that is raised, though the lock cannot be given back either."""
-        only = iter([server.connect(server.create_database(), autocommit=False)])
+        first = server.connect(server.create_database(), autocommit=False)
+        session.set_up(first)
+        only = iter([first])
         gone = pymysql.OperationalError(2003, "nobody is there")
 
         def creator() -> pymysql.Connection[Cursor]:
@@ -442,7 +444,7 @@ class TestMariadb(OnInnodb, StoreContract):
         self, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """All is well in new tables; an index has to be there, and old rows to be purged."""
-        engine = create_engine(server.url(server.create_database()))
+        engine = SqlStore(server.url(server.create_database())).engines.sync()
         migrations.upgrade(engine.url)
         with engine.connect() as connection:
             assert {each.level for each in ADMIN.health_checks(connection)} == {Level.OK}

@@ -4,17 +4,20 @@ The lower bounds keep claims off the dead index entries that accumulate at the f
 a snapshot is held open. They are only memory: reading the heads again corrects them.
 """
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import groupby
 from math import inf
 
-from mutirao.model.fairness import is_fair
+from mutirao.model.fairness import is_fair, queue_of
 from mutirao.model.job import Claim, FairClaim, Lane, LaneHead, Wake
 from mutirao.model.moments import BEFORE_ALL_JOBS
 
 MAX_DUE_TIMES_PER_LANE = 1_000  # due times remembered for a lane; polling finds what is forgotten
 LIVELY_SECONDS = 1.0  # for which a lane in which jobs were found may get more of them at any moment
+MOST_LANES = 1_000  # that one claim is asked about; the next one goes on behind them
 Key = tuple[str, int]
 
 
@@ -54,9 +57,15 @@ class LaneBook:
         """Set the queues to serve, None for all, and those not to serve."""
         self._queues, self._but = queues, but
         self._entries: dict[Key, _Entry] = {}
-        self._turn = 0
+        self._begins: dict[int, str] = {}  # the queue with which each priority begins next
+        self._asked: list[Lane] = []  # by the last claim
+        self.in_parts = False  # whether that was about a part of the lanes that may have due jobs
         # What arrived during a query of the store; None if there is no query.
         self._meanwhile: list[tuple[Lane, float]] | None = None
+
+    def __len__(self) -> int:
+        """Return how many are known."""
+        return len(self._entries)
 
     def asking(self) -> None:
         """Record that a query of the store begins; its answer does not include what arrives now."""
@@ -107,16 +116,21 @@ class LaneBook:
         return True
 
     def due(self, now: float) -> list[Lane]:
-        """Return the lanes that may have due jobs, by priority; equal ones take turns."""
-        by_priority: dict[int, list[Lane]] = {}
-        for entry in self._entries.values():
-            if entry.arrived(now):
-                by_priority.setdefault(entry.lane.priority, []).append(entry.lane)
-        return [
-            lane
-            for priority in sorted(by_priority)
-            for lane in _rotated(by_priority[priority], self._turn)
-        ]
+        """Return the lanes that may have due jobs, by priority; equal ones take turns.
+
+        They are a part where there are more than `MOST_LANES`: the first priorities, and of the
+        last of these the lanes that have waited for longest.
+        """
+        there = [entry.lane for entry in self._entries.values() if entry.arrived(now)]
+        there.sort(key=lambda lane: (lane.priority, lane.queue))
+        self._asked = []
+        for priority, lanes in groupby(there, key=lambda lane: lane.priority):
+            self._asked += _beginning(list(lanes), self._begins.get(priority, ""))
+            if len(self._asked) >= MOST_LANES:
+                break
+        self.in_parts = len(there) > MOST_LANES
+        self._asked = self._asked[:MOST_LANES]
+        return self._asked
 
     def next_due(self) -> float:
         """Return when the earliest known job is due; inf if none is known."""
@@ -125,10 +139,12 @@ class LaneBook:
     def claimed(self, claims: Sequence[Claim], now: float) -> None:
         """Raise the bounds to what a claim reached; those of fair lanes stay.
 
-        The next claim begins with another lane, unless this one found nothing: were every other one
-        in vain, the same lane would always come first.
+        The next claim begins behind the last lane that this one took from, so a lane comes again
+        when all of its priority have. It begins with the same one if this one found nothing: were
+        every other one in vain, the same lane would always come first.
         """
-        self._turn += bool(claims)
+        if claims:
+            self._take_turns({(claim.queue, claim.priority) for claim in claims})
         for lane, priority in {(claim.lane, claim.priority) for claim in claims}:
             if (found := self._entries.get((lane, priority))) is not None:
                 found.found_at = now
@@ -138,6 +154,19 @@ class LaneBook:
             if (entry := self._entries.get(key)) is not None:
                 entry.lane = Lane(*key, claim.run_at, claim.id)
         self._catch_up()
+
+    def _take_turns(self, taken: Set[Key]) -> None:
+        for priority, asked in groupby(self._asked, key=lambda lane: lane.priority):
+            lanes = list(asked)
+            queues = [queue_of(lane.queue) for lane in lanes]
+            places = [n for n, queue in enumerate(queues) if (queue, priority) in taken]
+            last = places[-1] if places else 0
+            if last + 1 < len(lanes):
+                self._begins[priority] = lanes[last + 1].queue
+            elif self.in_parts:
+                self._begins[priority] = f"{lanes[last].queue}\0"  # whatever comes behind it
+            else:  # all had their turn
+                self._begins[priority] = lanes[1 % len(lanes)].queue
 
     def exhausted(self, asked: Iterable[Lane]) -> None:
         """Record that these lanes have no due job left, until a wake-up or a refresh."""
@@ -173,8 +202,7 @@ class LaneBook:
         self._meanwhile = None
 
 
-def _rotated(lanes: list[Lane], turn: int) -> list[Lane]:
-    if len(lanes) == 1:
-        return lanes
-    start = turn % len(lanes)
+def _beginning(lanes: list[Lane], queue: str) -> list[Lane]:
+    """Return lanes in order of their queues, from this queue on, and then the others."""
+    start = bisect_left(lanes, queue, key=lambda lane: lane.queue)
     return lanes[start:] + lanes[:start]

@@ -21,6 +21,7 @@ from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
 from mutirao.engine.relaying import NO_RELAY, Relaying
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.sifting import Sieve, passes
+from mutirao.engine.slow import told
 from mutirao.engine.trouble import Trouble
 from mutirao.engine.unfit import Unfit
 from mutirao.model.doorbell import Doorbell
@@ -105,7 +106,8 @@ class Producer:
         )
         while not self._stopping:
             try:
-                await self._turn()
+                with told(self._lanes):
+                    await self._turn()
                 trouble.over()
             except Exception as error:  # noqa: BLE001 (raised if it does not pass)
                 self._refresh_at = 0.0
@@ -205,7 +207,8 @@ class Producer:
             else:
                 self._dispatcher.expect_none()
         self.claimed.set()
-        hears, short = bool(self._hearing.hears), len(claims) < wanted
+        hears = bool(self._hearing.hears)
+        short = len(claims) < wanted and not self._lanes.in_parts  # others were not asked about
         self._attention.looked(bool(claims), hears=hears)
         if short and hears:
             self._attention.had_time(monotonic())
@@ -240,8 +243,12 @@ class Producer:
         if not lanes:
             return []
         claims = await self._take(lanes, wanted)
+        while self._lanes.in_parts and not claims:
+            self._lanes.exhausted(lanes)
+            lanes = self._lanes.due(monotonic())
+            claims = await self._take(lanes, wanted)
         self._lanes.claimed(claims, monotonic())
-        if self._listening and len(claims) < wanted:
+        if len(claims) < wanted and (self._listening or self._lanes.in_parts):
             self._lanes.exhausted(lanes)
         self._look_behind(claims)
         # Empty although the heads are fresh: those are not for us; reading again does not help.

@@ -130,8 +130,13 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
             runner.cut()
 
     async def check(self) -> None:
-        """Raise SchemaError if the tables do not fit the code."""
+        """Raise SchemaError if the tables do not fit the code.
+
+        Raises:
+            ConfigurationError: sessions cannot be as they have to be.
+        """
         await self._first.alone(version.check, self.engines.schema)
+        await self._first.alone(self._dialect.refuse_session)
 
     async def close(self) -> None:
         """Close the connections of this process and event loop."""

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutirao.engine.lanes import LIVELY_SECONDS, MAX_DUE_TIMES_PER_LANE, LaneBook
+from mutirao.engine.lanes import LIVELY_SECONDS, MAX_DUE_TIMES_PER_LANE, MOST_LANES, LaneBook
+from mutirao.engine.slow import FEW_LANES, told
+from mutirao.errors import StoreBusy
 from mutirao.model.job import Claim, Lane, LaneHead, Wake
 from mutirao.model.moments import BEFORE_ALL_JOBS
 
@@ -91,6 +93,40 @@ def test_by_priority_then_in_turns() -> None:
         lanes.claimed([], NOW)
     for front in zip(*fronts, strict=True):
         assert sorted(front) == sorted("abcabc")
+
+
+def test_many_are_asked_about_in_parts() -> None:
+    """All have their turn, of one priority, before any comes again; smaller priorities first."""
+    queues = [f"q{n:05}" for n in range(3 * MOST_LANES + 7)]
+    lanes = book(*((lane(queue), 0) for queue in queues), (lane("first", -1), 0))
+    came: list[str] = []
+    for _ in range(4):
+        first, *asked = lanes.due(NOW)
+        assert (first.queue, len(asked), lanes.in_parts) == ("first", MOST_LANES - 1, True)
+        came += [each.queue for each in asked]
+        lanes.claimed([claim(each) for each in asked], 0.0)
+    assert came[: len(queues)] == queues
+
+
+def test_parts_in_which_nothing_is() -> None:
+    """They are left out until the next refresh, so the others come."""
+    queues = [f"q{n:05}" for n in range(2 * MOST_LANES + 1)]
+    lanes, came = book(*((lane(queue), 0) for queue in queues)), 0
+    while lanes.in_parts or not came:
+        asked = lanes.due(NOW)
+        came += len(asked)
+        lanes.exhausted(asked)
+    assert (came, lanes.due(NOW)) == (len(queues), [])
+
+
+def test_a_claim_that_took_too_long() -> None:
+    """Says how many lanes there are, if that may be why."""
+    few = book((lane(), 0))
+    many = book(*((lane(str(n)), 0) for n in range(FEW_LANES + 1)))
+    for lanes, said in ((few, "slow"), (many, "slow; jobs wait in 1,001 lanes: see")):
+        with pytest.raises(StoreBusy, match=said) as told_of, told(lanes):
+            raise StoreBusy("slow")
+        assert ("doctor" in str(told_of.value)) == (lanes is many)
 
 
 def test_claims_move_the_bound_up() -> None:

@@ -300,14 +300,16 @@ class Engines:
             event.listen(engine, "before_cursor_execute", self.names.say, retval=True)
         if self._application is not None:
             event.listen(engine, "do_connect", self._application.complete)
-        event.listen(engine, "do_connect", self._without_preparing)
+        event.listen(engine, "do_connect", self._complete)
         if alone:
             event.listen(engine, "do_connect", self._insist_on_connecting)
         else:
             refuse_kept(engine)
         if self._application is not None and not alone:
             event.listen(engine, "do_connect", self._application.connect)
-        if self._application is not None:
+        if self._connecting.set_up is not None:
+            event.listen(engine, "connect", self._set_up, insert=True)
+        elif self._application is not None:
             event.listen(engine, "connect", self._application.prepare)
         event.listen(engine, "connect", self._unprepare)
         if alone and self._connecting.level is not None:
@@ -325,9 +327,17 @@ class Engines:
         if cast(Any, dialect).default_isolation_level not in (None, self._connecting.level):
             self.note(WRONG_ISOLATION)
 
-    def _without_preparing(
+    def _set_up(self, connection: Any, record: object) -> None:
+        """Have the last word of what a session has set, and the first: SQLAlchemy looks then."""
+        if self._application is not None:
+            self._application.prepare(connection, record)
+        if self._connecting.set_up is not None:
+            self._connecting.set_up(connection)
+
+    def _complete(
         self, dialect: object, record: object, args: object, parameters: dict[str, Any]
     ) -> None:
+        parameters.update(self._drivers.fixed)
         if not self.prepares:
             parameters.update(self._drivers.unprepared)
 

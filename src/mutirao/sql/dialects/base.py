@@ -74,6 +74,14 @@ class Dialect(ABC):
         """Return the notifier of ended jobs; None if callers can only poll."""
         return self.notifier(place)
 
+    def refuse_session(self, conn: Connection) -> None:
+        """Refuse a session of ours that cannot be as we need it.
+
+        Raises:
+            ConfigurationError: what it has, and what to do.
+        """
+        return
+
     @abstractmethod
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the database's clock) plus some seconds, as an expression."""

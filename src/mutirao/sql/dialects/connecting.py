@@ -18,10 +18,11 @@ class Drivers(NamedTuple):
 
     `alone`: options of the engines for statements that stand for themselves; `together`: of those
     for transactions. `usual`: parameters of a connection, as they stand in a URL, for URLs that do
-    not give them; `arguments`: those that no URL gives; `unprepared`: those of one that prepares
-    no statements. `unprepare` has a new connection prepare none, where that needs no parameters:
-    it holds for one that a `creator` of the application has opened, too. `direct`: a handler gets
-    the driver's own connection past SQLAlchemy, where it is of a class of ours.
+    not give them; `fixed`: those that hold whatever a URL or an application's engine gives;
+    `arguments`: those that no URL gives; `unprepared`: those of one that prepares no statements.
+    `unprepare` has a new connection prepare none, where that needs no parameters: it holds for one
+    that a `creator` of the application has opened, too. `direct`: a handler gets the driver's own
+    connection past SQLAlchemy, where it is of a class of ours.
     """
 
     sync: str | None
@@ -30,6 +31,7 @@ class Drivers(NamedTuple):
     alone: Mapping[str, Any] = MappingProxyType({})
     together: Mapping[str, Any] = MappingProxyType({})
     usual: Mapping[str, str] = MappingProxyType({})
+    fixed: Mapping[str, Any] = MappingProxyType({})
     arguments: Mapping[str, Any] = MappingProxyType({})
     unprepared: Mapping[str, Any] = MappingProxyType({})
     unprepare: Callable[[Any], None] = lambda connection: None
@@ -70,6 +72,7 @@ class Connecting:
     `in_file`: it is a file, whose connections no server counts.
     `apart`: statements that stand for themselves have connections of their own. `level`: the
     isolation level that these need, where they cannot say it themselves; None: any.
+    `set_up` says to a new session what it has to have, before SQLAlchemy looks at the server.
     `refuse` returns why a URL cannot be used, or None; `refuse_schema` why a schema cannot be
     chosen. `settled` makes a URL mean the same database later, whatever a handler changes in the
     process. `qualify` gives that schema to the names of ours in a statement. `called` returns a
@@ -88,4 +91,5 @@ class Connecting:
     refuse_schema: Callable[[str], str | None] = lambda schema: None
     qualify: Callable[[str, str], str] = lambda sql, schema: sql
     prepare: Callable[[Engine], None] = lambda engine: None
+    set_up: Callable[[Any], None] | None = None
     called: Callable[[URL], str] = _called

@@ -80,7 +80,7 @@ def say_joined(driver: Saying, first: Execute) -> Rows:
 
     The server ends with the first that fails, whose error is raised.
     """
-    statements = [each for request in (first, *first.then) for each in _said(request)]
+    statements = [each for request in (first, *first.then) for each in said(request)]
     text = ";".join([driver.native(each.sql) for each in statements])
     params = (*chain.from_iterable([each.params for each in statements]),)
     rows: Rows = []
@@ -92,7 +92,7 @@ def say_joined(driver: Saying, first: Execute) -> Rows:
     return rows
 
 
-def _said(request: Execute) -> list[Execute]:
+def said(request: Execute) -> list[Execute]:
     """Return a statement for many rows as one with all of them, or as one for each."""
     if not request.many:
         return [request]

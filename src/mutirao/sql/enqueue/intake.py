@@ -23,7 +23,10 @@ Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class DialectIntake:
-    """A dialect's part of enqueueing: its name, the steps that write jobs, a test of errors."""
+    """A dialect's part of enqueueing: its name, the steps that write jobs, a test of errors.
+
+    `abroad` makes steps independent of what a caller's session has set.
+    """
 
     database: str
     steps: Callable[[Iterable[NewJob]], Steps]
@@ -31,6 +34,7 @@ class DialectIntake:
     together: Callable[[Steps], Steps]  # runs all of these steps or none, in any transaction
     graph_statements: GraphStatements
     inbox: InboxStatements
+    abroad: Callable[[Steps], Steps] = lambda steps: steps
 
 
 class SqlIntake:
@@ -108,7 +112,7 @@ class SqlIntake:
                     f"keeps its jobs in {self._dialect.database}: pass a connection to that "
                     f"database, or leave conn= out to enqueue in a transaction of its own."
                 )
-            return named(self._names, steps())
+            return named(self._names, self._dialect.abroad(steps()))
 
         return work
 

@@ -1,15 +1,17 @@
 """Claims: read the lanes, and take due jobs for one worker."""
 
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice, takewhile
 
 from mutirao.errors import WorkerGone
 from mutirao.model.fairness import is_fair, once, queue_of
 from mutirao.model.job import Claim, FairClaim, Lane, LaneHead, Wake
 from mutirao.model.limits import Claimed, CounterName, Rule
 from mutirao.model.moments import BEFORE_ALL_JOBS
-from mutirao.sql.drivers.steps import Asking, Execute, Row
+from mutirao.sql.drivers.steps import Asking, Execute, Row, all_of
 from mutirao.sql.rules import fairness, limits
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.instant import (
@@ -23,21 +25,25 @@ LOOK_AHEAD_JOBS = 500  # jobs that are looked at together, once some were found 
 MAX_PARKED_PER_CLAIM = 10_000  # in one transaction, which keeps other writers waiting
 MAX_PARKED_BESIDE = 1_000  # where some jobs may run: these start first
 
+MAX_ROWS_PER_LOOK = 500  # in which heads of lanes are looked for together
+FEW = 4  # jobs of a lane; while others have fewer due, several lanes are looked at together
+MOST_TOGETHER = 64  # lanes
+
 # In two steps, because `(queue, priority) > (?, ?)` begins at the first equal row, on SQLite, and
 # would walk the whole lane.
-_NEXT_LANE = """
+_NEXT_LANES = """
 SELECT * FROM (
     SELECT queue, priority, run_at, id FROM mutirao_live {0}
     WHERE worker IS NULL AND queue = ? AND priority > ?
-    ORDER BY priority, run_at, id LIMIT 1
+    ORDER BY priority, run_at, id LIMIT ?
 ) AS same_queue
 UNION ALL
 SELECT * FROM (
     SELECT queue, priority, run_at, id FROM mutirao_live {0}
     WHERE worker IS NULL AND queue > ?
-    ORDER BY queue, priority, run_at, id LIMIT 1
+    ORDER BY queue, priority, run_at, id LIMIT ?
 ) AS next_queue
-ORDER BY queue, priority LIMIT 1
+ORDER BY queue, priority, run_at, id LIMIT ?
 """
 # Whether there are limits is told with the jobs they may concern, not asked.
 _DUE = """
@@ -49,6 +55,10 @@ _LOOK = """
 SELECT id, run_at FROM mutirao_live {}
 WHERE worker IS NULL AND queue = ? AND priority = ? AND {} AND run_at <= ?{}
 ORDER BY run_at, id LIMIT ?
+"""
+_FOUND = """
+SELECT id, queue, priority FROM mutirao_live {}
+WHERE worker IS NULL AND run_at <= ? AND {}{}
 """
 _TAKE = """
 UPDATE mutirao_live {} SET worker = ?, run = run % 2147483647 + 1, claimed_at = ?,
@@ -70,17 +80,23 @@ _QUEUE = Claim._fields.index("queue")
 def lanes(
     words: Words, queues: Collection[str] | None, now: datetime | None
 ) -> Asking[list[LaneHead]]:
-    """Read the heads of all lanes, hopping from one to the next."""
-    heads, at = list[LaneHead](), ("", -1 << 63, "")
+    """Read the heads of all lanes, hopping from one to the next, or over many that are short."""
+    heads, at, last = list[LaneHead](), ("", -1 << 63), None
     moment = yield from words.moment(now)
-    sql = _NEXT_LANE.format(words.by_lane)
-    while rows := (yield Execute(sql, at)):
-        [(queue, priority, run_at, id)] = rows
-        at = (queue, priority, queue)
-        fit = isinstance(queue, str) and type(priority) is type(run_at) is int
-        if fit and (queues is None or queue_of(queue) in queues):
-            lane = Lane(queue, priority, from_micros(run_at), id)
-            heads.append(LaneHead(lane, (run_at - moment) / MICROS_PER_SECOND))
+    sql, most = _NEXT_LANES.format(words.by_lane), 1
+    while rows := (yield Execute(sql, (*at, most, at[0], most, most))):
+        found = 0
+        for queue, priority, run_at, id in rows:
+            if (queue, priority) == last:
+                continue
+            last, found = (queue, priority), found + 1
+            fit = isinstance(queue, str) and type(priority) is type(run_at) is int
+            if fit and (queues is None or queue_of(queue) in queues):
+                lane = Lane(queue, priority, from_micros(run_at), id)
+                heads.append(LaneHead(lane, (run_at - moment) / MICROS_PER_SECOND))
+        at = rows[-1][:2]
+        # Many rows at once while most of them begin a lane; else a lane's other jobs are passed.
+        most = min(2 * most, MAX_ROWS_PER_LOOK) if 2 * found > len(rows) else 1
     return sorted(heads, key=lambda head: (head.lane.priority, head.lane.queue))
 
 
@@ -98,20 +114,51 @@ def claim(
     asked = _Asked(words, turns, without, moment)
     if rules:
         return (yield from _claim_within(asked, rules, worker, lanes, limit))
-    ids = list[int]()
-    for lane in once(lanes):
-        if len(ids) >= limit:
+    ids, ahead, together = list[int](), deque(once(lanes)), 1
+    while ahead and len(ids) < limit:
+        if words.locks and together > FEW:
+            ids += yield from _thin(asked, ahead, together, limit - len(ids))
+        if not ahead or len(ids) >= limit:
             break
+        lane = ahead.popleft()
         due, limited = yield from _due(asked, lane, limit - len(ids))
         if limited and rules is None:
             found = yield from limits.rules()
             return (yield from _claim_within(asked, found, worker, lanes, limit))
         ids += due
+        together = min(2 * together, MOST_TOGETHER) if len(due) < FEW else 1
         yield from turns.note(lane.queue, [*due.values()])
     if not ids:
         return []
     yield from take(words, worker, ids, moment)
     return fairness.in_order((yield from taken(words, ids)), lanes, ids)
+
+
+def _thin(asked: "_Asked", ahead: deque[Lane], together: int, wanted: int) -> Asking[list[int]]:
+    """Return the due jobs, locked, of the next lanes as long as each has few; these are removed.
+
+    They are looked at in one round trip, and locked in another.
+    """
+    words, moment = asked.words, asked.moment
+    unwanted, values = fairness.but(words, asked.without)
+    looks, lanes = list[Execute](), list[Lane]()
+    for lane in islice(takewhile(lambda lane: not is_fair(lane.queue), ahead), together):
+        since, place = words.since(to_micros_or_before(lane.run_at), lane.id)
+        sql = _LOOK.format(words.by_lane, since, unwanted)
+        looks.append(Execute(sql, (lane.queue, lane.priority, *place, moment, *values, FEW)))
+        lanes.append(lane)
+    found = dict[int, tuple[str, int]]()
+    for lane, rows in zip(lanes, (yield from all_of(looks)), strict=True):
+        if len(rows) == FEW or len(found) >= wanted:
+            break  # it may have more
+        found |= {id: (lane.queue, lane.priority) for id, _ in rows}
+        ahead.popleft()
+    if not found:
+        return []
+    which, ids = words.among("id", list(found)[:wanted])
+    held = yield Execute(_FOUND.format(words.by_key, which, words.hold_free), (moment, *ids))
+    free = {id for id, *its in held if (*its,) == found[id]}
+    return [id for id in found if id in free]
 
 
 def _opening(

@@ -30,6 +30,7 @@ from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import version, views
 from mutirao.sql.statements import (
     endpoints,
+    lanes,
     leftovers,
     limits,
     orphans,
@@ -80,6 +81,7 @@ def findings(conn: Connection, known: Collection[str], schema: str | None = None
         *_clock(conn),
         *dialect_of(conn.dialect).admin.health_checks(conn),
         *_queues(conn),
+        *lanes.findings(conn),
         *_tasks(conn, known),
         *_schedules(conn, known),
         *_topics(conn, known),

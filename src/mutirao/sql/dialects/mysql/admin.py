@@ -74,6 +74,7 @@ class MysqlAdmin(Admin):
 def _require_server(connection: Connection) -> None:
     for fault in server.faults(connection):
         raise ConfigurationError(f"{fault.found}; {fault.remedy}. Nothing was changed.")
+    server.allow_making(connection)
 
 
 ADMIN = MysqlAdmin()

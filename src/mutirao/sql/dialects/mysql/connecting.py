@@ -11,12 +11,13 @@ from sqlalchemy import Engine, event
 
 from mutirao.sql.dialects import singlestore
 from mutirao.sql.dialects.connecting import SINGLE_STATEMENT, Connecting, Drivers
+from mutirao.sql.dialects.mysql import session
 from mutirao.sql.drivers.mysql import MULTI_STATEMENTS
 
 CONNECT_TIMEOUT = 10  # seconds to open a connection, signing in included
 _COMMON: dict[str, Any] = {
     "together": {"isolation_level": "READ COMMITTED"},
-    "usual": {"charset": "utf8mb4"},
+    "fixed": {"charset": "utf8mb4", "use_unicode": True},
     "arguments": {"connect_timeout": CONNECT_TIMEOUT},
 }
 _PYMYSQL = Drivers(*("mysql+pymysql", "mysql+aiomysql", "mysql"), **_COMMON)
@@ -25,15 +26,6 @@ _ASYNCMY = (
     "asyncmy is not used: before 0.2.18 a query that was cancelled left its answer to the next one,"
     " and its connections cannot be lent to handlers. Use {0}+aiomysql:// or {0}+pymysql://, and"
     " run: pip install 'mutirao[mysql]'"
-)
-# What a session has to have, whatever the server gives it. REPEATABLE READ would lock the gaps
-# between rows; without a strict mode a text that is too long would be cut off. MariaDB's planner
-# makes a subquery of a long list of ids, and reads the whole table for it.
-_SESSION = (
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO',"
-    " time_zone = '+00:00', default_storage_engine = InnoDB"
-    " /*M! , in_predicate_conversion_threshold = 0 */",
 )
 _NOT_AWAITED = ("read_timeout", "write_timeout")  # of PyMySQL; each call has a limit of its own
 
@@ -47,12 +39,6 @@ def _prepare(engine: Engine) -> None:
     @event.listens_for(engine, "first_connect")
     def _refuse(connection: Any, record: object) -> None:
         singlestore.refuse(connection)  # before SQLAlchemy, or anybody, asks for a version
-
-    @event.listens_for(engine, "connect")
-    def _set_up(connection: Any, record: object) -> None:
-        with connection.cursor() as cursor:
-            for statement in _SESSION:
-                cursor.execute(statement)
 
 
 def _translate(dialect: object, record: object, args: object, parameters: dict[str, Any]) -> None:
@@ -103,5 +89,6 @@ CONNECTING = Connecting(
     unsound={f"{name}+asyncmy": _ASYNCMY.format(name) for name in ("mysql", "mariadb")},
     in_thread=True,
     prepare=_prepare,
+    set_up=session.set_up,
     refuse_schema=_refuse_schema,
 )

@@ -39,7 +39,7 @@ from mutirao.model.records import Scalar
 from mutirao.model.states import OutcomeKind
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect, Id
-from mutirao.sql.dialects.mysql import packets
+from mutirao.sql.dialects.mysql import packets, server
 from mutirao.sql.dialects.mysql.connecting import CONNECTING
 from mutirao.sql.dialects.mysql.enqueue import INTAKE
 from mutirao.sql.dialects.mysql.moments import CONSTANTS, NOW, InUtc
@@ -87,6 +87,10 @@ class MariaDB(Dialect):
         from mutirao.sql.dialects.mysql.admin import ADMIN
 
         return ADMIN
+
+    def refuse_session(self, conn: Connection) -> None:
+        """Ask what it has."""
+        server.refuse_session(conn)
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the server's clock) plus some seconds, as an expression."""

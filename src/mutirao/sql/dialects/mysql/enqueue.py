@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from mutirao.sql.dialects.mysql.callers import abroad
 from mutirao.sql.dialects.mysql.graphs import GRAPH_STATEMENTS
 from mutirao.sql.dialects.mysql.inbox import INBOX_STATEMENTS
 from mutirao.sql.dialects.mysql.words import WORDS
@@ -29,4 +30,5 @@ INTAKE = DialectIntake(
     together=partial(together, WORDS),
     graph_statements=GRAPH_STATEMENTS,
     inbox=INBOX_STATEMENTS,
+    abroad=abroad,
 )

@@ -4,10 +4,11 @@ from mutirao.model.uniqueness import PARKED
 from mutirao.sql.enqueue.graphs import GraphStatements
 from mutirao.sql.schema.instant import to_micros
 
+_UTF8 = "CHARACTER SET utf8mb4"  # MySQL takes the session's otherwise
 _COLUMNS = {
-    "id": "bigint", "job": "bigint", "graph": "bigint", "depth": "int", "stage": "text",
-    "on_dead": "varchar(20)", "gate": "bigint", "needs": "longtext", "compensate": "longtext",
-    "unfinished": "int", "step": "bigint",
+    "id": "bigint", "job": "bigint", "graph": "bigint", "depth": "int", "gate": "bigint",
+    "stage": f"text {_UTF8}", "on_dead": f"varchar(20) {_UTF8}", "needs": f"longtext {_UTF8}",
+    "compensate": f"longtext {_UTF8}", "unfinished": "int", "step": "bigint",
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """How many jobs fit into a statement: servers refuse a longer one, and hang up.
 
-Values stand in the text of a statement, quoted, in UTF-8.
+Values stand in the text of a statement, quoted, in UTF-8; in that of a caller's connection as
+digits, if they are not ASCII.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,11 +20,16 @@ _SHORT = 64  # characters of a text that is not looked at: each takes 4 bytes at
 _ESCAPED = "\0\n\r\x1a\"'\\"  # takes a backslash more
 
 
-def size(row: Row) -> int:
-    """Return how many bytes a row takes in a statement, at most."""
+def size(row: Row, *, in_digits: bool = False) -> int:
+    """Return how many bytes a row takes in a statement, at most.
+
+    `in_digits`: what is not ASCII takes two bytes for each of its own.
+    """
     total = _BYTES_OF_OTHERS * len(row)
     for value in row:
-        if isinstance(value, str) and len(value) <= _SHORT:
+        if isinstance(value, str) and in_digits and not value.isascii():
+            total += 2 * len(value.encode(errors="replace")) + _BYTES_OF_OTHERS
+        elif isinstance(value, str) and len(value) <= _SHORT:
             total += 4 * len(value)
         elif isinstance(value, str):
             total += len(value.encode(errors="replace")) + sum(map(value.count, _ESCAPED))

@@ -1,10 +1,16 @@
-"""What a server has to have. It is asked, as many speak MySQL's protocol and say they are MySQL."""
+"""What a server and its sessions have to have.
+
+It is asked, as many speak MySQL's protocol and say that they are MySQL.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
+
+from mutirao.errors import ConfigurationError
+from mutirao.sql.dialects.mysql import session
 
 OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 17)}
 
@@ -36,6 +42,18 @@ SELECT table_name, engine FROM information_schema.tables
 WHERE table_schema = database() AND table_type = 'BASE TABLE' AND engine <> 'InnoDB'
   AND table_name LIKE 'mutirao\\_%%' ORDER BY table_name
 """
+# Only some users may set these in their session.
+_BINARY_LOG = "SHOW VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format')"
+_MADE = """
+SELECT 1 FROM information_schema.tables
+WHERE table_schema = database() AND table_name = 'mutirao_kept'
+"""
+_KEYLESS = "but one of our tables has no primary key"
+_MAKING = (
+    ("sql_require_primary_key", "off", _KEYLESS),
+    ("innodb_force_primary_key", "off", _KEYLESS),
+    ("enforce_storage_engine", "innodb", "but our tables have to be in InnoDB"),
+)
 
 
 def described(connection: Connection) -> str:
@@ -61,6 +79,61 @@ def faults(connection: Connection) -> Iterator[Flaw]:
     for table, engine in connection.exec_driver_sql(_OTHER_ENGINES).all():
         found = f"{table} is kept by {engine}, which has no transactions"
         yield Flaw("engine", found, f"say ALTER TABLE {table} ENGINE = InnoDB")
+
+    yield from session_faults(connection)
+
+
+def session_faults(connection: Connection) -> Iterator[Flaw]:
+    """Yield what a session of ours has otherwise than we need it, and could not set."""
+    for name, found in session.deviations(connection):
+        yield Flaw(
+            "session",
+            f"our session has {name} = {found}, though it was set to something else",
+            "find out who sets it again: a pooler or proxy, perhaps",
+        )
+    said = {name: str(found) for name, found in connection.exec_driver_sql(_BINARY_LOG)}
+    if said == {"log_bin": "ON", "binlog_format": "STATEMENT"}:
+        yield Flaw(
+            "binlog_format",
+            "the server writes its binary log by STATEMENT, and refuses whatever is written in"
+            " READ COMMITTED, as we do (error 1665)",
+            "set binlog_format = ROW there",
+        )
+
+
+def refuse_session(connection: Connection) -> None:
+    """Raise ConfigurationError if a session of ours is not as we need it."""
+    for fault in session_faults(connection):
+        raise ConfigurationError(f"{fault.found}; {fault.remedy}.")
+
+
+def allow_making(connection: Connection) -> None:
+    """Have the server let us make our tables, unless they are there.
+
+    Raises:
+        ConfigurationError: it does not, nor may our user set it otherwise.
+    """
+    if connection.exec_driver_sql(_MADE).all():
+        return
+    for name, wanted, why in _MAKING:
+        sql = f"SHOW SESSION VARIABLES WHERE Variable_name = '{name}'"
+        for _, found in connection.exec_driver_sql(sql).all():
+            if found.lower() not in ("", wanted) and not _is_set(connection, name, wanted):
+                raise ConfigurationError(
+                    f"the server has {name} = {found}, {why}, and our user may not set it in a"
+                    f" session; have it set to {wanted} while `mutirao migrate` runs, or let a user"
+                    " run that who may. Nothing was changed."
+                )
+
+
+def _is_set(connection: Connection, name: str, wanted: str) -> bool:
+    try:
+        connection.exec_driver_sql(f"SET SESSION {name} = {wanted}")
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise
+        return False
+    return True
 
 
 def _product(connection: Connection) -> tuple[str, tuple[int, ...]]:

@@ -102,7 +102,12 @@ class MysqlWords(Words):
     turn, has_turn = "turn", "turn <> ''"
     clock = NOW
     placed = "j.unplaced IS NULL"
-    transaction = Bracket("START TRANSACTION", "COMMIT", ("ROLLBACK",))
+    # In whatever a session has for `completion_type` and the like.
+    transaction = Bracket(
+        "START TRANSACTION READ WRITE",
+        "COMMIT AND NO CHAIN NO RELEASE",
+        ("ROLLBACK AND NO CHAIN NO RELEASE",),
+    )
 
     def moment(self, now: datetime | None) -> Asking[int]:
         """Return `now`, or the time of the server's clock."""
@@ -144,7 +149,7 @@ class MysqlWords(Words):
         `last_insert_id()` is the id: nothing else comes between the statements.
         """
         columns, (row,) = filled(columns, [row])
-        yield from _fitting([packets.size(row)], columns, [row])
+        yield from _fitting(columns, [row])
         at, when = ("?", (due.at,)) if due.at is not None else (f"{NOW} + ?", (due.after,))
         first = self._insertion((*TIMES, *columns))
         marks = f"({at}, {NOW}{', ?' * len(row)}, NULL)"
@@ -173,8 +178,8 @@ class MysqlWords(Words):
         columns, rows = filled(columns, rows)
         first, marks = self._insertion(columns), f"({', '.join('?' for _ in columns)}, NULL)"
         first += marks
-        sizes, ids = [*map(packets.size, rows)], list[int]()
-        most = yield from _fitting(sizes, columns, rows)
+        most, sizes = yield from _fitting(columns, rows)
+        ids = list[int]()
         for some in packets.portions(rows, sizes, most):
             sql = f"{first}{f', {marks}' * (len(some) - 1)}{_RETURNING}"
             found = yield Execute(sql, (*chain.from_iterable(some),))
@@ -282,13 +287,19 @@ def filled(columns: Sequence[str], rows: Sequence[Row]) -> tuple[Sequence[str], 
     return pick(columns), [*map(pick, rows)]
 
 
-def _fitting(sizes: Sequence[int], columns: Sequence[str], rows: Sequence[Row]) -> Asking[int]:
-    """Return how many bytes a statement with these rows may have; refuse one that never fits."""
+def _fitting(columns: Sequence[str], rows: Sequence[Row]) -> Asking[tuple[int, Sequence[int]]]:
+    """Return how many bytes a statement may have, and those that each of these rows takes.
+
+    One that never fits is refused.
+    """
+    sizes = [*map(packets.size, rows)]
     if sum(sizes) <= packets.SAFE_BYTES:
-        return packets.SAFE_BYTES
-    [(most,)] = yield Execute(packets.MAX_PACKET)
+        return packets.SAFE_BYTES, sizes
+    [(most, *in_digits)] = yield Execute(packets.MAX_PACKET)
+    if in_digits:
+        sizes = [packets.size(row, in_digits=True) for row in rows]
     packets.refuse_large(sizes, int(most), [row[columns.index("task")] for row in rows])
-    return int(most)
+    return int(most), sizes
 
 
 def _following(count: int) -> Asking[list[int]]:

@@ -1,0 +1,114 @@
+"""What a session of ours has set, whatever the server gives it, and what of it can be asked.
+
+All of it is said before SQLAlchemy looks at the server, in two statements for each connection and
+none for a job. docs/mysql.md has the reasons, and what is left as it is.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from mutirao.errors import ConfigurationError
+
+UNLIMITED = 2**64 - 1
+_UTF8 = "utf8"  # Python's name
+STRICT = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO"
+
+# By the names that both servers know.
+_BOTH: Mapping[str, str | int] = {
+    "sql_mode": STRICT,  # quotes, operators and types mean the usual; nothing is cut off
+    "time_zone": "+00:00",
+    "completion_type": 0,  # a COMMIT begins no transaction, and ends no session
+    "sql_select_limit": UNLIMITED,
+    "sql_safe_updates": 0,
+    "sql_big_selects": 1,
+    "sql_auto_is_null": 0,
+    "foreign_key_checks": 1,
+    "unique_checks": 1,
+    "default_storage_engine": "InnoDB",
+    "innodb_lock_wait_timeout": 50,
+    "lock_wait_timeout": 86_400,
+    "group_concat_max_len": 1 << 24,  # of json_arrayagg on MariaDB, too
+    "max_sort_length": 1024,
+    "div_precision_increment": 4,
+}
+_MARIADB: Mapping[str, str | int] = {
+    "check_constraint_checks": 1,
+    "default_regex_flags": 0,  # a CHECK has a pattern
+    "max_statement_time": 0,  # calls have limits of their own
+    # Its planner makes a subquery of a long list of ids, and reads the whole table for it.
+    "in_predicate_conversion_threshold": 0,
+}
+_MYSQL: Mapping[str, str | int] = {"max_execution_time": 0}
+
+
+def _set(values: Mapping[str, str | int]) -> str:
+    return ", ".join(f"{name} = {value!r}" for name, value in values.items())
+
+
+# REPEATABLE READ would lock the gaps between rows. Each name of a character set that a driver gives
+# may be left unheard by a server (`skip-character-set-client-handshake`), so it is said, too.
+SETTING = (
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
+    f"SET SESSION {_set(_BOTH)}"
+    f" /*M! , {_set(_MARIADB)} */ /*!80000 , {_set(_MYSQL)} */, NAMES utf8mb4",
+)
+
+# What is asked again: where something between us and the server, or the application's engine, has
+# changed what was said, or the server was not free to do it.
+_LIMIT = "SELECT @@sql_select_limit LIMIT 1"
+_ASKING = "SHOW SESSION VARIABLES WHERE Variable_name IN ({})"
+# Some have one name on MySQL and another one on MariaDB; who has both, has them in both.
+_LEVEL: Mapping[str, str | int] = {
+    **dict.fromkeys(("tx_isolation", "transaction_isolation"), "READ-COMMITTED"),
+    **dict.fromkeys(("tx_read_only", "transaction_read_only"), 0),
+}
+_SHOWN = {"completion_type": "NO_CHAIN", "default_regex_flags": ""}  # otherwise than it is set
+_PROBE = "\u00e9\u6f22\U0001f642"  # characters of two, three and four bytes
+_ECHO = "SELECT hex(CONVERT(%s USING utf8mb4)), %s LIMIT 1"
+
+
+def deviations(connection: Connection) -> Iterator[tuple[str, str]]:
+    """Yield what a session of ours has otherwise than it was set: its name, and what was found."""
+    wanted = {**_LEVEL, **_BOTH, **_MARIADB, **_MYSQL, **_SHOWN}
+    asking = _ASKING.format(", ".join("%s" for _ in wanted))
+    if (limit := connection.exec_driver_sql(_LIMIT).scalar_one()) != UNLIMITED:
+        yield "sql_select_limit", str(limit)
+        return  # else not all would be told
+    for name, found in connection.exec_driver_sql(asking, (*wanted,)):
+        if _normal(found) != _normal(wanted[name.lower()]):
+            yield name, found
+    arrived, came_back = connection.exec_driver_sql(_ECHO, (_PROBE, _PROBE)).one()
+    if arrived.upper() != _PROBE.encode().hex().upper() or came_back != _PROBE:
+        yield "a character set", f"in which {_PROBE} arrives as 0x{arrived}"
+
+
+def _normal(value: str | int) -> object:
+    """Return a value in one form: what was said, and what a server shows of it."""
+    if value in ("ON", "OFF"):
+        return float(value == "ON")
+    try:
+        return float(value)
+    except ValueError:
+        return {*str(value).split(",")}
+
+
+def set_up(connection: Any) -> None:
+    """Set a new session up; `connection` is one of any driver.
+
+    Raises:
+        ConfigurationError: it was opened with another character set than utf8mb4, which whoever
+            opened it has to say.
+    """
+    driver = getattr(connection, "driver_connection", connection)
+    encoding = getattr(driver, "encoding", _UTF8)
+    if encoding.replace("-", "").lower() != _UTF8:
+        raise ConfigurationError(
+            f"the application's engine opens connections whose texts are {encoding}, where ours"
+            " have to be utf8mb4: other characters would be lost. Have its creator say"
+            " charset='utf8mb4'"
+        )
+    with connection.cursor() as cursor:
+        for statement in SETTING:
+            cursor.execute(statement)
