@@ -1,6 +1,7 @@
 """The administration of MySQL and MariaDB, by people and migrations."""
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -20,6 +21,9 @@ log = logging.getLogger("mutirao")
 _MIGRATION_LOCK_TIMEOUT = 600  # seconds that one migration waits for another one
 _TAKE = text("SELECT GET_LOCK(concat('mutirao ', database()), :seconds)")
 _GIVE_BACK = text("SELECT RELEASE_LOCK(concat('mutirao ', database()))")
+# Words that name columns of ours, and are reserved on MySQL, where MariaDB takes them as names.
+# Scripts that are released are not changed any more, so they are quoted where they are executed.
+_RESERVED = re.compile(r"(?<![\w`])(?:lag)(?![\w`(])")
 _HOLD = text("SELECT name FROM mutirao_lock WHERE name = :name FOR UPDATE")
 
 
@@ -50,6 +54,10 @@ class MysqlAdmin(Admin):
                 error.add_note(f"Giving the migration's lock back failed too: {failure!r}")
             raise
         connection.execute(_GIVE_BACK)
+
+    def in_place(self, statement: str, connection: Connection | None, schema: str | None) -> str:
+        """Quote the names that are reserved words on MySQL; both servers take them then."""
+        return _RESERVED.sub(r"`\g<0>`", statement)
 
     def one_at_a_time(self, connection: Connection, what: str) -> None:
         """Lock the row of its name until the transaction ends."""
