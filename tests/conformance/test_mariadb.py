@@ -288,6 +288,21 @@ class TestMariadb(OnInnodb, StoreContract):
         assert sorted(claim.task for claim in claims) == ["a", "b", "fair"]
         assert await store.lanes(None) == []
 
+    @pytest.mark.parametrize("escaped", [r"\ud83d", r"\ude00\ud83d"])
+    async def test_a_plain_insert_of_what_is_no_text(
+        self, store: Store, connection: pymysql.Connection[Cursor], escaped: str
+    ) -> None:
+        """Whose turn it is cannot be told where half a character is; the job runs all the same."""
+        await store.declare_fairness({"fair": "user"})
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO mutirao_job (task, args) VALUES ('fair', %s)",
+                (f'{{"user": "u", "note": "{escaped}"}}',),
+            )
+        [head] = await store.lanes(None)
+        [claim] = await store.claim(await join(store), [head.lane], 9)
+        assert claim.task == "fair"
+
     async def test_who_makes_inserted_jobs_live(
         self, store: Store, server: MysqlServer, database: str
     ) -> None:
@@ -379,7 +394,10 @@ class TestMariadb(OnInnodb, StoreContract):
         sql = claiming._DUE.format(WORDS.by_lane, since, "", WORDS.hold_free).replace("?", "%s")
         with connection.cursor(DictCursor) as cursor:
             cursor.execute("ANALYZE TABLE mutirao_live")
-            cursor.execute(f"EXPLAIN {sql}", ("default", 0, *place, 9_000_000_000_000_000, 10))
+            cursor.execute(
+                f"EXPLAIN FORMAT=TRADITIONAL {sql}",
+                ("default", 0, *place, 9_000_000_000_000_000, 10),
+            )
             plan = cursor.fetchall()[0]
         assert (plan["key"], plan["type"]) == ("mutirao_live_waiting", "range")
         assert "filesort" not in plan["Extra"]
@@ -397,6 +415,8 @@ class TestMariadb(OnInnodb, StoreContract):
                 assert theirs.pop("unplaced")  # which no statement of all databases names
             if table is tables.live:
                 assert theirs.pop("turn")  # neither: the server computes it, for an index
+            if table.name == "mutirao_kept":
+                theirs.pop("row", None)  # a primary key, which some servers of MySQL ask for
             assert theirs == {each.name: each.nullable for each in table.c}, table.name
         for view in views.metadata.tables.values():
             shown = [each["name"] for each in found.get_columns(view.name)]

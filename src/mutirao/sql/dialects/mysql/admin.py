@@ -21,9 +21,16 @@ log = logging.getLogger("mutirao")
 _MIGRATION_LOCK_TIMEOUT = 600  # seconds that one migration waits for another one
 _TAKE = text("SELECT GET_LOCK(concat('mutirao ', database()), :seconds)")
 _GIVE_BACK = text("SELECT RELEASE_LOCK(concat('mutirao ', database()))")
-# Words that name columns of ours, and are reserved on MySQL, where MariaDB takes them as names.
-# Scripts that are released are not changed any more, so they are quoted where they are executed.
-_RESERVED = re.compile(r"(?<![\w`])(?:lag)(?![\w`(])")
+# Scripts that are released are not changed any more, and were written where no MySQL was: what it
+# takes in another way is changed where they are executed, or printed, and MariaDB reads the same.
+# `lag` is a reserved word, and where sql_require_primary_key is on each table needs such a key.
+_FOR_MYSQL = (
+    (re.compile(r"(?<![\w`'])lag(?![\w`'(])"), "`lag`"),
+    (
+        re.compile(r"(CREATE TABLE IF NOT EXISTS mutirao_kept \()"),
+        r"\1\n    /*!80023 `row` bigint PRIMARY KEY AUTO_INCREMENT INVISIBLE, */",
+    ),
+)
 _HOLD = text("SELECT name FROM mutirao_lock WHERE name = :name FOR UPDATE")
 
 
@@ -56,8 +63,10 @@ class MysqlAdmin(Admin):
         connection.execute(_GIVE_BACK)
 
     def in_place(self, statement: str, connection: Connection | None, schema: str | None) -> str:
-        """Quote the names that are reserved words on MySQL; both servers take them then."""
-        return _RESERVED.sub(r"`\g<0>`", statement)
+        """Return it in words that MySQL takes, too: see `_FOR_MYSQL`."""
+        for found, instead in _FOR_MYSQL:
+            statement = found.sub(instead, statement)
+        return statement
 
     def one_at_a_time(self, connection: Connection, what: str) -> None:
         """Lock the row of its name until the transaction ends."""

@@ -11,6 +11,7 @@ from sqlalchemy import Engine, event
 
 from mutirao.sql.dialects import singlestore
 from mutirao.sql.dialects.connecting import SINGLE_STATEMENT, Connecting, Drivers
+from mutirao.sql.dialects.mysql.entering import say_what_is_missing
 from mutirao.sql.drivers.mysql import MULTI_STATEMENTS
 
 CONNECT_TIMEOUT = 10  # seconds to open a connection, signing in included
@@ -43,6 +44,7 @@ def _prepare(engine: Engine) -> None:
         event.listen(engine, "do_connect", _translate)
     if not engine.dialect.is_async and engine.get_execution_options().get(SINGLE_STATEMENT):
         event.listen(engine, "do_connect", _join)
+    say_what_is_missing(engine)  # after those that change parameters, as it connects
 
     @event.listens_for(engine, "first_connect")
     def _refuse(connection: Any, record: object) -> None:

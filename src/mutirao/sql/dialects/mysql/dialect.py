@@ -110,7 +110,8 @@ class MariaDB(Dialect):
         """Search the object; numbers are equal as numbers are."""
         # A name stands there as it is or in ASCII, and is compared as it was written.
         written = dict.fromkeys(json.dumps(name, ensure_ascii=ascii) for ascii in (False, True))
-        found = func.coalesce(*(func.json_extract(args, f"$.{each}") for each in written))
+        readable = func.if_(func.json_valid(args), args, null())  # half a character is no JSON
+        found = func.coalesce(*(func.json_extract(readable, f"$.{each}") for each in written))
         kind, told = func.json_type(found), func.json_unquote(found)
         if value is None:
             return kind == "NULL"
