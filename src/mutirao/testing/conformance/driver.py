@@ -44,6 +44,7 @@ class DriverContract(TransactionContract, InboxContract):
     """
 
     faces = EnqueueingContract.faces
+    too_large = FindContract.too_large
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run each test in the forms that the backend has."""
