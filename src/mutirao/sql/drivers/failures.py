@@ -73,6 +73,7 @@ DENIED = Failure(
     advice="grant it what `mutirao schema --grants` prints for what it does, as the tables' owner",
 )
 _NOT_LET_IN = Failure(PASSING, "the database does not let us in")
+_WITH_TLS = "connect with TLS: ?ssl_ca=… in the URL"
 _VALUE = Failure(ROW, "the database refuses a value")
 _CHECKED = Failure(
     ROW,
@@ -187,7 +188,7 @@ SQLITE_CODES: dict[int, Failure] = {
 MARIADB_NUMBERS: dict[int, Failure] = {
     **dict.fromkeys((1044, 1045, 1130, 1698), _NOT_LET_IN),
     # A client that cannot sign in as the server asks, and a server that wants TLS.
-    **dict.fromkeys((1251, 2059, 2061, 3159), _NOT_LET_IN),
+    **dict.fromkeys((1251, 2059, 2061, 3159), _NOT_LET_IN._replace(advice=_WITH_TLS)),
     **dict.fromkeys((1142, 1143, 1227, 1370), DENIED),
     # Memory, disk, threads, and room for locks.
     **dict.fromkeys((1021, 1037, 1038, 1041, 1114, 1135, 1206), SQLSTATES["53"]),

@@ -36,7 +36,8 @@ _SESSION = (
     " time_zone = '+00:00', default_storage_engine = InnoDB"
     " /*M! , in_predicate_conversion_threshold = 0 */",
 )
-_NOT_AWAITED = ("read_timeout", "write_timeout")  # of PyMySQL; each call has a limit of its own
+# Of PyMySQL: each call has a limit of its own, and aiomysql has TLS where it is asked for only.
+_NOT_KNOWN = ("read_timeout", "write_timeout", "ssl_disabled")
 
 
 def _prepare(engine: Engine) -> None:
@@ -59,7 +60,7 @@ def _prepare(engine: Engine) -> None:
 
 def _translate(dialect: object, record: object, args: object, parameters: dict[str, Any]) -> None:
     """Say in aiomysql's words what a URL says in PyMySQL's."""
-    for name in _NOT_AWAITED:
+    for name in _NOT_KNOWN:
         parameters.pop(name, None)
     if isinstance(given := parameters.get("ssl"), dict):
         parameters["ssl"] = _context(given)
@@ -74,6 +75,7 @@ def _context(given: dict[str, Any]) -> ssl.SSLContext:
     """Return the context that PyMySQL makes of `ssl_ca` and the like."""
     known = given.get("ca") or given.get("capath")
     context = ssl.create_default_context(cafile=given.get("ca"), capath=given.get("capath"))
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # which MySQL's own certificates do not pass
     context.check_hostname = bool(known) and given.get("check_hostname", True)
     context.verify_mode = ssl.CERT_REQUIRED if known else ssl.CERT_NONE
     if given.get("cert"):
