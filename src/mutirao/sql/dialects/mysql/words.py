@@ -46,7 +46,8 @@ SELECT j.id, if(f.task IS NULL, j.queue, concat(char(31 USING utf8mb4), j.queue)
        j.run_at, if(f.task IS NULL, '', concat('=', left(coalesce(
            if(json_type({_BY}) = 'NULL', NULL, json_unquote({_BY})),
            CASE f.`by` WHEN 'tenant' THEN j.tenant WHEN 'group' THEN j.`group` END, ''), 200)))
-FROM mutirao_job j FORCE INDEX (PRIMARY) LEFT JOIN mutirao_fairness f ON f.task = j.task
+FROM mutirao_job j FORCE INDEX (PRIMARY)
+LEFT JOIN mutirao_fairness f FORCE INDEX (PRIMARY) ON f.task = j.task
 WHERE """  # noqa: S608 (constants)
 _PLACE_LAST = f"{_PLACE}j.id = last_insert_id()"
 _PLACE_NEW = f"{_PLACE}j.id >= last_insert_id() AND left(j.metadata, ?) = ? AND j.unplaced IS NULL"
