@@ -1,8 +1,8 @@
 """`python -m tests.acceptance.hammer.lanes`: how often InnoDB breaks a deadlock under usual load.
 
-Two workers do 100,000 jobs in fifty lanes on MariaDB (real-mysql: MySQL), half of them within limits, some with keys,
-while callers enqueue more. Unlike the hammer it gives no orders, and keys are many. Exit status 0
-if deadlocks are as rare as promised, and none reached a caller or a handler.
+Two workers do 100,000 jobs in fifty lanes on MariaDB, or MySQL (real-mysql), half of them within
+limits, some with keys, while callers enqueue more. Unlike the hammer it gives no orders, and keys
+are many. Exit status 0 if deadlocks are as rare as promised, and none reached a caller or a handler.
 """
 
 from __future__ import annotations
