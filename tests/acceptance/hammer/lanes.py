@@ -2,7 +2,7 @@
 
 Two workers do 100,000 jobs in fifty lanes on MariaDB, or MySQL (real-mysql), half of them within
 limits, some with keys, while callers enqueue more. Unlike the hammer it gives no orders, and keys
-are many. Exit status 0 if deadlocks are as rare as promised, and none reached a caller or a handler.
+are many. Exit status 0 if deadlocks are as rare as promised, and no caller and no handler met one.
 """
 
 from __future__ import annotations
