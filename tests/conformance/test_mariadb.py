@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from mutirao.errors import ConfigurationError
 from mutirao.model.findings import Level
 from mutirao.model.job import JobState, OutcomeKind
+from mutirao.model.limits import Limit, LimitOrigin
 from mutirao.model.records import JobFilter
 from mutirao.model.uniqueness import Unique
 from mutirao.ports import Store
@@ -191,6 +192,23 @@ class TestMariadb(OnInnodb, StoreContract):
             async with deadline():
                 assert await store.cancel(JobFilter(ids=tuple(others))) == others
             other.rollback()
+
+    async def test_a_locked_declaration_keeps_no_other_waiting(
+        self, store: Store, server: MysqlServer, database: str
+    ) -> None:
+        """Nor is it waited for itself: who confirms what is in its code reads no table whole."""
+        for name in "ab":
+            rule = Limit(3).on(queue=name)
+            await store.put_limit(rule, origin=LimitOrigin.CODE, worker="w1", now=NOW)
+        names = [each.name for each in await store.limits()]
+        with server.connect(database) as other, other.cursor() as cursor:
+            other.begin()
+            locked = "SELECT name FROM mutirao_limit WHERE name = %s FOR UPDATE"
+            cursor.execute(locked, (names[0],))
+            async with deadline():
+                await store.confirm_declared_limits(names, "w2", every=60, now=at(61))
+            other.rollback()
+        assert [each.declared_by for each in await store.limits()] == ["w1", "w2"]
 
     async def test_keys_are_compared_byte_for_byte(self, store: Store) -> None:
         """Neither case, nor accents, nor blanks at the end make two keys equal."""
