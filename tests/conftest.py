@@ -16,6 +16,7 @@ import pytest
 
 from tests.support import hostile
 from tests.support.mariadb import MysqlServer, mysql_server
+from tests.support.mysql import real_mysql_server
 from tests.support.postgresql import PostgresServer
 
 if TYPE_CHECKING:
@@ -48,6 +49,13 @@ def postgres() -> Iterator[PostgresServer]:
 def mysql() -> Iterator[MysqlServer]:
     """The session's MariaDB, or the server that MUTIRAO_TEST_MYSQL_URL names."""
     with mysql_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def real_mysql() -> Iterator[MysqlServer]:
+    """The session's MySQL, or the server that MUTIRAO_TEST_MYSQL_URL names."""
+    with real_mysql_server() as server:
         yield server
 
 

@@ -85,17 +85,24 @@ class MysqlServer(ABC):
 @contextmanager
 def mysql_server() -> Iterator[MysqlServer]:
     """Lend the server that is given, or else one of our own."""
-    if given := os.environ.get(GIVEN):
-        server = GivenServer(given)
-        try:
-            with server.let_in():
-                yield server
-        finally:
-            for name in sorted(server.databases):
-                server.drop_database(name)
+    if GIVEN in os.environ:
+        with given_server() as given:
+            yield given
     else:
         with MariadbServer() as own:
             yield own
+
+
+@contextmanager
+def given_server() -> Iterator[MysqlServer]:
+    """Lend the server that the environment names, and drop what was made there."""
+    server = GivenServer(os.environ[GIVEN])
+    try:
+        with server.let_in():
+            yield server
+    finally:
+        for name in sorted(server.databases):
+            server.drop_database(name)
 
 
 class GivenServer(MysqlServer):
@@ -145,19 +152,18 @@ class GivenServer(MysqlServer):
         )
 
 
-class MariadbServer(MysqlServer, PrivateServer):
-    """One private server. Use it as a context manager.
+class LocalServer(MysqlServer, PrivateServer):
+    """One private server, of either product.
 
     Parameters:
-        settings: instead of those by which it is fast, and forgets what a power cut may cost.
+        settings: of the server, beside those by which it is one of ours.
     """
 
-    name = "MariaDB"
     pid_file = "pid"
     at_once = signal.SIGKILL
     refusals = pymysql.MySQLError
 
-    def __init__(self, settings: Mapping[str, str] = MappingProxyType(_FAST)) -> None:
+    def __init__(self, settings: Mapping[str, str]) -> None:
         super().__init__()
         self._settings = settings
 
@@ -172,6 +178,35 @@ class MariadbServer(MysqlServer, PrivateServer):
             host="127.0.0.1", port=self.port, database=database, **usual | options
         )
 
+    def _write_user(self) -> None:
+        (self.directory / "user.sql").write_text(
+            f"ALTER USER '{_USER}'@'localhost' IDENTIFIED BY '{_PASSWORD}';\n"
+        )
+
+    def _everywhere(self) -> dict[str, object]:
+        """Return what each server of ours is told."""
+        here = self.directory
+        return {
+            "socket": here / "socket",
+            "pid-file": here / "pid",
+            "init-file": here / "user.sql",
+            "bind-address": "127.0.0.1",
+            "port": self.port,
+        }
+
+
+class MariadbServer(LocalServer):
+    """One private server. Use it as a context manager.
+
+    Parameters:
+        settings: instead of those by which it is fast, and forgets what a power cut may cost.
+    """
+
+    name = "MariaDB"
+
+    def __init__(self, settings: Mapping[str, str] = MappingProxyType(_FAST)) -> None:
+        super().__init__(settings)
+
     def _make(self) -> None:
         """Make the system's tables, and the user."""
         self._program = find_mariadb()
@@ -182,22 +217,12 @@ class MariadbServer(MysqlServer, PrivateServer):
             *("--auth-root-authentication-method=normal", "--skip-test-db"),
             f"--datadir={self.directory / 'data'}",
         )
-        (self.directory / "user.sql").write_text(
-            f"ALTER USER '{_USER}'@'localhost' IDENTIFIED BY '{_PASSWORD}';\n"
-        )
+        self._write_user()
 
     def _command(self) -> Command:
         here = self.directory
-        settings = {
-            "datadir": here / "data",
-            "socket": here / "socket",
-            "pid-file": here / "pid",
-            "init-file": here / "user.sql",
-            "tmpdir": here,
-            "bind-address": "127.0.0.1",
-            "port": self.port,
-            **self._settings,
-        }
+        places = {"datadir": here / "data", "tmpdir": here}
+        settings = {**self._everywhere(), **places, **self._settings}
         options = [f"--{name}={value}" for name, value in settings.items()]
         return [self._program, "--no-defaults", *options]
 

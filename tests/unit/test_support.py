@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from tests.support import binaries
+from tests.support import binaries, debian
 from tests.support.postgresql import PostgresServer
 from tests.support.servers import ServerFailed
 from tests.support.waiting import wait_until
@@ -172,3 +172,31 @@ def test_a_missing_faketime_is_an_error_that_says_what_to_run(
     monkeypatch.setattr(binaries, "_may_install", lambda: False)
     with pytest.raises(binaries.FaketimeNotFound, match=r"Run: sudo apt-get install -y libfaketim"):
         binaries.find_faketime()
+
+
+def test_a_package_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error says what is missing or what failed, and nothing is left in the cache."""
+    monkeypatch.setattr(debian, "cache", lambda: tmp_path)
+    with monkeypatch.context() as without:
+        without.setattr("shutil.which", lambda tool: None)
+        with pytest.raises(debian.PackageNotFetched, match="apt-get is missing here"):
+            debian.fetched("mysql-server-core")
+    said = subprocess.CompletedProcess(["apt-get"], 100, stdout="E: no network")
+    monkeypatch.setattr("shutil.which", lambda tool: tool)
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: said)
+    with pytest.raises(debian.PackageNotFetched, match=r"'apt-get .*update' failed .*\nE: no net"):
+        debian.fetched("mysql-server-core")
+    assert [each.name for each in tmp_path.iterdir()] == ["mysql-server-core.lock"]
+
+
+def test_packages_are_fetched_beside_those_of_the_machine(tmp_path: Path) -> None:
+    """Whatever apt reads or writes of its own stands in the directory that it is given."""
+    options = [*debian._own_configuration(tmp_path / "apt")]
+    for name in ("State::Lists", "State::Status", "Cache::Archives", "Etc::SourceList"):
+        found = subprocess.run(
+            ["apt-config", *options, "shell", "FOUND", f"Dir::{name}/f"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert found.stdout.startswith(f"FOUND='{tmp_path}/"), name

@@ -15,7 +15,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.acceptance.chaos")
     given = {field.name: field for field in fields(Plan)}
     parser.add_argument(
-        "--database", choices=("postgresql", "mysql", "sqlite"), default="postgresql"
+        "--database",
+        choices=("postgresql", "mysql", "real-mysql", "sqlite"),
+        default="postgresql",
+        help="mysql is a MariaDB, real-mysql a MySQL",
     )
     parser.add_argument(
         "--carried", action="store_true", help="RabbitMQ carries the jobs, and is what is troubled"

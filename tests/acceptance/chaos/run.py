@@ -27,7 +27,8 @@ from tests.acceptance.chaos.crew import Crew, crew
 from tests.acceptance.chaos.messages import Messages
 from tests.acceptance.shared.broker import Broker, broker_on
 from tests.acceptance.shared.timer import Stillness, Timer
-from tests.support.mariadb import MariadbServer
+from tests.support.mariadb import LocalServer, MariadbServer
+from tests.support.mysql import RealMysqlServer
 from tests.support.postgresql import PostgresServer
 from tests.support.rabbitmq import RabbitServer
 from tests.support.servers import PrivateServer
@@ -57,7 +58,7 @@ class Plan:
         deadline: when to give up.
     """
 
-    database: Literal["postgresql", "mysql", "sqlite"] = "postgresql"
+    database: Literal["postgresql", "mysql", "real-mysql", "sqlite"] = "postgresql"
     jobs: int = 20_000
     workers: int = 4
     pause: float = 0.02
@@ -293,6 +294,10 @@ def _database(plan: Plan, directory: str) -> Iterator[tuple[str, PrivateServer |
     if plan.database == "sqlite":
         yield f"sqlite:///{directory}/chaos.db", None
         return
-    server = PostgresServer() if plan.database == "postgresql" else MariadbServer(settings={})
-    with server:
+    servers: dict[str, Callable[[], PostgresServer | LocalServer]] = {
+        "postgresql": PostgresServer,
+        "mysql": lambda: MariadbServer(settings={}),
+        "real-mysql": lambda: RealMysqlServer(settings={}),
+    }
+    with servers[plan.database]() as server:
         yield server.url(server.create_database()), server

@@ -37,7 +37,7 @@ def main() -> int:
 
 def _options() -> tuple[Plan, Path | None]:
     parser = argparse.ArgumentParser(prog="python -m tests.acceptance.hammer")
-    databases = ("postgresql", "mysql", "sqlite")
+    databases = ("postgresql", "mysql", "real-mysql", "sqlite")
     parser.add_argument("--database", choices=databases, default=databases[0])
     parser.add_argument("--driver", choices=("psycopg", "asyncpg"), default="psycopg")
     given: dict[str, Any] = {field.name: field.default for field in fields(Plan)}

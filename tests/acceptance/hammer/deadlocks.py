@@ -19,7 +19,8 @@ _FUNCTION = re.compile(r"\s*SELECT\s[^()]*?(mutirao_\w+)\(")
 _CONTEXT = re.compile(r"(?:in relation|function) (\S+?\"|\w+)")
 
 _THREAD = re.compile(
-    r"MariaDB thread id (\d+), .*?query id \d+ \S+ \S+ (\S+)[^\n]*\n(.*?)\n\*\*\*", re.DOTALL
+    r"(?:MariaDB|MySQL) thread id (\d+), .*?query id \d+ \S+ \S+ (\S+)[^\n]*\n(.*?)\n\*\*\*",
+    re.DOTALL,
 )
 _LOSER = re.compile(r"WE ROLL BACK TRANSACTION \((\d+)\)")
 _LOCKED = re.compile(r"index (\S+ of table \S+)")
@@ -67,7 +68,7 @@ def deadlocks(log: str) -> list[Deadlock]:
 
 
 def of_mysql(log: str) -> list[Deadlock]:
-    """Return all deadlocks that the log of a MariaDB server with innodb_print_all_deadlocks has."""
+    """Return all deadlocks that the log of a server with innodb_print_all_deadlocks has."""
     return [_of_mysql(part) for part in log.split("Transactions deadlock detected")[1:]]
 
 

@@ -25,7 +25,7 @@ class Plan:
         patience: what an operation may take, and the wait for quiet at the end.
     """
 
-    database: Literal["postgresql", "mysql", "sqlite"] = "postgresql"
+    database: Literal["postgresql", "mysql", "real-mysql", "sqlite"] = "postgresql"
     driver: Literal["psycopg", "asyncpg"] = "psycopg"
     seed: int = 1
     seconds: float = 600.0

@@ -14,7 +14,8 @@ from sqlalchemy import make_url
 from mutirao.sql import migrations
 from tests.acceptance.hammer.deadlocks import PREFIX, Deadlock, deadlocks, of_mysql
 from tests.acceptance.hammer.plan import Plan
-from tests.support.mariadb import MariadbServer
+from tests.support.mariadb import LocalServer, MariadbServer
+from tests.support.mysql import RealMysqlServer
 from tests.support.postgresql import PostgresServer
 
 CALLER, COMMAND, WORKER = "caller", "command", "worker"
@@ -26,6 +27,8 @@ SELECT xact_commit + xact_rollback, deadlocks FROM pg_stat_database WHERE datnam
 """
 
 _MYSQL = {"innodb-print-all-deadlocks": "ON", "innodb-flush-log-at-trx-commit": "0"}
+_REAL = {**_MYSQL, "sync-binlog": "0", "log-error-verbosity": "3"}  # of a MySQL
+_DEADLOCKS = "SELECT count FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'"
 
 
 class PostgresStage:
@@ -60,11 +63,11 @@ class PostgresStage:
 
 
 class MysqlStage:
-    """A database of a MariaDB server of our own, where InnoDB finds deadlocks at once."""
+    """A database of a MariaDB or MySQL of our own, where InnoDB finds deadlocks at once."""
 
     rare = 10_000
 
-    def __init__(self, server: MariadbServer) -> None:
+    def __init__(self, server: LocalServer) -> None:
         self._server = server
         self._name = server.create_database()
         with server.connect() as connection, connection.cursor() as cursor:
@@ -87,8 +90,10 @@ class MysqlStage:
         with self._server.connect() as connection, connection.cursor() as cursor:
             cursor.execute("SHOW GLOBAL STATUS")
             found = {str(name).lower(): value for name, value in cursor.fetchall()}
+            cursor.execute(_DEADLOCKS)
+            [(deadlocks,)] = cursor.fetchall()
         ended = int(found["com_commit"]) + int(found["com_rollback"])
-        return ended, int(found["innodb_deadlocks"])
+        return ended, int(deadlocks)
 
     def deadlocks(self) -> list[Deadlock]:
         """Return the deadlocks that the server's log tells of."""
@@ -132,9 +137,9 @@ def staged(plan: Plan, directory: Path) -> Iterator[Stage]:
         migrations.upgrade(lite.own_url)
         yield lite
         return
-    if plan.database == "mysql":
-        with MariadbServer(_MYSQL) as mariadb:
-            stage = MysqlStage(mariadb)
+    if plan.database in ("mysql", "real-mysql"):
+        with MariadbServer(_MYSQL) if plan.database == "mysql" else RealMysqlServer(_REAL) as mysql:
+            stage = MysqlStage(mysql)
             migrations.upgrade(stage.own_url)
             yield stage
         return

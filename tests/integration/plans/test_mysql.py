@@ -123,7 +123,7 @@ def unfit(conn: pymysql.Connection[Cursor], asked: Asked) -> list[str]:
         for sql, values in dict.fromkeys(asked):
             if not sql.lstrip().startswith(("SELECT", "UPDATE", "DELETE", "INSERT")):
                 continue
-            cursor.execute(f"EXPLAIN {sql}", values)
+            cursor.execute(f"EXPLAIN FORMAT=TRADITIONAL {sql}", values)
             plan = cursor.fetchall()
             if any(_is_unfit(step) for step in plan):
                 found.append(f"{sql}\n{plan}")
@@ -138,19 +138,26 @@ def _is_unfit(step: dict[str, Any]) -> bool:
     return whole or "filesort" in (step["Extra"] or "")
 
 
+@pytest.fixture(scope="module", params=["mysql", "real_mysql"])
+def server(request: pytest.FixtureRequest) -> MysqlServer:
+    """A MariaDB, and a MySQL: their planners differ."""
+    found: MysqlServer = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture(scope="module")
-def filled(mysql: MysqlServer) -> str:
+def filled(server: MysqlServer) -> str:
     """The name of a database with many jobs."""
-    name = mysql.create_database()
-    migrations.upgrade(mysql.url(name))
-    with mysql.connect(name) as conn:
+    name = server.create_database()
+    migrations.upgrade(server.url(name))
+    with server.connect(name) as conn:
         fill(conn, FINISHED, LIVE)
     return name
 
 
-async def test_nothing_is_sorted_or_read_whole(mysql: MysqlServer, filled: str) -> None:
+async def test_nothing_is_sorted_or_read_whole(server: MysqlServer, filled: str) -> None:
     """By any statement with which jobs are claimed, settled and given back."""
-    asked = await work(mysql.url(filled))
+    asked = await work(server.url(filled))
     said = " ".join(sql for sql, _ in asked)
     for part in (
         "mutirao_live_waiting",
@@ -160,13 +167,13 @@ async def test_nothing_is_sorted_or_read_whole(mysql: MysqlServer, filled: str) 
         "UPDATE",
     ):
         assert part in said
-    with mysql.connect(filled) as conn:
+    with server.connect(filled) as conn:
         assert unfit(conn, asked) == []
 
 
-async def test_a_batch_of_deliveries_costs_no_more_statements(mysql: MysqlServer) -> None:
+async def test_a_batch_of_deliveries_costs_no_more_statements(server: MysqlServer) -> None:
     """However many are parked behind a limit, claimed, completed with their attempts and called."""
-    costs = {many: await deliver(mysql.url(mysql.create_database()), many) for many in (3, 30)}
+    costs = {many: await deliver(server.url(server.create_database()), many) for many in (3, 30)}
     assert costs[3] == costs[30] == TEXTS
 
 
@@ -208,9 +215,9 @@ def queries() -> Iterator[list[object]]:
         yield sent
 
 
-def test_a_sort_is_noticed(mysql: MysqlServer, filled: str) -> None:
+def test_a_sort_is_noticed(server: MysqlServer, filled: str) -> None:
     """The test above can fail."""
     sorting = "SELECT id FROM mutirao_live WHERE worker IS NULL AND queue = %s ORDER BY attempt"
     reading = "SELECT count(*) FROM mutirao_attempt WHERE attempt = 9"
-    with mysql.connect(filled) as conn:
+    with server.connect(filled) as conn:
         assert len(unfit(conn, [(sorting, ("mail",)), (reading, ())])) == 2

@@ -151,6 +151,14 @@ class Dialect(ABC):
         """Change one row and return expressions; None where there is no such row."""
         return conn.execute(change.returning(*told)).first()
 
+    def update_free(
+        self, conn: Connection, table: Table, which: ColumnElement[bool], values: dict[str, Any]
+    ) -> None:
+        """Change those rows of a table that nobody has locked, and wait for none. One statement."""
+        [key] = table.primary_key.columns
+        free = select(key).where(which).order_by(key).with_for_update(skip_locked=True)
+        conn.execute(update(table).where(key.in_(free)).values(**values))
+
     def came_late(self, finished_at: ColumnElement[datetime]) -> ColumnElement[Any]:
         """Return the value of an attempt's `came_late`, unless the database sets it itself."""
         return null()

@@ -125,6 +125,7 @@ def _one_text(statement: str) -> str:
     lines = (re.sub(r"(^|\s)--( .*)?$", "", line) for line in statement.splitlines())
     text = "\n".join(line.rstrip() for line in lines if line.strip())
     text = re.sub(r"/\*M!.*?\*/", "", text, flags=re.DOTALL)
+    text = re.sub(r"\n\s*/\*!80023.*?\*/", "", text)  # of a later MySQL than this speaks for
     text = re.sub(r"/\*!80000 (.*?) \*/", r"\1", text, flags=re.DOTALL)
     text = re.sub(r" FORCE INDEX \(\w+\)", "", text)
     return re.sub(r"COLLATE utf8mb4_0900_bin", _COLLATION, text)

@@ -73,8 +73,15 @@ DENIED = Failure(
     "the role may not do that now",
     advice="grant it what `mutirao schema --grants` prints for what it does, as the tables' owner",
 )
+_NOT_LET_IN = Failure(PASSING, "the database does not let us in")
+_WITH_TLS = "connect with TLS: ?ssl_ca=… in the URL"
 _VALUE = Failure(ROW, "the database refuses a value")
 _NO_TEXT = Failure(ROW, "a text in a row is not UTF-8")  # SQLite keeps whatever bytes it is given
+_CHECKED = Failure(
+    ROW,
+    "the database refuses a value",
+    advice="SHOW CREATE TABLE shows that check. MySQL's JSON has no number larger than a double",
+)
 _STATEMENT = Failure(STATEMENT, "the database refuses a statement")
 _TRIGGER = Failure(ROW, "a trigger or a rule of the database refuses a row")
 
@@ -181,7 +188,9 @@ SQLITE_CODES: dict[int, Failure] = {
 # By the number of MySQL's or MariaDB's server, below 2000 or from 3000 on, or of the client.
 # https://mariadb.com/kb/en/mariadb-error-codes/
 MARIADB_NUMBERS: dict[int, Failure] = {
-    **dict.fromkeys((1044, 1045, 1130, 1698), Failure(PASSING, "the database does not let us in")),
+    **dict.fromkeys((1044, 1045, 1130, 1698), _NOT_LET_IN),
+    # A client that cannot sign in as the server asks, and a server that wants TLS.
+    **dict.fromkeys((1251, 2059, 2061, 3159), _NOT_LET_IN._replace(advice=_WITH_TLS)),
     **dict.fromkeys((1142, 1143, 1227, 1370), DENIED),
     # Memory, disk, threads, and room for locks.
     **dict.fromkeys((1021, 1037, 1038, 1041, 1114, 1135, 1206), SQLSTATES["53"]),
@@ -201,7 +210,9 @@ MARIADB_NUMBERS: dict[int, Failure] = {
     **dict.fromkeys((1317, 1969, 3024), SQLSTATES["57014"]),
     **dict.fromkeys((1412, 1615), SQLSTATES["55"]),  # somebody changed the table meanwhile
     **dict.fromkeys((1048, 1062, 1264, 1265, 1292, 1364, 1366, 1406, 1451, 1452, 4025), _VALUE),
-    **dict.fromkeys((1300, 1411, 1690, 3140, 3819, 4037, 4038), _VALUE),  # texts and JSON, too
+    # Texts and JSON, too.
+    **dict.fromkeys((1300, 1411, 1690, 3140, 3141, 3157, 4037, 4038), _VALUE),
+    3819: _CHECKED,
     1644: _TRIGGER,
 }
 _GIVEN_UP = (

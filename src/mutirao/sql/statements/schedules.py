@@ -63,16 +63,18 @@ _STANDS = (
     "runs", "skipped", "created_at", "changed_at", "declared", "declared_at", "declared_by",
 )  # fmt: skip
 
-# All but the latest jobs of a schedule: older ticks never come again.
-_FORGET = delete(tick).where(
-    tick.c.schedule == bindparam("of"),
-    tick.c.job
-    < select(tick.c.job)
+# All but the latest jobs of a schedule: older ticks never come again. MySQL deletes by a subquery
+# of the same table only where that stands in another one, which has a LIMIT and so is read first.
+_KEPT = (
+    select(tick.c.job)
     .where(tick.c.schedule == bindparam("of"))
     .order_by(tick.c.job.desc())
     .offset(TICKS_KEPT_PER_SCHEDULE - 1)
     .limit(1)
-    .scalar_subquery(),
+    .subquery("kept")
+)
+_FORGET = delete(tick).where(
+    tick.c.schedule == bindparam("of"), tick.c.job < select(_KEPT.c.job).scalar_subquery()
 )
 
 

@@ -216,18 +216,10 @@ def confirm_declared(
     Waits for no lock: a machine paused in a transaction may hold one for long.
     """
     [name] = declared.primary_key.columns
-    old = (
-        select(name)
-        .where(
-            name.in_(names),
-            declared.c.origin == str(ScheduleOrigin.CODE),
-            declared.c.declared_at < dialect.moment(now, -every),
-        )
-        .order_by(name)
-        .with_for_update(skip_locked=True)
+    old = and_(
+        name.in_(names),
+        declared.c.origin == str(ScheduleOrigin.CODE),
+        declared.c.declared_at < dialect.moment(now, -every),
     )
-    conn.execute(
-        update(declared)
-        .where(name.in_(old))
-        .values(declared_at=dialect.moment(now), declared_by=worker)
-    )
+    values = {"declared_at": dialect.moment(now), "declared_by": worker}
+    dialect.update_free(conn, declared, old, values)

@@ -5,7 +5,8 @@ kind of statement there is the test with the most values, besides those of empty
 many, and of what is refused. What statements decide, their rules, is shown with another driver.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import ClassVar
 
 import pytest
 import pytest_asyncio
@@ -44,6 +45,7 @@ class DriverContract(TransactionContract, InboxContract):
     """
 
     faces = EnqueueingContract.faces
+    too_large: ClassVar[Sequence[str]] = FindContract.too_large
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run each test in the forms that the backend has."""

@@ -1,7 +1,8 @@
 """The administration of MySQL and MariaDB, by people and migrations."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -21,6 +22,16 @@ log = logging.getLogger("mutirao")
 _MIGRATION_LOCK_TIMEOUT = 600  # seconds that one migration waits for another one
 _TAKE = text("SELECT GET_LOCK(concat('mutirao ', database()), :seconds)")
 _GIVE_BACK = text("SELECT RELEASE_LOCK(concat('mutirao ', database()))")
+# Scripts that are released are not changed any more, and were written where no MySQL was: what it
+# takes in another way is changed where they are executed, or printed, and MariaDB reads the same.
+# `lag` is a reserved word, and where sql_require_primary_key is on each table needs such a key.
+_FOR_MYSQL = (
+    (re.compile(r"(?<![\w`'])lag(?![\w`'(])"), "`lag`"),
+    (
+        re.compile(r"(CREATE TABLE IF NOT EXISTS mutirao_kept \()"),
+        r"\1\n    /*!80023 `row` bigint PRIMARY KEY AUTO_INCREMENT INVISIBLE, */",
+    ),
+)
 _HOLD = text("SELECT name FROM mutirao_lock WHERE name = :name FOR UPDATE")
 
 
@@ -57,6 +68,14 @@ class MysqlAdmin(Admin):
     ) -> bool:
         """Compare with a table of the right form, and alter what differs."""
         return mend(connection, statements, fills)
+
+    def in_place(
+        self, statement: str, connection: Connection | None, schema: str | None
+    ) -> Sequence[str]:
+        """Return it in words that MySQL takes, too: see `_FOR_MYSQL`."""
+        for found, instead in _FOR_MYSQL:
+            statement = found.sub(instead, statement)
+        return (statement,)
 
     def one_at_a_time(self, connection: Connection, what: str) -> None:
         """Lock the row of its name until the transaction ends."""

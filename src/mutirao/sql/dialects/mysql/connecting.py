@@ -12,6 +12,7 @@ from sqlalchemy import Engine, event
 from mutirao.sql.dialects import singlestore
 from mutirao.sql.dialects.connecting import SINGLE_STATEMENT, Connecting, Drivers
 from mutirao.sql.dialects.mysql import session
+from mutirao.sql.dialects.mysql.entering import say_what_is_missing
 from mutirao.sql.drivers.mysql import MULTI_STATEMENTS
 
 CONNECT_TIMEOUT = 10  # seconds to open a connection, signing in included
@@ -27,7 +28,8 @@ _ASYNCMY = (
     " and its connections cannot be lent to handlers. Use {0}+aiomysql:// or {0}+pymysql://, and"
     " run: pip install 'mutirao[mysql]'"
 )
-_NOT_AWAITED = ("read_timeout", "write_timeout")  # of PyMySQL; each call has a limit of its own
+# Of PyMySQL: each call has a limit of its own, and aiomysql has TLS where it is asked for only.
+_NOT_KNOWN = ("read_timeout", "write_timeout", "ssl_disabled")
 
 
 def _prepare(engine: Engine) -> None:
@@ -35,6 +37,7 @@ def _prepare(engine: Engine) -> None:
         event.listen(engine, "do_connect", _translate)
     if not engine.dialect.is_async and engine.get_execution_options().get(SINGLE_STATEMENT):
         event.listen(engine, "do_connect", _join)
+    say_what_is_missing(engine)  # after those that change parameters, as it connects
 
     @event.listens_for(engine, "first_connect")
     def _refuse(connection: Any, record: object) -> None:
@@ -43,7 +46,7 @@ def _prepare(engine: Engine) -> None:
 
 def _translate(dialect: object, record: object, args: object, parameters: dict[str, Any]) -> None:
     """Say in aiomysql's words what a URL says in PyMySQL's."""
-    for name in _NOT_AWAITED:
+    for name in _NOT_KNOWN:
         parameters.pop(name, None)
     if isinstance(given := parameters.get("ssl"), dict):
         parameters["ssl"] = _context(given)
@@ -58,6 +61,7 @@ def _context(given: dict[str, Any]) -> ssl.SSLContext:
     """Return the context that PyMySQL makes of `ssl_ca` and the like."""
     known = given.get("ca") or given.get("capath")
     context = ssl.create_default_context(cafile=given.get("ca"), capath=given.get("capath"))
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # which MySQL's own certificates do not pass
     context.check_hostname = bool(known) and given.get("check_hostname", True)
     context.verify_mode = ssl.CERT_REQUIRED if known else ssl.CERT_NONE
     if given.get("cert"):

@@ -44,6 +44,7 @@ from mutirao.sql.dialects.mysql.connecting import CONNECTING
 from mutirao.sql.dialects.mysql.enqueue import INTAKE
 from mutirao.sql.dialects.mysql.moments import CONSTANTS, NOW, InUtc
 from mutirao.sql.dialects.mysql.rules import RULES
+from mutirao.sql.dialects.mysql.straight import update_those
 from mutirao.sql.dialects.mysql.words import DROP, WORDS
 from mutirao.sql.drivers.failures import is_taken
 from mutirao.sql.drivers.kinds import through
@@ -113,7 +114,8 @@ class MariaDB(Dialect):
         """Search the object; numbers are equal as numbers are."""
         # A name stands there as it is or in ASCII, and is compared as it was written.
         written = dict.fromkeys(json.dumps(name, ensure_ascii=ascii) for ascii in (False, True))
-        found = func.coalesce(*(func.json_extract(args, f"$.{each}") for each in written))
+        readable = func.if_(func.json_valid(args), args, null())  # half a character is no JSON
+        found = func.coalesce(*(func.json_extract(readable, f"$.{each}") for each in written))
         kind, told = func.json_type(found), func.json_unquote(found)
         if value is None:
             return kind == "NULL"
@@ -145,6 +147,18 @@ class MariaDB(Dialect):
     ) -> Row[Any] | None:
         """Change one row and select the expressions: an UPDATE returns nothing."""
         return conn.execute(select(*told)).first() if conn.execute(change).rowcount else None
+
+    def update_free(
+        self, conn: Connection, table: Table, which: ColumnElement[bool], values: dict[str, Any]
+    ) -> None:
+        """Go from each that is free to its row: a small table would be read whole, and waited for.
+
+        MySQL refuses a subquery of the table that is changed.
+        """
+        [key] = table.primary_key.columns
+        free = select(key).where(which).order_by(key).with_for_update(skip_locked=True)
+        its = {table.c[name]: value for name, value in values.items()}
+        conn.execute(update_those(table, free).values(its))
 
     def before_pruning(self, conn: Connection, jobs: Sequence[int]) -> None:
         """Append them to the journal, as no trigger does."""

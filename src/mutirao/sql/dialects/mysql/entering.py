@@ -1,0 +1,27 @@
+"""What a driver needs to sign in, and does not find: a sentence that says what to do."""
+
+from typing import Any
+
+from sqlalchemy import Engine, event
+
+from mutirao.errors import MissingDriver
+
+_LACKS = "'cryptography' package is required"  # PyMySQL's words; aiomysql calls the same function
+_NEEDED = (
+    "the server asks for the password as caching_sha2_password does, and without TLS PyMySQL and"
+    " aiomysql need another package for that; run: pip install 'pymysql[rsa]', or connect with TLS"
+    " (?ssl_ca=… in the URL), which needs none"
+)
+
+
+def say_what_is_missing(engine: Engine) -> None:
+    """Have an engine of ours say what a driver needs to sign in, and does not find."""
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(dialect: Any, record: object, args: Any, parameters: Any) -> Any:
+        try:
+            return dialect.connect(*args, **parameters)
+        except Exception as error:
+            if _LACKS in f"{error} {error.__cause__}":
+                raise MissingDriver(_NEEDED) from error
+            raise
