@@ -76,6 +76,7 @@ _HEAD = """\
 _UNKNOWN_VARIABLE = 1193
 _COLLATION = "COLLATE utf8mb4_bin"
 _NAME = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)|CREATE OR REPLACE VIEW (\w+)")
+_MOVED = re.compile(r"UPDATE mutirao_version SET version_num=('\w+') WHERE .* = ('\w+')")
 _LITERAL_OR_BRACKET = re.compile(r"'(?:[^'\\]|\\.)*'|[()]")
 
 
@@ -133,6 +134,11 @@ def _one_text(statement: str) -> str:
 
 def _made(statement: str) -> str:
     found = _NAME.match(statement)
+    if moved := _MOVED.fullmatch(statement.strip()):  # its key is its shard key
+        return (
+            f"DELETE FROM mutirao_version WHERE version_num = {moved[2]};\n\n"  # noqa: S608 (of ours)
+            f"INSERT INTO mutirao_version (version_num) VALUES ({moved[1]});"
+        )
     if found is None:
         return f"{statement};"
     table, view = found.groups()

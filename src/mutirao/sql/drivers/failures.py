@@ -297,7 +297,7 @@ def told_lost(error: BaseException, *, may_be_committed: bool) -> StoreError | N
     statement that stands alone, may have reached the server.
     """
     failure = judge(error)
-    if failure not in (_LOST, _INTERVENED):
+    if failure not in (_LOST, _UNREACHABLE, _INTERVENED):  # psycopg2 gives a lost one no code
         return None
     known = "nothing of it was committed, so it may be repeated"
     unknown = "whether it was committed is not known, so look before it is repeated"
