@@ -19,9 +19,9 @@ from mutirao.engine.hearing import Hearing
 from mutirao.engine.holdings import Holdings, Runs
 from mutirao.engine.lanes import LaneBook
 from mutirao.engine.logs import log
+from mutirao.engine.noting import counted, postponed
 from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.starting import counted, postponed
 from mutirao.engine.trouble import Trouble
 from mutirao.model.doorbell import Doorbell
 from mutirao.model.fairness import lanes_of, queue_of
