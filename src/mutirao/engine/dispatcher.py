@@ -12,13 +12,13 @@ from mutirao.engine import outcomes
 from mutirao.engine.aside import Finished
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, Executor
 from mutirao.engine.logs import log
+from mutirao.engine.noting import NoteStart, after_note
 from mutirao.engine.pace import Pace
 from mutirao.engine.running import Begin, Running, started_task
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.settler import Settler
 from mutirao.engine.slots import Slots
 from mutirao.engine.stalling import StallWatch
-from mutirao.engine.start_notes import NoteStart, after_note
 from mutirao.engine.thread_attempts import Attempt, ThreadAttempts
 from mutirao.errors import AttemptStalled, AttemptTimeout
 from mutirao.model.job import Claim, OutcomeKind, Wake

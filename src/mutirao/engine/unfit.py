@@ -6,7 +6,7 @@ from mutirao.engine.dispatcher import Dispatcher
 from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT
 from mutirao.engine.holdings import Holdings
 from mutirao.engine.logs import log
-from mutirao.engine.start_notes import counted, postponed
+from mutirao.engine.noting import counted, postponed
 from mutirao.model.job import Claim
 from mutirao.ports import Store
 

@@ -24,6 +24,7 @@ from mutirao.engine.limiter import Limiter
 from mutirao.engine.logs import log
 from mutirao.engine.loops import Loops
 from mutirao.engine.maintenance import Housekeeping, keep
+from mutirao.engine.noting import noting
 from mutirao.engine.pausing import Pauser
 from mutirao.engine.producer import Producer
 from mutirao.engine.progress import ProgressWriter
@@ -32,7 +33,6 @@ from mutirao.engine.running import Running
 from mutirao.engine.scheduler import Scheduler
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.shared import Shared
-from mutirao.engine.start_notes import noting
 from mutirao.engine.superseding import Superseding
 from mutirao.engine.task_checks import check_tasks
 from mutirao.engine.watch import WATCH_EVERY, Watch

@@ -196,18 +196,19 @@ async def test_larger_than_is_read(
 
 
 async def test_consumers_that_vanish_are_counted(broker: RabbitMQ, rabbit: RabbitServer) -> None:
-    """Their classic queue does not count; a message that comes again goes to ours, which does."""
+    """Their classic queue does not count; what comes again goes to ours, as a suspect."""
     await publish_raw(rabbit, "", THEIRS, b"{}")
     async with broker.consumer(THEIRS, 1, none_lost) as consumer:
         (first,) = await consumer.receive(1)
         assert first.foreign is not None
-        assert first.foreign.lost == 0
-    for lost in (1, 2):
+        assert (first.foreign.suspect, first.returned) == (False, 0)
+    for returned in (0, 1):
         async with broker.consumer(THEIRS, 1, none_lost) as consumer:
             (again,) = await consumer.receive(1)
             assert again.foreign is not None
-            assert again.foreign.lost == lost
-            if lost == 2:
+            assert (again.foreign.suspect, again.foreign.noted) == (True, False)
+            assert (again.foreign.lost, again.returned) == (0, returned)
+            if returned:
                 assert await consumer.settle([Ack(again)]) == [None]
 
 
