@@ -46,7 +46,9 @@ class Carried:
             "carried, of by SQL": self.carried.rate / self.by_sql.rate,
             f"{idle} by SQL, statements/s": self.idle_by_sql,
             f"{idle} carried, statements/s": self.idle_carried,
-            f"{idle} carried, of by SQL": self.idle_carried / self.idle_by_sql,
+            f"{idle} carried, of by SQL": (
+                self.idle_carried / self.idle_by_sql if self.idle_by_sql else None
+            ),
         }
 
 

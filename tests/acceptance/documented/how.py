@@ -82,7 +82,7 @@ HOW: tuple[tuple[str, How], ...] = (
     (r"make measure.*\bwebhooks.*", Run("--jobs 200")),
     (r"make measure.*\bpublish.*", Run("--jobs 20 --told 100 --runs 1")),
     (r"make measure.*\bschedules.*", Run(f"--due 20 --workers 1 --resting 50 {_IDLE}")),
-    (r"make measure.*\bcarried.*", Run(f"--jobs 200 --workers 1 {_IDLE}")),
+    (r"make measure.*\bcarried.*", Run("--jobs 200 --workers 1 --seconds 5 --settling 0.5")),
     (r"make measure.*\bdatabases.*", Run(f"--files 2 --servers 1 {_IDLE}")),
     (r"make measure.*\brabbitmq.*", Run("--jobs 200")),
     (r"make measure.*\bsqs.*", Run("--jobs 20 --rounds 1")),
