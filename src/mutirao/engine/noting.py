@@ -1,89 +1,67 @@
-"""Whether the system still gives a worker what its handlers start in: child processes and threads.
+"""The starts of jobs that were lost before: noted first, so that a worker's end after it counts.
 
-A handler may close the standard streams of its worker, or remove the directory that it works in. So
-both are mended before a child is started. A system may also be out of processes, descriptors or
-memory. A job whose handler could not begin for that is given back uncounted; a worker that can
-start none for a while would only claim, and ends.
+What a vanished worker held and had not begun, it took along by chance. See `model.losses`.
 """
 
-import multiprocessing.process
-import os
-from collections.abc import Callable
-from threading import Lock
-from time import monotonic
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any
 
-from mutirao.engine.logs import log
-from mutirao.errors import HandlersCannotStart
+from mutirao.engine import outcomes
+from mutirao.engine.running import Running
+from mutirao.errors import StoreUnavailable
+from mutirao.model import losses
+from mutirao.model.claim import Claim
+from mutirao.model.outcome import Outcome, Settlement
+from mutirao.ports import Store
 
-LIMIT = 10.0  # seconds without a start, after which a worker ends
-LEAST = 3  # so many refusals within them: one long ago says nothing
-STANDARD = 2  # the last descriptor of the standard streams
-
-
-class NotStarted(RuntimeError):
-    """No child or no thread could be started for a handler, which was not called."""
-
-
-class Starts:
-    """The starts of one kind, from any thread. `what`: "child process" or "thread"."""
-
-    def __init__(self, what: str, clock: Callable[[], float] = monotonic) -> None:
-        self._what, self._clock = what, clock
-        self._lock = Lock()
-        self._since: float | None = None  # of the first refusal since a start
-        self._times, self._reason = 0, ""
-
-    def given(self) -> None:
-        """Note that one was started."""
-        self._since = None
-
-    def refused(self, reason: object) -> NotStarted:
-        """Note that none could be started; return what to raise."""
-        with self._lock:
-            if self._since is None:
-                self._since, self._times = self._clock(), 0
-            self._times, self._reason = self._times + 1, str(reason)
-        return NotStarted(f"no {self._what} can be started: {reason}")
-
-    def check(self) -> None:
-        """Raise HandlersCannotStart if all were refused for too long."""
-        since = self._since
-        if since is None or self._times < LEAST or self._clock() - since < LIMIT:
-            return
-        raise HandlersCannotStart(
-            f"no {self._what} could be started for {LIMIT:g} s, {self._times} times in a row:"
-            f" {self._reason}. What a handler has spoiled, or the system lacks, another process"
-            " may have: start the worker again"
-        )
+# Seconds between jobs that are postponed, and the longest that one is.
+POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0
+# Notes a start in the store; returns False if others may have the job now.
+NoteStart = Callable[[Claim], Awaitable[bool]]
+Attempt = Callable[[Running], Coroutine[Any, Any, Outcome]]
 
 
-def mend_standard_streams() -> None:
-    """Open /dev/null in place of standard streams that were closed.
-
-    Otherwise whatever is opened next takes their numbers: a child is not started then, and a log is
-    written into the connection to a database. None that is open is touched.
-    """
-    mended = []
-    while (number := os.open(os.devnull, os.O_RDWR)) <= STANDARD:
-        os.set_inheritable(number, True)
-        mended.append(number)
-    os.close(number)
-    if mended:
-        names = ", ".join(map(str, mended))
-        log.error("descriptors %s were closed, by a handler perhaps; they lead nowhere now", names)
+def counted(claims: Iterable[Claim]) -> list[Claim]:
+    """Return claims as their starts count: workers that had one and did not begin, do not."""
+    return [_counted(claim) if claim.lost else claim for claim in claims]
 
 
-def mend_directory() -> None:
-    """Enter the working directory anew if it was removed, and made again under its name.
+def postponed(claims: Iterable[Claim]) -> list[Settlement]:
+    """Return how suspects wait that are not to run now, one a while after the other."""
+    told = []
+    for n, claim in enumerate(claims, start=1):
+        outcome = outcomes.postponed(min(n * POSTPONED_INTERVAL, MAX_POSTPONED))
+        told.append(Settlement(claim.id, claim.run, outcome))
+    return told
 
-    Raises:
-        OSError: there is none of that name.
-    """
+
+def noting(store: Store, worker: Callable[[], int]) -> NoteStart:
+    """Return what notes the starts of a worker's jobs."""
+
+    async def note_start(claim: Claim) -> bool:
+        told = {"lost": losses.noted(claim.lost), "attempt": claim.attempt}
+        return await store.note_start(worker(), claim.id, claim.run, **told)
+
+    return note_start
+
+
+def after_note(note_start: NoteStart, attempt: Attempt) -> Attempt:
+    """Return an attempt whose start is noted first."""
+    return partial(_noted, note_start, attempt)
+
+
+async def _noted(note_start: NoteStart, attempt: Attempt, running: Running) -> Outcome:
     try:
-        os.getcwd()
-    except FileNotFoundError:
-        name = multiprocessing.process.ORIGINAL_DIR  # type: ignore[attr-defined]
-        if name is None:
-            raise
-        os.chdir(name)
-        log.warning("the working directory %s was removed, and is there again: entered it", name)
+        ours = await note_start(running.claim)
+    except StoreUnavailable as error:
+        return outcomes.cut_off(error)
+    if not ours:
+        return outcomes.LOST
+    running.begin_now()
+    return await attempt(running)
+
+
+def _counted(claim: Claim) -> Claim:
+    workers, unbegun = losses.read(claim.lost)
+    return claim._replace(lost=workers, attempt=max(1, claim.attempt - unbegun))
