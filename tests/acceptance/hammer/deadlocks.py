@@ -18,8 +18,10 @@ _STATEMENT = re.compile(
 _FUNCTION = re.compile(r"\s*SELECT\s[^()]*?(mutirao_\w+)\(")
 _CONTEXT = re.compile(r"(?:in relation|function) (\S+?\"|\w+)")
 
+# MariaDB goes on with stars, MySQL with a line of its own.
 _THREAD = re.compile(
-    r"(?:MariaDB|MySQL) thread id (\d+), .*?query id \d+ \S+ \S+ (\S+)[^\n]*\n(.*?)\n\*\*\*",
+    r"(?:MariaDB|MySQL) thread id (\d+), .*?query id \d+ \S+ \S+ (\S+)[^\n]*\n(.*?)"
+    r"\n(?:\*\*\*|\d{4}-\d\d-\d\dT)",
     re.DOTALL,
 )
 _LOSER = re.compile(r"WE ROLL BACK TRANSACTION \((\d+)\)")
