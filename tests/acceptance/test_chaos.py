@@ -138,6 +138,8 @@ def history(*attempts: tuple[int, OutcomeKind]) -> list[Attempt]:
         history((1, SUCCEEDED)),
         history((1, LOST), (2, RETRIED), (3, SUCCEEDED)),
         history((1, RELEASED), (1, RELEASED), (1, SUCCEEDED)),
+        history((1, LOST), (2, LOST), (3, LOST), (2, SUCCEEDED)),
+        history((1, LOST), (2, LOST), (3, SUCCEEDED)),
     ],
 )
 def test_a_good_history(attempts: list[Attempt]) -> None:
@@ -156,6 +158,7 @@ def test_a_good_history(attempts: list[Attempt]) -> None:
         (history((2, SUCCEEDED)), "has attempt 2 where 1 should be"),
         (history((1, LOST), (1, SUCCEEDED)), "has attempt 1 where 2 should be"),
         (history((1, RELEASED), (2, SUCCEEDED)), "has attempt 2 where 1 should be"),
+        (history((1, LOST), (2, LOST), (1, SUCCEEDED)), "has attempt 1 where 2 should be"),
         ([Attempt(7, 1, 1, SUCCEEDED, None, None)], "has an attempt of nobody"),
         ([Attempt(7, 1, 1, LOST, 1, None), *history((2, SUCCEEDED))], "does not say why"),
     ],

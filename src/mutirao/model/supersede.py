@@ -106,6 +106,8 @@ class Supersede:
             return {**newer, self.by: older[self.by]}
         try:
             made = self.merge(dict(older), dict(newer))
+        except InvalidJob:
+            raise
         except Exception as error:
             raise InvalidJob(f"merge raised {type(error).__name__}: {error}") from error
         if not isinstance(made, dict):

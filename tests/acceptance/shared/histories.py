@@ -35,12 +35,19 @@ def histories(connection: Connection) -> Mapping[int, list[Attempt]]:
 
 
 def miscounts(attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Yield what is wrong with the numbers and the reasons in the history of one job."""
-    number = 1
+    """Yield what is wrong with the numbers and the reasons in the history of one job.
+
+    Of several losses in a row all but the first may have been of workers that had not begun it:
+    these are no attempts, which is known once it starts.
+    """
+    least, lost = 1, False
+    most = least
     for each in attempts:
-        if each.number != number:
-            yield f"has attempt {each.number} where {number} should be: {each}"
-        number = each.number + (each.outcome not in UNCOUNTED_OUTCOMES)
+        if not least <= each.number <= most:
+            yield f"has attempt {each.number} where {least} should be: {each}"
+        again, lost = lost, each.outcome is OutcomeKind.LOST
+        most = each.number + (each.outcome not in UNCOUNTED_OUTCOMES)
+        least = least if again and lost else most
         if each.worker is None:
             yield f"has an attempt of nobody: {each}"
         if each.error_type is None and each.outcome is not OutcomeKind.SUCCEEDED:

@@ -139,8 +139,8 @@ async def test_larger_than_a_server_takes(holder: Holder, observer: Observer) ->
         with pytest.raises(StoreRefused, match=f"shop.print takes .* accepts {most:,} ") as told:
             await holder.enqueue(jobs)
         assert f"{most // 1_000_000}," in str(told.value).partition("accepts")[0]
-    # What has to be escaped takes two bytes, and this just fits.
-    fits = NewJob(task="shop.print", args=f'{{"page": "{"é" * ((most - (1 << 13)) // 2)}"}}')
+    # What is not ASCII travels as hexadecimal digits: é has two bytes and takes four. It just fits.
+    fits = NewJob(task="shop.print", args=f'{{"page": "{"é" * ((most - (1 << 13)) // 4)}"}}')
     kept += await holder.enqueue([*numbered(3), fits])
     await holder.commit()
     assert observer.ids() == kept
