@@ -96,7 +96,7 @@ async def test_one_that_dies_in_the_middle(pg_url: str) -> None:
 SPOILT: dict[str, dict[str, Any]] = {
     "'now and then' is no cron line": {"cron": "now and then", "every": None},
     "no time zone 'Nowhere'": {"cron": "* * * * *", "every": None, "timezone": "Nowhere"},
-    "JSON is malformed": {"options": "[}"},
+    "its options cannot be read": {"options": "[}"},
 }
 
 
