@@ -24,6 +24,7 @@ import msgspec
 
 from mutirao.engine import outcomes
 from mutirao.engine.finding import find_task
+from mutirao.engine.mains import Main
 from mutirao.engine.messages import (
     ALIVE,
     BEGUN,
@@ -33,12 +34,12 @@ from mutirao.engine.messages import (
     TOLD,
     UP,
     ChildMessage,
-    ImportPath,
     Inbox,
     Order,
     packed,
 )
 from mutirao.engine.progress import WRITE_INTERVAL, to_tell
+from mutirao.engine.spawning import end_with_group, lead_group
 from mutirao.engine.starting import mend_standard_streams
 from mutirao.errors import InvalidArguments, WrongState
 from mutirao.model.job import Claim, Gives, Home, Job
@@ -46,7 +47,6 @@ from mutirao.model.outcome import Outcome
 from mutirao.tasks.task import Task
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-Found = dict[tuple[ImportPath, tuple[ImportPath, ...], tuple[ImportPath, ...]], Task[..., Any]]
 POLL_INTERVAL = 0.5  # seconds between two checks of a process, if the system offers nothing better
 
 
@@ -61,13 +61,19 @@ def end_of(pid: int) -> int | None:
         return None
 
 
-def serve(theirs: socket.socket) -> None:
-    """Serve the orders that come, until the other side closes the connection."""
+def serve(theirs: socket.socket, main: Main) -> None:
+    """Serve the orders that come, until the other side closes the connection.
+
+    Parameters:
+        main: the main script of the other side.
+    """
+    lead_group()
+    multiprocessing.current_process().daemon = False  # else handlers could not start processes
     theirs.settimeout(None)  # whatever the application's `socket.setdefaulttimeout` says
     _leave_signals_to_parent()
     threading.Thread(target=_die_with_parent, daemon=True).start()
     voice, inbox = _Sender(theirs), Inbox()
-    found: Found = {}
+    found = FoundTasks(main)
     mend_standard_streams()
     with suppress(ConnectionError):  # the parent is gone, and did not read everything
         theirs.sendall(packed(UP, 0))
@@ -84,10 +90,10 @@ def _receive(theirs: socket.socket, inbox: Inbox) -> ChildMessage | None:
     return message
 
 
-def _answer(message: ChildMessage, voice: "_Sender", found: Found) -> tuple[bytes, bytes]:
+def _answer(message: ChildMessage, voice: "_Sender", found: "FoundTasks") -> tuple[bytes, bytes]:
     try:
         order = msgspec.json.decode(message.body, type=Order)
-        task = _found(order, found)
+        task = found.task(order)
         voice.say(BEGUN, message.number)
         report = _ProgressSender(voice, message.number)
         outcome = _run_handler(task, order, report)
@@ -97,12 +103,20 @@ def _answer(message: ChildMessage, voice: "_Sender", found: Found) -> tuple[byte
         return FAILED, outcomes.shortened(reason).encode()
 
 
-def _found(order: Order, found: Found) -> Task[..., Any]:
-    """Return the task of an order; what was found before is kept, with what is computed of it."""
-    wanted = (order.task, order.hooks, order.factories)
-    if (task := found.get(wanted)) is None:
-        task = found[wanted] = find_task(order)
-    return task
+class FoundTasks:
+    """The tasks that were found, with what is computed of them."""
+
+    def __init__(self, main: Main) -> None:
+        """Set the main script of the worker."""
+        self._main = main
+        self._tasks: dict[tuple[object, ...], Task[..., Any]] = {}
+
+    def task(self, order: Order) -> Task[..., Any]:
+        """Return the task of an order."""
+        wanted = (order.task, order.hooks, order.factories)
+        if (task := self._tasks.get(wanted)) is None:
+            task = self._tasks[wanted] = find_task(order, self._main)
+        return task
 
 
 class _Sender:
@@ -210,7 +224,7 @@ def _no_transaction(job: Job, gives: Gives) -> Any:
 
 
 def _leave_signals_to_parent() -> None:
-    """Ignore SIGINT and SIGTERM, though a terminal or systemd sends them to the whole group.
+    """Ignore SIGINT and SIGTERM, though systemd sends them to all processes of a service.
 
     Forks of this process get the default behaviour back. The signals are blocked during a fork:
     Python drops those that have a handler and arrive before the fork's first step.
@@ -245,4 +259,4 @@ def _die_with_parent() -> None:
     end = end_of(parent.pid)
     while os.getppid() == parent.pid:
         wait([parent.sentinel if end is None else end], POLL_INTERVAL if end is None else None)
-    os._exit(1)
+    end_with_group()

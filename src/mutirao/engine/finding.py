@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from mutirao.engine.mains import Main
 from mutirao.engine.messages import ImportPath, Order
 from mutirao.errors import ConfigurationError
 from mutirao.model.job import Claim
@@ -39,8 +40,9 @@ def order_for(
 def check_places(task: Task[..., Any]) -> None:
     """Raise ConfigurationError if another process cannot find a task, or what stands around it."""
     _find_task(_place(task))
-    hooks, factories = _around(task)
-    for each in (*hooks, *factories):
+    around = [each for kind in _around(task) for each in kind]
+    Main.of_this_process().check_for(map(_place, [task, *around]))
+    for each in around:
         if _find(place := _place(each)) is not each:
             raise ConfigurationError(
                 f"{'.'.join(place)} stands around process=True tasks such as {task.name!r}, and"
@@ -48,12 +50,16 @@ def check_places(task: Task[..., Any]) -> None:
             )
 
 
-def find_task(order: Order) -> Task[..., Any]:
+def find_task(order: Order, main: Main) -> Task[..., Any]:
     """Return the task of an order, in its surroundings.
 
+    Parameters:
+        main: that of the worker, which is run if something is to be found there.
+
     Raises:
-        ConfigurationError: there is no task of that name.
+        ConfigurationError: there is no task of that name, or the main script must not be run.
     """
+    main.enter_for((order.task, *order.hooks, *order.factories))
     surroundings = Surroundings()
     for place in order.hooks:
         surroundings.add_hook(_find(place))

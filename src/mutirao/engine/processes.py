@@ -7,7 +7,6 @@ is killed, and the next call uses another one.
 """
 
 import asyncio
-import multiprocessing
 import os
 import select
 import socket
@@ -17,7 +16,6 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 from multiprocessing import util
-from multiprocessing.context import SpawnProcess
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -26,6 +24,7 @@ import msgspec
 from mutirao.engine import outcomes
 from mutirao.engine.child import POLL_INTERVAL, end_of, serve
 from mutirao.engine.finding import order_for
+from mutirao.engine.mains import Main
 from mutirao.engine.messages import (
     ALIVE,
     BEGUN,
@@ -42,6 +41,7 @@ from mutirao.engine.messages import (
 )
 from mutirao.engine.progress import Told
 from mutirao.engine.running import Running
+from mutirao.engine.spawning import ChildProcess
 from mutirao.engine.starting import Starts, mend_directory, mend_standard_streams
 from mutirao.engine.threads import Threads
 from mutirao.model.job import Claim, Report
@@ -152,7 +152,7 @@ class _Child:
         self._starts = starts
         self._taken = threading.Lock()  # held by the thread that calls or reaps it
         self._lock = threading.Lock()  # finding it dead frees its pid: no kill after that
-        self._process: SpawnProcess | None = None
+        self._process: ChildProcess | None = None
         self._inbox = Inbox(MAX_MESSAGE_BYTES)
         self._number = 0  # the number of the order
         self._begun = False  # whether the handler was about to be called
@@ -234,9 +234,8 @@ class _Child:
         mend_directory()
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        process = multiprocessing.get_context("spawn").Process(
-            target=serve, args=(theirs,), daemon=True
-        )
+        given = (theirs, Main.of_this_process())
+        process = ChildProcess(target=serve, args=given, daemon=True)
         with theirs:
             try:
                 process.start()
@@ -313,7 +312,8 @@ class _Child:
                 return False
             # Other code that waits for children, as in a handler, may have taken the exit status:
             # then `is_alive` returns True forever.
-            ended = self._pidfd is not None and bool(self._watch.poll(0))
+            if ended := self._process.has_ended():
+                self._process.kill()  # what it has left
             return self._process.is_alive() and not ended
 
     def _reap(self, until: float) -> None:

@@ -152,7 +152,10 @@ async def test_somebody_else_waited_for_it(shop: Shop) -> None:
 
 
 async def test_killed_while_a_fork_of_it_lives(shop: Shop, tmp_path: Path) -> None:
-    """The attempt fails at once, though the fork has the ends of all pipes."""
+    """The attempt fails at once, though the fork has the ends of all pipes.
+
+    It is not killed with the child, as it has left its group.
+    """
     path = tmp_path / "fork"
     try:
         with pytest.raises(ProcessDied, match="its process ended with exit code -9"):

@@ -5,6 +5,7 @@ Like `children`, with an application that has no database of its own.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -45,6 +46,22 @@ TOLD: dict[str, tuple[Any, Any, Any]] = {
 def pid() -> int:
     """Return this process's id."""
     return os.getpid()
+
+
+@app.task(process=True, keep_result=True)
+def use_pool(method: str) -> list[int]:
+    """Compute something in processes of this one."""
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        return pool.map(abs, [-1, -2])
+
+
+@app.task(process=True)
+def hold_pool(method: str, path: str) -> None:
+    """Leave the ids of this process and of those that it has started, and wait for ever."""
+    with multiprocessing.get_context(method).Pool(2):
+        started = [each.pid for each in multiprocessing.active_children()]
+        _write(path, " ".join(map(str, [os.getpid(), *started])))
+        threading.Event().wait()
 
 
 @app.task(process=True, keep_result=True)
@@ -113,10 +130,12 @@ def babble_later(job: Job, path: str) -> None:
 
 @app.task(process=True)
 def fork_and_die(path: str) -> None:
-    """Leave a fork that has all that this process has open, and be killed."""
-    if not (fork := os.fork()):
+    """Leave a fork in a session of its own that has all that this process has open; be killed."""
+    if not os.fork():
+        os.setsid()
+        _write(path, os.getpid())
         _wait_to_be_killed()
-    _write(path, fork)
+    wait_until(Path(path).exists)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -174,7 +193,7 @@ def _voice(job: Job) -> Any:
     return job._report._voice  # type: ignore[union-attr]
 
 
-def _write(path: str, number: int) -> None:
+def _write(path: str, number: int | str) -> None:
     Path(path + ".new").write_text(str(number))
     Path(path + ".new").rename(path)
 

@@ -1,11 +1,13 @@
 """A program that abandons its child process: `abandoning HOW PATH`.
 
-It ends without closing what it has, or forks, says the fork's id, and waits to be killed.
+It ends without closing what it has; or it forks, says the fork's id, and waits to be killed; or a
+handler of it starts processes, and it waits to be killed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -45,6 +47,9 @@ def say_fork() -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "forget":
         asyncio.run(serve(unruly.pid, "{}"))
+    elif sys.argv[1] == "use a pool":
+        held = json.dumps({"method": sys.argv[2], "path": sys.argv[3]})
+        asyncio.run(serve(unruly.hold_pool, held))
     else:
         held = f'{{"path": "{sys.argv[2]}"}}'
         threading.Thread(target=asyncio.run, args=[serve(unruly.hold, held)], daemon=True).start()
