@@ -117,7 +117,8 @@ class Worker:
     def health(self) -> Health:
         """Return whether it works, and if not, why. May be called from any thread."""
         stopping, stuck = self._stopping is not None, self._shared.slots.stuck
-        return self._loops.health(self.failure, stopping, stuck, self._producer.hears)
+        about = self._producer.hears, self._carried.unmended()
+        return self._loops.health(self.failure, stopping, stuck, *about)
 
     async def start(self) -> None:
         """Check the schema and the tasks, register, and begin to claim.
