@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from time import monotonic
 
-from mutirao.cli.unfit import STATUSES, VARIABLE, Line
+from mutirao.cli.unfit import STATUSES, VARIABLE, UnfitLine
 
 log = logging.getLogger("mutirao")
 
@@ -101,7 +101,7 @@ class Supervisor:
 
     async def _run_once(self, place: int) -> tuple[int, bool]:
         """Run a process; return its exit status, and whether a restart cannot help."""
-        version, line = self._version, Line()
+        version, line = self._version, UnfitLine()
         told = {**os.environ, VARIABLE: str(line.writing)}
         try:
             process = await asyncio.create_subprocess_exec(

@@ -15,7 +15,7 @@ VARIABLE = "MUTIRAO_TELLS_UNFIT"  # the descriptor of a pipe to the supervisor, 
 STATUSES = (2, 3)  # misuse, configuration or schema errors
 
 
-class Ending:
+class UnfitTeller:
     """What a worker process tells of its end; nothing where no supervisor has started it."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Ending:
             raise
 
 
-class Line:
+class UnfitLine:
     """The other end, of one process. `writing` is to be passed to it."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from mutirao.cli.options import (
 from mutirao.cli.reloading import watch_here
 from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.cli.unfit import Ending
+from mutirao.cli.unfit import UnfitTeller
 from mutirao.cli.webhook_options import webhook_options, webhook_settings
 from mutirao.model.deploys import named
 from mutirao.model.job import OutcomeKind
@@ -171,7 +171,7 @@ def worker(
         watch = watch_here() if reload else None
         status = asyncio.run(Supervisor(command, processes, watch).run())
     else:
-        ending = Ending()
+        ending = UnfitTeller()
         with ending.told():
             app = load_app(target)
             _choose(app, databases)

@@ -40,8 +40,9 @@ class Trouble:
         once: which of several failures is a warning: the first one of an outage, or the first one
             of each text; None: all of them.
 
-    What a broker refuses until people mend it is an error, again each minute. `unmended` says what
-    that is, while it is the last thing that was met.
+    What people have to mend is an error, again each minute: what a broker refuses until then, or,
+    with a traceback, what the database does. `unmended` says what the former is, while it is the
+    last thing that was met.
     """
 
     def __init__(
@@ -100,14 +101,17 @@ class Trouble:
             log.say(level, "%s: %s; %s", self._what, error, then)
             return wait
         self._lose_patience(error)
-        log.error("%s; again in %.1f s", self._what, wait, exc_info=error)
+        level = DEBUG if self._was_lately(str(error), REPEAT_EVERY) else ERROR
+        log.say(level, "%s; again in %.1f s", self._what, wait, exc_info=error)
         return wait
 
     def _was_told(self, text: str, again_after: float) -> bool:
         """Return whether an outage has had such a failure lately; remember this one."""
         if self._once is None:
             return False
-        what = text if self._once == "text" else ""
+        return self._was_lately(text if self._once == "text" else "", again_after)
+
+    def _was_lately(self, what: str, again_after: float) -> bool:
         now, before = self._clock(), self._told.get(what)
         if before is None and len(self._told) == MOST_TEXTS:
             return True

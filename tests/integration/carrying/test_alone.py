@@ -570,6 +570,18 @@ async def test_doctor(app: Mutirao, broker: MemoryTransport) -> None:
     assert "away" in (await found())[-1].found
 
 
+async def test_a_broker_as_many_transports(app: Mutirao, broker: MemoryTransport) -> None:
+    """It is a problem or well, not both, and what all of them lack is told once."""
+    others = {f"q{n}": MemoryTransport() for n in range(4)}
+    for each in others:
+        app.task(queue=each, name=each)(lambda: None)
+    app.task(queue="mail", name="mail")(lambda: None)
+    app.transports = {"mail": broker, **others}
+    found = [each for each in await app.aexamine() if each.about == "transports"]
+    assert [each.level for each in found] == [Level.PROBLEM]
+    assert "4 things that its queues need are missing" in found[0].found
+
+
 async def test_a_worker_of_some_tasks(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
     """It leaves a queue to others that has a task it does not serve, and says so."""
     app.task(queue="mail", name="one")(lambda: None)

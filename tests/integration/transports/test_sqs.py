@@ -198,7 +198,7 @@ async def test_an_extension_that_is_refused_too_late(
             world.wait(VISIBILITY * 0.2)
             return answer(**asked)
 
-        world.broker.change_message_visibility_batch = late  # type: ignore[method-assign]
+        world.broker.change_message_visibility_batch = late  # type: ignore[assignment,method-assign]
         world.broker.refuse_entries(CHANGE, "InternalError", times=99)
         world.beat()
         await until(lambda: world.lost == ["m"])

@@ -65,10 +65,17 @@ def check(connection: Connection, schema: str | None = None) -> None:
     """Raise SchemaMissing, or what `refuse_unfit` raises, unless the database is at `head()`."""
     found, wanted = current(connection, schema), head()
     if found is None:
-        where = "" if schema is None else f" in schema {schema}"
+        where = f" in schema {schema}"
+        todo = "Run `mutirao migrate module:app`."
+        if schema is None:
+            where, elsewhere = dialect_of(connection.dialect).admin.searched(connection)
+            if elsewhere:
+                todo = (
+                    f"There are such in schema {elsewhere}: set the role's search_path, or that of"
+                    " the URL, to find them. For new ones, run `mutirao migrate module:app`."
+                )
         raise SchemaMissing(
-            f"The database has no Mutirão tables{where}; revision {wanted} is needed."
-            " Run `mutirao migrate module:app`."
+            f"The database has no Mutirão tables{where}; revision {wanted} is needed. {todo}"
         )
     refuse_unfit(connection, found)
     if found.revision != wanted:
