@@ -71,7 +71,7 @@ class Supervisor:
             raise
 
     def _restart(self, changed: str) -> None:
-        log.info("%s: starting the worker processes again", changed)
+        log.warning("%s: starting the worker processes again", changed)
         self._version += 1
         self._news.set()
         self._news = asyncio.Event()

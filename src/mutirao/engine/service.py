@@ -10,6 +10,7 @@ from math import inf
 from mutirao.engine.alarm import Alarm
 from mutirao.engine.fleet import Serving
 from mutirao.engine.logs import log
+from mutirao.engine.starting import mend_standard_streams
 from mutirao.errors import (
     ConfigurationError,
     HandlersCannotStart,
@@ -34,6 +35,7 @@ def run(make: Callable[[], Serving]) -> int:
     one interrupts running handlers, releases their jobs and ends, within five seconds whatever the
     database and the handlers do.
     """
+    mend_standard_streams()  # before anything else is opened under their numbers
     alarm = Alarm()
     try:
         # Ending the loop waits for work that handlers gave to the loop's own threads.
