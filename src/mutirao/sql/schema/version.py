@@ -52,7 +52,14 @@ def current(connection: Connection, schema: str | None = None) -> VersionFound |
     # Not by its name: a database of revision 0100 has no column for the fingerprint.
     all_columns: Select[Any] = select(literal_column("*")).select_from(table(VERSION_TABLE))
     row = connection.execute(all_columns).mappings().first()
-    return None if row is None else VersionFound(row["version_num"], row.get(FINGERPRINT))
+    if row is None:
+        return None
+    return VersionFound(_text(row["version_num"]) or "", _text(row.get(FINGERPRINT)))
+
+
+def _text(value: str | bytes | None) -> str | None:
+    """Return a value as text: in a database whose character set is binary drivers give bytes."""
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def signing(database: Dialect) -> Update:
