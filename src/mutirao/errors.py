@@ -222,6 +222,10 @@ class TransportUnavailable(TransportError):
     """The broker cannot be used at the moment; publish or consume again later."""
 
 
+class TransportDenied(TransportUnavailable):
+    """The broker lets nobody in like this: a password, a virtual host, a certificate is wrong."""
+
+
 class TransportRefused(TransportError):
     """The broker refuses this message, and would refuse it again: too large, too long a delay."""
 

@@ -15,6 +15,7 @@ from mutirao.engine.carried import check_together
 from mutirao.engine.carrying import Carrying, refuse_to_begin, served_alone
 from mutirao.engine.embedded import EmbeddedWorker
 from mutirao.engine.fleet import Fleet, Serving
+from mutirao.engine.patched import refuse_patched
 from mutirao.engine.service import run
 from mutirao.engine.settings import RelayTerms, WorkerSettings, WorkerTerms
 from mutirao.engine.shared import Shared
@@ -213,6 +214,7 @@ class Workers:
         return Home(told, partial(self._tenants.open, budget=budget))
 
     def _make_worker(self, settings: WorkerSettings) -> Serving:
+        refuse_patched()
         carried = served_alone(self.transports, settings, self._tasks)
         if carried and self._databases is not None:
             raise ConfigurationError(

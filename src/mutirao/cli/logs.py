@@ -14,6 +14,11 @@ from typing import Any, Literal
 from mutirao.model.shown import one_line
 
 Format = Literal["text", "json"]
+_ECHOES = (
+    "error when creating transport",
+    "Unexpected connection close from remote",
+    "Cancelling cause reader exited abnormally",
+)
 INDENT = "  "  # of lines that continue a record
 _UNPLAIN = re.compile(r'[\s"=\[\]]')  # what would end a field, or begin another one
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -39,7 +44,7 @@ def configure(form: Format, level: str) -> None:
 
 
 def _is_no_echo(record: logging.LogRecord) -> bool:
-    return not str(record.msg).startswith("error when creating transport")
+    return not str(record.msg).startswith(_ECHOES)
 
 
 class TextFormatter(logging.Formatter):

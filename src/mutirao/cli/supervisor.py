@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from time import monotonic
+
+from mutirao.cli.unfit import STATUSES, VARIABLE, UnfitLine
 
 log = logging.getLogger("mutirao")
 
@@ -13,7 +16,6 @@ FIRST_WAIT, MAX_WAIT = 0.5, 30.0  # seconds before a dead process is started aga
 # Seconds after which a process counts as healthy, and its next death as the first.
 HEALTHY_AFTER = 60.0
 STATUSES_OF_OBEYED_STOP = (0, -signal.SIGTERM, -signal.SIGINT)  # of a process that was told to stop
-STATUSES_WITHOUT_RESTART = (2, 3)  # misuse, configuration or schema errors: a restart does not help
 
 # Returns the changes of code from now on, in words, until the event is set.
 Watch = Callable[[asyncio.Event], AsyncIterator[str]]
@@ -69,7 +71,7 @@ class Supervisor:
             raise
 
     def _restart(self, changed: str) -> None:
-        log.info("%s: starting the worker processes again", changed)
+        log.warning("%s: starting the worker processes again", changed)
         self._version += 1
         self._news.set()
         self._news = asyncio.Event()
@@ -80,14 +82,14 @@ class Supervisor:
         wait = FIRST_WAIT
         while True:
             began, version = monotonic(), self._version
-            status = await self._run_once(place)
+            status, unfit = await self._run_once(place)
             if self._stopping.is_set():
                 return 0 if status in STATUSES_OF_OBEYED_STOP else 1
             if version != self._version:
                 wait = FIRST_WAIT
                 continue
-            hopeless = status in STATUSES_WITHOUT_RESTART and self._watch is not None
-            if status == 0 or (status in STATUSES_WITHOUT_RESTART and not hopeless):
+            hopeless = unfit and self._watch is not None
+            if status == 0 or (unfit and not hopeless):
                 return status
             if monotonic() - began > HEALTHY_AFTER:
                 wait = FIRST_WAIT
@@ -97,16 +99,25 @@ class Supervisor:
                 return 0
             wait = min(2 * wait, MAX_WAIT)
 
-    async def _run_once(self, place: int) -> int:
-        version = self._version
-        process = await asyncio.create_subprocess_exec(*self._command, process_group=0)
+    async def _run_once(self, place: int) -> tuple[int, bool]:
+        """Run a process; return its exit status, and whether a restart cannot help."""
+        version, line = self._version, UnfitLine()
+        told = {**os.environ, VARIABLE: str(line.writing)}
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, process_group=0, pass_fds=(line.writing,), env=told
+            )
+        finally:
+            line.started()
         log.info("worker process %d has pid %d", place, process.pid)
         self._running[place] = process
         if self._stopping.is_set() or version != self._version:
             self._end(process, signal.SIGTERM)
         try:
-            return await process.wait()
+            status = await process.wait()
+            return status, status in STATUSES and line.unfit()
         finally:
+            line.close()
             del self._running[place]
             self._told.discard(process.pid)
 

@@ -22,6 +22,7 @@ from mutirao.cli.options import (
 from mutirao.cli.reloading import watch_here
 from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import AppCommand, load_app
+from mutirao.cli.unfit import UnfitTeller
 from mutirao.cli.webhook_options import webhook_options, webhook_settings
 from mutirao.model.deploys import named
 from mutirao.model.job import OutcomeKind
@@ -170,9 +171,12 @@ def worker(
         watch = watch_here() if reload else None
         status = asyncio.run(Supervisor(command, processes, watch).run())
     else:
-        app = load_app(target)
-        _choose(app, databases)
-        status = app.run_worker(**_settings(**settings))
+        ending = UnfitTeller()
+        with ending.told():
+            app = load_app(target)
+            _choose(app, databases)
+            status = app.run_worker(**_settings(**settings))
+        ending.ends_with(status)
     raise click.exceptions.Exit(status)
 
 

@@ -54,7 +54,7 @@ async def declare(
         made[transport.name] += await transport.declare(queues)
     for transport, kept in kept_schedules(schedules, transports):
         made[transport.name] += await transport.declare_schedules(_names(kept))
-    return dict(made)
+    return {name: list(dict.fromkeys(each)) for name, each in made.items()}
 
 
 async def compare(
@@ -70,7 +70,7 @@ async def compare(
         found[transport.name] += await transport.compare(queues)
     for transport, kept in kept_schedules(schedules, transports):
         found[transport.name] += await transport.compare_schedules(_names(kept))
-    return dict(found)
+    return {name: list(dict.fromkeys(each)) for name, each in found.items()}
 
 
 async def start_schedule(
@@ -127,10 +127,11 @@ async def examine_transports(
     findings = [_unused(queue, of) for queue, of in transports.items() if queue not in asked]
     kept = {id(of): some for of, some in kept_schedules(schedules, transports)}
     names = [each.name for some in kept.values() for each in some]
+    compared: dict[str, dict[Difference, None]] = {}  # several transports may be of one broker
     for transport, queues in by_transport(transports):
         try:
             differences = await transport.compare(queues)
-            findings += _findings(transport, differences)
+            compared.setdefault(transport.name, {}).update(dict.fromkeys(differences))
             if keeps(transport):
                 findings += await _of_schedules(transport, kept.get(id(transport), ()), names)
             if not differences and (teller := teller_of(transport)) is not None:
@@ -139,7 +140,8 @@ async def examine_transports(
             away = isinstance(error, TransportUnavailable)
             advice = "start it, or correct its URL" if away else "correct the rights of its user"
             findings.append(Finding(Level.PROBLEM, "transports", str(error), advice))
-    return list(dict.fromkeys(findings))  # several transports may be of one broker
+    told = [each for name, found in compared.items() for each in _findings(name, list(found))]
+    return list(dict.fromkeys(findings + told))
 
 
 async def _of_schedules(
@@ -150,7 +152,7 @@ async def _of_schedules(
     differences = await transport.compare_schedules(_names(schedules)) if schedules else []
     if not differences:
         found = await look_at_kept(transport, schedules) + found
-    missing = _findings(transport, differences) if differences else []
+    missing = _findings(transport.name, differences) if differences else []
     troubled = [each for each in found if each.state in _TROUBLES and each.stopped != ENDED]
     told = [_finding_of(each) for each in troubled]
     return missing + told
@@ -210,15 +212,15 @@ def _chosen(transports: Mapping[str, Transport], queue: str | None) -> dict[str,
     return {queue: transports[queue]}
 
 
-def _findings(transport: Transport, differences: Sequence[Difference]) -> list[Finding]:
+def _findings(broker: str, differences: Sequence[Difference]) -> list[Finding]:
     if not differences:
-        fine = f"{transport.name}: as `{DECLARE}` makes it"
+        fine = f"{broker}: as `{DECLARE}` makes it"
         return [Finding(Level.OK, "transports", fine)]
     missing = [each for each in differences if each.found is None and not each.theirs]
     if len(missing) <= SHOWN:
-        return [_finding(transport, each) for each in differences]
-    said = f"{transport.name}: {len(missing)} things that its queues need are missing"
-    others = [_finding(transport, each) for each in differences if each not in missing]
+        return [_finding(broker, each) for each in differences]
+    said = f"{broker}: {len(missing)} things that its queues need are missing"
+    others = [_finding(broker, each) for each in differences if each not in missing]
     return [Finding(Level.PROBLEM, "transports", said, DECLARE), *others]
 
 
@@ -231,6 +233,6 @@ def _unused(queue: str, transport: Transport) -> Finding:
     )
 
 
-def _finding(transport: Transport, difference: Difference) -> Finding:
-    said = f"{transport.name}: {difference}"
+def _finding(broker: str, difference: Difference) -> Finding:
+    said = f"{broker}: {difference}"
     return Finding(Level.PROBLEM, "transports", said, difference.advice)

@@ -12,6 +12,7 @@ from mutirao.engine.logs import log
 
 # More seconds, after which the process ends even if no Python code can run any more.
 HARD_EXIT_MARGIN = 2.0
+STANDARD_ERROR = 2  # leads to /dev/null then
 
 
 class Alarm:
@@ -31,7 +32,7 @@ class Alarm:
         self._timer.daemon = True
         self._timer.start()
         # The timer cannot run while a thread never releases the GIL. The status is 1 then.
-        faulthandler.dump_traceback_later(seconds + HARD_EXIT_MARGIN, exit=True)
+        faulthandler.dump_traceback_later(seconds + HARD_EXIT_MARGIN, exit=True, file=_where())
 
     def clear(self) -> None:
         """Cancel the alarm, so that the process continues."""
@@ -44,6 +45,14 @@ class Alarm:
         """End the process now; print the stacks of all its threads."""
         log.critical("%s; ending with status %s", why, status)
         with suppress(Exception):  # standard error may be closed
-            faulthandler.dump_traceback(all_threads=True)
+            faulthandler.dump_traceback(_where(), all_threads=True)
             sys.stderr.flush()
         os._exit(status)
+
+
+def _where() -> int:
+    """Return the descriptor of standard error; Python has none if it was started without."""
+    try:
+        return sys.stderr.fileno()
+    except (AttributeError, ValueError, OSError):
+        return STANDARD_ERROR

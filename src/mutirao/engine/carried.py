@@ -81,6 +81,13 @@ class Carried:
         heard = {f"doorbells of {queue}": each.run for queue, each in self._heard.items()}
         return heard | {"relay": self._relay.run}
 
+    def unmended(self) -> list[str]:
+        """Return what brokers refuse until people mend it."""
+        parts: list[Doorbells | Relay] = [self._relay]
+        parts += [each for each in self._heard.values() if isinstance(each, Doorbells)]
+        found = (each.unmended for each in parts)
+        return [text for text in found if text is not None]
+
     def comparisons(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Return what tells once what its brokers have otherwise, by name; to be awaited."""
         heard = self._heard.items()

@@ -7,6 +7,7 @@ served: then no database is needed.
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import inf
 from time import monotonic
@@ -31,9 +32,16 @@ from mutirao.engine.shared import Shared
 from mutirao.engine.task_checks import check_tasks, check_waits
 from mutirao.engine.ticking import ScheduleSource
 from mutirao.engine.watch import WATCH_EVERY, Watch
-from mutirao.errors import ConfigurationError, HandlersCannotStart, WorkerStuck, WrongState
+from mutirao.errors import (
+    ConfigurationError,
+    HandlersCannotStart,
+    TransportError,
+    WorkerStuck,
+    WrongState,
+)
 from mutirao.model.foreign import Decode
 from mutirao.model.job import Gives, Job
+from mutirao.model.retry import Dead
 from mutirao.model.schedule import Schedule
 from mutirao.ports import Transport
 from mutirao.ports.announcements import Announces
@@ -112,6 +120,8 @@ class Carrying:
         check_waits(self._tasks, self._transports, self.settings.defaults.defaults())
         for each in self._receivers:
             self._loops.spawn(_named(each.queue), each.run())
+        if self._owns:  # otherwise the database's jobs go on
+            self._loops.spawn("start", self._check_start())
         began = {each.queue: each.began for each in self._receivers}
         for name, comparing in comparisons(self._transports, began):
             self._loops.spawn(name, comparing)
@@ -152,7 +162,27 @@ class Carrying:
     def health(self) -> Health:
         """Return whether it works, and if not, why. May be called from any thread."""
         stopping, stuck = self._stopping is not None, self._shared.slots.stuck
-        return self._loops.health(self.failure, stopping, stuck)
+        refused = self._refused()
+        told = [f"queue {queue!r}: {error}" for queue, error in refused.items()]
+        found = self._loops.health(self.failure, stopping, stuck, unmended=told)
+        if found.alive and self._owns and len(refused) == len(self._receivers):
+            return replace(found, alive=False, reason=f"no queue can be consumed: {told[0]}")
+        return found
+
+    def _refused(self) -> dict[str, TransportError]:
+        """Return what brokers refuse until people mend it, by queue."""
+        found = {each.queue: each.refused for each in self._receivers}
+        return {queue: error for queue, error in found.items() if error is not None}
+
+    async def _check_start(self) -> None:
+        """Fail if brokers refuse each queue at the start, until people mend that.
+
+        As a worker ends that finds no schema, or whose database lets nobody in.
+        """
+        await self.first_claim()
+        refused = self._refused()
+        if len(refused) == len(self._receivers):
+            raise next(iter(refused.values()))
 
     async def _stop(self, grace: float | None = None) -> None:
         if self._loops:
@@ -234,7 +264,7 @@ class Carrying:
 
     def _loop_failed(self, name: str, error: BaseException) -> None:
         """Stop: the broker gives its deliveries to others."""
-        for_people = ConfigurationError | WorkerStuck | HandlersCannotStart
+        for_people = ConfigurationError | WorkerStuck | HandlersCannotStart | TransportError
         unfit = isinstance(error, for_people)
         log.critical("%s failed: %s", name, error, exc_info=None if unfit else error)
         self.failure = self.failure or error
@@ -295,9 +325,13 @@ def _tell_left(queue: str, its: Collection[str], settings: WorkerSettings) -> No
         log.warning("queue %s is left to other workers: %s; %s", queue, said, advice)
 
 
+class NoRow(WrongState, Dead):
+    """A message has no row that a transaction could complete: no attempt will find one."""
+
+
 def refuse_to_begin(job: Job, running: Running, gives: Gives) -> NoReturn:
-    """Raise WrongState: a message has no row that a transaction could complete."""
-    raise WrongState(
+    """Raise NoRow, which makes the job dead at once: each attempt would end like this one."""
+    raise NoRow(
         f"job {job.id} ({job.task}) is by broker alone, and is completed by no transaction; open"
         " one of your own, and have app.inbox(conn).remember(…, job.id) drop repetitions in it"
     )

@@ -57,6 +57,9 @@ class Doorbells:
         self._prefetch, self._size = settings.concurrency, 1  # messages; doorbells in each, lately
         self._left: deque[Read] = deque()  # received, and waiting for room
         self._stopping = asyncio.Event()
+        what = f"cannot answer doorbells of queue {queue}"
+        back, longest = f"answering those of queue {queue} again", settings.longest_wait
+        self._trouble = Trouble(what, back, longest, who="database or broker", once="text")
         self._unknown: set[str] = set()  # tasks that the log has
         self.began = asyncio.Event()
         self.reached: datetime | None = None
@@ -66,32 +69,33 @@ class Doorbells:
         """The seconds for which no doorbell has come although there was room."""
         return 0.0 if self._waits_since is None else monotonic() - self._waits_since
 
+    @property
+    def unmended(self) -> str | None:
+        """What the broker refuses until people mend it; None: nothing."""
+        return self._trouble.unmended
+
     async def run(self, pulse: Pulse) -> None:
         """Answer until stopped; wait while the broker or the database is away."""
-        what = f"cannot answer doorbells of queue {self.queue}"
-        back = f"answering those of queue {self.queue} again"
-        longest = self._settings.longest_wait
-        trouble = Trouble(what, back, longest, who="database or broker", once="text")
         while not self._stopping.is_set():
             pulse.turn()
             try:
-                await self._consume(pulse, trouble)
+                await self._consume(pulse)
             except Exception as error:  # noqa: BLE001 (raised if it does not pass)
                 self._waits_since = None
-                await pulse.rest(trouble.met(error), self._stopping)
+                await pulse.rest(self._trouble.met(error), self._stopping)
 
     def stop(self) -> None:
         """Answer no more; what the broker has handed out goes back to it."""
         self._stopping.set()
         self._dispatcher.changed.set()
 
-    async def _consume(self, pulse: Pulse, trouble: Trouble) -> None:
+    async def _consume(self, pulse: Pulse) -> None:
         self._prefetch, self._size = self._settings.concurrency, 1
         self._left.clear()
         about = self.queue, self._prefetch, _come_again
         consuming = self._transport.consumer(*about, grace=self._settings.grace)
         async with consuming as consumer:
-            trouble.over()
+            self._trouble.over()
             self.began.set()
             while not self._stopping.is_set():
                 pulse.turn()

@@ -1,7 +1,7 @@
 """The loops of a worker as one: started with a sign of life each, watched, and ended together."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any
 
 from mutirao.engine.pulse import Health, Pulse
@@ -83,11 +83,16 @@ class Loops:
         self._tasks.clear()
 
     def health(
-        self, failure: BaseException | None, stopping: bool, stuck: int, hears: bool | None = None
+        self,
+        failure: BaseException | None,
+        stopping: bool,
+        stuck: int,
+        hears: bool | None = None,
+        unmended: Sequence[str] = (),
     ) -> Health:
         """Return whether they work, and if not, why. May be called from any thread.
 
-        `hears` counts while they work.
+        `hears` and `unmended` count while they work.
         """
         ages = {name: pulse.age() for name, pulse in self._pulses.items()}
         hanging = [name for name, pulse in self._pulses.items() if pulse.hangs()]
@@ -101,7 +106,8 @@ class Loops:
         elif hanging:
             reason = f"no turn of {', '.join(hanging)}"
         works = bool(self._tasks) and not stopping
-        return Health(reason is None, reason, ages, stuck, hears if works else None)
+        broken = tuple(unmended) if works else ()
+        return Health(reason is None, reason, ages, stuck, hears if works else None, broken)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -31,6 +31,8 @@ class Health:
         stuck: the number of slots lost to handlers that the worker has given up.
         hears: whether wake-ups reach it, of the database or of a hub; False: it polls until they
             do again; None: it only polls, or does not work.
+        unmended: what a broker refuses until somebody mends it, one sentence each, such as a queue
+            that is not declared; the rest of the worker works.
     """
 
     alive: bool
@@ -38,6 +40,7 @@ class Health:
     ages: dict[str, float]
     stuck: int = 0
     hears: bool | None = None
+    unmended: tuple[str, ...] = ()
 
 
 class Pulse:

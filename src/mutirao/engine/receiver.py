@@ -128,6 +128,7 @@ class Receiver:
         what, back = f"cannot consume queue {queue!r}", f"consuming queue {queue!r} again"
         longest = settings.longest_wait
         self._trouble = Trouble(what, back, longest, who="broker", once="text")
+        self._refused: TransportError | None = None
         self._said: set[str] = set()
         self._suspects = Suspects()
         self._prefetch, self._received, self._shrink_at = 0, 0, 0.0
@@ -140,6 +141,11 @@ class Receiver:
     def works(self) -> bool:
         """Whether it consumes, as far as it knows."""
         return self._begun is None and not self._trouble.failing
+
+    @property
+    def refused(self) -> TransportError | None:
+        """What the broker refuses until people mend it; None: nothing."""
+        return self._refused if self._trouble.unmended else None
 
     async def run(self) -> None:
         """Consume until stopped, and until all that was received is settled."""
@@ -372,6 +378,7 @@ class Receiver:
 
     async def _wait(self, error: TransportError) -> None:
         wait = self._trouble.met(error)
+        self._refused = error
         self.consumes.set()
         await wait_for(self._stopping, min(MAX_REST, wait))
 

@@ -85,6 +85,13 @@ class Relay:
         self._ask_at = self._look_at = self._recall_at = 0.0  # monotonic
         self._expected: list[float] = []  # a heap of monotonic times
         self._stopping = asyncio.Event()
+        longest, who = settings.longest_wait, "database or broker"
+        self._trouble = Trouble("cannot relay", "relaying again", longest, who=who, once="text")
+
+    @property
+    def unmended(self) -> str | None:
+        """What a broker refuses until people mend it; None: nothing."""
+        return self._trouble.unmended
 
     def wake(self) -> None:
         """Look for due jobs now."""
@@ -112,19 +119,16 @@ class Relay:
 
     async def run(self, pulse: Pulse) -> None:
         """Relay until stopped; wait while the database or a broker is away."""
-        longest = self._settings.longest_wait
-        who = "database or broker"
-        trouble = Trouble("cannot relay", "relaying again", longest, who=who, once="text")
         while not self._stopping.is_set():
             pulse.turn()
             self._woken.clear()
             try:
                 await self._turn(pulse)
-                trouble.over()
+                self._trouble.over()
                 await self._sleep(self._next() - monotonic())
             except Exception as error:  # noqa: BLE001 (raised if it does not pass)
                 self._asked = True
-                await pulse.rest(trouble.met(error), self._stopping)
+                await pulse.rest(self._trouble.met(error), self._stopping)
 
     async def _turn(self, pulse: Pulse) -> None:
         now = monotonic()

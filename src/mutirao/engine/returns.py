@@ -178,7 +178,8 @@ class Returns:
     async def _settle(self, keys: list[Key]) -> None:
         """Settle until the broker has it all, or the deliveries are lost."""
         what = f"cannot settle {len(keys)} jobs"
-        trouble = Trouble(what, "they are settled", MAX_WAIT, who="broker", once="text")
+        # One of many such at a time: a broker that throttles takes some, and refuses others.
+        trouble = Trouble(what, "jobs are settled now", MAX_WAIT, who=None, once="text")
         while keys := [key for key in keys if key in self._held]:
             consumer = self._held[keys[0]].consumer
             try:

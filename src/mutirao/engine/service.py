@@ -10,10 +10,19 @@ from math import inf
 from mutirao.engine.alarm import Alarm
 from mutirao.engine.fleet import Serving
 from mutirao.engine.logs import log
-from mutirao.errors import ConfigurationError, HandlersCannotStart, SchemaError, WorkerStuck
+from mutirao.engine.starting import mend_standard_streams
+from mutirao.errors import (
+    ConfigurationError,
+    HandlersCannotStart,
+    SchemaError,
+    TransportDenied,
+    TransportMismatch,
+    WorkerStuck,
+)
 
 # Exit statuses of a worker; 1 to 4 are common to all commands.
-ENDED, MISUSED, SCHEMA, FAILED, STUCK, FORCED, STARTLESS = 0, 2, 3, 5, 6, 7, 8
+ENDED, MISUSED, SCHEMA, UNREACHABLE = 0, 2, 3, 4
+FAILED, STUCK, FORCED, STARTLESS = 5, 6, 7, 8
 HURRIED_STOP_LIMIT = 5.0  # seconds that a hurried stop may take before the process ends anyway
 STOP_MARGIN = 15.0  # seconds after the grace period before the process ends anyway
 STOP_TIMED_OUT = "handlers, or what they started, did not end in time"
@@ -26,6 +35,7 @@ def run(make: Callable[[], Serving]) -> int:
     one interrupts running handlers, releases their jobs and ends, within five seconds whatever the
     database and the handlers do.
     """
+    mend_standard_streams()  # before anything else is opened under their numbers
     alarm = Alarm()
     try:
         # Ending the loop waits for work that handlers gave to the loop's own threads.
@@ -94,8 +104,10 @@ def _status(worker: Serving) -> int:
             return STUCK
         case HandlersCannotStart():
             return STARTLESS
-        case SchemaError():
+        case SchemaError() | TransportMismatch():
             return SCHEMA
+        case TransportDenied():
+            return UNREACHABLE
         case ConfigurationError():
             return MISUSED
     return FAILED

@@ -70,7 +70,8 @@ class Together:
         """Return whether both work, and if not, why. May be called from any thread."""
         worker, carrying = (each.health() for each in self._both)
         bad = worker if not worker.alive else carrying
-        return replace(worker, alive=bad.alive, reason=bad.reason, ages=worker.ages | carrying.ages)
+        ages, unmended = worker.ages | carrying.ages, worker.unmended + carrying.unmended
+        return replace(worker, alive=bad.alive, reason=bad.reason, ages=ages, unmended=unmended)
 
     async def _watch(self, one: Serving) -> None:
         await one.failed.wait()

@@ -6,7 +6,9 @@ cannot do without ends, and the worker with it. A loop whose work other workers 
 forever.
 """
 
+from collections.abc import Callable
 from logging import DEBUG, ERROR, WARNING
+from math import inf
 from time import monotonic
 from typing import Literal
 
@@ -16,12 +18,14 @@ from mutirao.errors import (
     SchemaError,
     StoreGone,
     StoreUnavailable,
+    TransportDenied,
     TransportError,
     TransportUnavailable,
 )
 
 Once = Literal["outage", "text"]
 MOST_TEXTS = 20  # of an outage that are warnings
+REPEAT_EVERY = 60.0  # seconds after which what people have to mend is an error again
 
 
 class Trouble:
@@ -32,9 +36,13 @@ class Trouble:
         back: the log message when it succeeds again, such as "claiming again".
         longest: the longest wait between two tries, in seconds.
         patience: seconds after which an error that does not pass is raised; None: never.
-        who: what is away meanwhile, for the log.
+        who: what is away meanwhile, for the log; None: a success does not tell that it is back.
         once: which of several failures is a warning: the first one of an outage, or the first one
             of each text; None: all of them.
+
+    What people have to mend is an error, again each minute: what a broker refuses until then, or,
+    with a traceback, what the database does. `unmended` says what the former is, while it is the
+    last thing that was met.
     """
 
     def __init__(
@@ -44,13 +52,16 @@ class Trouble:
         longest: float,
         patience: float | None = None,
         *,
-        who: str = "database",
+        who: str | None = "database",
         once: Once | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._what, self._back, self._patience = what, back, patience
         self._who, self._once = who, once
         self._backoff = Backoff(longest)
-        self._told: set[str] = set()  # what failures of this outage have said
+        self._told: dict[str, float] = {}  # what failures of this outage have said, and when
+        self._clock = clock
+        self.unmended: str | None = None
         self._since: float | None = None  # since when all errors were ones that do not pass
 
     @property
@@ -61,11 +72,12 @@ class Trouble:
     def over(self) -> None:
         """Record a success, and log it after errors."""
         if self.forget():
-            log.warning("the %s is back; %s", self._who, self._back)
+            who = "" if self._who is None else f"the {self._who} is back; "
+            log.warning("%s%s", who, self._back)
 
     def forget(self) -> bool:
         """Record a success; return whether there had been errors."""
-        self._since = None
+        self._since = self.unmended = None
         self._told.clear()
         return self._backoff.reset()
 
@@ -77,8 +89,11 @@ class Trouble:
         """
         if isinstance(error, StoreGone | SchemaError):
             raise error
+        broken = is_for_people(error)
         passes = isinstance(error, StoreUnavailable | TransportUnavailable)
-        level = DEBUG if self._was_told(str(error)) else WARNING if passes else ERROR
+        self.unmended = f"{self._what}: {error}" if broken else None
+        told = self._was_told(str(error), REPEAT_EVERY if broken else inf)
+        level = DEBUG if told else WARNING if passes and not broken else ERROR
         wait = self._backoff.next()
         if passes or isinstance(error, TransportError):  # a broker's: people mend it
             self._since = None
@@ -86,17 +101,23 @@ class Trouble:
             log.say(level, "%s: %s; %s", self._what, error, then)
             return wait
         self._lose_patience(error)
-        log.error("%s; again in %.1f s", self._what, wait, exc_info=error)
+        level = DEBUG if self._was_lately(str(error), REPEAT_EVERY) else ERROR
+        log.say(level, "%s; again in %.1f s", self._what, wait, exc_info=error)
         return wait
 
-    def _was_told(self, text: str) -> bool:
-        """Return whether an outage has had such a failure; remember this one."""
+    def _was_told(self, text: str, again_after: float) -> bool:
+        """Return whether an outage has had such a failure lately; remember this one."""
         if self._once is None:
             return False
-        what = text if self._once == "text" else ""
-        if what in self._told or len(self._told) == MOST_TEXTS:
+        return self._was_lately(text if self._once == "text" else "", again_after)
+
+    def _was_lately(self, what: str, again_after: float) -> bool:
+        now, before = self._clock(), self._told.get(what)
+        if before is None and len(self._told) == MOST_TEXTS:
             return True
-        self._told.add(what)
+        if before is not None and now - before < again_after:
+            return True
+        self._told[what] = now
         return False
 
     def _lose_patience(self, error: Exception) -> None:
@@ -105,3 +126,9 @@ class Trouble:
             self._since = now
         elif self._patience is not None and now - self._since > self._patience:
             raise error
+
+
+def is_for_people(error: BaseException) -> bool:
+    """Return whether a broker refuses something until people mend it: waiting does not help."""
+    passes = isinstance(error, TransportUnavailable) and not isinstance(error, TransportDenied)
+    return isinstance(error, TransportError) and not passes

@@ -29,6 +29,7 @@ from mutirao.engine.pausing import Pauser
 from mutirao.engine.producer import Producer
 from mutirao.engine.progress import ProgressWriter
 from mutirao.engine.pulse import Health
+from mutirao.engine.refused import cause_of
 from mutirao.engine.running import Running
 from mutirao.engine.scheduler import Scheduler
 from mutirao.engine.settings import WorkerSettings
@@ -37,6 +38,7 @@ from mutirao.engine.superseding import Superseding
 from mutirao.engine.task_checks import check_tasks
 from mutirao.engine.watch import WATCH_EVERY, Watch
 from mutirao.engine.within import OPTIONAL_WRITES_LIMIT, within
+from mutirao.errors import StoreError
 from mutirao.model.job import NOWHERE, Beat, Gives, Home, Job, Transaction, Wake
 from mutirao.model.limits import Rule
 from mutirao.model.schedule import Schedule
@@ -107,6 +109,7 @@ class Worker:
         self._scheduler: Scheduler | None = None
         self._heartbeat: Heartbeat | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None  # why the store refuses a statement
         self._hurried, self._within = asyncio.Event(), partial(within, store)
 
     @property
@@ -117,7 +120,8 @@ class Worker:
     def health(self) -> Health:
         """Return whether it works, and if not, why. May be called from any thread."""
         stopping, stuck = self._stopping is not None, self._shared.slots.stuck
-        return self._loops.health(self.failure, stopping, stuck, self._producer.hears)
+        about = self._producer.hears, self._carried.unmended()
+        return self._loops.health(self.failure, stopping, stuck, *about)
 
     async def start(self) -> None:
         """Check the schema and the tasks, register, and begin to claim.
@@ -293,7 +297,13 @@ class Worker:
     def _loop_failed(self, name: str, error: BaseException) -> None:
         """Stop the worker; other workers rescue its jobs."""
         log.critical("worker %s: %s failed", self._id, name, exc_info=error)
-        self._fail(error)
+        if isinstance(error, StoreError) and self._stopping is None and self._asking is None:
+            self._asking = asyncio.create_task(self._fail_for_its_cause(error))
+        elif self._asking is None:
+            self._fail(error)
+
+    async def _fail_for_its_cause(self, error: StoreError) -> None:
+        self._fail(await cause_of(error, self._store))
 
     def _fail(self, error: BaseException) -> None:
         self.failure = self.failure or error

@@ -188,8 +188,8 @@ class Client(asyncio.Protocol):
 
     def tell(self, line: bytes) -> None:
         """Send a line, unless so much is unsent that it must be dropped."""
-        if self._transport is None:
-            return
+        if self._transport is None or self._transport.is_closing():
+            return  # it has gone, which is told later: asyncio would log each line that it loses
         if self._transport.get_write_buffer_size() > MAX_UNSENT:
             self.drop("it does not read what it is told")
             return

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import httpcore2
 
 Connection = httpcore2.AsyncHTTPConnection
+# What is raised if the other side closes a connection at the moment of its next request.
+_CLOSED = (httpcore2.ReadError, httpcore2.WriteError, httpcore2.RemoteProtocolError)
 Place = tuple[bytes, bytes, int]  # scheme, host, port
 # By one connection of HTTP/2. nginx ends one after a thousand, and h2 then reads no answer that is
 # still to come: up to fifty deliveries failed at once, and a breaker opened.
@@ -45,6 +47,10 @@ class Pooled:
         self.requests += 1
         if self.requests >= MOST_REQUESTS and self.connection.can_multiplex():
             self.retired = True
+
+    def is_kept(self) -> bool:
+        """Return whether it was used before, and by HTTP/1.1: one request at a time."""
+        return self.requests > 1 and not self.connection.can_multiplex()
 
     def has_more(self) -> bool:
         """Return whether bytes are left that came after an answer by HTTP/1.1.
@@ -79,18 +85,31 @@ class Pool:
         self._at: dict[Place, dict[Pooled, None]] = {}  # the same
         self._shared: dict[Place, Pooled] = {}  # where HTTP/2 is spoken
 
-    async def send(self, request: httpcore2.Request) -> tuple[httpcore2.Response, Pooled]:
-        """Send a request; return its answer, and what to give back when that was read."""
+    async def send(
+        self, request: httpcore2.Request, unanswered: Callable[[], bool] = lambda: False
+    ) -> tuple[httpcore2.Response, Pooled]:
+        """Send a request; return its answer, and what to give back when that was read.
+
+        It is sent once more, by a new connection, if the other side closes a kept one meanwhile
+        and `unanswered` says that nothing of an answer has come, and that it can be sent again.
+        """
+        new = False
         if self._requests < self._most:
             self._requests += 1
         else:
             await self._wait()
         while True:
-            pooled = await self._take(request.url.origin)
+            pooled = await self._take(request.url.origin, new=new)
             try:
                 answer = await pooled.connection.handle_async_request(request)
             except httpcore2.ConnectionNotAvailable:
                 # The other side ends the connection, and says that it has not looked at this one.
+                await self._let_go(pooled, whole=False)
+            except _CLOSED:
+                if new or not (pooled.is_kept() and unanswered()):
+                    await self.give_back(pooled, whole=False)
+                    raise
+                new = True
                 await self._let_go(pooled, whole=False)
             except BaseException:
                 await self.give_back(pooled, whole=False)
@@ -148,18 +167,18 @@ class Pool:
                 return
         self._requests -= 1
 
-    async def _take(self, origin: httpcore2.Origin) -> Pooled:
-        """Return a connection for one more request, a new one where there is none.
+    async def _take(self, origin: httpcore2.Origin, *, new: bool) -> Pooled:
+        """Return a connection for one more request, a new one where there is none, or if asked to.
 
         For that the one is closed that was idle longest, if there are enough.
         """
         place = (origin.scheme, origin.host, origin.port)
-        shared = self._shared.get(place)
+        shared = None if new else self._shared.get(place)
         if shared is not None and shared.users and shared.takes_more():
             shared.use()
             return shared
         found: Pooled | None = None
-        while found is None and (idle := self._at.get(place)):
+        while found is None and not new and (idle := self._at.get(place)):
             if (last := next(reversed(idle))).is_outdated():
                 await self._close(last)
             else:

@@ -79,6 +79,16 @@ def followed() -> Iterator[Trail]:
         _trail.reset(token)
 
 
+@contextmanager
+def _heard() -> Iterator[Trail]:
+    """Return the trail of the request at hand, a new one if nobody follows it."""
+    if (trail := _trail.get()) is not None:
+        yield trail
+        return
+    with followed() as trail:
+        yield trail
+
+
 class GuardedTransport(httpx2.AsyncBaseTransport):
     """For `httpx2.AsyncClient(transport=GuardedTransport(Guard()), trust_env=False)`.
 
@@ -116,8 +126,9 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             content=request.stream,
             extensions=request.extensions,
         )
-        with _translated():
-            answer, pooled = await self._pool.send(asked)
+        with _translated(), _heard() as trail:
+            before, again = trail.heard, isinstance(request.stream, httpx2.ByteStream)
+            answer, pooled = await self._pool.send(asked, lambda: again and trail.heard == before)
         return httpx2.Response(
             answer.status,
             headers=answer.headers,

@@ -301,9 +301,9 @@ async def test_what_cannot_be_by_broker_alone(app: Mutirao, broker: MemoryTransp
 
 
 async def test_no_transaction(app: Mutirao, broker: MemoryTransport) -> None:
-    """There is no row that it could complete; the inbox is named."""
+    """There is no row that it could complete: dead at the first attempt, and the inbox is named."""
 
-    @app.task(queue="mail", max_attempts=1)
+    @app.task(queue="mail")
     async def send(job: Job) -> None:
         async with job.transaction():
             pass
@@ -312,6 +312,7 @@ async def test_no_transaction(app: Mutirao, broker: MemoryTransport) -> None:
         send.enqueue()
         (found,) = await dead(broker)
     assert "app.inbox" in found.cause.error
+    assert found.cause.attempts == 1
 
 
 async def test_messages_that_nobody_can_run(
@@ -485,7 +486,7 @@ async def test_what_cannot_be_settled_is_told_once(
         release.set()
         await until(lambda: len(told("cannot settle 1 jobs")) >= 3)
         broker.available = True
-        await until(lambda: told("the broker is back; they are settled"))
+        await until(lambda: told("jobs are settled now"))
     assert [each for each in told("cannot settle") if each > logging.DEBUG] == [logging.WARNING]
 
 
@@ -567,6 +568,18 @@ async def test_doctor(app: Mutirao, broker: MemoryTransport) -> None:
     assert "4 things that its queues need are missing" in (await found())[-1].found
     broker.available = False
     assert "away" in (await found())[-1].found
+
+
+async def test_a_broker_as_many_transports(app: Mutirao, broker: MemoryTransport) -> None:
+    """It is a problem or well, not both, and what all of them lack is told once."""
+    others = {f"q{n}": MemoryTransport() for n in range(4)}
+    for each in others:
+        app.task(queue=each, name=each)(lambda: None)
+    app.task(queue="mail", name="mail")(lambda: None)
+    app.transports = {"mail": broker, **others}
+    found = [each for each in await app.aexamine() if each.about == "transports"]
+    assert [each.level for each in found] == [Level.PROBLEM]
+    assert "4 things that its queues need are missing" in found[0].found
 
 
 async def test_a_worker_of_some_tasks(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:

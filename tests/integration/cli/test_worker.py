@@ -260,6 +260,25 @@ def test_several_processes_that_cannot_start(sqlite_shell: Shell) -> None:
     assert all("there is shop:app" in line for line in said)
 
 
+ENDS = """
+import os
+
+@app.task(name="ends", queue="mail", max_attempts=1)
+async def ends() -> None:
+    os._exit(3)
+"""
+
+
+def test_a_handler_that_ends_a_process_as_an_unfit_schema_does(sqlite_shell: Shell) -> None:
+    """It is started again, as after any other death."""
+    shop = sqlite_shell.directory / "shop.py"
+    shop.write_text(shop.read_text() + ENDS)
+    sqlite_shell.ok("enqueue", "shop:app", "ends")
+    with working(sqlite_shell, "--processes", "2") as worker:
+        worker.wait_for_message("ended with status 3; again in 0.5 s")
+        assert worker.end() == 0
+
+
 CHANGED = """
 
 @app.task(name="later", queue="mail")

@@ -135,6 +135,18 @@ def test_the_revisions_that_are_known() -> None:
     assert tuple(reversed([s.revision for s in scripts.walk_revisions()])) == version.REVISIONS
 
 
+def test_tables_that_a_search_path_hides(migrated_postgresql_url: str) -> None:
+    """The message says where it has looked, and where such tables are."""
+    engine = create_engine(migrated_postgresql_url)
+    with engine.begin() as conn:
+        conn.execute(text("CREATE SCHEMA empty"))
+        conn.execute(text("SET LOCAL search_path TO empty, pg_catalog"))
+        said = r"search_path \(empty, pg_catalog\).*There are such in schema public: set the"
+        with pytest.raises(SchemaMissing, match=said):
+            version.check(conn)
+    engine.dispose()
+
+
 def test_check_tells_apart_what_is_wrong(
     database_url: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

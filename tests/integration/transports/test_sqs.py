@@ -184,6 +184,27 @@ async def test_the_longest_runtime() -> None:
     await world.transport.aclose()
 
 
+async def test_an_extension_that_is_refused_too_late(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is tried again for less than no time: the message is lost, and said to be."""
+    await world.publish(message("m"))
+    async with world.consuming() as consumer:
+        await receive(consumer)
+        world.wait(VISIBILITY * 0.9)
+        answer = world.broker.change_message_visibility_batch
+
+        def late(**asked: Any) -> Any:
+            world.wait(VISIBILITY * 0.2)
+            return answer(**asked)
+
+        world.broker.change_message_visibility_batch = late  # type: ignore[assignment,method-assign]
+        world.broker.refuse_entries(CHANGE, "InternalError", times=99)
+        world.beat()
+        await until(lambda: world.lost == ["m"])
+    assert "tried again" not in caplog.text
+
+
 async def test_an_extension_that_is_throttled(world: World) -> None:
     """It is tried again as long as there is time; then the message is lost."""
     await world.publish(message("a"))

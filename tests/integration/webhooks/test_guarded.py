@@ -168,6 +168,29 @@ async def test_a_signer_signs_what_is_sent_where_it_is_sent() -> None:
     assert len(there.requests) == len(server.requests) == 1
 
 
+@pytest.mark.parametrize(("heard", "sent"), [(b"", 3), (b"HTTP/1.1 2", 2)])
+async def test_a_kept_connection_that_is_closed_at_its_next_request(
+    heard: bytes, sent: int
+) -> None:
+    """The request is sent once more, on a new one, if nothing of an answer came."""
+
+    async def behave(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(OK)
+        if peer.server.connections > 1:
+            return
+        await peer.request()
+        await peer.say(heard)
+
+    async with serving(behave) as server:
+        transport = GuardedTransport(Guard(["http"], PORTS, ["127.0.0.1/32"]))
+        async with httpx2.AsyncClient(transport=transport, trust_env=False) as client:
+            await client.post(server.url(), content=b"a")
+            with nullcontext() if not heard else pytest.raises(httpx2.TransportError):
+                await client.post(server.url(), content=b"b")
+        assert len(server.requests) == sent
+
+
 async def test_what_is_kept_of_a_redirect_that_fails_later() -> None:
     """Where it went last, and nothing of the answer before."""
     async with serving(closing) as there, serving(answering(moved(there.url()))) as server:

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from mutirao.engine.trouble import MOST_TEXTS, Once, Trouble
-from mutirao.errors import StoreUnavailable, TransportError, TransportUnavailable
+from mutirao.errors import StoreUnavailable, TransportDenied, TransportError, TransportUnavailable
 
 
 def warned(once: Once | None, texts: list[str], caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -52,3 +52,16 @@ def test_what_people_have_to_mend_is_an_error(caplog: pytest.LogCaptureFixture) 
     assert trouble.failing
     assert trouble.forget()
     assert not trouble.failing
+
+
+def test_what_people_have_to_mend_is_told_each_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """Until it is mended; what passes is not."""
+    now = 0.0
+    trouble = Trouble("cannot", "again", 1.0, once="text", clock=lambda: now)
+    for second in range(130):
+        now = float(second)
+        trouble.met(TransportDenied("a wrong password"))
+        assert trouble.unmended == "cannot: a wrong password"
+    assert [record.levelname for record in caplog.records] == 3 * ["ERROR"]
+    trouble.met(TransportUnavailable("away"))
+    assert trouble.unmended is None

@@ -76,6 +76,13 @@ class Admin(ABC):
     def health_checks(self, connection: Connection) -> Iterator[Finding]:
         """Examine indexes, plans and bloat, and report what is well, too."""
 
+    def searched(self, connection: Connection) -> tuple[str, str]:
+        """Return where tables without a schema are looked for, and in which schemas ours are.
+
+        The former as the end of a sentence, with a space; either is "" if there is no choice.
+        """
+        return "", ""
+
     def grants(self, roles: Collection[str], to: str | None, schema: str | None) -> str:
         """Return the statements that grant roles their privileges; of all roles if none is named.
 

@@ -209,10 +209,17 @@ MARIADB_NUMBERS: dict[int, Failure] = {
     **dict.fromkeys((1290, 1792, 1836), SQLSTATES["25006"]),
     **dict.fromkeys((1317, 1969, 3024), SQLSTATES["57014"]),
     **dict.fromkeys((1412, 1615), SQLSTATES["55"]),  # somebody changed the table meanwhile
-    **dict.fromkeys((1048, 1062, 1264, 1265, 1292, 1364, 1366, 1406, 1451, 1452, 4025), _VALUE),
+    **dict.fromkeys((1048, 1062, 1264, 1265, 1292, 1364, 1366, 1406, 1451, 1452), _VALUE),
     # Texts and JSON, too.
     **dict.fromkeys((1300, 1411, 1690, 3140, 3141, 3157, 4037, 4038), _VALUE),
     3819: _CHECKED,
+    4025: _CHECKED._replace(
+        advice="SHOW CREATE TABLE shows that check. MariaDB's JSON has 32 levels at most"
+    ),
+    1709: _STATEMENT._replace(
+        advice="the server's innodb_default_row_format is compact or redundant; have it set to"
+        " dynamic, its default, and migrate again"
+    ),
     1644: _TRIGGER,
 }
 _GIVEN_UP = (

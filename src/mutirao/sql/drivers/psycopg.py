@@ -3,6 +3,8 @@
 In psycopg's pipeline mode a few jobs can be enqueued; many cannot, because it refuses COPY there.
 """
 
+import asyncio
+import logging
 from typing import Any
 
 from psycopg import AsyncConnection, AsyncRawCursor, Connection, RawCursor
@@ -14,6 +16,23 @@ from mutirao.sql.drivers.dropping import shut_down
 from mutirao.sql.drivers.placeholders import numbered
 from mutirao.sql.drivers.prepared import Prepared
 from mutirao.sql.drivers.steps import COMMIT, ROLLBACK, Autocommits, Load, Request, Rows
+
+
+def _is_not_of_a_worker(record: logging.LogRecord) -> bool:
+    """Return whether a record of psycopg tells others than a worker that ends something new.
+
+    Its loops are cancelled when their connections have been cut, which psycopg closes as it should.
+    """
+    if not str(record.msg).startswith("query cancellation interrupted"):
+        return True
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return True
+    return task is None or not task.get_name().startswith("mutirao-")
+
+
+logging.getLogger("psycopg").addFilter(_is_not_of_a_worker)
 
 
 class _Psycopg:

@@ -16,7 +16,7 @@ from typing import Any
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, String, TypeDecorator
 
 from mutirao.sql.connections.engines import Database, Engines
 from mutirao.sql.drivers.failures import translate_errors
@@ -131,7 +131,7 @@ def _context(
     **options: Any,
 ) -> MigrationContext:
     scripts = _scripts(later)
-    return MigrationContext.configure(
+    context = MigrationContext.configure(
         connection=connection,
         dialect_name=dialect_name,
         dialect_opts={"paramstyle": "named"},  # others double each % of what is printed
@@ -142,3 +142,14 @@ def _context(
             **options,
         },
     )
+    context._version.c.version_num.type = _Revision()
+    return context
+
+
+class _Revision(TypeDecorator[str]):
+    """A revision, which is read as bytes in a database whose character set is binary."""
+
+    impl, cache_ok = String(32), True
+
+    def process_result_value(self, value: str | bytes | None, dialect: object) -> str | None:
+        return value.decode() if isinstance(value, bytes) else value

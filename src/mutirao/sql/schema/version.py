@@ -52,7 +52,14 @@ def current(connection: Connection, schema: str | None = None) -> VersionFound |
     # Not by its name: a database of revision 0100 has no column for the fingerprint.
     all_columns: Select[Any] = select(literal_column("*")).select_from(table(VERSION_TABLE))
     row = connection.execute(all_columns).mappings().first()
-    return None if row is None else VersionFound(row["version_num"], row.get(FINGERPRINT))
+    if row is None:
+        return None
+    return VersionFound(_text(row["version_num"]) or "", _text(row.get(FINGERPRINT)))
+
+
+def _text(value: str | bytes | None) -> str | None:
+    """Return a value as text: in a database whose character set is binary drivers give bytes."""
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def signing(database: Dialect) -> Update:
@@ -65,10 +72,17 @@ def check(connection: Connection, schema: str | None = None) -> None:
     """Raise SchemaMissing, or what `refuse_unfit` raises, unless the database is at `head()`."""
     found, wanted = current(connection, schema), head()
     if found is None:
-        where = "" if schema is None else f" in schema {schema}"
+        where = f" in schema {schema}"
+        todo = "Run `mutirao migrate module:app`."
+        if schema is None:
+            where, elsewhere = dialect_of(connection.dialect).admin.searched(connection)
+            if elsewhere:
+                todo = (
+                    f"There are such in schema {elsewhere}: set the role's search_path, or that of"
+                    " the URL, to find them. For new ones, run `mutirao migrate module:app`."
+                )
         raise SchemaMissing(
-            f"The database has no Mutirão tables{where}; revision {wanted} is needed."
-            " Run `mutirao migrate module:app`."
+            f"The database has no Mutirão tables{where}; revision {wanted} is needed. {todo}"
         )
     refuse_unfit(connection, found)
     if found.revision != wanted:

@@ -7,6 +7,7 @@ publishes, acknowledgements included.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from re import match, search
 from typing import Any, NamedTuple, cast
 from uuid import uuid4
@@ -32,11 +33,13 @@ from pamqp.commands import Basic
 
 from mutirao.errors import (
     MessageTooLarge,
+    TransportDenied,
     TransportError,
     TransportMismatch,
     TransportUnavailable,
 )
 from mutirao.transports.rabbitmq.deliveries import OpensApart, Taker, Takers, pass_over
+from mutirao.transports.rabbitmq.knocking import Knocking
 
 CONNECT_LIMIT = 15.0  # seconds to connect and sign in
 CALL_LIMIT = 30.0  # seconds for the broker to answer a request, or to confirm a message
@@ -70,12 +73,15 @@ class Links:
         self._url, self._name = url, name
         self._connections: dict[str, AbstractConnection] = {}
         self._publishing: Channel | None = None
-        self._lock = asyncio.Lock()
+        self._lock, self._knocking = asyncio.Lock(), Knocking()
         self._takers: Takers = {}
         self.consumers = 0  # channels that consume
 
     async def publish(self, parcel: Parcel) -> TransportError | None:
         """Publish one thing; return None once the broker has confirmed it, or why it has not."""
+        return await self._knocking.send(parcel.exchange, partial(self._publish, parcel))
+
+    async def _publish(self, parcel: Parcel) -> TransportError | None:
         try:
             channel = await self._channel_to_publish()
             if (unfit := _unfit_headers(parcel, channel.max_content_size)) is not None:
@@ -108,7 +114,9 @@ class Links:
                 await self.drop("publishes")  # with what the broker has not taken of it
             if isinstance(error, ChannelPreconditionFailed):
                 return self._too_large(error, len(parcel.body)) or self.translated(error)
-            return self.translated(error)
+            told = self.translated(error)
+            told.__cause__ = error
+            return told
         return None
 
     def _too_large(self, error: BaseException, size: int) -> TransportError | None:
@@ -201,17 +209,17 @@ class Links:
             return _of_channel(error, said)
         match error:
             case AMQPError() if "Connection.OpenOk" in said:
-                return TransportUnavailable(
+                return TransportDenied(
                     f"{self._name} does not open this virtual host; correct the URL, or make it and"
                     " let the user in"
                 )
             case AuthenticationError() | ProbableAuthenticationError() | ConnectionNotAllowed():
-                return TransportUnavailable(
+                return TransportDenied(
                     f"{self._name} lets nobody in with this user, password and virtual host:"
                     f" {_text(error)}; correct the URL, or the user's rights"
                 )
             case FileNotFoundError() | AMQPError(__cause__=FileNotFoundError()):
-                return TransportUnavailable(
+                return TransportDenied(
                     f"{self._name}: a file that its URL names (cafile, certfile, keyfile) is not"
                     " there; correct the URL"
                 )

@@ -15,6 +15,7 @@ from botocore.exceptions import (
 
 from mutirao.errors import (
     DeliveryLost,
+    TransportDenied,
     TransportError,
     TransportMismatch,
     TransportRefused,
@@ -120,7 +121,7 @@ def told(meaning: Meaning, what: str, said: object) -> TransportError:
                 f" role's policy: {said}"
             )
         case Meaning.UNKNOWN_CALLER:
-            return TransportUnavailable(
+            return TransportDenied(
                 f"{what}: the credentials are missing, expired or wrong, or this machine's clock is"
                 f" wrong; renew them, or set it: {said}"
             )

@@ -219,12 +219,14 @@ class LeaseHeartbeat:
             lease.deadline = asked_at + seconds
             lease.renew_at = min(asked_at + seconds * RENEW_AT, lease.ends_at)
             note.still(lease.name, lease.queue.name, asked_at - lease.received_at)
-        elif failure.meaning in (Meaning.LOST, Meaning.CAPPED, Meaning.REFUSED, Meaning.MISSING):
+            return
+        left = lease.deadline - self._clock()
+        final = Meaning.LOST, Meaning.CAPPED, Meaning.REFUSED, Meaning.MISSING
+        if failure.meaning in final or left <= 0:
             with self._changed:
                 self._leases.discard(lease)
             self._lose(lease, f"SQS says: {failure.said}")
         else:
-            left = lease.deadline - self._clock()
             lease.renew_at = self._clock() + min(1.0, max(0.05, left / 4)) * (0.5 + random() / 2)
             note.not_extended(lease.name, lease.queue.name, failure.said, left)
 

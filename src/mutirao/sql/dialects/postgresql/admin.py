@@ -24,6 +24,11 @@ _IDLE = "idle_in_transaction_session_timeout"
 
 _SCHEMA = text("SELECT quote_ident(current_schema())")
 _THERE = text("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = :name)")
+_SEARCHED = text(
+    "SELECT current_schemas(false)::text[], ARRAY(SELECT n.nspname::text FROM pg_class c"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'mutirao_version'"
+    " AND c.relkind IN ('r', 'p') ORDER BY 1)"
+)
 _OURS = re.compile(r"(?<!')\bmutirao_\w+")  # names in the schema; not channels, which are quoted
 
 
@@ -90,6 +95,12 @@ class PostgresqlAdmin(Admin):
     def health_checks(self, connection: Connection) -> Iterator[Finding]:
         """Examine the catalogue and the statistics."""
         return health_checks(connection)
+
+    def searched(self, connection: Connection) -> tuple[str, str]:
+        """Return the schemas of the search_path, and those that have our tables."""
+        looked, there = connection.execute(_SEARCHED).one()
+        names = ", ".join(looked) or "none: no schema of it is there"
+        return f" in the schemas of its search_path ({names})", ", ".join(there)
 
     def grants(self, roles: Collection[str], to: str | None, schema: str | None) -> str:
         """Return GRANT statements, a section for each role."""
