@@ -23,7 +23,7 @@ from mutirao.model.job import NOWHERE, Claim, Home, Job, NewJob, OutcomeKind, Re
 from mutirao.model.job_schedule import SchedulePauser
 from mutirao.model.outcome import SUCCEEDED, Outcome
 from mutirao.model.records import DeadJob
-from mutirao.model.row_json import UnreadableRow, read_object
+from mutirao.model.row_json import UnreadableRow, check_storable, read_object
 from mutirao.ports import Attempt
 from mutirao.tasks.defaults import AttemptTerms, Defaults
 from mutirao.tasks.middleware import AttemptMiddleware, around_attempt
@@ -344,6 +344,8 @@ def _number(value: object) -> int | None:
 def _as_far_as_readable(claim: Claim) -> dict[str, Any]:
     """Return the decoded arguments, or {}: other programs may have written anything."""
     try:
-        return read_object(claim.args)
+        args = read_object(claim.args)
+        check_storable(args, "its arguments")
+        return args
     except UnreadableRow:
         return {}
