@@ -60,9 +60,12 @@ def shown(text: str | bytes) -> Any:
 
 
 def check_storable(value: Any, what: str) -> None:
-    """Raise UnreadableRow if a decoded value cannot be written again: it has half a character."""
+    """Raise UnreadableRow if a decoded value cannot be written again.
+
+    It has half a character, or a number so large that it became infinite.
+    """
     try:
-        json.dumps(value, ensure_ascii=False).encode()
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except NO_READING as error:
         raise unreadable(what, error) from error
 
