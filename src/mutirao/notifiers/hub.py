@@ -58,7 +58,12 @@ class HubNotifier:
         A hub may look at another one of the same name, or hang: it is believed once it has told of
         jobs on this connection.
         """
-        return self._every is not None and self._shown
+        return self.says_it_looks and self._shown
+
+    @property
+    def says_it_looks(self) -> bool:
+        """True while the hub is there, and says that it looks at the database."""
+        return self._every is not None
 
     def attend(self, idle: bool) -> None:
         """Say whether the worker wants wake-ups. In the event loop that listens."""

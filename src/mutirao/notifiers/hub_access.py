@@ -105,6 +105,6 @@ async def _looks(notifier: HubNotifier) -> bool:
         await anext(wakes)
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_LOOK):
-                while not notifier.complete:
+                while not notifier.says_it_looks:
                     await anext(wakes)
-        return notifier.complete
+        return notifier.says_it_looks
