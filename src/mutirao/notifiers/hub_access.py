@@ -105,6 +105,6 @@ async def _looks(notifier: HubNotifier) -> bool:
         await anext(wakes)
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_LOOK):
-                while not notifier.says_it_looks:
+                while not notifier.complete:
                     await anext(wakes)
-        return notifier.says_it_looks
+        return notifier.complete
