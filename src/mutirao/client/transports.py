@@ -124,7 +124,8 @@ async def examine_transports(
         asked: the queues of its tasks.
         schedules: those that the code declares.
     """
-    findings = [_unused(queue, of) for queue, of in transports.items() if queue not in asked]
+    unused = [_unused(queue, of) for queue, of in transports.items() if queue not in asked]
+    findings: list[Finding] = []
     kept = {id(of): some for of, some in kept_schedules(schedules, transports)}
     names = [each.name for some in kept.values() for each in some]
     compared: dict[str, dict[Difference, None]] = {}  # several transports may be of one broker
@@ -141,7 +142,7 @@ async def examine_transports(
             advice = "start it, or correct its URL" if away else "correct the rights of its user"
             findings.append(Finding(Level.PROBLEM, "transports", str(error), advice))
     told = [each for name, found in compared.items() for each in _findings(name, list(found))]
-    return list(dict.fromkeys(findings + told))
+    return list(dict.fromkeys(unused + told + findings))
 
 
 async def _of_schedules(

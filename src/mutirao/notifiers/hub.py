@@ -49,16 +49,12 @@ class HubNotifier:
         self._quiet = min(RARELY, max(OFTEN, poll / 2))
         self._writers: set[asyncio.StreamWriter] = set()  # one for each that listens
         self._every: float | None = None
-        self._was_there = self._shown = False
+        self._was_there = False
 
     @property
     def complete(self) -> bool:
-        """True while the hub is there, and has shown that it looks at the database itself.
-
-        A hub may look at another one of the same name, or hang: it is believed once it has told of
-        jobs on this connection.
-        """
-        return self._every is not None and self._shown
+        """True while the hub is there and looks at the database itself."""
+        return self._every is not None
 
     def attend(self, idle: bool) -> None:
         """Say whether the worker wants wake-ups. In the event loop that listens."""
@@ -83,7 +79,6 @@ class HubNotifier:
                 async for line in lines:
                     match line:
                         case WakeLine():
-                            self._shown = self._shown or line.queue is not None
                             yield line.wake()
                         case LooksLine():
                             self._every = line.every
@@ -95,7 +90,7 @@ class HubNotifier:
         except (OSError, ValueError) as gone:
             raise StoreUnavailable(f"the hub at {self._address} is away: {gone}") from gone
         finally:
-            self._every, self._shown = None, False
+            self._every = None
             if writer is not None:
                 self._writers.discard(writer)
                 writer.transport.abort()  # a farewell might wait for the network
