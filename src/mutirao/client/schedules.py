@@ -244,7 +244,10 @@ class Schedules:
         return self._portal.call(partial(self.aput, name, job, cron, **terms))
 
     def put_many(self, schedules: Iterable[PutSchedule]) -> tuple[ScheduleState, ...]:
-        """Create or replace many schedules, from synchronous code; see `aput_many`.
+        """Create or replace many schedules, as `put` does with each, from synchronous code.
+
+        All are checked before the first is written. Each thousand is one transaction: all of it is
+        written, or none.
 
             app.schedules.put_many(
                 {"name": f"feed-{shop.id}", "job": fetch.job(shop=shop.id), "every": 3_600}

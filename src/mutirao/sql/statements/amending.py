@@ -26,7 +26,7 @@ from mutirao.sql.statements.schedules import deaths, facts_in, in_utc, make, rea
 _CHANGE = update(schedule).where(schedule.c.name == bindparam("of"))
 
 
-class _Decided(NamedTuple):
+class _Amended(NamedTuple):
     """What was decided about a schedule. `before`: how it stood; None: there was none."""
 
     name: str
@@ -57,9 +57,9 @@ class Amending:
             done |= self._write(conn, [each for each in decided if each.name not in {*left}])
         return [done[name] for name in self.amends]
 
-    def _decide(self, conn: Connection, names: Sequence[str]) -> list[_Decided]:
+    def _decide(self, conn: Connection, names: Sequence[str]) -> list[_Amended]:
         facts = self._hold(conn, names)
-        return [_Decided(each, facts[each].state, self.amends[each](facts[each])) for each in names]
+        return [_Amended(each, facts[each].state, self.amends[each](facts[each])) for each in names]
 
     def _hold(self, conn: Connection, names: Sequence[str]) -> dict[str, ScheduleFacts]:
         """Lock those that there are, and then read what the decisions need."""
@@ -73,7 +73,7 @@ class Amending:
             facts |= dict.fromkeys(missing, ScheduleFacts(None, now))
         return facts
 
-    def _insert(self, conn: Connection, decided: Sequence[_Decided]) -> list[str]:
+    def _insert(self, conn: Connection, decided: Sequence[_Amended]) -> list[str]:
         """Write those that are new; return which of them another transaction has written."""
         new = [
             to_row(each.after.state)
@@ -83,7 +83,7 @@ class Amending:
         written = self.dialect.write_new_rows(conn, schedule, new)
         return [row["name"] for row in new if row["name"] not in written]
 
-    def _write(self, conn: Connection, decided: Sequence[_Decided]) -> dict[str, Amended]:
+    def _write(self, conn: Connection, decided: Sequence[_Amended]) -> dict[str, Amended]:
         """Make their jobs, and write how each of them stands now."""
         made = make(conn, self.enqueue, [(each.name, each.after.ticks) for each in decided])
         done, changed = dict[str, Amended](), list[dict[str, Any]]()

@@ -37,11 +37,15 @@ from mutirao.sql.schema import views
 from mutirao.sql.schema.endpoints import breaker, endpoint, further_topic
 from mutirao.sql.schema.tables import limit, subscription
 from mutirao.sql.statements import held, limits
-from mutirao.sql.statements.putting import clock, put_rows
+from mutirao.sql.statements.putting import clock, put_rows, unless_same
 from mutirao.sql.statements.putting import hold as hold_rows
 
 _JSON = ("headers", "topics", "filter", "retry")
 _SECRETS = ("secret", "previous_secret", "previous_until")
+_SUBSCRIBED = (
+    "topic", "tenant", "group", "filter", "kind", "order_by", "when_dead", "task", "queue",
+    "priority", "options",
+)  # fmt: skip
 _FIELDS = [each.name for each in fields(Endpoint)]
 
 
@@ -61,9 +65,11 @@ def put(
 
     def change(row: Any) -> Mapping[str, Any]:
         without = {"id", *_SECRETS} if row.id in kept else {"id"}
-        return {name: value for name, value in rows[row.id].items() if name not in without}
+        new = {name: value for name, value in rows[row.id].items() if name not in without}
+        return unless_same(row, new)
 
-    put_rows(conn, dialect, endpoint, {id: row | first for id, row in rows.items()}, change)
+    needs = [endpoint.c[name] for name in (*_FIELDS, "host") if name != "id"]
+    put_rows(conn, dialect, endpoint, {id: row | first for id, row in rows.items()}, change, *needs)
     _put_limits(conn, dialect, asked, now)
     _subscribe(conn, dialect, asked, moment)
 
@@ -240,7 +246,8 @@ def _subscribe(
     rows = {subscription_of(each.id): _subscription_row(each, moment) for each in asked}
     first = {"created_at": moment, "active": True, "origin": "call"}
     new = {name: {"id": name} | row | first for name, row in rows.items()}
-    put_rows(conn, dialect, subscription, new, lambda row: rows[row.id])
+    needs = [subscription.c[name] for name in _SUBSCRIBED]
+    put_rows(conn, dialect, subscription, new, lambda row: unless_same(row, rows[row.id]), *needs)
     mine = dialect.among(further_topic.c.subscription, list(rows))
     conn.execute(delete(further_topic).where(mine))
     more = [

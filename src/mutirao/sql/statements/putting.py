@@ -51,6 +51,13 @@ def hold(
     return {row[0]: row for row in conn.execute(mine.with_for_update())}
 
 
+def unless_same(row: Row[Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the new values of a row, none where all but `changed_at` are what it has."""
+    has = row._mapping
+    same = all(has[name] == value for name, value in values.items() if name != "changed_at")
+    return {} if same else values
+
+
 def clock(conn: Connection, dialect: Dialect, now: datetime | None) -> datetime:
     """Return the moment as a value, for rows that are sent together."""
     found: datetime = conn.execute(select(dialect.moment(now))).scalar_one()

@@ -40,13 +40,11 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema import views
 from mutirao.sql.schema.tables import limit, subscription
 from mutirao.sql.statements import limits
-from mutirao.sql.statements.putting import clock, put_rows
+from mutirao.sql.statements.putting import clock, put_rows, unless_same
 
 _NAMED = ("task", "queue", "priority")  # options of a job that have columns of their own
 _SAID = ("topic", "tenant", "group", "kind", "key", "order_by", "when_dead")
-# What a subscription is, as columns.
-_SHAPE = (*_NAMED, *_SAID, "filter", "options")
-_COMPARED = tuple(subscription.c[name] for name in (*_SHAPE, "declared"))
+_COMPARED = [subscription.c[name] for name in (*_NAMED, *_SAID, "filter", "options", "declared")]
 
 
 def put(
@@ -87,11 +85,10 @@ def _declared(asked: Subscription, worker: str | None, moment: datetime) -> dict
     return {"declared": asked.fingerprint, "declared_at": moment, "declared_by": worker}
 
 
-def _changed(row: Any, asked: dict[str, Any], moment: datetime) -> dict[str, Any]:
+def _changed(row: Any, asked: dict[str, Any], moment: datetime) -> Mapping[str, Any]:
     """Return what changes of a subscription that there is."""
     if "declared" not in asked:
-        same = all(row._mapping[name] == asked[name] for name in _SHAPE)
-        return {} if same else asked | {"changed_at": moment}
+        return unless_same(row, asked | {"changed_at": moment})
     code = {"origin": str(SubscriptionOrigin.CODE)}
     if row.declared != asked["declared"]:
         return asked | {"changed_at": moment} | code
