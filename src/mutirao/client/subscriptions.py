@@ -170,6 +170,7 @@ class Subscriptions:
     async def apause(self, id: str) -> None:
         """Pause a subscription: it gets no deliveries of what is fanned out until it is resumed.
 
+        What is published meanwhile is not held for it: `areplay(…, missing=True)` tells it later.
         Deliveries that it has already go on. Pausing twice is harmless.
 
         Raises:
