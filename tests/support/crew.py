@@ -15,7 +15,7 @@ _CALLS = {
     "cancel": "operator", "run_now": "operator", "redrive": "operator", "jobs": "operator",
     "job": "operator", "counts": "operator", "workers": "operator", "graphs": "operator",
     "graph": "operator", "unserved_tasks": "operator", "remove_limit": "operator",
-    "change": "operator", "amend_schedule": "operator",
+    "change": "operator", "amend_schedule": "operator", "amend_schedules": "operator",
 }  # fmt: skip
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import pytest
+from click.testing import CliRunner
 
+from mutirao.cli import main
 from mutirao.cli.relay import relay
+from mutirao.cli.sections import OTHERS, WORKER
 from mutirao.cli.worker import worker
 
 
@@ -24,3 +29,18 @@ def test_repeated() -> None:
     assert found["webhook_ports"] == "443,8000-8010,9000"
     with pytest.raises(click.BadParameter, match="is no port"):
         given(worker, "--webhook-ports", "443,none")
+
+
+def test_the_help_of_a_worker_has_sections() -> None:
+    """Each option stands in one of them, and each of them has some."""
+    told = CliRunner().invoke(main, ["worker", "--help"]).output
+    places = [told.index(f"\n{name}:\n") for name in (*WORKER, OTHERS)]
+    assert places == sorted(places)
+    written = re.findall(r"^  (?:-\w, )?(--[\w-]+)", told[places[0] :], re.MULTILINE)
+    assert len(written) == len({*written})
+    assert {*written} == {
+        max(each.opts, key=len) for each in worker.params if isinstance(each, click.Option)
+    } | {"--help"}
+    in_last = told[places[-1] :]
+    assert {"--reload", "--log-level", "--help"} <= {*re.findall(r"--[\w-]+", in_last)}
+    assert len(re.findall(r"^  (?:-\w, )?--", in_last, re.MULTILINE)) <= 5

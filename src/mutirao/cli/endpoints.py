@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 
 import click
 
+from mutirao.cli.endpoint_news import answer_of, answered, tell_what_was_missed, warn_of_url
 from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import (
     WHEN_DEAD,
@@ -20,7 +21,9 @@ from mutirao.cli.options import (
 )
 from mutirao.cli.output import fields_of, print_done, print_fields, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
+from mutirao.cli.topics import warn_of_topics
 from mutirao.model.endpoints import EndpointRecord
+from mutirao.model.job import JobState
 from mutirao.model.webhook_rules import METHODS
 
 endpoint_id = click.argument("id")
@@ -137,6 +140,8 @@ def put(
     app = load_app(target)
     ask(app, lambda: app.endpoints.aput(id, url, topics, **terms))
     print_done({"put": id}, f"endpoint {id} is in force", as_json)
+    warn_of_url(url)
+    warn_of_topics(app, *topics)
 
 
 @endpoints.command(cls=AppCommand)
@@ -173,8 +178,10 @@ def pause(target: str, id: str, as_json: bool) -> None:
 def resume(target: str, id: str, as_json: bool) -> None:
     """Let out what is held for endpoint ID: paused, disabled, or its breaker open."""
     app = load_app(target)
+    before = ask(app, lambda: app.endpoints.aget(id))
     ask(app, lambda: app.endpoints.aresume(id))
     print_done({"resumed": id}, f"endpoint {id} is resumed", as_json)
+    tell_what_was_missed(before)
 
 
 @endpoints.command(cls=AppCommand)
@@ -203,12 +210,25 @@ def remove(target: str, id: str, as_json: bool) -> None:
 @endpoints.command(cls=AppCommand)
 @target
 @endpoint_id
+@option("--wait", type=duration, help="Wait so long at most, and print the answer (30s).")
 @as_json
-def test(target: str, id: str, as_json: bool) -> None:
-    """Send a sample to endpoint ID, by a worker, in one attempt."""
+def test(target: str, id: str, wait: timedelta | None, as_json: bool) -> None:
+    """Send a sample to endpoint ID, by a worker, in one attempt.
+
+    With --wait, print how it was answered, and fail unless it has arrived.
+    """
     app = load_app(target)
-    sample = ask(app, lambda: app.endpoints.atest(id))
-    print_done(fields_of(sample), f"job {sample.id} sends a sample to endpoint {id}", as_json)
+    if wait is None:
+        sample = ask(app, lambda: app.endpoints.atest(id))
+        print_done(fields_of(sample), f"job {sample.id} sends a sample to endpoint {id}", as_json)
+        return
+    job = ask(app, lambda: answered(app, id, wait.total_seconds()))
+    if as_json:
+        print_json(answer_of(job))
+    else:
+        print_fields((name.replace("_", " "), value) for name, value in answer_of(job).items())
+    if job.state is not JobState.SUCCEEDED:
+        raise click.exceptions.Exit(1)
 
 
 @endpoints.command(cls=AppCommand)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from mutirao.app import Mutirao
 from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import (
     WHEN_DEAD,
@@ -17,13 +18,15 @@ from mutirao.cli.options import (
     past,
     target,
 )
-from mutirao.cli.output import fields_of, origin_of, print_done, print_json, print_table
+from mutirao.cli.output import fields_of, origin_of, print_done, print_json, print_table, say
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.terms import options_of
 from mutirao.model.limits import Limit
 from mutirao.model.subscriptions import SubscriptionRecord
+from mutirao.model.topics import patterns_of
 from mutirao.tasks.options import CallTerms
 from mutirao.tasks.subscribers import Subscriber
+from mutirao.tasks.topics import Topic
 
 id_ = click.argument("id")
 
@@ -159,6 +162,7 @@ def put(
     terms["limit"] = () if limit is None else Limit(limit, per=per)
     ask(app, lambda: app.subscriptions.aput(id, handler, topic, from_=from_, **terms))
     print_done({"put": id}, f"subscription {id} is told of {topic}", as_json)
+    warn_of_topics(app, topic)
 
 
 @subscriptions.command(cls=AppCommand)
@@ -166,7 +170,10 @@ def put(
 @id_
 @as_json
 def pause(target: str, id: str, as_json: bool) -> None:
-    """Pause subscription ID: it is told of nothing until it is resumed. Deploys leave it paused."""
+    """Pause subscription ID: it is told of nothing until it is resumed. Deploys leave it paused.
+
+    What is published meanwhile is not held for it: a replay with --missing tells it.
+    """
     app = load_app(target)
     ask(app, lambda: app.subscriptions.apause(id))
     print_done({"paused": id}, f"subscription {id} is paused", as_json)
@@ -192,6 +199,19 @@ def remove(target: str, id: str, as_json: bool) -> None:
     app = load_app(target)
     ask(app, lambda: app.subscriptions.aremove(id))
     print_done({"removed": id}, f"subscription {id} is removed", as_json)
+
+
+def warn_of_topics(app: Mutirao, *topics: str) -> None:
+    """Say which of these, or patterns, match no topic of an application that has topics."""
+    known = [each.topic for each in app.tasks.values() if isinstance(each, Topic)]
+    matched = {pattern for each in known for pattern in patterns_of(each)}
+    for topic in topics if known else ():
+        if topic not in matched:
+            say(
+                f"mutirao: no topic of this application is {topic!r}; its topics:"
+                f" {', '.join(sorted(known)[:20])}",
+                error=True,
+            )
 
 
 def _seconds(lag: float | None) -> str | None:

@@ -1,8 +1,8 @@
 """`transports`: what queues need at their brokers, and the messages that are dead there."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 import click
 
@@ -15,13 +15,17 @@ from mutirao.client import transports as brokers
 from mutirao.client.kept_schedules import look_at_schedules
 from mutirao.errors import ConfigurationError, UnknownJob
 from mutirao.model.message import DeadMessage
+from mutirao.ports import Transport
 from mutirao.ports.brokers import close_transports
 
 T = TypeVar("T")
-MANY = 100_000  # messages that `show` looks through
+MANY = 100_000  # messages that are looked through
+SHOWN = 10_000  # characters of a body or an error
 
 _queue = option("--queue", help="One queue, instead of all that brokers carry.")
 _ids = click.argument("ids", nargs=-1)
+_task = option("--task", help="Those of one task, instead of some ids.")
+_error = option("--error", help="Those whose error has this text in it, instead of some ids.")
 _all = option("--all", "all_", is_flag=True, help="All dead messages, instead of some ids.")
 
 
@@ -150,7 +154,7 @@ def show(target: str, id: str, queue: str | None, as_json: bool) -> None:
         print_json(_told(each))
         return
     for name, value in _told(each).items():
-        first, *more = ("" if value is None else str(value)).split("\n")
+        first, *more = _bounded("" if value is None else str(value)).split("\n")
         for line in (f"{name:>11}  {first}", *(f"{'':11}  {each}" for each in more)):
             say(line)
 
@@ -159,36 +163,66 @@ def show(target: str, id: str, queue: str | None, as_json: bool) -> None:
 @target
 @_ids
 @_all
+@_task
+@_error
 @_queue
 @as_json
-def return_(
-    target: str, ids: tuple[str, ...], all_: bool, queue: str | None, as_json: bool
-) -> None:
+def return_(target: str, queue: str | None, as_json: bool, **which: Any) -> None:
     """Send dead messages back to their queues, as first attempts."""
-    app = _app(target)
-    chosen = _chosen(ids, all_)
-    number = _ask(
-        app, lambda: brokers.each_dead(app.transports, queue, chosen, lambda t: t.return_dead)
-    )
-    print_done({"returned": number}, f"{number} dead messages returned", as_json)
-    _check_all(ids, number)
+    _act(target, queue, as_json, which, "returned", lambda transport: transport.return_dead)
 
 
 @dead.command(cls=AppCommand)
 @target
 @_ids
 @_all
+@_task
+@_error
 @_queue
 @as_json
-def drop(target: str, ids: tuple[str, ...], all_: bool, queue: str | None, as_json: bool) -> None:
+def drop(target: str, queue: str | None, as_json: bool, **which: Any) -> None:
     """Delete dead messages for good."""
+    _act(target, queue, as_json, which, "dropped", lambda transport: transport.drop_dead)
+
+
+def _act(
+    target: str,
+    queue: str | None,
+    as_json: bool,
+    which: Mapping[str, Any],
+    done: str,
+    action: Callable[[Transport], Any],
+) -> None:
+    """Do something with some dead messages; say how many, and which ids are of none."""
+    if sum(map(bool, (which["ids"], which["all_"], which["task"] or which["error"]))) != 1:
+        raise ConfigurationError("give the ids of messages, --task or --error, or --all")
     app = _app(target)
-    chosen = _chosen(ids, all_)
-    number = _ask(
-        app, lambda: brokers.each_dead(app.transports, queue, chosen, lambda t: t.drop_dead)
-    )
-    print_done({"dropped": number}, f"{number} dead messages dropped", as_json)
-    _check_all(ids, number)
+
+    async def act() -> tuple[int, list[str]]:
+        if which["all_"]:
+            return await brokers.each_dead(app.transports, queue, None, action), []
+        found = await brokers.dead(app.transports, queue, MANY)
+        chosen = [each.id for each in found if _is_meant(each, which)]
+        unknown = [id for id in dict.fromkeys(which["ids"]) if id not in chosen]
+        if not chosen:
+            return 0, unknown
+        return await brokers.each_dead(app.transports, queue, chosen, action), unknown
+
+    number, unknown = _ask(app, act)
+    print_done({done: number}, f"{number} dead messages {done}", as_json)
+    if unknown:
+        raise UnknownJob(
+            f"no dead message has the id {' or '.join(unknown[:20])}; `mutirao transports dead"
+            " list` has those there are"
+        )
+
+
+def _is_meant(dead: DeadMessage, which: Mapping[str, Any]) -> bool:
+    if which["ids"]:
+        return dead.id in which["ids"]
+    text = f"{dead.cause.error_type}: {dead.cause.error}".casefold()
+    of_task = which["task"] is None or dead.task == which["task"]
+    return of_task and (which["error"] is None or which["error"].casefold() in text)
 
 
 def _ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:
@@ -212,18 +246,10 @@ def _app(target: str) -> Mutirao:
     return app
 
 
-def _chosen(ids: tuple[str, ...], all_: bool) -> list[str] | None:
-    if bool(ids) == all_:
-        raise ConfigurationError("give the ids of messages, or --all")
-    return None if all_ else list(ids)
-
-
-def _check_all(ids: tuple[str, ...], found: int) -> None:
-    if (left := len(set(ids)) - found) > 0:
-        raise UnknownJob(
-            f"{left} of these ids are of no dead message; `mutirao transports dead list` has those"
-            " there are"
-        )
+def _bounded(text: str) -> str:
+    if len(text) <= SHOWN:
+        return text
+    return f"{text[:SHOWN]}…\n({len(text):,} characters in all; --json has them)"
 
 
 def _told(dead: DeadMessage) -> dict[str, object]:

@@ -20,8 +20,9 @@ from mutirao.cli.options import (
     target,
 )
 from mutirao.cli.reloading import watch_here
+from mutirao.cli.sections import WorkerCommand
 from mutirao.cli.supervisor import Supervisor
-from mutirao.cli.target import AppCommand, load_app
+from mutirao.cli.target import load_app
 from mutirao.cli.unfit import UnfitTeller
 from mutirao.cli.webhook_options import webhook_options, webhook_settings
 from mutirao.model.deploys import named
@@ -52,7 +53,7 @@ def _text(read: Callable[[str], object], name: str = "AGE") -> Callable[[str], s
     return checked
 
 
-@click.command(cls=AppCommand)
+@click.command(cls=WorkerCommand)
 @target
 @names_option("-q", "--queues", help="Queues to serve, such as mail,default; all if left out.")
 @option(

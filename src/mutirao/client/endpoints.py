@@ -4,11 +4,13 @@ Each operation has an asynchronous face, which does the work, and a synchronous 
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Literal, Protocol, TypedDict, Unpack
+from typing import Any, Literal, Protocol, Unpack
 
+from mutirao.client import many
+from mutirao.client.endpoint_terms import EndpointTerms, PutEndpoint, Topics, endpoint_of
 from mutirao.client.portal import Portal
 from mutirao.errors import InvalidEndpoint, InvalidFilter, UnknownEndpoint
 from mutirao.model.breakers import BreakerName
@@ -18,65 +20,23 @@ from mutirao.model.endpoints import (
     TEST_TOPIC,
     WEBHOOK_QUEUE,
     WEBHOOK_TASK,
-    Body,
     Endpoint,
     EndpointRecord,
     check_id,
     subscription_of,
+    without_secret,
 )
 from mutirao.model.job import MAX_KEY, NewJob
 from mutirao.model.records import JobFilter, Which
 from mutirao.model.uniqueness import Unique
 from mutirao.ports import Store
 from mutirao.tasks.handle import Handle
-from mutirao.tasks.options import Duration, length_of_time, refuse_unknown
-from mutirao.tasks.topics import Topic
-from mutirao.tasks.validation import check_text
+from mutirao.tasks.options import Duration, length_of_time
 
 PREVIOUS_KEPT_FOR = timedelta(days=1)
 LONGEST_KEPT = 366 * 86_400.0  # seconds
 REPLAYED_AT_ONCE = 1_000  # in one transaction
 Jobs = list[int]  # their ids
-Topics = str | Topic[Any] | Iterable[str | Topic[Any]]
-
-
-class EndpointTerms(TypedDict, total=False):
-    """The parameters of `app.endpoints.put`, besides the first three; see `Endpoint`.
-
-    Parameters:
-        secret: `whsec_…` or `whsk_…`; None sends unsigned. If left out, an endpoint keeps its own.
-        method, headers, body: what is sent.
-        signer: the name of a signer of the application, instead of a secret.
-        connect, first_byte, whole: timeouts in seconds.
-        redirects: how many are followed.
-        accepts_3xx: whether an answer of 3xx is success, too.
-        rate, concurrency: deliveries that start in any second at most; at once, less than 50.
-        tenant, group, filter: which publications; if left out, all on the topics.
-        order_by: a field of what is published: equal values are delivered one after another.
-        when_dead: `"stop"` unless given: a dead delivery stops those of its value that come after
-            it, until it is redriven; `"continue"`: they go on.
-        retry: seconds (or `timedelta`s) between the attempts, of which there is one more; if left
-            out, as Standard Webhooks advises. It holds for deliveries that are made from now on.
-    """
-
-    secret: str | None
-    method: str
-    headers: Mapping[str, str]
-    body: Body
-    signer: str | None
-    connect: float
-    first_byte: float
-    whole: float
-    redirects: int
-    accepts_3xx: bool
-    rate: float | None
-    concurrency: int | None
-    tenant: str | None
-    group: str | None
-    filter: Mapping[str, Any] | None
-    order_by: str | None
-    when_dead: Literal["stop", "continue"] | None
-    retry: Iterable[Duration] | None
 
 
 class EndpointsApp(Protocol):
@@ -110,19 +70,39 @@ class Endpoints:
             InvalidJob: the tenant or the group is too long, or no text.
             TypeError: an option is unknown.
         """
-        refuse_unknown("app.endpoints.put", terms, EndpointTerms)
-        for what in ("tenant", "group"):
-            if (whose := terms.get(what)) is not None:
-                check_text(what, whose, MAX_KEY)
-        if terms.get("secret") is not None and terms.get("signer") is not None:
-            raise InvalidEndpoint(
-                f"endpoint {str(id)[:100]!r} was given a secret and a signer; give one of them"
-            )
-        given: Any = terms
-        endpoint = Endpoint(id=id, url=url, topics=_topics(topics), **given)
-        keep = "secret" not in terms and endpoint.signer is None
-        await self._app.store.put_endpoint(endpoint, keep_secret=keep)
+        endpoint, keeps = endpoint_of({"id": id, "url": url, "topics": topics, **terms})
+        await self._app.store.put_endpoint(endpoint, keep_secret=keeps)
         return endpoint
+
+    async def aput_many(self, endpoints: Iterable[PutEndpoint]) -> tuple[Endpoint, ...]:
+        """Create or replace many endpoints, as `put` does with each; return them.
+
+        All are checked before the first is written. A thousand of them are one transaction, which
+        writes all of its thousand or none, with a few statements for those that are new and have
+        no limits of their own. If one fails, the thousands before it are written: the same call
+        again leaves them as they are.
+
+        Parameters:
+            endpoints: of each the parameters of `put`, by name:
+                `{"id": …, "url": …, "topics": …, "secret": …}`.
+
+        Raises:
+            InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: something of one
+                cannot be, or it is given twice.
+            InvalidJob: the tenant or the group of one is too long, or no text.
+            TypeError: an option is unknown.
+        """
+        whole = many.checked("endpoint", "id", endpoints, endpoint_of, InvalidEndpoint)
+        if len(whole) > many.PUT_AT_ONCE:  # otherwise the transaction says so
+            await self._check_kept([id for id, (_, keeps) in whole.items() if keeps])
+        done: list[Endpoint] = []
+        for part in many.parts(whole):
+            asked = [endpoint for _, (endpoint, _) in part]
+            keep = [id for id, (_, keeps) in part if keeps]
+            with many.written(done, len(whole)):
+                await self._app.store.put_endpoints(asked, keep_secrets=keep)
+            done += asked
+        return tuple(done)
 
     async def arotate(self, id: str, secret: str, keep: Duration = PREVIOUS_KEPT_FOR) -> None:
         """Give an endpoint a new secret; see `rotate`.
@@ -258,6 +238,23 @@ class Endpoints:
         """
         return self._portal.call(partial(self.aput, id, url, topics, **terms))
 
+    def put_many(self, endpoints: Iterable[PutEndpoint]) -> tuple[Endpoint, ...]:
+        """Create or replace many endpoints, from synchronous code; see `aput_many`.
+
+            app.endpoints.put_many(
+                {"id": f"shop-{each.id}", "url": each.url, "topics": ["order.*"],
+                 "secret": each.secret, "tenant": each.id}
+                for each in shops
+            )
+
+        Raises:
+            InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: something of one
+                cannot be, or it is given twice.
+            InvalidJob: the tenant or the group of one is too long, or no text.
+            TypeError: an option is unknown.
+        """
+        return self._portal.call(self.aput_many, tuple(endpoints))
+
     def rotate(self, id: str, secret: str, keep: Duration = PREVIOUS_KEPT_FOR) -> None:
         """Give an endpoint a new secret, from synchronous code; the old one signs as well for long.
 
@@ -365,12 +362,10 @@ class Endpoints:
         call = partial(self.areplay, id, *jobs, after=after, before=before, state=state)
         return self._portal.call(call)
 
-
-def _topics(given: object) -> Any:
-    """Return topics by their names; what cannot be topics is left for `Endpoint` to refuse."""
-    if isinstance(given, str | Topic) or not isinstance(given, Iterable):
-        given = (given,)
-    return tuple(each.topic if isinstance(each, Topic) else each for each in given)
+    async def _check_kept(self, ids: Collection[str]) -> None:
+        there = {each.id for each in await self._app.store.endpoints_to_send(ids)}
+        if unknown := sorted({*ids} - there):
+            raise without_secret(unknown)
 
 
 def _known(id: str, found: bool) -> None:

@@ -3,11 +3,12 @@
 Each operation has an asynchronous face, which does the work, and a synchronous one that calls it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, Unpack
+from typing import Any, Protocol, Required, Unpack
 
+from mutirao.client import many
 from mutirao.client.portal import Portal
 from mutirao.errors import InvalidSchedule
 from mutirao.model import schedule_rules
@@ -26,11 +27,20 @@ from mutirao.model.schedule import (
 )
 from mutirao.ports import Store
 from mutirao.tasks.handle import Handle, Results
+from mutirao.tasks.options import refuse_unknown
 from mutirao.tasks.scheduling import Declarations, check_is_job, in_lengths, schedule_of
 from mutirao.tasks.task import Task
 from mutirao.tasks.validation import check_job, check_text
 
 Order = Callable[[ScheduleFacts, str], Amendment]
+
+
+class PutSchedule(Terms, total=False):
+    """One of the schedules of `put_many`: the parameters of `put`, by name."""
+
+    name: Required[str]
+    job: Required[NewJob]
+    cron: str | None
 
 
 class SchedulesApp(Results, Protocol):
@@ -110,6 +120,33 @@ class Schedules:
         """
         schedule = self._checked(schedule_of(name, job, cron, terms))
         return await self._amend(name, partial(schedule_rules.put, schedule=schedule))
+
+    async def aput_many(self, schedules: Iterable[PutSchedule]) -> tuple[ScheduleState, ...]:
+        """Create or replace many schedules, as `aput` does with each; return their states.
+
+        All are checked before the first is written. A thousand of them are one transaction, which
+        writes all of its thousand or none, with a few statements for those that are new or stay as
+        they are. If one fails, the thousands before it are written: the same call again changes
+        nothing of them.
+
+        Parameters:
+            schedules: of each the parameters of `put`, by name:
+                `{"name": …, "job": …, "every": …}`.
+
+        Raises:
+            InvalidSchedule: one has no timing, contradicts itself, would never tick, or is given
+                twice.
+            InvalidJob: the job of one does not fit.
+            UnknownTask: the task of one is not registered here.
+        """
+        whole = many.checked("schedule", "name", schedules, self._given, InvalidSchedule)
+        done: list[ScheduleState] = []
+        for part in many.parts(whole):
+            amends = {name: partial(schedule_rules.put, schedule=each) for name, each in part}
+            with many.written(done, len(whole)):
+                amended = await self._app.store.amend_schedules(amends)
+            done += [_found(each.state) for each in amended]
+        return tuple(done)
 
     async def achange(
         self, name: str, *, job: NewJob | None = None, cron: str | None = None,
@@ -206,6 +243,25 @@ class Schedules:
         """
         return self._portal.call(partial(self.aput, name, job, cron, **terms))
 
+    def put_many(self, schedules: Iterable[PutSchedule]) -> tuple[ScheduleState, ...]:
+        """Create or replace many schedules, as `put` does with each, from synchronous code.
+
+        All are checked before the first is written. Each thousand is one transaction: all of it is
+        written, or none.
+
+            app.schedules.put_many(
+                {"name": f"feed-{shop.id}", "job": fetch.job(shop=shop.id), "every": 3_600}
+                for shop in shops
+            )
+
+        Raises:
+            InvalidSchedule: one has no timing, contradicts itself, would never tick, or is given
+                twice.
+            InvalidJob: the job of one does not fit.
+            UnknownTask: the task of one is not registered here.
+        """
+        return self._portal.call(self.aput_many, tuple(schedules))
+
     def change(
         self, name: str, *, job: NewJob | None = None, cron: str | None = None,
         **terms: Unpack[Terms],
@@ -261,6 +317,13 @@ class Schedules:
 
     async def _amend(self, name: str, amend: Amend) -> ScheduleState:
         return _found((await self._app.store.amend_schedule(name, amend)).state)
+
+    def _given(self, given: PutSchedule) -> Schedule:
+        """Return one of many, checked; raises as `put` does."""
+        refuse_unknown("app.schedules.put", given, PutSchedule)
+        terms: Any = dict(given)
+        name, job, cron = terms.pop("name"), terms.pop("job", None), terms.pop("cron", None)
+        return self._checked(schedule_of(name, job, cron, terms))
 
     def _checked(self, schedule: Schedule) -> Schedule:
         check_text("schedule's name", schedule.name, MAX_SCHEDULE_NAME)

@@ -4,11 +4,12 @@ Each operation has an asynchronous face, which does the work, and a synchronous 
 `@app.subscriber` declares those of the code (`mutirao.tasks.publishing`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Protocol, Unpack
+from typing import Any, Protocol, Required, Unpack
 
+from mutirao.client import many
 from mutirao.client.portal import Portal
 from mutirao.errors import InvalidSubscription, UnknownSubscription
 from mutirao.model.job import NewJob
@@ -24,6 +25,14 @@ from mutirao.tasks.validation import check_job
 Handler = Subscriber[..., Any] | Call[..., Any] | str
 # What one call of a task may say and a subscription may not: its deliveries would be one.
 _OF_ONE_CALL = ("key", "run_at", "tenant", "group", "metadata", "traceparent")
+
+
+class PutSubscription(PutTerms, total=False):
+    """One of the subscriptions of `put_many`: the parameters of `put`, by name."""
+
+    id: Required[str]
+    handler: Required[Handler]
+    topic: "Required[str | Topic[Any]]"
 
 
 class SubscriptionsApp(Protocol):
@@ -85,16 +94,40 @@ class Subscriptions:
             InvalidJob: an option does not fit.
             UnknownTask: the handler is not registered here.
         """
-        known = self._app.tasks.get(task_of(topic)) if isinstance(topic, str) else None
-        told = known if isinstance(known, Topic) else topic
-        job = self._job(handler)
-        unique = self._app.task_named(job.task).options.unique
-        asked = subscription_of(id, told, job, unique, terms)
+        asked = self._asked(id, handler, topic, terms)
         since = None if from_ is None else _past("from_", from_)
         await self._app.store.put_subscription(asked)
         if since is not None:
             await self.areplay(id, since=since, missing=True)
         return asked
+
+    async def aput_many(self, subscriptions: Iterable[PutSubscription]) -> tuple[Subscription, ...]:
+        """Create or replace many subscriptions, as `aput` does with each; return them.
+
+        All are checked before the first is written. A thousand of them are one transaction, which
+        writes all of its thousand or none, with a few statements for those that are new or stay as
+        they are, and have no limits of their own. If one fails, the thousands before it are
+        written: the same call again changes nothing of them.
+
+        Parameters:
+            subscriptions: of each the parameters of `put`, by name, but `from_`:
+                `{"id": …, "handler": …, "topic": …}`.
+
+        Raises:
+            InvalidTopic: the topic of one is no topic and no pattern.
+            InvalidSubscription: the handler of one is no subscriber, the filter cannot be, or it
+                is given twice.
+            InvalidJob: an option of one does not fit.
+            UnknownTask: the handler of one is not registered here.
+        """
+        whole = many.checked("subscription", "id", subscriptions, self._given, InvalidSubscription)
+        done: list[Subscription] = []
+        for part in many.parts(whole):
+            asked = [each for _, each in part]
+            with many.written(done, len(whole)):
+                await self._app.store.put_subscriptions(asked)
+            done += asked
+        return tuple(done)
 
     async def areplay(
         self,
@@ -137,6 +170,7 @@ class Subscriptions:
     async def apause(self, id: str) -> None:
         """Pause a subscription: it gets no deliveries of what is fanned out until it is resumed.
 
+        What is published meanwhile is not held for it: `areplay(…, missing=True)` tells it later.
         Deliveries that it has already go on. Pausing twice is harmless.
 
         Raises:
@@ -187,6 +221,23 @@ class Subscriptions:
             UnknownTask: the handler is not registered here.
         """
         return self._portal.call(partial(self.aput, id, handler, topic, from_=from_, **terms))
+
+    def put_many(self, subscriptions: Iterable[PutSubscription]) -> tuple[Subscription, ...]:
+        """Create or replace many subscriptions, from synchronous code; see `aput_many`.
+
+            app.subscriptions.put_many(
+                {"id": f"mail-{each.id}", "handler": mail, "topic": "order.*", "tenant": each.id}
+                for each in customers
+            )
+
+        Raises:
+            InvalidTopic: the topic of one is no topic and no pattern.
+            InvalidSubscription: the handler of one is no subscriber, the filter cannot be, or it
+                is given twice.
+            InvalidJob: an option of one does not fit.
+            UnknownTask: the handler of one is not registered here.
+        """
+        return self._portal.call(self.aput_many, tuple(subscriptions))
 
     def replay(
         self,
@@ -239,6 +290,21 @@ class Subscriptions:
     def list(self) -> tuple[SubscriptionRecord, ...]:
         """List the subscriptions by id, from synchronous code."""
         return self._portal.call(self.alist)
+
+    def _given(self, given: PutSubscription) -> Subscription:
+        """Return one of many, checked; raises as `put` does."""
+        terms: Any = dict(given)
+        id, handler, topic = (terms.pop(name, None) for name in ("id", "handler", "topic"))
+        return self._asked(id, handler, topic, terms)
+
+    def _asked(
+        self, id: str, handler: Handler, topic: "str | Topic[Any]", terms: PutTerms
+    ) -> Subscription:
+        known = self._app.tasks.get(task_of(topic)) if isinstance(topic, str) else None
+        told = known if isinstance(known, Topic) else topic
+        job = self._job(handler)
+        unique = self._app.task_named(job.task).options.unique
+        return subscription_of(id, told, job, unique, terms)
 
     def _job(self, handler: object) -> NewJob:
         """Return the job of each delivery."""

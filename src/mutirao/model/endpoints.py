@@ -6,7 +6,7 @@ secrets.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
@@ -261,6 +261,15 @@ def check_id(id: object) -> str:
 def subscription_of(id: str) -> str:
     """Return the id of the subscription by which deliveries to an endpoint are made."""
     return OF_ENDPOINT + id
+
+
+def without_secret(ids: Sequence[str]) -> InvalidEndpoint:
+    """Return the error that there are no such endpoints whose secrets could be kept."""
+    return InvalidEndpoint(
+        f"there is no endpoint {' or '.join(map(repr, ids[:10]))} yet whose secret it could"
+        " keep; give secret=…, made by mutirao.webhooks.new_secret(), or a signer, or"
+        " secret=None to send unsigned"
+    )
 
 
 def limit_name(kind: str, key: str, what: str = "") -> str:

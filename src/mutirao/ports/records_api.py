@@ -3,7 +3,7 @@
 The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -76,6 +76,20 @@ class RecordsApi(Protocol):
         of that name at the same moment. What it raises reaches the caller, and nothing is written.
         Jobs are enqueued as usual, idle workers are woken, and each job is recorded with its tick:
         no tick ever gets a second job.
+
+        Raises:
+            WrongState: a tick has a job already; nothing was written.
+        """
+        ...
+
+    async def amend_schedules(
+        self, amends: Mapping[str, Amend], *, now: datetime | None = None
+    ) -> list[Amended]:
+        """Change each of several schedules as by `amend_schedule`: all in one transaction, or none.
+
+        `amends` are by the schedules' names; what was written is returned in their order. If one
+        of them raises, none is changed. Schedules that are not changed, and new ones, cost a few
+        statements for all of them.
 
         Raises:
             WrongState: a tick has a job already; nothing was written.
@@ -166,6 +180,20 @@ class RecordsApi(Protocol):
 
         With `worker`, that worker declares one of its code: one that exists changes only if the
         declaration differs from the last one. It is in force for what is fanned out from now on.
+        """
+        ...
+
+    async def put_subscriptions(
+        self,
+        asked: Sequence[Subscription],
+        *,
+        worker: str | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Put each of several subscriptions, with different ids: all in one transaction, or none.
+
+        As by `put_subscription`. New ones, and those that stay as they are, cost a few statements
+        for all of them.
         """
         ...
 

@@ -35,6 +35,23 @@ class WebhooksApi(Protocol):
         """
         ...
 
+    async def put_endpoints(
+        self,
+        asked: Sequence[Endpoint],
+        *,
+        keep_secrets: Collection[str] = (),
+        now: datetime | None = None,
+    ) -> None:
+        """Put each of several endpoints, with different ids: all in one transaction, or none.
+
+        As by `put_endpoint`. `keep_secrets`: the ids of those that keep their secrets. New ones
+        without limits of their own cost a few statements for all of them.
+
+        Raises:
+            InvalidEndpoint: there is none whose secret could be kept; nothing was written.
+        """
+        ...
+
     async def rotate_secret(
         self, id: str, secret: str, *, keep: float, now: datetime | None = None
     ) -> bool:

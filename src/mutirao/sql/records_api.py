@@ -3,7 +3,7 @@
 It calls the modules of the same names; it is one class because each part is only a few lines.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from mutirao.errors import StoreBusy
@@ -25,6 +25,7 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.schema import tables
 from mutirao.sql.statements import (
+    amending,
     change,
     graphs,
     inbox,
@@ -105,8 +106,15 @@ class SqlRecords:
         self, name: str, amend: Amend, *, now: datetime | None = None
     ) -> Amended:
         """Change a schedule and make its jobs."""
-        amendment = schedules.Amending(self._dialect, self._intake.enqueue, name, amend, now)
-        return await self._insistent.run(amendment.write)
+        [amended] = await self.amend_schedules({name: amend}, now=now)
+        return amended
+
+    async def amend_schedules(
+        self, amends: Mapping[str, Amend], *, now: datetime | None = None
+    ) -> list[Amended]:
+        """Change schedules and make their jobs."""
+        amendments = amending.Amending(self._dialect, self._intake.enqueue, amends, now)
+        return await self._insistent.run(amendments.write)
 
     async def tick_schedules(
         self, limit: int, *, without: Collection[str] = (), now: datetime | None = None
@@ -164,7 +172,17 @@ class SqlRecords:
         now: datetime | None = None,
     ) -> None:
         """Write a subscription."""
-        await self._insistent.run(subscriptions.put, self._dialect, subscription, worker, now)
+        await self.put_subscriptions([subscription], worker=worker, now=now)
+
+    async def put_subscriptions(
+        self,
+        asked: Sequence[Subscription],
+        *,
+        worker: str | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Write subscriptions."""
+        await self._insistent.run(subscriptions.put, self._dialect, asked, worker, now)
 
     async def set_subscription_active(
         self, id: str, active: bool, *, now: datetime | None = None

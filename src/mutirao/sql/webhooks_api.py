@@ -23,7 +23,17 @@ class SqlWebhooks(Applying):
         self, endpoint: Endpoint, *, keep_secret: bool = False, now: datetime | None = None
     ) -> None:
         """Create an endpoint, or change the one of that id."""
-        await self._insistent.run(endpoints.put, self._dialect, endpoint, keep_secret, now)
+        await self.put_endpoints([endpoint], keep_secrets=[endpoint.id] * keep_secret, now=now)
+
+    async def put_endpoints(
+        self,
+        asked: Sequence[Endpoint],
+        *,
+        keep_secrets: Collection[str] = (),
+        now: datetime | None = None,
+    ) -> None:
+        """Create endpoints, or change those of their ids."""
+        await self._insistent.run(endpoints.put, self._dialect, asked, keep_secrets, now)
 
     async def rotate_secret(
         self, id: str, secret: str, *, keep: float, now: datetime | None = None

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from mutirao.model.job import Claim, OutcomeKind
+from mutirao.sql.store import SqlStore
+from mutirao.testing.conformance.endpoints import attempt, came, claimed, delivered, endpoint
+from mutirao.testing.conformance.kit import finish, join
 from mutirao.webhooks import new_secret
 from tests.integration.cli.conftest import Shell
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.repeats(
     "postgresql", "mysql", decided="src/mutirao/testing/conformance/endpoints.py"
@@ -49,3 +58,89 @@ def test_a_life(shell: Shell, tmp_path: Path) -> None:
     shell.ok("endpoints", "remove", APP, "erp")
     assert shell.ok("endpoints", "list", APP) == "no endpoints\n"
     assert "no endpoint is called 'erp'" in shell.run("endpoints", "pause", APP, "erp").stderr
+
+
+SUBSCRIBER = """
+
+placed = app.topic("order.placed", dict)
+
+
+@app.subscriber("told")
+def told(event: dict) -> None:
+    print(event)
+"""
+
+
+@pytest.mark.parametrize(("status", "state"), [(200, "succeeded"), (503, "dead")])
+def test_the_answer_to_a_sample(shell: Shell, status: int, state: str) -> None:
+    """Waited for, and printed; the command fails where it has not arrived."""
+    shell.store(lambda store: store.put_endpoint(endpoint()))
+
+    async def answer(store: SqlStore) -> None:
+        worker, claims = await join(store), list[Claim]()
+
+        async def comes() -> bool:
+            claims.extend(await claimed(store, worker))
+            return bool(claims)
+
+        await until(comes)
+        kind = OutcomeKind.SUCCEEDED if status == 200 else OutcomeKind.DEAD
+        await came(store, [attempt(each, status) for each in claims])
+        await finish(store, worker, claims, kind)
+
+    with ThreadPoolExecutor(1) as pool:
+        answering = pool.submit(shell.store, answer)
+        done = shell.run("endpoints", "test", APP, "erp", "--wait", "30s", "--json")
+        answering.result()
+    told = json.loads(done.stdout)
+    assert done.exit_code == (0 if status == 200 else 1)
+    assert (told["state"], told["status"]) == (state, status)
+    assert told["milliseconds"] >= 0
+
+
+def test_nobody_delivers(shell: Shell) -> None:
+    """Said after the time that was given."""
+    shell.store(lambda store: store.put_endpoint(endpoint()))
+    assert "job" in shell.refused(1, "endpoints", "test", APP, "erp", "--wait", "0.1")
+
+
+def test_what_will_not_be_sent(sqlite_shell: Shell) -> None:
+    """A URL that workers refuse, and a topic that there is not: written, and said."""
+    put = ("endpoints", "put", APP, "erp", "http://10.0.0.1/", "--unsigned")
+    done = sqlite_shell.run(*put, "order.placed")
+    assert (done.exit_code, done.stdout) == (0, "endpoint erp is in force\n")
+    assert "workers do not call this URL unless their options say so" in done.stderr
+    assert "no topic" not in done.stderr
+    module = sqlite_shell.directory / "shop.py"
+    module.write_text(module.read_text() + SUBSCRIBER)
+    sys.modules.pop("shop")
+    for asked in (
+        (*put, "order.*", "order.paid"),
+        ("subscriptions", "put", APP, "s", "told", "order.paid"),
+    ):
+        done = sqlite_shell.run(*asked)
+        assert done.exit_code == 0
+        assert "no topic of this application is 'order.paid'; its topics: order.placed" in (
+            done.stderr
+        )
+        assert "'order.*'" not in done.stderr
+
+
+def test_what_was_missed(sqlite_shell: Shell) -> None:
+    """After an answer of 410 and a resume: which replay sends it."""
+    sqlite_shell.store(lambda store: store.put_endpoint(endpoint()))
+
+    async def gone(store: SqlStore) -> None:
+        worker = await join(store)
+        await delivered(store, worker)
+        await came(store, [attempt(each, 410) for each in await claimed(store, worker)])
+
+    sqlite_shell.store(gone)
+    done = sqlite_shell.run("endpoints", "resume", APP, "erp")
+    assert done.stdout == "endpoint erp is resumed\n"
+    [told] = re.findall("`mutirao (replay .*)`", done.stderr)
+    assert told.startswith("replay endpoint:erp --since ")
+    words = told.split()
+    made = sqlite_shell.json(words[0], APP, *words[1:])
+    assert made == {"deliveries": 0}  # nothing was published meanwhile
+    assert sqlite_shell.ok("endpoints", "resume", APP, "erp") == "endpoint erp is resumed\n"

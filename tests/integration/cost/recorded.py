@@ -105,3 +105,25 @@ PAGES_A_LANE = 5
 BLOCKS = {"at once": 4.7 if sys.version_info >= (3, 12) else 6.5, "waits": 33.0}
 # After 10,000 jobs. None were seen; threads of the tests' own machinery may have taken a few.
 BLOCKS_LEFT = 50
+
+# What a thousand cost that are put at once: as much as two.
+_PUT_MANY = {
+    "schedules, new": Cost(5, 1, 5),
+    "schedules, again": Cost(4, 1, 4),
+    "subscriptions, new": Cost(6, 1, 6),
+    "subscriptions, again": Cost(5, 1, 5),
+    "endpoints, new": Cost(11, 1, 11),
+    "endpoints, again": Cost(9, 1, 9),
+}
+PUT_MANY: dict[str, dict[str, Cost]] = {
+    "psycopg": _PUT_MANY,
+    "asyncpg": _PUT_MANY,
+    "sqlite": {
+        "schedules, new": Cost(5, 1),
+        "schedules, again": Cost(4, 1),
+        "subscriptions, new": Cost(6, 1),
+        "subscriptions, again": Cost(5, 1),
+        "endpoints, new": Cost(10, 1),
+        "endpoints, again": Cost(8, 1),
+    },
+}

@@ -178,7 +178,7 @@ async def subscribes(mine: SqlStore, others: SqlStore) -> None:
 async def manages_endpoints(mine: SqlStore, others: SqlStore) -> None:
     """Puts one, changes it, holds what is for it, tries it again, and removes it."""
     for _ in range(2):
-        await mine.put_endpoint(endpoint(topics=("*", "order.*"), rate=5.0))
+        await mine.put_endpoint(endpoint(topics=("*", "order.*"), rate=1_000.0))
     assert await mine.rotate_secret("erp", OTHER, keep=60)
     worker = await join(others)
     await delivered_to(others, worker, 3)

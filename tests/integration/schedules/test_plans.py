@@ -25,7 +25,7 @@ def rows(name: str, **stands: Any) -> list[dict[str, Any]]:
     """Return many rows of schedules that stand so."""
     asked = scheduled(name, job=NewJob(task="t"))
     usual = {"schedule": asked, "origin": ScheduleOrigin.CALL, "created_at": NOW, "changed_at": NOW}
-    row = schedules._to_row(ScheduleState(**{**usual, "next_at": FAR_AHEAD, **stands}))
+    row = schedules.to_row(ScheduleState(**{**usual, "next_at": FAR_AHEAD, **stands}))
     return [row | {"name": f"{name} {n}"} for n in range(MANY)]
 
 

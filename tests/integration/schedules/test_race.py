@@ -17,7 +17,7 @@ from sqlalchemy import Engine, create_engine, text
 
 from mutirao import Mutirao
 from mutirao.model import schedule_rules
-from mutirao.sql.statements.schedules import Amending
+from mutirao.sql.statements.amending import Amending
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.kit import at
 from mutirao.testing.conformance.schedules import plan, scheduled
@@ -76,9 +76,9 @@ async def test_who_waited_sees_the_job_that_was_made_meanwhile(pg_url: str) -> N
     await plan(store, scheduled(overlap="skip"))
     with engine.connect() as conn:
         first = Amending(
-            store._dialect, store._intake.enqueue, "s", schedule_rules.tick, now=at(10)
+            store._dialect, store._intake.enqueue, {"s": schedule_rules.tick}, now=at(10)
         )
-        assert len(first.write(conn).jobs) == 1
+        assert len(first.write(conn)[0].jobs) == 1
         second = asyncio.create_task(store.amend_schedule("s", schedule_rules.tick, now=at(20)))
         await until(lambda: _somebody_waits(engine))
         conn.commit()

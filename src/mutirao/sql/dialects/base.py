@@ -125,6 +125,16 @@ class Dialect(ABC):
         write = self.insert_unless_exists(table).values(**row).returning(first)
         return conn.execute(write).first() is not None
 
+    def write_new_rows(
+        self, conn: Connection, table: Table, rows: Sequence[dict[str, Any]]
+    ) -> set[Any]:
+        """Insert those rows whose keys are free; return their keys. All have the same columns."""
+        if not rows:
+            return set()
+        [first, *_] = table.primary_key.columns
+        write = self.insert_unless_exists(table).returning(first)
+        return {*conn.scalars(write, list(rows))}
+
     def put_row(
         self,
         conn: Connection,

@@ -6,7 +6,7 @@ Synchronous functions of a SQLAlchemy `Connection` in a transaction; their contr
 breakers, endpoints, subscriptions.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
@@ -26,6 +26,7 @@ from mutirao.model.endpoints import (
     limits_of,
     stop_of,
     subscription_of,
+    without_secret,
 )
 from mutirao.model.limits import LimitOrigin
 from mutirao.model.row_json import shown
@@ -34,29 +35,43 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import views
 from mutirao.sql.schema.endpoints import breaker, endpoint, further_topic
-from mutirao.sql.schema.tables import subscription
+from mutirao.sql.schema.tables import limit, subscription
 from mutirao.sql.statements import held, limits
+from mutirao.sql.statements.putting import clock, put_rows, unless_same
+from mutirao.sql.statements.putting import hold as hold_rows
 
 _JSON = ("headers", "topics", "filter", "retry")
 _SECRETS = ("secret", "previous_secret", "previous_until")
+_SUBSCRIBED = (
+    "topic", "tenant", "group", "filter", "kind", "order_by", "when_dead", "task", "queue",
+    "priority", "options",
+)  # fmt: skip
 _FIELDS = [each.name for each in fields(Endpoint)]
 
 
 def put(
-    conn: Connection, dialect: Dialect, asked: Endpoint, keep_secret: bool, now: datetime | None
+    conn: Connection,
+    dialect: Dialect,
+    asked: Sequence[Endpoint],
+    keep_secrets: Collection[str],
+    now: datetime | None,
 ) -> None:
-    """Create an endpoint, or change the one of that id, which stays paused or disabled."""
+    """Create endpoints, or change those of their ids, which stay paused or disabled."""
     limits.keep_claims_out(conn)
-    moment = dialect.moment(now)
-    row = _to_row(asked) | {"host": asked.host, "changed_at": moment}
-    new = {"active": True, "paused": False, "created_at": moment}
-    if keep_secret:
-        _change_but_secrets(conn, asked.id, row)
-    else:
-        dialect.put_row(conn, endpoint, row, new)
-    for name, rule in asked.rules.items():
-        limits.put_or_remove(conn, dialect, name, rule, now)
-    _subscribe(conn, dialect, asked, now)
+    moment, kept = clock(conn, dialect, now), {*keep_secrets}
+    _check_kept(hold_rows(conn, dialect, endpoint, [each.id for each in asked]), kept)
+    rows = {each.id: _to_row(each) | {"host": each.host, "changed_at": moment} for each in asked}
+    first = {"active": True, "paused": False, "created_at": moment}
+
+    def change(row: Any) -> Mapping[str, Any]:
+        without = {"id", *_SECRETS} if row.id in kept else {"id"}
+        new = {name: value for name, value in rows[row.id].items() if name not in without}
+        return unless_same(row, new)
+
+    needs = [endpoint.c[name] for name in (*_FIELDS, "host") if name != "id"]
+    put_rows(conn, dialect, endpoint, {id: row | first for id, row in rows.items()}, change, *needs)
+    _put_limits(conn, dialect, asked, now)
+    _subscribe(conn, dialect, asked, moment)
 
 
 def rotate(
@@ -198,13 +213,22 @@ def _json(value: Any) -> str | None:
     return None if value is None else msgspec.json.encode(value).decode()
 
 
-def _change_but_secrets(conn: Connection, id: str, row: Mapping[str, Any]) -> None:
-    changed = {name: value for name, value in row.items() if name not in _SECRETS}
-    if not conn.execute(update(endpoint).where(endpoint.c.id == id).values(**changed)).rowcount:
-        raise InvalidEndpoint(
-            f"there is no endpoint {id!r} yet whose secret it could keep; give secret=…, made"
-            " by mutirao.webhooks.new_secret(), or a signer, or secret=None to send unsigned"
-        )
+def _check_kept(there: Collection[str], kept: Collection[str]) -> None:
+    """Refuse to keep the secret of an endpoint that is not there."""
+    if unknown := sorted({*kept} - {*there}):
+        raise without_secret(unknown)
+
+
+def _put_limits(
+    conn: Connection, dialect: Dialect, asked: Sequence[Endpoint], now: datetime | None
+) -> None:
+    """Write the limits that endpoints have of their own, and remove those they no longer have."""
+    rules = {name: rule for each in asked for name, rule in each.rules.items()}
+    there = select(limit.c.name).where(dialect.among(limit.c.name, list(rules)))
+    had = {*conn.scalars(there)}
+    for name, rule in rules.items():
+        if rule is not None or name in had:
+            limits.put_or_remove(conn, dialect, name, rule, now)
 
 
 def _change(
@@ -215,24 +239,36 @@ def _change(
     return dialect.update_returning(conn, change.values(**values), endpoint.c.id) is not None
 
 
-def _subscribe(conn: Connection, dialect: Dialect, asked: Endpoint, now: datetime | None) -> None:
-    """Write the subscription by which the fan-out makes jobs for an endpoint."""
-    moment = dialect.moment(now)
+def _subscribe(
+    conn: Connection, dialect: Dialect, asked: Sequence[Endpoint], moment: datetime
+) -> None:
+    """Write the subscriptions by which the fan-out makes jobs for endpoints."""
+    rows = {subscription_of(each.id): _subscription_row(each, moment) for each in asked}
+    first = {"created_at": moment, "active": True, "origin": "call"}
+    new = {name: {"id": name} | row | first for name, row in rows.items()}
+    needs = [subscription.c[name] for name in _SUBSCRIBED]
+    put_rows(conn, dialect, subscription, new, lambda row: unless_same(row, rows[row.id]), *needs)
+    mine = dialect.among(further_topic.c.subscription, list(rows))
+    conn.execute(delete(further_topic).where(mine))
+    more = [
+        {"topic": topic, "subscription": subscription_of(each.id)}
+        for each in asked
+        for topic in each.topics[1:]
+    ]
+    if more:
+        conn.execute(insert(further_topic), more)
+
+
+def _subscription_row(asked: Endpoint, moment: datetime) -> dict[str, Any]:
     args = msgspec.json.encode({"endpoint": asked.id, "host": asked.host}).decode()
     attempts = {} if asked.max_attempts is None else {"max_attempts": asked.max_attempts}
-    name = subscription_of(asked.id)
-    row: dict[str, Any] = {
+    return {
         "topic": asked.topics[0], "tenant": asked.tenant, "group": asked.group,
         "filter": _json(asked.filter), "kind": str(SubscriptionKind.ENDPOINT),
         "order_by": asked.order_by, "when_dead": asked.when_dead,
         "task": WEBHOOK_TASK, "queue": WEBHOOK_QUEUE, "priority": 0,
         "options": _json({"args": args, "fair_by": FAIR_BY} | attempts), "changed_at": moment,
     }  # fmt: skip
-    new = {"created_at": moment, "active": True, "origin": "call"}
-    dialect.put_row(conn, subscription, {"id": name} | row, new)
-    conn.execute(delete(further_topic).where(further_topic.c.subscription == name))
-    if more := [{"topic": each, "subscription": name} for each in asked.topics[1:]]:
-        conn.execute(insert(further_topic), more)
 
 
 def _unsubscribe(conn: Connection, id: str) -> bool:

@@ -1,11 +1,11 @@
-"""Schedules in the tables: read, and changed by the functions of `mutirao.model.schedule_rules`.
+"""Schedules in the tables: what is due, what a decision about each needs, and their jobs.
 
 A schedule's row is locked during a decision, and everything else that the decision needs is read
-after that, so it sees everything that the previous decision wrote.
+after that, so it sees everything that the previous decision wrote. `amending` and `ticking` decide.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, islice, takewhile
 from typing import Any
@@ -24,7 +24,6 @@ from sqlalchemy import (
     select,
     true,
     union_all,
-    update,
 )
 from sqlalchemy.exc import IntegrityError
 
@@ -35,8 +34,6 @@ from mutirao.model.schedule import (
     MAX_DUE_NAMES,
     TICKS_KEPT_PER_SCHEDULE,
     Agenda,
-    Amend,
-    Amended,
     CatchUp,
     Overlap,
     Schedule,
@@ -100,60 +97,6 @@ def agenda(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Amending:
-    """A change of one schedule, to be written in one transaction."""
-
-    dialect: Dialect
-    enqueue: Enqueue
-    name: str
-    amend: Amend
-    now: datetime | None
-
-    def write(self, conn: Connection) -> Amended:
-        """Lock the schedule, ask `amend` for the change, and write it."""
-        while True:
-            facts = self._hold(conn)
-            before = facts.state
-            state, ticks = self.amend(facts)
-            if state is None and before is None:
-                return Amended(None)
-            if before is None and not self._insert(conn, state):
-                continue  # another transaction just created it: decide about that one
-            [jobs] = make(conn, self.enqueue, [(self.name, ticks)])
-            return self._write(conn, before or state, state, jobs)
-
-    def _write(
-        self,
-        conn: Connection,
-        written: ScheduleState | None,
-        state: ScheduleState | None,
-        jobs: tuple[int, ...],
-    ) -> Amended:
-        if state is None:
-            _remove(conn, self.name)
-            return Amended(None, jobs)
-        after = with_last(state, jobs)
-        if after is not written:
-            row = _to_row(after)
-            conn.execute(update(schedule).where(schedule.c.name == self.name).values(**row))
-        return Amended(after, jobs)
-
-    def _hold(self, conn: Connection) -> ScheduleFacts:
-        """Lock the schedule, if there is one, and then read what the decision needs."""
-        held = select(schedule.c.name).where(schedule.c.name == self.name).with_for_update()
-        rows = read(conn, self.dialect, conn.scalars(held).all(), self.now)
-        if not rows:
-            now = conn.execute(select(self.dialect.moment(self.now))).scalar_one()
-            return ScheduleFacts(None, _in_utc(now))
-        return facts_in(rows[0], deaths(conn, self.dialect, rows))
-
-    def _insert(self, conn: Connection, state: ScheduleState | None) -> bool:
-        if state is None:
-            return False
-        return self.dialect.write_new(conn, schedule, _to_row(state))
-
-
 def read(
     conn: Connection, dialect: Dialect, names: Sequence[str], now: datetime | None
 ) -> Sequence[Row[Any]]:
@@ -200,7 +143,7 @@ def deaths(conn: Connection, dialect: Dialect, rows: Sequence[Row[Any]]) -> Mapp
 
 def facts_in(row: Row[Any], deaths: Mapping[str, int]) -> ScheduleFacts:
     """Return what a row says, for a decision."""
-    now, ended_at = _in_utc(row.now), _in_utc(row.ended_at)
+    now, ended_at = in_utc(row.now), in_utc(row.ended_at)
     return ScheduleFacts(_to_state(row), now, bool(row.live), ended_at, deaths.get(row.name, 0))
 
 
@@ -261,12 +204,7 @@ def _is_due(row: Any) -> bool:
     return not row.live and (row.next_at is None or row.next_at <= row.now)
 
 
-def _remove(conn: Connection, name: str) -> None:
-    conn.execute(delete(tick).where(tick.c.schedule == name))
-    conn.execute(delete(schedule).where(schedule.c.name == name))
-
-
-def _to_row(state: ScheduleState) -> dict[str, Any]:
+def to_row(state: ScheduleState) -> dict[str, Any]:
     asked = state.schedule
     row = {name: getattr(asked.job, name) for name in _NAMED}
     row |= {name: getattr(asked, name) for name in _TERMS}
@@ -287,7 +225,7 @@ def _options(job: NewJob) -> dict[str, Any]:
 
 
 def _to_state(row: Any) -> ScheduleState:
-    values = {name: _in_utc(value) for name, value in row._asdict().items()}
+    values = {name: in_utc(value) for name, value in row._asdict().items()}
     options = read_object(values["options"], "its options")
     options["tags"] = tuple(options.get("tags", ()))
     job = NewJob(**{name: values[name] for name in _NAMED}, **options)
@@ -303,7 +241,7 @@ def _to_state(row: Any) -> ScheduleState:
     return ScheduleState(schedule=asked, **stands | {"origin": ScheduleOrigin(stands["origin"])})
 
 
-def _in_utc(value: Any) -> Any:
+def in_utc(value: Any) -> Any:
     """Return a datetime in UTC, where all hours are equal; drivers use the server's time zone."""
     return value.astimezone(UTC) if isinstance(value, datetime) else value
 

@@ -3,7 +3,7 @@
 Synchronous functions of a SQLAlchemy `Connection`; their contracts are in `mutirao.ports`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -40,45 +40,60 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema import views
 from mutirao.sql.schema.tables import limit, subscription
 from mutirao.sql.statements import limits
+from mutirao.sql.statements.putting import clock, put_rows, unless_same
 
 _NAMED = ("task", "queue", "priority")  # options of a job that have columns of their own
 _SAID = ("topic", "tenant", "group", "kind", "key", "order_by", "when_dead")
+_COMPARED = [subscription.c[name] for name in (*_NAMED, *_SAID, "filter", "options", "declared")]
 
 
 def put(
     conn: Connection,
     dialect: Dialect,
-    asked: Subscription,
+    asked: Sequence[Subscription],
     worker: str | None,
     now: datetime | None,
 ) -> None:
-    """Write a subscription: one that a worker has in its code, or one that was asked for.
+    """Write subscriptions: those that a worker has in its code, or those that were asked for.
 
     What the code declares has no limits of its own; those that were asked for stay.
     """
-    moment = dialect.moment(now)
-    had = _limits_of(conn, asked.id)
+    had = _limits_of(conn, dialect, [each.id for each in asked])
     if worker is None:
-        for name, rule in asked.rules.items():
+        rules = [rule for each in asked for rule in each.rules.items()]
+        for name, rule in rules:
             if rule is not None or name in had:
                 limits.put_or_remove(conn, dialect, name, rule, now)
-    limited = bool(asked.limits or (worker is not None and had))
-    changed = {"changed_at": moment} | _to_row(asked, limited)
-    origin = SubscriptionOrigin.CALL if worker is None else SubscriptionOrigin.CODE
-    declared = {} if worker is None else {
-        "declared": asked.fingerprint, "declared_at": moment, "declared_by": worker,
-    }  # fmt: skip
-    first = {"id": asked.id, "created_at": moment, "origin": str(origin), "active": True}
-    if dialect.write_new(conn, subscription, first | changed | declared):
-        return
-    mine = subscription.c.id == asked.id
-    values = changed | declared
-    if worker is not None:
-        last = conn.scalar(select(subscription.c.declared).where(mine).with_for_update())
-        # What was changed at run time stays until the code says something else.
-        same = last == declared["declared"]
-        values = (declared if same else values) | {"origin": str(origin)}
-    conn.execute(update(subscription).where(mine).values(**values))
+        had = set()
+    moment, changed = clock(conn, dialect, now), dict[str, dict[str, Any]]()
+    for each in asked:
+        limited = bool(each.limits or had.intersection(limit_names(each.id)))
+        changed[each.id] = _to_row(each, limited) | _declared(each, worker, moment)
+    origin = str(SubscriptionOrigin.CALL if worker is None else SubscriptionOrigin.CODE)
+    first = {"created_at": moment, "changed_at": moment, "origin": origin, "active": True}
+    rows = {id: {"id": id} | row | first for id, row in changed.items()}
+
+    def change(row: Any) -> Mapping[str, Any]:
+        return _changed(row, changed[row.id], moment)
+
+    put_rows(conn, dialect, subscription, rows, change, *_COMPARED)
+
+
+def _declared(asked: Subscription, worker: str | None, moment: datetime) -> dict[str, Any]:
+    if worker is None:
+        return {}
+    return {"declared": asked.fingerprint, "declared_at": moment, "declared_by": worker}
+
+
+def _changed(row: Any, asked: dict[str, Any], moment: datetime) -> Mapping[str, Any]:
+    """Return what changes of a subscription that there is."""
+    if "declared" not in asked:
+        return unless_same(row, asked | {"changed_at": moment})
+    code = {"origin": str(SubscriptionOrigin.CODE)}
+    if row.declared != asked["declared"]:
+        return asked | {"changed_at": moment} | code
+    # What was changed at run time stays until the code says something else.
+    return {name: asked[name] for name in ("declared_at", "declared_by")} | code
 
 
 def set_active(
@@ -95,13 +110,15 @@ def set_active(
     return True
 
 
-def _limits_of(conn: Connection, id: str) -> set[str]:
-    return set(conn.scalars(select(limit.c.name).where(limit.c.name.in_(limit_names(id)))))
+def _limits_of(conn: Connection, dialect: Dialect, ids: Sequence[str]) -> set[str]:
+    """Return the names of the limits that these subscriptions have of their own."""
+    names = [name for id in ids for name in limit_names(id)]
+    return {*conn.scalars(select(limit.c.name).where(dialect.among(limit.c.name, names)))}
 
 
 def remove(conn: Connection, dialect: Dialect, id: str) -> bool:
     """Remove a subscription with its limits; return whether there was one."""
-    for name in _limits_of(conn, id):
+    for name in _limits_of(conn, dialect, [id]):
         limits.remove(conn, dialect, name, None)
     return bool(conn.execute(delete(subscription).where(subscription.c.id == id)).rowcount)
 

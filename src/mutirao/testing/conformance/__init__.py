@@ -14,7 +14,7 @@ import pytest
 
 for _suite in ("carried", "claiming", "commands", "concurrency", "enqueueing", "events", "fairness",
                "federation", "graphs", "housekeeping", "inbox", "kit", "lanes", "limited_graphs",
-               "limits", "liveness", "losing", "notifier", "pruning", "rates", "records",
+               "limits", "liveness", "losing", "many", "notifier", "pruning", "rates", "records",
                "redriving", "repeated", "results", "schedules", "settling", "staleness",
                "supersede", "ticks", "transactions", "transport", "uniqueness",
                "versions"):  # fmt: skip

@@ -20,6 +20,7 @@ from mutirao.testing.conformance.limited_graphs import LimitedGraphsContract
 from mutirao.testing.conformance.limits import LimitsContract
 from mutirao.testing.conformance.liveness import RescueContract, WorkersContract
 from mutirao.testing.conformance.losing import LosingContract
+from mutirao.testing.conformance.many import ManyContract
 from mutirao.testing.conformance.ordering import OrderingContract
 from mutirao.testing.conformance.pausing import PausingContract
 from mutirao.testing.conformance.pruning import PruningContract
@@ -79,6 +80,7 @@ class StoreContract(
     UpkeepContract,
     TopicsContract,
     SubscriptionsContract,
+    ManyContract,
     OrderingContract,
     EndpointsContract,
     HeldContract,

@@ -142,6 +142,22 @@ class MariaDB(Dialect):
             return False
         return True
 
+    def write_new_rows(
+        self, conn: Connection, table: Table, rows: Sequence[dict[str, Any]]
+    ) -> set[Any]:
+        """Insert all of them, as nearly always all are new; one by one where one is not."""
+        if not rows:
+            return set()
+        [first, *_] = table.primary_key.columns
+        try:
+            with conn.begin_nested():  # a driver may make several statements of it
+                conn.execute(insert(table), list(rows))
+        except IntegrityError as error:
+            if not is_taken(error):
+                raise
+            return {row[first.name] for row in rows if self.write_new(conn, table, row)}
+        return {row[first.name] for row in rows}
+
     def update_returning(
         self, conn: Connection, change: Update, *told: ColumnElement[Any]
     ) -> Row[Any] | None:

@@ -1,0 +1,68 @@
+"""What the commands of endpoints tell besides: an answer, what was missed, what is never called."""
+
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from mutirao.app import Mutirao
+from mutirao.cli.output import say
+from mutirao.errors import ConfigurationError, JobDied, ResultMissing, UnsafeUrl
+from mutirao.model.endpoints import EndpointRecord, subscription_of
+from mutirao.model.records import JobRecord
+
+HANDED_OUT_WITHIN = timedelta(hours=1)
+
+
+async def answered(app: Mutirao, id: str, timeout: float) -> JobRecord:
+    """Send a sample to an endpoint, and return its job once it has ended.
+
+    Raises:
+        ResultTimeout: it has not, in so many seconds: no worker delivers, or something holds it.
+        JobCancelled: it was cancelled.
+    """
+    sample = await app.endpoints.atest(id)
+    with suppress(JobDied, ResultMissing):  # the job says what came of it
+        await sample.aresult(timeout)
+    return await app.ajob(sample.id)
+
+
+def answer_of(job: JobRecord) -> dict[str, Any]:
+    """Return what came of the attempt of a job that sends a sample."""
+    last = job.attempts[-1] if job.attempts else None
+    took = None if last is None else (last.finished_at - last.started_at).total_seconds() * 1_000
+    return {
+        "job": job.id,
+        "state": job.state,
+        "status": None if last is None else last.status,
+        "milliseconds": None if took is None else round(took),
+        "error": job.error,
+    }
+
+
+def tell_what_was_missed(before: EndpointRecord) -> None:
+    """Say how to send what was published while an endpoint was disabled: nothing of it was held."""
+    if before.active or before.disabled_at is None:
+        return
+    # What was published shortly before may not have been handed out by then; --missing knows.
+    since = max(before.created_at, before.disabled_at - HANDED_OUT_WITHIN).isoformat()
+    say(
+        "mutirao: what was published while it was disabled is not sent by itself: `mutirao replay"
+        f" {subscription_of(before.id)} --since {since} --missing` sends it",
+        error=True,
+    )
+
+
+def warn_of_url(url: str) -> None:
+    """Say that workers refuse a URL as it is written, unless they are told to call such ones."""
+    try:
+        from mutirao.webhooks.guard import Guard
+    except ConfigurationError as missing:
+        say(f"mutirao: whether workers call this URL was not looked at: {missing}", error=True)
+        return
+    try:
+        Guard().check(url)
+    except UnsafeUrl as unsafe:
+        say(
+            f"mutirao: workers do not call this URL unless their options say so: {unsafe}",
+            error=True,
+        )

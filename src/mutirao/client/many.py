@@ -1,0 +1,72 @@
+"""Many of a kind, put by one call: all are checked, then parts are written, each in one commit."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+# Rows of one transaction: locked for less than a second, and not more parameters than fit in one
+# statement.
+PUT_AT_ONCE = 1_000
+Given = TypeVar("Given", bound=Mapping[str, Any])
+T = TypeVar("T")
+
+
+def checked(
+    kind: str,
+    key: str,
+    given: Iterable[Given],
+    check: Callable[[Given], T],
+    refuse: type[Exception],
+) -> dict[str, T]:
+    """Return what was given, checked, by its key, in the order given.
+
+    Parameters:
+        kind: what one of them is called.
+        key: the name of the parameter that tells them apart.
+        check: returns one as it is written, or raises.
+        refuse: what is raised for one that is given twice, or that is no mapping with a key.
+    """
+    found: dict[str, T] = {}
+    for number, each in enumerate(given, 1):
+        if not isinstance(each, Mapping) or not isinstance(each.get(key), str):
+            raise refuse(
+                f"{kind} number {number} of this call is {each!r:.200}; give the parameters of put"
+                f' by their names, such as {{"{key}": "…"}}'
+            )
+        if each[key] in found:
+            raise refuse(
+                f"{kind} {each[key]!r} is given twice in one call; give it once, as it is to be"
+            )
+        with _noted(f"{kind} number {number} of this call, {each[key]!r:.200}"):
+            found[each[key]] = check(each)
+    return found
+
+
+def parts(whole: Mapping[str, T]) -> Iterator[list[tuple[str, T]]]:
+    """Yield the parts that are written in one transaction each."""
+    each = list(whole.items())
+    for start in range(0, len(each), PUT_AT_ONCE):
+        yield each[start : start + PUT_AT_ONCE]
+
+
+@contextmanager
+def written(done: Sequence[Any], total: int) -> Iterator[None]:
+    """Note on an error how many of a call were written before it."""
+    try:
+        yield
+    except Exception as error:
+        if total > PUT_AT_ONCE:
+            error.add_note(
+                f"{len(done):,} of the {total:,} of this call were written. The same call again"
+                " changes nothing of them, and goes on"
+            )
+        raise
+
+
+@contextmanager
+def _noted(which: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        error.add_note(which)
+        raise
