@@ -18,14 +18,19 @@ USUAL = {
     "AWS_EC2_METADATA_DISABLED": "true",
 }
 
+# Its standard input is a pipe that we hold: it closes when we end, even by SIGKILL.
+_WATCHDOG = 'read -r _; kill -KILL "$1" 2>/dev/null'
+
 
 @contextmanager
 def moto_server() -> Iterator[str]:
-    """Run one on a free port; yields its URL."""
+    """Run one on a free port; yields its URL. It ends when this process does, however that ends."""
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, **quiet) as server:  # type: ignore[call-overload]
+    # Ctrl-C at the terminal is for us: we end it when we are done with it.
+    apart = subprocess.Popen(command, start_new_session=True, **quiet)  # type: ignore[call-overload]
+    with apart as server, _watched(server.pid):
         url = f"http://127.0.0.1:{port}"
         try:
             wait_until(lambda: _answers(url) or server.poll() is not None)
@@ -33,6 +38,20 @@ def moto_server() -> Iterator[str]:
             yield url
         finally:
             server.kill()
+
+
+@contextmanager
+def _watched(pid: int) -> Iterator[None]:
+    """Have a process killed if this one ends inside the block."""
+    with subprocess.Popen(
+        ["/bin/sh", "-c", _WATCHDOG, "watchdog", str(pid)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    ) as watchdog:
+        try:
+            yield
+        finally:
+            watchdog.kill()
 
 
 def _answers(url: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +121,41 @@ from tests.support.postgresql import PostgresServer
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 with PostgresServer({"fsync": "off"}) as server:
     print(server.directory, server.url(driver=None))
+    while True:
+        time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_moto_does_not_outlive_its_owner(how: signal.Signals) -> None:
+    """Nor does what stands for SQS, which is a program of somebody else's."""
+    owner = subprocess.Popen(
+        [sys.executable, "-u", "-c", _OWNER_OF_MOTO], stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    with owner.stdout:
+        port = int(owner.stdout.readline())
+        with socket.create_connection(("127.0.0.1", port), timeout=10):
+            pass
+        owner.send_signal(how)
+        owner.wait(100)
+        wait_until(lambda: _refuses(port))
+
+
+def _refuses(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+_OWNER_OF_MOTO = """
+import time
+from urllib.parse import urlsplit
+from tests.support.sqs import moto_server
+with moto_server() as url:
+    print(urlsplit(url).port)
     while True:
         time.sleep(1)
 """

@@ -106,7 +106,7 @@ def drain(
         UnsupportedConnection: `conn` is None, asynchronous, of another database, or no connection.
         WrongState: `limit` was reached and there are jobs left; or an event loop runs in this
             thread: await `adrain` there. Or `conn` was given with a `concurrency` or inside
-            `capture`, or has no open transaction.
+            `capture`, has no open transaction, or was closed by a handler.
     """
     _refuse_in_loop()
     settings = WorkerSettings(concurrency=concurrency, prefetch=0.0, linger=0.0)
@@ -122,7 +122,11 @@ def drain(
     store, thread = BorrowingStore(app.store, lent), CallersThread()
     means = _Means(store, store.borrowed, lambda: thread, CallersPauser)
     with instead(app, store):
-        return thread.drive(_drain(app, means, settings, with_scheduled, queues, limit))
+        try:
+            return thread.drive(_drain(app, means, settings, with_scheduled, queues, limit))
+        except Exception:
+            store.borrowed.refuse_closed()
+            raise
 
 
 def _refuse_in_loop() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import unittest
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +17,13 @@ import django
 import pytest
 from django.conf import settings
 from django.core.cache import cache
-from django.db import ProgrammingError, connection, connections, transaction
+from django.db import (
+    ProgrammingError,
+    close_old_connections,
+    connection,
+    connections,
+    transaction,
+)
 from django.db.transaction import TransactionManagementError
 from django.db.utils import DatabaseError
 from django.test import SimpleTestCase, TestCase, TransactionTestCase
@@ -26,7 +33,7 @@ from sqlalchemy import make_url, text
 from mutirao import Job, Mutirao, Retry, Supersede
 from mutirao.errors import SchemaMissing, UnsupportedConnection, WrongState
 from mutirao.model.job import NewJob
-from mutirao.testing import drain
+from mutirao.testing import drain, inline
 
 if __name__ != "__main__":
     raise ImportError("run this as a program")
@@ -70,6 +77,29 @@ def send(order_id: int) -> None:
 @app.task(supersede=Supersede.activities(by="type"))
 def deliver(type: str, object: str) -> None:
     """Deliver an activity."""
+
+
+@app.around_handler
+def connections_as_around_requests(job: Job) -> Iterator[None]:
+    """Do what the page tells: close connections that are broken or too old."""
+    close_unusable()
+    try:
+        yield
+    finally:
+        close_unusable()
+
+
+def close_unusable() -> None:
+    """Leave out what is in a transaction, such as a test's."""
+    for each in connections.all(initialized_only=True):
+        if not each.in_atomic_block:
+            each.close_if_unusable_or_obsolete()
+
+
+@app.task(queue="tested")
+def close() -> None:
+    """Close the test's own connection, as `close_old_connections` does in a transaction."""
+    close_old_connections()
 
 
 @app.task(queue="tested")
@@ -339,6 +369,41 @@ class Draining(TestCase):  # type: ignore[misc]
             drain(app, conn=connections["other"])
 
 
+class Inline(TestCase):  # type: ignore[misc]
+    """A job that runs as it is enqueued, in the test's own thread."""
+
+    databases = {"default"}  # noqa: RUF012
+
+    def test_the_hook_leaves_the_test_s_connection(self) -> None:
+        """It is in a transaction."""
+        with inline(app):
+            note.enqueue("drained inline", 0)
+        assert Order.objects.filter(item="drained inline").exists()
+
+
+class Closing(TransactionTestCase):  # type: ignore[misc]
+    """What the hook is for, and what it must not do."""
+
+    databases = {"default"}  # noqa: RUF012
+
+    def test_a_connection_too_old_is_closed(self) -> None:
+        """By the hook, before the handler."""
+        connection.ensure_connection()
+        before = connection.connection
+        connection.close_at = 0
+        with inline(app):
+            note.enqueue("drained later", 0)
+        assert connection.connection is not before
+        Order.objects.filter(item="drained later").delete()
+
+    def test_whoever_closes_the_borrowed_one_is_told(self) -> None:
+        """In one sentence, with what to do."""
+        told = pytest.raises(WrongState, match=r"has closed the connection.*in_atomic_block")
+        with told, transaction.atomic():
+            close.using(conn=connection).enqueue()
+            drain(app, conn=connection, queues=["tested"])
+
+
 class DrainingOutside(TransactionTestCase):  # type: ignore[misc]
     """Without a transaction there is nothing to drain in."""
 
@@ -367,7 +432,15 @@ class WithoutADatabase(SimpleTestCase):  # type: ignore[misc]
 setup_test_environment()
 suite = unittest.TestSuite(
     unittest.defaultTestLoader.loadTestsFromTestCase(each)
-    for each in (Transactions, InATest, Draining, DrainingOutside, WithoutADatabase)
+    for each in (
+        Transactions,
+        InATest,
+        Draining,
+        Inline,
+        Closing,
+        DrainingOutside,
+        WithoutADatabase,
+    )
 )
 result = unittest.TextTestRunner(verbosity=2).run(suite)
 app.close()

@@ -34,4 +34,4 @@ def test_a_project_s_tests(request: pytest.FixtureRequest, driver: str) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    assert int(re.findall(r"^Ran (\d+) tests", run.stderr, re.MULTILINE)[0]) == 22
+    assert int(re.findall(r"^Ran (\d+) tests", run.stderr, re.MULTILINE)[0]) == 25

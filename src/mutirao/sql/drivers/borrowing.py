@@ -24,12 +24,14 @@ class _Way:
     `name`: the driver's in a URL. `connection`: returns what SQLAlchemy gets, of the driver's own
     connection and the arguments with which it would open one. `cursor`: is called with each cursor
     and what decodes JSON. `begin`: begins a transaction where the driver does not by itself.
+    `closed`: returns whether the driver's own connection has been closed.
     """
 
     name: str
     connection: Callable[[Any, Mapping[str, Any]], Any] = lambda raw, arguments: raw
     cursor: Callable[[Any, ReadJson], None] = lambda cursor, read: None
     begin: Callable[[Any], None] = lambda raw: None
+    closed: Callable[[Any], bool] = lambda raw: bool(raw.closed)
 
 
 class Borrowed:
@@ -98,6 +100,15 @@ class Borrowed:
         self._beneath.handle(command(f"RELEASE SAVEPOINT {_KEPT}"))
         return True
 
+    def refuse_closed(self) -> None:
+        """Raise WrongState if somebody has closed the connection since it was borrowed."""
+        if self._way.closed(self._raw):
+            raise WrongState(
+                "a handler, or a hook around it, has closed the connection that was given to drain"
+                " as conn=, and with it the test's transaction. In Django close_old_connections()"
+                " does so: have the hook leave out connections whose in_atomic_block is true"
+            )
+
     def give_back(self) -> None:
         """Leave the connection to the caller; a session reads anew what it has read before."""
         if self._made is not None and self._made is not self._raw:
@@ -139,6 +150,16 @@ def _begin_sqlite(raw: Any) -> None:
         raw.execute("BEGIN IMMEDIATE")
 
 
+def _sqlite_is_closed(raw: Any) -> bool:
+    from sqlite3 import ProgrammingError
+
+    try:
+        raw.total_changes  # noqa: B018 (it is a property, which asks the open file)
+    except ProgrammingError:
+        return True
+    return False
+
+
 def _of(kind: str, take: Callable[[Any], Any]) -> Adapting[Any]:
     module, _, name = kind.rpartition(".")
     return Adapting(module, name, take)
@@ -155,7 +176,12 @@ def _of_sqlalchemy(conn: Any) -> Any:
 _WAYS = Kinds[_Way](
     _of("psycopg.Connection", lambda _: _Way("psycopg", connection=_second_psycopg)),
     _of("psycopg2.extensions.connection", lambda _: _Way("psycopg2", cursor=_read_json)),
-    _of("sqlite3.Connection", lambda _: _Way("pysqlite", cursor=_plain_rows, begin=_begin_sqlite)),
+    _of(
+        "sqlite3.Connection",
+        lambda _: _Way(
+            "pysqlite", cursor=_plain_rows, begin=_begin_sqlite, closed=_sqlite_is_closed
+        ),
+    ),
 )
 _BENEATH = Kinds[Any](
     _of("sqlalchemy.Connection", _of_sqlalchemy),

@@ -1,0 +1,92 @@
+"""An application of the examples as a user runs it: commands in its directory, and a web server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+from tests.support.examples import EXAMPLES
+from tests.support.servers import free_port
+from tests.support.waiting import wait_until
+
+
+class Served:
+    """An example, and where its web server listens.
+
+    Parameters:
+        example: its directory.
+        home: a directory for what the programs write.
+        variables: of their environment. `PORT` at the end of a name's value stands for the port.
+    """
+
+    def __init__(self, example: str, home: Path, **variables: str) -> None:
+        self.port = free_port()
+        self._here, self._home = EXAMPLES / example, home
+        own = {name: value.replace("PORT", str(self.port)) for name, value in variables.items()}
+        self._environment = {**os.environ, "HOME": str(home), "PYTHONUNBUFFERED": "1", **own}
+
+    def run(self, *command: str) -> str:
+        """Run a module of Python with its arguments, or a file; return what it says."""
+        done = subprocess.run(
+            self._command(command), cwd=self._here, env=self._environment, timeout=100,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    @contextmanager
+    def running(self, *command: str) -> Iterator[None]:
+        """Run such a program beside the block; it has to end well at SIGTERM."""
+        log = self._home / f"{command[0]}.log"
+        with log.open("w") as out:
+            process = subprocess.Popen(
+                self._command(command), cwd=self._here, env=self._environment,
+                stdout=out, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        try:
+            yield
+            assert process.poll() is None, log.read_text()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) in (0, -signal.SIGTERM), log.read_text()
+            assert "Traceback" not in log.read_text(), log.read_text()
+        finally:
+            process.kill()
+            process.wait()
+
+    def ask(self, path: str, body: object = None) -> tuple[int, Any]:
+        """Send a request, a POST if it has a body; return the status, and what JSON says."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", data, {"content-type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+                return answer.status, json.loads(answer.read())
+        except HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read() or "null")
+
+    def answers(self, path: str) -> bool:
+        """Return whether the server answers, and with success."""
+        with suppress(OSError, HTTPException):
+            return self.ask(path)[0] == 200
+        return False
+
+    def until(self, path: str, told: object) -> None:
+        """Wait until a page says this."""
+        wait_until(lambda: self.ask(path) == (200, told))
+
+    def _command(self, command: tuple[str, ...]) -> list[str]:
+        first = command[:1] if command[0].endswith(".py") else ("-m", *command[:1])
+        rest = (word.replace("PORT", str(self.port)) for word in command[1:])
+        return [sys.executable, *first, *rest]
