@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine
 
 from mutirao.errors import MissingDriver
 
@@ -17,11 +17,15 @@ _NEEDED = (
 def say_what_is_missing(engine: Engine) -> None:
     """Have an engine of ours say what a driver needs to sign in, and does not find."""
 
-    @event.listens_for(engine, "do_connect")
-    def _connect(dialect: Any, record: object, args: Any, parameters: Any) -> Any:
+    dialect: Any = engine.dialect
+    connect = dialect.connect
+
+    def connected(*args: Any, **parameters: Any) -> Any:
         try:
-            return dialect.connect(*args, **parameters)
+            return connect(*args, **parameters)
         except Exception as error:
             if _LACKS in f"{error} {error.__cause__}":
                 raise MissingDriver(_NEEDED) from error
             raise
+
+    dialect.connect = connected  # a listener would connect in place of an application's creator
