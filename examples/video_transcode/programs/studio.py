@@ -2,7 +2,8 @@
 
 Some take a second and some a minute, some fail, and one hangs. The visibility of a message is short
 and follows its work: what a killed worker had is done by others soon, and nothing is done twice
-because it takes long.
+because it takes long. The queue keeps the order of each group, of which no job has one here: what
+failed comes again as the same message, and each hand-out is an attempt.
 """
 
 import asyncio
@@ -19,7 +20,8 @@ WORKER = int(os.environ.get("STUDIO_WORKER", "0"))
 VISIBILITY = 5  # seconds
 LONG = 60.0  # seconds
 
-sqs = SQS("studio-{queue}", endpoint_url=os.environ["STUDIO_SQS"], visibility=VISIBILITY, wait=1)
+where = os.environ["STUDIO_SQS"]
+sqs = SQS("studio-{queue}", fifo=True, endpoint_url=where, visibility=VISIBILITY, wait=1)
 app = Mutirao("sqlite:///unused.db", transports={"video": sqs})
 
 
