@@ -1,4 +1,10 @@
-"""Django's commands: `python manage.py migrate`, `runserver`, `test`."""
+"""A kiosk on Django, with a receipt for each order.
+
+    python manage.py migrate                 # Mutirão's tables, too
+    python manage.py test
+    python manage.py runserver
+    mutirao worker kiosk.worker:app          # beside it
+"""
 
 import os
 import sys
