@@ -1,9 +1,9 @@
 """A kiosk on Django, with a receipt for each order.
 
-    python manage.py migrate                 # Mutirão's tables, too
-    python manage.py test
-    python manage.py runserver
-    mutirao worker kiosk.worker:app          # beside it
+python manage.py migrate                 # Mutirão's tables, too
+python manage.py test
+python manage.py runserver
+mutirao worker kiosk.worker:app          # beside it
 """
 
 import os
