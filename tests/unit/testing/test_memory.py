@@ -91,7 +91,10 @@ async def test_any_connection_when_told_so(conn: object) -> None:
 
 async def test_transactions_need_sessions() -> None:
     """Without a factory the error says what to do instead."""
-    with pytest.raises(WrongState, match="SQLite file, or give MemoryStore\\(session_factory"):
+    with pytest.raises(
+        WrongState,
+        match=r"SQLite file, or say what its session is to be: session_factory=… of inline",
+    ):
         await begun(MemoryStore())
 
 
