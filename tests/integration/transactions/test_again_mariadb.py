@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 from mutirao.errors import StoreBusy
 from mutirao.model.records import JobFilter
 from mutirao.sql import migrations
+from mutirao.sql.dialects.mysql import session
 from mutirao.sql.store import SqlStore
 from mutirao.testing.conformance.kit import due, ended, ids_of, join, put, take, take_one
 from mutirao.testing.conformance.limits import limited, of
@@ -99,23 +100,20 @@ async def test_a_deadlock(store: SqlStore, other: Other) -> None:
 
 
 async def test_a_lock_that_is_held_for_too_long(
-    mysql: MysqlServer, database: str, other: Other
+    mysql: MysqlServer, database: str, other: Other, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An order waits for a job, gives up, and is carried out when the job is free."""
-    usual = other.say("SELECT @@GLOBAL.innodb_lock_wait_timeout")
-    other.say("SET GLOBAL innodb_lock_wait_timeout = 1")
-    try:
-        async with opened(mysql.url(database)) as store:
-            ids = await put(store, due())
-            other.connection.begin()
-            other.say(LOCK, ids[0])
-            acting = asyncio.ensure_future(store.cancel(JobFilter()))
-            with mysql.connect(database) as looking:
-                await until(lambda: Other(looking).say(RETRIES) >= 1)
-            other.connection.rollback()
-            assert await soon(acting) == ids
-    finally:
-        other.say(f"SET GLOBAL innodb_lock_wait_timeout = {usual}")
+    impatient = (*session.SETTING, "SET SESSION innodb_lock_wait_timeout = 1")
+    monkeypatch.setattr(session, "SETTING", impatient)
+    async with opened(mysql.url(database)) as store:
+        ids = await put(store, due())
+        other.connection.begin()
+        other.say(LOCK, ids[0])
+        acting = asyncio.ensure_future(store.cancel(JobFilter()))
+        with mysql.connect(database) as looking:
+            await until(lambda: Other(looking).say(RETRIES) >= 1)
+        other.connection.rollback()
+        assert await soon(acting) == ids
 
 
 async def test_a_counter_that_has_to_be_made(store: SqlStore, other: Other) -> None:
