@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,14 @@ async def pg_app(pg_url: str) -> AsyncIterator[Mutirao]:
     application = Mutirao(pg_url)
     yield application
     await application.aclose()
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Take back what commands do to logging, which lasts as long as the process otherwise."""
+    root, own = logging.getLogger(), logging.getLogger("mutirao")
+    handlers, levels = list(root.handlers), (root.level, own.level)
+    yield
+    root.handlers[:] = handlers
+    for logger, level in zip((root, own), levels, strict=True):
+        logger.setLevel(level)

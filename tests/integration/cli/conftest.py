@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -97,16 +96,6 @@ def make_shop(url: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> She
     for name in ("shop", "other", "broken"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return Shell(url, directory)
-
-
-@pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    """Take back what `worker` does to logging, which lasts as long as the process otherwise."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest.fixture

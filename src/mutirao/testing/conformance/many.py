@@ -110,7 +110,7 @@ class ManyContract:
         assert await store.schedules() == before
         assert len(await tick(store, 10, "s0500")) == 1
 
-    async def test_many_subscriptions(self, store: Store) -> None:
+    async def test_subscriptions_by_one_call(self, store: Store) -> None:
         """Each as if it were put alone: what is the same stays, and so does a pause."""
         await store.put_subscriptions([subscription(id) for id in "abc"], now=NOW)
         assert await store.set_subscription_active("b", False, now=at(1))
