@@ -53,7 +53,7 @@ class ChildProcess(SpawnProcess):
 
 
 class _Started(popen_spawn_posix.Popen):
-    """The same steps as in Python 3.11 to 3.14, but for the main script."""
+    """The same steps as in Python 3.11 to 3.13, but for the main script."""
 
     _fds: list[int]  # what the process is given
 
