@@ -17,7 +17,7 @@ from mutirao.client.hosts import Hosts
 from mutirao.client.inbox import Inboxes
 from mutirao.client.jobs import JobAdmin
 from mutirao.client.limits import Limits
-from mutirao.client.portal import Portal
+from mutirao.client.portal import Portal, blocking
 from mutirao.client.publishing import alone, check_task, checked_transports
 from mutirao.client.schedules import Schedules
 from mutirao.client.subscriptions import Subscriptions
@@ -230,9 +230,7 @@ class Mutirao(
         kept = self.schedules.declared()
         return [*found, *await examine_transports(self.transports, queues, kept)]
 
-    def examine(self) -> list[Finding]:
-        """Examine tasks, the database, its jobs, workers and hub, from synchronous code."""
-        return self._portal.call(self.aexamine)
+    examine = blocking(aexamine)
 
     @staticmethod
     def ddl(dialect: str, schema: str | None = None) -> str:

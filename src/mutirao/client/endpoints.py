@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, Unpack
 
 from mutirao.client import many
 from mutirao.client.endpoint_terms import EndpointTerms, PutEndpoint, Topics, endpoint_of
-from mutirao.client.portal import Portal
+from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidEndpoint, InvalidFilter, UnknownEndpoint
 from mutirao.model.breakers import BreakerName
 from mutirao.model.endpoints import (
@@ -62,7 +62,16 @@ class Endpoints:
     async def aput(
         self, id: str, url: str, topics: Topics, **terms: Unpack[EndpointTerms]
     ) -> Endpoint:
-        """Create an endpoint, or replace the one of that id; see `put`.
+        """Create an endpoint, or replace the one of that id.
+
+        In force within a second. What is published from now on on one of the topics is sent to it,
+        once. One that was there stays paused or disabled, and keeps its secret if none is given.
+
+        Parameters:
+            id: its name: letters, digits, `_` and `-`.
+            url: where it goes.
+            topics: a topic or a pattern, or several.
+            terms: the fields of `EndpointTerms`. A new endpoint needs `secret` or `signer`.
 
         Raises:
             InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: something cannot be;
@@ -73,6 +82,8 @@ class Endpoints:
         endpoint, keeps = endpoint_of({"id": id, "url": url, "topics": topics, **terms})
         await self._app.store.put_endpoint(endpoint, keep_secret=keeps)
         return endpoint
+
+    put = blocking(aput)
 
     async def aput_many(self, endpoints: Iterable[PutEndpoint]) -> tuple[Endpoint, ...]:
         """Create or replace many endpoints, as `put` does with each; return them.
@@ -105,7 +116,12 @@ class Endpoints:
         return tuple(done)
 
     async def arotate(self, id: str, secret: str, keep: Duration = PREVIOUS_KEPT_FOR) -> None:
-        """Give an endpoint a new secret; see `rotate`.
+        """Give an endpoint a new secret; the previous one signs beside it for `keep`.
+
+        Parameters:
+            id: the endpoint.
+            secret: the new one.
+            keep: seconds (or a `timedelta`) for which the previous one signs beside it.
 
         Raises:
             UnknownEndpoint: there is none of that id.
@@ -121,6 +137,8 @@ class Endpoints:
         found = await self._app.store.rotate_secret(sample.id, secret, keep=seconds)
         _known(id, found)
 
+    rotate = blocking(arotate)
+
     async def aget(self, id: str) -> EndpointRecord:
         """Return an endpoint; raise UnknownEndpoint if there is none of that id."""
         for each in await self._app.store.endpoints():
@@ -128,20 +146,36 @@ class Endpoints:
                 return each
         raise _unknown(id)
 
-    async def alist(self) -> tuple[EndpointRecord, ...]:
-        """List the endpoints by id, without secrets."""
-        return tuple(await self._app.store.endpoints())
+    get = blocking(aget)
 
     async def apause(self, id: str) -> None:
-        """Hold the deliveries to an endpoint; raise UnknownEndpoint if there is none."""
+        """Hold the deliveries to an endpoint; they are made as before.
+
+        Raises:
+            UnknownEndpoint: there is none of that id.
+        """
         _known(id, await self._app.store.pause_endpoint(check_id(id)))
 
+    pause = blocking(apause)
+
     async def aresume(self, id: str) -> None:
-        """Let all deliveries to an endpoint out; raise UnknownEndpoint if there is none."""
+        """Let all that is held for an endpoint out, in order.
+
+        Whether it was paused, its breaker is open, or it was disabled; it is not any more. If its
+        host does not answer, one goes out first, and the others when it has arrived.
+
+        Raises:
+            UnknownEndpoint: there is none of that id.
+        """
         _known(id, await self._app.store.resume_endpoint(check_id(id)))
 
+    resume = blocking(aresume)
+
     async def aprobe(self, id: str) -> bool:
-        """Let one delivery through the open breakers of an endpoint; see `probe`.
+        """Let one delivery through the open breakers of an endpoint now.
+
+        For who knows that the peer is back. If it succeeds, the others follow. Returns whether one
+        is let through: there was an open breaker.
 
         Raises:
             UnknownEndpoint: there is none of that id.
@@ -151,8 +185,14 @@ class Endpoints:
         store = self._app.store
         return any([await store.probe_webhooks(each, at_once=True) for each in names])
 
+    probe = blocking(aprobe)
+
     async def aheard_from(self, id: str) -> None:
-        """Let one delivery through to an endpoint whose breaker is open; see `heard_from`."""
+        """Let one delivery through to an endpoint whose breaker is open, by a job of its workers.
+
+        For whoever has verified a request of that peer; `mutirao.webhooks.verify` can call it. It
+        costs a look at two rows, and may be called as often as there are requests.
+        """
         for kind, key in await self._app.store.open_breakers(check_id(id)):
             probe = NewJob(
                 task=PROBE_TASK,
@@ -164,12 +204,22 @@ class Endpoints:
             )
             await self._app.asubmit(probe)
 
+    heard_from = blocking(aheard_from)
+
     async def aremove(self, id: str) -> None:
-        """Remove an endpoint; raise UnknownEndpoint if there is none of that id."""
+        """Remove an endpoint; what waits for it is cancelled when it is due.
+
+        Raises:
+            UnknownEndpoint: there is none of that id.
+        """
         _known(id, await self._app.store.remove_endpoint(check_id(id)))
 
+    remove = blocking(aremove)
+
     async def atest(self, id: str) -> Handle[Any]:
-        """Send a sample to an endpoint; see `test`.
+        """Send a sample to an endpoint, by a worker, in one attempt.
+
+        Returns the job; it is held where others would be.
 
         Raises:
             UnknownEndpoint: there is none of that id.
@@ -186,6 +236,8 @@ class Endpoints:
         )  # fmt: skip
         return await self._app.asubmit(sample)
 
+    test = blocking(atest)
+
     async def areplay(
         self,
         id: str,
@@ -194,7 +246,16 @@ class Endpoints:
         before: datetime | None = None,
         state: Literal["dead", "succeeded"] = "dead",
     ) -> list[int]:
-        """Send deliveries to an endpoint again; see `replay`.
+        """Send deliveries to an endpoint again; return the new jobs.
+
+        As new jobs with all their attempts; the webhook's id is the same, so that receivers that
+        had it drop it. Without ids, those that were replayed before are left alone.
+
+        Parameters:
+            id: the endpoint.
+            jobs: the deliveries; without, all in `state` that were made
+            after, before: from and until these moments.
+            state: how they have ended.
 
         Raises:
             UnknownEndpoint: there is none of that id.
@@ -218,26 +279,6 @@ class Endpoints:
             again += some
         return again
 
-    def put(self, id: str, url: str, topics: Topics, **terms: Unpack[EndpointTerms]) -> Endpoint:
-        """Create an endpoint, or replace the one of that id, from synchronous code.
-
-        In force within a second. What is published from now on on one of the topics is sent to it,
-        once. One that was there stays paused or disabled, and keeps its secret if none is given.
-
-        Parameters:
-            id: its name: letters, digits, `_` and `-`.
-            url: where it goes.
-            topics: a topic or a pattern, or several.
-            terms: the fields of `EndpointTerms`. A new endpoint needs `secret` or `signer`.
-
-        Raises:
-            InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: something cannot be;
-                nothing was written.
-            InvalidJob: the tenant or the group is too long, or no text.
-            TypeError: an option is unknown.
-        """
-        return self._portal.call(partial(self.aput, id, url, topics, **terms))
-
     def put_many(self, endpoints: Iterable[PutEndpoint]) -> tuple[Endpoint, ...]:
         """Create or replace many endpoints, from synchronous code; see `aput_many`.
 
@@ -254,86 +295,6 @@ class Endpoints:
             TypeError: an option is unknown.
         """
         return self._portal.call(self.aput_many, tuple(endpoints))
-
-    def rotate(self, id: str, secret: str, keep: Duration = PREVIOUS_KEPT_FOR) -> None:
-        """Give an endpoint a new secret, from synchronous code; the old one signs as well for long.
-
-        Parameters:
-            id: the endpoint.
-            secret: the new one.
-            keep: seconds (or a `timedelta`) for which the previous one signs beside it.
-
-        Raises:
-            UnknownEndpoint: there is none of that id.
-            InvalidSecret: the secret cannot be one.
-            InvalidEndpoint: `keep` is below 0 or above a year, or the endpoint has a signer.
-        """
-        self._portal.call(self.arotate, id, secret, keep)
-
-    def get(self, id: str) -> EndpointRecord:
-        """Return an endpoint, from synchronous code; raise UnknownEndpoint if there is none."""
-        return self._portal.call(self.aget, id)
-
-    def list(self) -> tuple[EndpointRecord, ...]:
-        """List the endpoints by id, without secrets, from synchronous code."""
-        return self._portal.call(self.alist)
-
-    def pause(self, id: str) -> None:
-        """Hold the deliveries to an endpoint, from synchronous code; they are made as before.
-
-        Raises:
-            UnknownEndpoint: there is none of that id.
-        """
-        self._portal.call(self.apause, id)
-
-    def resume(self, id: str) -> None:
-        """Let all that is held for an endpoint out, in order, from synchronous code.
-
-        Whether it was paused, its breaker is open, or it was disabled; it is not any more. If its
-        host does not answer, one goes out first, and the others when it has arrived.
-
-        Raises:
-            UnknownEndpoint: there is none of that id.
-        """
-        self._portal.call(self.aresume, id)
-
-    def probe(self, id: str) -> bool:
-        """Let one delivery through the open breakers of an endpoint now, from synchronous code.
-
-        For who knows that the peer is back. If it succeeds, the others follow. Returns whether one
-        is let through: there was an open breaker.
-
-        Raises:
-            UnknownEndpoint: there is none of that id.
-        """
-        return self._portal.call(self.aprobe, id)
-
-    def heard_from(self, id: str) -> None:
-        """Let one delivery through to an endpoint whose breaker is open, by a job of its workers.
-
-        For whoever has verified a request of that peer; `mutirao.webhooks.verify` can call it. It
-        costs a look at two rows, and may be called as often as there are requests. From
-        synchronous code.
-        """
-        self._portal.call(self.aheard_from, id)
-
-    def remove(self, id: str) -> None:
-        """Remove an endpoint, from synchronous code; what waits for it is cancelled when it is due.
-
-        Raises:
-            UnknownEndpoint: there is none of that id.
-        """
-        self._portal.call(self.aremove, id)
-
-    def test(self, id: str) -> Handle[Any]:
-        """Send a sample to an endpoint, by a worker, in one attempt; from synchronous code.
-
-        Returns the job; it is held where others would be.
-
-        Raises:
-            UnknownEndpoint: there is none of that id.
-        """
-        return self._portal.call(self.atest, id)
 
     def replay(
         self,
@@ -366,6 +327,12 @@ class Endpoints:
         there = {each.id for each in await self._app.store.endpoints_to_send(ids)}
         if unknown := sorted({*ids} - there):
             raise without_secret(unknown)
+
+    async def alist(self) -> tuple[EndpointRecord, ...]:
+        """List the endpoints by id, without secrets."""
+        return tuple(await self._app.store.endpoints())
+
+    list = blocking(alist)
 
 
 def _known(id: str, found: bool) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from mutirao.client.portal import Portal
+from mutirao.client.portal import Portal, blocking
 from mutirao.errors import UnknownHost
 from mutirao.model.hosts import (
     BY,
@@ -41,13 +41,6 @@ class Hosts:
     def __init__(self, app: HostsApp, portal: Portal) -> None:
         self._app, self._portal = app, portal
 
-    async def alist(self) -> tuple[HostRecord, ...]:
-        """List the hosts that have failed or have deliveries, by name.
-
-        Of those that are `redrivable`, old deliveries may be sent again.
-        """
-        return tuple(await self._app.store.hosts())
-
     async def aflush(self, name: str) -> Host:
         """Try a host now: let a delivery through, and the others after it if that arrives.
 
@@ -59,6 +52,8 @@ class Hosts:
         await self._known(name)
         return await self._change(name, lambda was, now: replace(is_heard_from(was), held=False))
 
+    flush = blocking(aflush)
+
     async def ahold(self, name: str) -> Host:
         """Send nothing to a host until it is flushed.
 
@@ -67,6 +62,8 @@ class Hosts:
         """
         _check_name(name)
         return await self._change(name, lambda was, now: replace(was, held=True))
+
+    hold = blocking(ahold)
 
     async def alimit(self, name: str, concurrency: int | None) -> Host:
         """Change how many requests a host gets at once; None: as many as others.
@@ -80,6 +77,8 @@ class Hosts:
         _check_name(name)
         most = checked_concurrency(concurrency)
         return await self._change(name, lambda was, now: replace(was, concurrency=most))
+
+    limit = blocking(alimit)
 
     async def aredrive(self, name: str, *, limit: int | None = None) -> list[int]:
         """Send the dead deliveries to a host again, oldest first; return the ids of the new jobs.
@@ -104,46 +103,11 @@ class Hosts:
             raise _unknown(name)
         return len(cancelled)
 
-    def list(self) -> tuple[HostRecord, ...]:
-        """List the hosts that have failed or have deliveries, from synchronous code."""
-        return self._portal.call(self.alist)
-
-    def flush(self, name: str) -> Host:
-        """Try a host now, from synchronous code; one that is held is not any more.
-
-        Raises:
-            UnknownHost: nothing is known of it, so nothing is waited for.
-        """
-        return self._portal.call(partial(self.aflush, name))
-
-    def hold(self, name: str) -> Host:
-        """Send nothing to a host until it is flushed, from synchronous code.
-
-        Raises:
-            UnknownHost: it is no name of a host.
-        """
-        return self._portal.call(partial(self.ahold, name))
-
-    def limit(self, name: str, concurrency: int | None) -> Host:
-        """Change how many requests a host gets at once, from synchronous code.
-
-        Raises:
-            InvalidLimit: it is not 1 to 1,000.
-            UnknownHost: it is no name of a host.
-        """
-        return self._portal.call(partial(self.alimit, name, concurrency))
+    forget = blocking(aforget)
 
     def redrive(self, name: str, *, limit: int | None = None) -> Sequence[int]:
         """Send the dead deliveries to a host again, from synchronous code; return the new ids."""
         return self._portal.call(partial(self.aredrive, name, limit=limit))
-
-    def forget(self, name: str) -> int:
-        """Cancel what waits for a host, and delete what is known of it; return how many jobs.
-
-        Raises:
-            UnknownHost: nothing is known of it, and nothing waits for it.
-        """
-        return self._portal.call(partial(self.aforget, name))
 
     async def _known(self, name: str) -> None:
         if await self._app.store.host(name) is None:
@@ -151,6 +115,15 @@ class Hosts:
 
     async def _change(self, name: str, amend: Amend) -> Host:
         return await self._app.store.change_host(name, amend, queue=QUEUE)
+
+    async def alist(self) -> tuple[HostRecord, ...]:
+        """List the hosts that have failed or have deliveries, by name.
+
+        Of those that are `redrivable`, old deliveries may be sent again.
+        """
+        return tuple(await self._app.store.hosts())
+
+    list = blocking(alist)
 
 
 def _deliveries(host: str, state: JobState, limit: int | None) -> JobFilter:

@@ -6,10 +6,9 @@ Each operation has an asynchronous and a synchronous face.
 import json
 from collections.abc import Mapping
 from datetime import timedelta
-from functools import partial
 from typing import Any, Unpack
 
-from mutirao.client.portal import Portal
+from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidFilter, InvalidTask, NothingToRedrive
 from mutirao.model.job import FINAL_OUTCOMES, FINAL_STATES, JobState, OutcomeKind
 from mutirao.model.records import (
@@ -36,8 +35,14 @@ class JobAdmin:
     _portal: Portal
 
     async def ajob(self, id: int) -> JobRecord:
-        """Return a job with all its attempts; raise UnknownJob if there is none with this id."""
+        """Return a job with all its attempts.
+
+        Raises:
+            UnknownJob: there is no job with this id.
+        """
         return await self.store.job(checked_id(id))
+
+    job = blocking(ajob)
 
     async def ajobs(self, *job_ids: int, **which: Unpack[Which]) -> list[JobRecord]:
         """List jobs, newest first, without their attempts.
@@ -53,13 +58,19 @@ class JobAdmin:
         """
         return await self.store.jobs(_filter(job_ids, which))
 
+    jobs = blocking(ajobs)
+
     async def acounts(self) -> list[QueueCount]:
         """Count jobs by queue and state."""
         return await self.store.counts()
 
+    counts = blocking(acounts)
+
     async def aworkers(self) -> list[WorkerRecord]:
         """List the registered workers, alive or not, and how many jobs each holds."""
         return await self.store.workers()
+
+    workers = blocking(aworkers)
 
     async def acancel(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
         """Cancel live jobs, also running ones; return the ids of those that were live.
@@ -76,6 +87,8 @@ class JobAdmin:
         """
         return await self.store.cancel(_which(job_ids, which))
 
+    cancel = blocking(acancel)
+
     async def aretry(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
         """Make waiting jobs due now; return their ids.
 
@@ -90,6 +103,8 @@ class JobAdmin:
             TypeError: a field is unknown.
         """
         return await self.store.run_now(_which(job_ids, which))
+
+    retry = blocking(aretry)
 
     async def achange(
         self, *job_ids: int, where: Which | None = None, **new: Unpack[ChangeTerms]
@@ -111,6 +126,8 @@ class JobAdmin:
         """
         change = change_of(new)
         return await self.store.change(_which(job_ids, _checked(where)), change)
+
+    change = blocking(achange)
 
     async def aredrive(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
         """Enqueue finished jobs again, linked to the old ones; return the new ids.
@@ -134,6 +151,8 @@ class JobAdmin:
             raise NothingToRedrive(_reasons(chosen.ids, {job.id: job for job in found}))
         return again
 
+    redrive = blocking(aredrive)
+
     async def aprune(self, outcome: OutcomeKind, older_than: timedelta, limit: int = 1_000) -> int:
         """Delete finished jobs with their attempts; return how many.
 
@@ -148,6 +167,8 @@ class JobAdmin:
         if not isinstance(older_than, timedelta):
             raise InvalidFilter(f"older_than is {older_than!r}; give a timedelta(days=…)")
         return await self.store.prune(_ended_as(outcome), older_than.total_seconds(), limit)
+
+    prune = blocking(aprune)
 
     async def afind(
         self, task: Task[..., Any], /, **arguments: Any
@@ -174,119 +195,7 @@ class JobAdmin:
             found.setdefault(job.state, []).append(job)
         return found
 
-    def job(self, id: int) -> JobRecord:
-        """Return a job with all its attempts, from synchronous code.
-
-        Raises:
-            UnknownJob: there is no job with this id.
-        """
-        return self._portal.call(self.ajob, id)
-
-    def jobs(self, *job_ids: int, **which: Unpack[Which]) -> list[JobRecord]:
-        """List jobs, newest first, without their attempts, from synchronous code.
-
-        Parameters:
-            job_ids: the jobs to list; all jobs if no id is given.
-            which: the fields of `Which`; `limit` is 100 unless given.
-
-        Raises:
-            InvalidFilter: a field has an invalid value.
-            TypeError: a field is unknown.
-        """
-        return self._portal.call(partial(self.ajobs, *job_ids, **which))
-
-    def counts(self) -> list[QueueCount]:
-        """Count jobs by queue and state, from synchronous code."""
-        return self._portal.call(self.acounts)
-
-    def workers(self) -> list[WorkerRecord]:
-        """List the registered workers, alive or not, from synchronous code."""
-        return self._portal.call(self.aworkers)
-
-    def cancel(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
-        """Cancel live jobs, also running ones, from synchronous code; return the ids of the live.
-
-        Parameters:
-            job_ids: the jobs' ids.
-            which: the fields of `Which`.
-
-        Raises:
-            InvalidFilter: neither ids nor a filter is given, or a value is invalid.
-            TypeError: a field is unknown.
-        """
-        return self._portal.call(partial(self.acancel, *job_ids, **which))
-
-    def retry(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
-        """Make waiting jobs due now, from synchronous code; return their ids.
-
-        Parameters:
-            job_ids: the jobs' ids.
-            which: the fields of `Which`.
-
-        Raises:
-            InvalidFilter: neither ids nor a filter is given, or a value is invalid.
-            TypeError: a field is unknown.
-        """
-        return self._portal.call(partial(self.aretry, *job_ids, **which))
-
-    def change(
-        self, *job_ids: int, where: Which | None = None, **new: Unpack[ChangeTerms]
-    ) -> list[int]:
-        """Give waiting jobs new values, from synchronous code; return their ids.
-
-        Parameters:
-            job_ids: the jobs' ids.
-            where: the fields of `Which`, to choose jobs by what they are.
-            new: the new values: priority, queue, run_at or delay, max_attempts.
-
-        Raises:
-            InvalidFilter: neither ids nor `where` is given, or it has an invalid value.
-            InvalidJob: no new value is given, or one is out of range.
-            TypeError: a field or value is unknown.
-        """
-        return self._portal.call(partial(self.achange, *job_ids, where=where, **new))
-
-    def redrive(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
-        """Enqueue finished jobs again, from synchronous code; return the new ids.
-
-        By filter, dead jobs that were not redriven before, unless it names another state.
-
-        Parameters:
-            job_ids: the jobs' ids.
-            which: the fields of `Which`.
-
-        Raises:
-            InvalidFilter: neither ids nor a filter is given, or a value is invalid.
-            NothingToRedrive: none of the named jobs can be enqueued again; it says why.
-            TypeError: a field is unknown.
-        """
-        return self._portal.call(partial(self.aredrive, *job_ids, **which))
-
-    def prune(self, outcome: OutcomeKind, older_than: timedelta, limit: int = 1_000) -> int:
-        """Delete finished jobs with their attempts, from synchronous code; return how many.
-
-        Parameters:
-            outcome: the outcome of the jobs to delete: succeeded, dead or cancelled.
-            older_than: the time since they finished.
-            limit: the maximum number of jobs to delete.
-
-        Raises:
-            InvalidFilter: no job finishes with this outcome, or `older_than` is not a `timedelta`.
-        """
-        return self._portal.call(self.aprune, outcome, older_than, limit)
-
-    def find(self, task: Task[..., Any], /, **arguments: Any) -> dict[JobState, list[JobRecord]]:
-        """Return the newest hundred jobs of a call, by state, from synchronous code.
-
-        Parameters:
-            task: a task that is `findable`.
-            arguments: those of the call; they are compared as the handler would receive them.
-
-        Raises:
-            InvalidTask: the task is not `findable`.
-            InvalidArguments: the arguments do not fit it.
-        """
-        return self._portal.call(self.afind, task, **arguments)
+    find = blocking(afind)
 
 
 def why_not_redriven(id: int, job: JobRecord | None) -> str | None:

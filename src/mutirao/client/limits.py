@@ -5,11 +5,10 @@ Each operation has an asynchronous face, which does the work, and a synchronous 
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any, Protocol, TypedDict, Unpack
 
-from mutirao.client.portal import Portal
+from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidLimit, UnknownLimit
 from mutirao.model.limits import (
     MAX_LIMIT_NAME,
@@ -111,6 +110,8 @@ class Limits:
         await self._app.store.put_limit(rule, origin=LimitOrigin.COMMAND)
         return rule.name
 
+    put = blocking(aput)
+
     async def aremove(self, name: str) -> None:
         """Remove a limit; jobs that waited for it may run.
 
@@ -124,9 +125,13 @@ class Limits:
                 f"no limit is called {name!r}; `mutirao limits list` shows those there are"
             )
 
+    remove = blocking(aremove)
+
     async def alist(self) -> tuple[LimitRecord, ...]:
         """List the limits by name, with a record for each value that they count separately."""
         return tuple(await self._app.store.limits())
+
+    list = blocking(alist)
 
     async def apause(self, **where: Unpack[Paused]) -> None:
         """Pause a queue, a task, or one value of an argument: none of its jobs start any more.
@@ -145,6 +150,8 @@ class Limits:
         rule = await self._pause(**where)
         await self._app.store.put_limit(rule, origin=LimitOrigin.PAUSE)
 
+    pause = blocking(apause)
+
     async def aresume(self, **where: Unpack[Paused]) -> None:
         """Resume what was paused with the same arguments.
 
@@ -157,51 +164,7 @@ class Limits:
             what = rule.name.removeprefix("pause ")
             raise UnknownLimit(f"{what} is not paused; `mutirao limits list` shows what is")
 
-    def put(self, limit: Limit, *, queue: str | None = None, task: str | None = None) -> str:
-        """Create or change a limit of a queue or a task, from synchronous code; return its name.
-
-        In force at once, for all workers; running jobs are never stopped.
-
-        Raises:
-            InvalidLimit: neither a queue nor a task is named, or both are; or the task or its
-                argument is not known here.
-        """
-        return self._portal.call(partial(self.aput, limit, queue=queue, task=task))
-
-    def remove(self, name: str) -> None:
-        """Remove a limit, from synchronous code; jobs that waited for it may run.
-
-        Raises:
-            UnknownLimit: there is none of that name.
-        """
-        self._portal.call(self.aremove, name)
-
-    def list(self) -> tuple[LimitRecord, ...]:
-        """List the limits by name, one record for each counted value, from synchronous code."""
-        return self._portal.call(self.alist)
-
-    def pause(self, **where: Unpack[Paused]) -> None:
-        """Pause a queue, a task, or one value of an argument, from synchronous code.
-
-        None of its jobs start until it is resumed; running jobs continue.
-
-        Parameters:
-            where: the fields of `Paused`: queue or task, key, by.
-
-        Raises:
-            InvalidLimit: neither a queue nor a task is named, or both are; or the task or `by` is
-                not known.
-        """
-        self._portal.call(partial(self.apause, **where))
-
-    def resume(self, **where: Unpack[Paused]) -> None:
-        """Resume what was paused with the same arguments, from synchronous code.
-
-        Raises:
-            UnknownLimit: it is not paused.
-            InvalidLimit: neither a queue nor a task is named, or both are; or `by` is not known.
-        """
-        self._portal.call(partial(self.aresume, **where))
+    resume = blocking(aresume)
 
     async def _pause(
         self,

@@ -7,7 +7,8 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable
-from typing import ParamSpec, TypeVar
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,6 +45,38 @@ class Portal:
                     target=_run, args=(self._loop,), name="mutirao-portal", daemon=True
                 ).start()
             return self._loop
+
+
+class HasPortal(Protocol):
+    """A client whose coroutine methods have synchronous faces."""
+
+    _portal: Portal
+
+
+S = TypeVar("S", bound=HasPortal)
+
+
+def blocking(method: Callable[Concatenate[S, P], Awaitable[R]]) -> Callable[Concatenate[S, P], R]:
+    """Return the synchronous face of a coroutine method: `put = blocking(aput)`.
+
+    It takes, returns and raises the same; the coroutine runs in the client's portal.
+    """
+
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._portal.call(method, self, *args, **kwargs)
+
+    name = method.__name__
+    call.__name__ = name.removeprefix("a")
+    call.__qualname__ = method.__qualname__.removesuffix(name) + call.__name__
+    call.__doc__ = _of_synchronous_code(method.__doc__ or "")
+    return call
+
+
+def _of_synchronous_code(doc: str) -> str:
+    """Return a docstring whose first sentence says where the function is called from."""
+    first, end, rest = doc.removesuffix(".").partition(".\n")
+    return f"{first}, from synchronous code.{end[1:]}{rest}"
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

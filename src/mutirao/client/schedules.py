@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol, Required, Unpack
 
 from mutirao.client import many
-from mutirao.client.portal import Portal
+from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidSchedule
 from mutirao.model import schedule_rules
 from mutirao.model.cron import check_times
@@ -121,6 +121,8 @@ class Schedules:
         schedule = self._checked(schedule_of(name, job, cron, terms))
         return await self._amend(name, partial(schedule_rules.put, schedule=schedule))
 
+    put = blocking(aput)
+
     async def aput_many(self, schedules: Iterable[PutSchedule]) -> tuple[ScheduleState, ...]:
         """Create or replace many schedules, as `aput` does with each; return their states.
 
@@ -177,9 +179,13 @@ class Schedules:
             given["job"] = job
         return await self._amend(name, partial(schedule_rules.change, name=name, terms=given))
 
+    change = blocking(achange)
+
     async def alist(self) -> tuple[ScheduleRecord, ...]:
         """List the schedules by name, with their next ticks and the outcomes of their last jobs."""
         return tuple(await self._app.store.schedules())
+
+    list = blocking(alist)
 
     async def apause(self, name: str, *, reason: str | None = None) -> ScheduleState:
         """Pause a schedule: it makes no jobs until it is resumed.
@@ -195,6 +201,8 @@ class Schedules:
             check_text("reason", reason, MAX_REASON)
         return await self._order(name, partial(schedule_rules.pause, reason=reason))
 
+    pause = blocking(apause)
+
     async def aresume(self, name: str) -> ScheduleState:
         """Resume a schedule; ticks that passed during the pause make no jobs.
 
@@ -205,6 +213,8 @@ class Schedules:
         """
         return await self._order(name, schedule_rules.resume)
 
+    resume = blocking(aresume)
+
     async def aremove(self, name: str) -> None:
         """Remove a schedule; its jobs stay.
 
@@ -214,6 +224,8 @@ class Schedules:
             UnknownSchedule: there is none of that name.
         """
         await self._app.store.amend_schedule(name, partial(schedule_rules.remove, name=name))
+
+    remove = blocking(aremove)
 
     async def arun_now(self, name: str) -> Handle[Any]:
         """Make a job at once, in addition to the ticks, paused or not; return its handle.
@@ -228,20 +240,7 @@ class Schedules:
         job = _found(done.state).schedule.job
         return Handle(done.jobs[0], job.task, job.queue, results=self._app)
 
-    def put(
-        self, name: str, job: NewJob, cron: str | None = None, **terms: Unpack[Terms]
-    ) -> ScheduleState:
-        """Create a schedule, or replace the one of that name, from synchronous code.
-
-        To put the same again changes nothing. Parameters are a name, what each tick enqueues, and
-        when: `cron`, or one of the fields of `Terms`.
-
-        Raises:
-            InvalidSchedule: it has no timing, contradicts itself, or would never tick.
-            InvalidJob: the job does not fit.
-            UnknownTask: its task is not registered here.
-        """
-        return self._portal.call(partial(self.aput, name, job, cron, **terms))
+    run_now = blocking(arun_now)
 
     def put_many(self, schedules: Iterable[PutSchedule]) -> tuple[ScheduleState, ...]:
         """Create or replace many schedules, as `put` does with each, from synchronous code.
@@ -261,56 +260,6 @@ class Schedules:
             UnknownTask: the task of one is not registered here.
         """
         return self._portal.call(self.aput_many, tuple(schedules))
-
-    def change(
-        self, name: str, *, job: NewJob | None = None, cron: str | None = None,
-        **terms: Unpack[Terms],
-    ) -> ScheduleState:  # fmt: skip
-        """Change options of a schedule, from synchronous code; those not given stay.
-
-        Raises:
-            UnknownSchedule: there is none of that name.
-            InvalidSchedule, InvalidJob, UnknownTask: a new value does not fit.
-        """
-        return self._portal.call(partial(self.achange, name, job=job, cron=cron, **terms))
-
-    def list(self) -> tuple[ScheduleRecord, ...]:
-        """List the schedules by name, with their next ticks, from synchronous code."""
-        return self._portal.call(self.alist)
-
-    def pause(self, name: str, *, reason: str | None = None) -> ScheduleState:
-        """Pause a schedule, from synchronous code: it makes no jobs until it is resumed.
-
-        Raises:
-            UnknownSchedule: there is none of that name.
-            InvalidJob: the reason is no text, or longer than 1,000 characters.
-        """
-        return self._portal.call(partial(self.apause, name, reason=reason))
-
-    def resume(self, name: str) -> ScheduleState:
-        """Resume a schedule, from synchronous code; ticks of the pause make no jobs.
-
-        Raises:
-            UnknownSchedule: there is none of that name.
-        """
-        return self._portal.call(self.aresume, name)
-
-    def remove(self, name: str) -> None:
-        """Remove a schedule, from synchronous code; its jobs stay.
-
-        Raises:
-            UnknownSchedule: there is none of that name.
-        """
-        self._portal.call(self.aremove, name)
-
-    def run_now(self, name: str) -> Handle[Any]:
-        """Make a job at once, from synchronous code, in addition to the ticks; return its handle.
-
-        Raises:
-            UnknownSchedule: there is none of that name.
-            WrongState: its last job is live, and `overlap` is not `allow`.
-        """
-        return self._portal.call(self.arun_now, name)
 
     async def _order(self, name: str, order: Order) -> ScheduleState:
         return await self._amend(name, lambda facts: order(facts, name))

@@ -6,11 +6,10 @@ Each operation has an asynchronous face, which does the work, and a synchronous 
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any, Protocol, Required, Unpack
 
 from mutirao.client import many
-from mutirao.client.portal import Portal
+from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidSubscription, UnknownSubscription
 from mutirao.model.job import NewJob
 from mutirao.model.subscriptions import Replay, Subscription, SubscriptionRecord
@@ -101,6 +100,8 @@ class Subscriptions:
             await self.areplay(id, since=since, missing=True)
         return asked
 
+    put = blocking(aput)
+
     async def aput_many(self, subscriptions: Iterable[PutSubscription]) -> tuple[Subscription, ...]:
         """Create or replace many subscriptions, as `aput` does with each; return them.
 
@@ -167,6 +168,8 @@ class Subscriptions:
             made += part.deliveries
         return made
 
+    replay = blocking(areplay)
+
     async def apause(self, id: str) -> None:
         """Pause a subscription: it gets no deliveries of what is fanned out until it is resumed.
 
@@ -180,6 +183,8 @@ class Subscriptions:
         check_id(id)
         _check_known(id, await self._app.store.set_subscription_active(id, False))
 
+    pause = blocking(apause)
+
     async def aresume(self, id: str) -> None:
         """Resume a subscription; what was fanned out during the pause is not made up for.
 
@@ -189,6 +194,8 @@ class Subscriptions:
         """
         check_id(id)
         _check_known(id, await self._app.store.set_subscription_active(id, True))
+
+    resume = blocking(aresume)
 
     async def aremove(self, id: str) -> None:
         """Remove a subscription; its deliveries stay.
@@ -202,25 +209,13 @@ class Subscriptions:
         check_id(id)
         _check_known(id, await self._app.store.remove_subscription(id))
 
+    remove = blocking(aremove)
+
     async def alist(self) -> tuple[SubscriptionRecord, ...]:
         """List the subscriptions by id."""
         return tuple(await self._app.store.subscriptions())
 
-    def put(
-        self, id: str, handler: Handler, topic: "str | Topic[Any]", *,
-        from_: datetime | None = None, **terms: Unpack[PutTerms],
-    ) -> Subscription:  # fmt: skip
-        """Create a subscription, or replace the one of that id, from synchronous code; return it.
-
-        In force for each publication that a worker comes to from now on; see `aput`.
-
-        Raises:
-            InvalidTopic: it is no topic and no pattern.
-            InvalidSubscription: the handler is no subscriber, or the filter cannot be.
-            InvalidJob: an option does not fit.
-            UnknownTask: the handler is not registered here.
-        """
-        return self._portal.call(partial(self.aput, id, handler, topic, from_=from_, **terms))
+    list = blocking(alist)
 
     def put_many(self, subscriptions: Iterable[PutSubscription]) -> tuple[Subscription, ...]:
         """Create or replace many subscriptions, from synchronous code; see `aput_many`.
@@ -238,58 +233,6 @@ class Subscriptions:
             UnknownTask: the handler of one is not registered here.
         """
         return self._portal.call(self.aput_many, tuple(subscriptions))
-
-    def replay(
-        self,
-        id: str,
-        topic: "str | Topic[Any] | None" = None,
-        *,
-        since: datetime,
-        until: datetime | None = None,
-        missing: bool = False,
-    ) -> int:
-        """Tell a subscription again of what was published, from synchronous code; see `areplay`.
-
-        Returns:
-            The number of deliveries.
-
-        Raises:
-            UnknownSubscription: there is none of that id.
-            InvalidSubscription: it is not told of that topic, or the times cannot be.
-        """
-        again = partial(self.areplay, id, topic, since=since, until=until, missing=missing)
-        return self._portal.call(again)
-
-    def pause(self, id: str) -> None:
-        """Pause a subscription, from synchronous code: it gets no deliveries until it is resumed.
-
-        Raises:
-            UnknownSubscription: there is none of that id.
-            InvalidSubscription: it is an endpoint's.
-        """
-        self._portal.call(self.apause, id)
-
-    def resume(self, id: str) -> None:
-        """Resume a subscription, from synchronous code.
-
-        Raises:
-            UnknownSubscription: there is none of that id.
-            InvalidSubscription: it is an endpoint's.
-        """
-        self._portal.call(self.aresume, id)
-
-    def remove(self, id: str) -> None:
-        """Remove a subscription, from synchronous code; its deliveries stay.
-
-        Raises:
-            UnknownSubscription: there is none of that id.
-            InvalidSubscription: it is an endpoint's.
-        """
-        self._portal.call(self.aremove, id)
-
-    def list(self) -> tuple[SubscriptionRecord, ...]:
-        """List the subscriptions by id, from synchronous code."""
-        return self._portal.call(self.alist)
 
     def _given(self, given: PutSubscription) -> Subscription:
         """Return one of many, checked; raises as `put` does."""

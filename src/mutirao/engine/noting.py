@@ -15,8 +15,6 @@ from mutirao.model.claim import Claim
 from mutirao.model.outcome import Outcome, Settlement
 from mutirao.ports import Store
 
-# Seconds between jobs that are postponed, and the longest that one is.
-POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0
 # Notes a start in the store; returns False if others may have the job now.
 NoteStart = Callable[[Claim], Awaitable[bool]]
 Attempt = Callable[[Running], Coroutine[Any, Any, Outcome]]
@@ -31,7 +29,7 @@ def postponed(claims: Iterable[Claim]) -> list[Settlement]:
     """Return how suspects wait that are not to run now, one a while after the other."""
     told = []
     for n, claim in enumerate(claims, start=1):
-        outcome = outcomes.postponed(min(n * POSTPONED_INTERVAL, MAX_POSTPONED))
+        outcome = outcomes.postponed(losses.postponed_for(n))
         told.append(Settlement(claim.id, claim.run, outcome))
     return told
 

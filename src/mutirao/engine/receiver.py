@@ -31,6 +31,7 @@ from mutirao.engine.slots import Slots
 from mutirao.engine.suspects import Suspects
 from mutirao.engine.trouble import Trouble
 from mutirao.errors import SettlingFailed, TransportError
+from mutirao.model import losses
 from mutirao.model.job import Claim, NewJob
 from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message
 from mutirao.ports import Consumer
@@ -39,7 +40,6 @@ from mutirao.ports.transport import OnLost
 from mutirao.tasks import parcels
 
 UNKNOWN_DELAY, MAX_TIMES_UNKNOWN = 5.0, 120  # seconds; ten minutes for workers that have the task
-POSTPONED_INTERVAL, MAX_POSTPONED = 0.2, 30.0  # seconds between suspects; the longest
 RETURNED_OFTEN = 5  # times, after which a message is sent anew: brokers count them up to a limit
 # The prefetch grows by steps, each once as many have been run as were held: the first handlers may
 # be shorter than the rest, and what the broker has handed out nobody else can run.
@@ -85,7 +85,7 @@ class _SuspectsOf:
     def wait(self) -> float:
         """Return the seconds until the next of the others comes again."""
         self._later += 1
-        return min(self._later * POSTPONED_INTERVAL, MAX_POSTPONED)
+        return losses.postponed_for(self._later)
 
 
 class Receiver:

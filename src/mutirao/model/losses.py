@@ -9,6 +9,7 @@ well, and only the first one after a note counts. Pure. See docs/adr/0087-starts
 from typing import NamedTuple
 
 NOTE = 1_000
+_INTERVAL, _LONGEST = 0.2, 30.0  # seconds
 
 
 class Losses(NamedTuple):
@@ -35,3 +36,8 @@ def read(stored: int) -> Losses:
 def noted(workers: int) -> int:
     """Return the count to be stored when a job starts after so many workers have ended with it."""
     return -NOTE * workers
+
+
+def postponed_for(number: int) -> float:
+    """Return the seconds that the n-th of several suspects waits, as one runs at a time."""
+    return min(number * _INTERVAL, _LONGEST)

@@ -14,22 +14,14 @@ from functools import lru_cache
 from typing import Any
 
 from mutirao.sql.dialects.mysql import packets
-from mutirao.sql.dialects.mysql.session import UNLIMITED
+from mutirao.sql.dialects.mysql.session import ROWS
 from mutirao.sql.drivers.failures import beneath
 from mutirao.sql.drivers.mysql import said
 from mutirao.sql.drivers.steps import Asking, Execute, R, Request, Row, Rows, answered
 
-_VALUES = {
-    "sql_select_limit": UNLIMITED,
-    "sql_safe_updates": 0,
-    "sql_big_selects": 1,
-    "sql_auto_is_null": 0,
-    "foreign_key_checks": 1,
-    "unique_checks": 1,
-}
-_OF_MARIADB = {**_VALUES, "check_constraint_checks": 1, "default_regex_flags": 0}
+_OF_MARIADB = {**ROWS, "check_constraint_checks": 1, "default_regex_flags": 0}
 _STATEMENT = f"/*M! SET STATEMENT {', '.join(f'{n} = {v}' for n, v in _OF_MARIADB.items())} FOR */ "
-_HINT = f" /*+ {' '.join(f'SET_VAR({n} = {v})' for n, v in _VALUES.items())} */"
+_HINT = f" /*+ {' '.join(f'SET_VAR({n} = {v})' for n, v in ROWS.items())} */"
 _FIRST_WORD = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE)\b")
 _TEXTS = re.compile(r"\b(?:j\.)?(?:task|args)(?=, |\s+FROM\b)")  # that are read
 _AS_BYTES = r"CAST(\g<0> AS binary)"

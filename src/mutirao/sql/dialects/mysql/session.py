@@ -15,17 +15,20 @@ UNLIMITED = 2**64 - 1
 _UTF8 = "utf8"  # Python's name
 STRICT = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO"
 
-# By the names that both servers know.
-_BOTH: Mapping[str, str | int] = {
-    "sql_mode": STRICT,  # quotes, operators and types mean the usual; nothing is cut off
-    "time_zone": "+00:00",
-    "completion_type": 0,  # a COMMIT begins no transaction, and ends no session
+# What decides which rows a statement may read and change. By the names that both servers know.
+ROWS: Mapping[str, int] = {
     "sql_select_limit": UNLIMITED,
     "sql_safe_updates": 0,
     "sql_big_selects": 1,
     "sql_auto_is_null": 0,
     "foreign_key_checks": 1,
     "unique_checks": 1,
+}
+_BOTH: Mapping[str, str | int] = {
+    "sql_mode": STRICT,  # quotes, operators and types mean the usual; nothing is cut off
+    "time_zone": "+00:00",
+    "completion_type": 0,  # a COMMIT begins no transaction, and ends no session
+    **ROWS,
     "default_storage_engine": "InnoDB",
     "innodb_lock_wait_timeout": 50,
     "lock_wait_timeout": 86_400,
