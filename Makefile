@@ -51,10 +51,11 @@ test-all: $(VENV)/.dev .venv-oldest/.dev  ## run all tests, repetitions too, on 
 	$(BIN)/python -m pytest $(PYTEST) --repeats $(ARGS)
 	.venv-oldest/bin/python -m pytest $(PYTEST) --repeats $(ARGS)
 
-check: $(VENV)/.dev  ## lint, formatting, types, and who imports whom
+check: $(VENV)/.types  ## lint, formatting, types, and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES)
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/python -m tests.support.typed_readme
 	$(BIN)/lint-imports --no-logo
 
@@ -123,3 +124,7 @@ headers:
 	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,rabbitmq,reload,webhooks,federation,sqs]' --group dev -c $*/constraints.txt
 	@touch $*/.core $*/.postgresql $*/.mysql $*/.bench
 	@($*/bin/python -VV && $*/bin/python -m pip freeze) > $@
+
+%/.types: pyproject.toml %/.dev
+	$*/$(INSTALL) --group types
+	@touch $@

@@ -1,10 +1,4 @@
-"""A kiosk on Django, with a receipt for each order.
-
-python manage.py migrate                 # Mutirão's tables, too
-python manage.py test
-python manage.py runserver
-mutirao worker kiosk.worker:app          # beside it
-"""
+"""A kiosk on Django: `manage.py migrate`, `runserver`, and `mutirao worker kiosk.worker:app`."""
 
 import os
 import sys

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from tests.support.examples import EXAMPLES
 from tests.support.served import Served
 from tests.support.waiting import wait_until
+
+
+@pytest.mark.parametrize("name", ["with_django", "with_fastapi", "with_flask"])
+def test_it_is_short(name: str) -> None:
+    """All files of each of the three together, so that somebody reads them."""
+    found = (EXAMPLES / name).rglob("*.py")
+    assert 0 < sum(len(each.read_text().splitlines()) for each in found) <= 150
 
 
 def test_its_own_tests_pass(tmp_path: Path) -> None:

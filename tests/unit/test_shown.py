@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 
@@ -84,6 +84,12 @@ READERS: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
+@example(beginning="amqp://", password=f"?{MARK}&=?= =", query=False)  # only its end has an @
+@example(beginning="tcp://", password=f"?{MARK}&=?= =", query=False)
+@example(beginning="tcp://", password=f"?x={MARK}&ca=a", query=False)
+@example(beginning="amqp://", password=f"?heartbeat={MARK}&a", query=False)
+@example(beginning="postgresql+psycopg://", password=f"?{MARK}&a=b", query=True)
+@example(beginning="https://", password=f"?{MARK}&a=b#{MARK}", query=True)
 @given(beginning=st.sampled_from(BEGINNINGS), password=PASSWORDS, query=st.booleans())
 def test_whoever_reads_a_url(reader: str, beginning: str, password: str, query: bool) -> None:
     """Neither what it says of the URL, nor its error, has a part of the password."""

@@ -7,6 +7,4 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kiosk.settings")
 django.setup()
 
-from kiosk.jobs import app  # noqa: E402
-
-__all__ = ["app"]
+from kiosk.jobs import app as app  # noqa: E402

@@ -18,6 +18,7 @@ from mutirao.cli.options import (
     option,
     past,
     target,
+    waits,
 )
 from mutirao.cli.output import fields_of, print_done, print_fields, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
@@ -74,11 +75,6 @@ def show(target: str, id: str, as_json: bool) -> None:
     else:
         names = EndpointRecord.__slots__
         print_fields((name.replace("_", " "), getattr(found, name)) for name in names)
-
-
-def waits(text: str) -> list[timedelta]:
-    """Return the waits between attempts in a text."""
-    return [] if text == "never" else [duration(each) for each in text.split(",")]
 
 
 def _put_options(command: Command) -> Command:

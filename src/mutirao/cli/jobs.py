@@ -29,6 +29,7 @@ from mutirao.model.records import JobRecord
 from mutirao.model.uniqueness import PARKED
 from mutirao.tasks.change import ChangeTerms, change_of
 
+_NOT_LISTED = ("result", "payload", "attempts")
 yes = option("--yes", "-y", is_flag=True, help="Do not ask, where no ids are given.")
 
 
@@ -68,7 +69,7 @@ def list_(target: str, ids: tuple[int, ...], as_json: bool, **given: Any) -> Non
     app = load_app(target)
     found = ask(app, lambda: app.ajobs(**chosen(ids, given)))
     if as_json:
-        print_json([_without_attempts(job) for job in found])
+        print_json([_as_listed(job) for job in found])
         return
     told = any(job.progress is not None for job in found)  # most handlers report no progress
     print_table(
@@ -83,9 +84,9 @@ def list_(target: str, ids: tuple[int, ...], as_json: bool, **given: Any) -> Non
     )  # fmt: skip
 
 
-def _without_attempts(job: JobRecord) -> dict[str, Any]:
-    """Return what a list tells of a job: its attempts were not read, and are not none."""
-    return {name: getattr(job, name) for name in JobRecord.__slots__ if name != "attempts"}
+def _as_listed(job: JobRecord) -> dict[str, Any]:
+    """Return what a list tells of a job: what was not read with it is not none."""
+    return {name: getattr(job, name) for name in JobRecord.__slots__ if name not in _NOT_LISTED}
 
 
 @click.command(cls=AppCommand)

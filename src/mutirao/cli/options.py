@@ -82,6 +82,11 @@ def duration(text: str) -> timedelta:
         raise click.BadParameter(str(unfit)) from None
 
 
+def waits(text: str) -> list[timedelta]:
+    """Return the waits between attempts in a text: 5s,1m,1h, or never."""
+    return [] if text == "never" else [duration(each) for each in text.split(",")]
+
+
 def age(text: str) -> timedelta:
     """Return a duration that must have a unit, because it decides what is deleted."""
     if text.replace(".", "", 1).isdigit():

@@ -17,6 +17,8 @@ from mutirao.cli.options import (
     option,
     past,
     target,
+    waits,
+    window,
 )
 from mutirao.cli.output import fields_of, origin_of, print_done, print_json, print_table, say
 from mutirao.cli.target import AppCommand, load_app
@@ -24,11 +26,13 @@ from mutirao.cli.terms import options_of
 from mutirao.model.limits import Limit
 from mutirao.model.subscriptions import SubscriptionRecord
 from mutirao.model.topics import patterns_of
+from mutirao.model.uniqueness import OnConflict
 from mutirao.tasks.options import CallTerms
 from mutirao.tasks.subscribers import Subscriber
 from mutirao.tasks.topics import Topic
 
 id_ = click.argument("id")
+WITH_KEY = [str(each) for each in OnConflict if each is not OnConflict.ERROR]
 
 
 @click.command(cls=AppCommand)
@@ -81,7 +85,7 @@ def replay(
 
 @click.group(cls=WholeHelp)
 def subscriptions() -> None:
-    """List, put, pause, resume and remove subscriptions to topics."""
+    """List, put, disable, enable and remove subscriptions to topics."""
 
 
 @subscriptions.command("list", cls=AppCommand)
@@ -115,6 +119,9 @@ def list_(target: str, as_json: bool) -> None:
 @option("--group", help="Only what is published for this group.")
 @option("--filter", type=json_object, help="Only what has these fields, as a JSON object.")
 @option("--key", help="A field: of equal ones one delivery waits at most, or runs.")
+@option("--on-conflict", type=click.Choice(WITH_KEY), help="If another one has the key.")
+@option("--unique-for", type=window, help="How long the key is held after a delivery; or: forever.")
+@option("--debounce-limit", type=duration, help="For how long replacing may put off the first.")
 @option("--order-by", help="A field: equal ones are delivered in the order of publications.")
 @option("--when-dead", type=WHEN_DEAD, help="What a dead one does to those after it.")
 @option("--queue", help="Of the deliveries, instead of the subscriber's.")
@@ -122,6 +129,7 @@ def list_(target: str, as_json: bool) -> None:
 @option("--from", "from_", type=past, help="Told of what was published since then, too (2h, 7d).")
 @option("--delay", type=duration, help="Deliver not before so long after the publication.")
 @option("--max-attempts", type=int, help="Instead of the subscriber's.")
+@option("--retry", type=waits, help="Waits between attempts: 5s,1m,1h; or: never.")
 @option("--timeout", type=duration, help="Instead of the subscriber's.")
 @option("--tag", "tags", multiple=True, help="Added to the subscriber's; may be repeated.")
 @option("--limit", type=int, help="So many of its deliveries at once; with --per, in that time.")
@@ -136,8 +144,12 @@ def put(
     group: str | None,
     filter: dict[str, Any] | None,
     key: str | None,
+    on_conflict: str | None,
+    unique_for: timedelta | str | None,
+    debounce_limit: timedelta | None,
     order_by: str | None,
     when_dead: str | None,
+    retry: list[timedelta] | None,
     from_: datetime | None,
     limit: int | None,
     per: timedelta | None,
@@ -146,7 +158,7 @@ def put(
 ) -> None:
     """Tell SUBSCRIBER of what is published on TOPIC, or on all that a pattern matches, as ID.
 
-    It replaces the subscription of that ID, which stays paused if it was.
+    It replaces the subscription of that ID, which stays disabled if it was.
 
     \b
     mutirao subscriptions put shop:app acme notify 'order.*' --tenant acme
@@ -158,7 +170,9 @@ def put(
     found = app.task_named(subscriber)
     handler = found.using(**options) if isinstance(found, Subscriber) else subscriber
     terms: Any = {"tenant": tenant, "group": group, "filter": filter, "key": key}
-    terms |= {"order_by": order_by, "when_dead": when_dead}
+    terms |= {"order_by": order_by, "when_dead": when_dead, "retry": retry}
+    terms |= {"on_conflict": on_conflict, "unique_for": unique_for}
+    terms |= {"debounce_limit": debounce_limit}
     terms["limit"] = () if limit is None else Limit(limit, per=per)
     ask(app, lambda: app.subscriptions.aput(id, handler, topic, from_=from_, **terms))
     print_done({"put": id}, f"subscription {id} is told of {topic}", as_json)
@@ -169,25 +183,25 @@ def put(
 @target
 @id_
 @as_json
-def pause(target: str, id: str, as_json: bool) -> None:
-    """Pause subscription ID: it is told of nothing until it is resumed. Deploys leave it paused.
+def disable(target: str, id: str, as_json: bool) -> None:
+    """Disable subscription ID: it is told of nothing until it is enabled. Deploys leave it so.
 
     What is published meanwhile is not held for it: a replay with --missing tells it.
     """
     app = load_app(target)
-    ask(app, lambda: app.subscriptions.apause(id))
-    print_done({"paused": id}, f"subscription {id} is paused", as_json)
+    ask(app, lambda: app.subscriptions.adisable(id))
+    print_done({"disabled": id}, f"subscription {id} is disabled", as_json)
 
 
 @subscriptions.command(cls=AppCommand)
 @target
 @id_
 @as_json
-def resume(target: str, id: str, as_json: bool) -> None:
-    """Resume subscription ID; what was published during the pause is not made up for."""
+def enable(target: str, id: str, as_json: bool) -> None:
+    """Enable subscription ID again; what was published meanwhile is not made up for."""
     app = load_app(target)
-    ask(app, lambda: app.subscriptions.aresume(id))
-    print_done({"resumed": id}, f"subscription {id} is resumed", as_json)
+    ask(app, lambda: app.subscriptions.aenable(id))
+    print_done({"enabled": id}, f"subscription {id} is enabled", as_json)
 
 
 @subscriptions.command(cls=AppCommand)
@@ -219,4 +233,4 @@ def _seconds(lag: float | None) -> str | None:
 
 
 def _status(subscription: SubscriptionRecord) -> str:
-    return "active" if subscription.active else "paused"
+    return "enabled" if subscription.active else "disabled"

@@ -65,8 +65,8 @@ class Subscriptions:
     ) -> Subscription:  # fmt: skip
         """Create a subscription, or replace the one of that id; return it.
 
-        In force for each publication that a worker comes to from now on. A paused one stays paused.
-        A change to one that the code declares lasts until the declaration changes.
+        In force for each publication that a worker comes to from now on. A disabled one stays so. A
+        change to one that the code declares lasts until the declaration changes.
 
         Parameters:
             id: its name, of up to 200 characters.
@@ -81,7 +81,11 @@ class Subscriptions:
                 `{"in": [values]}` or `{"exists": True}`.
             key: a field: of deliveries with the same value in it one waits at most, or runs, as the
                 subscriber's options of a key say (`on_conflict`, `unique_for`, …).
+            on_conflict, unique_for, debounce_limit: what such a key means, instead.
             limit: how many of its deliveries run at once, or start in a period; in the whole fleet.
+            retry: the waits between the attempts of a delivery, in seconds or as `timedelta`s, of
+                which there is one more: `[5, 60, 3600]`; none for one attempt. Unless given those
+                of the subscriber, whose `only`, `never` and `by_type` are in force in any case.
             order_by: a field: deliveries with the same value in it run one after another, in the
                 order of the publications.
             when_dead: `"stop"` unless given: a dead delivery stops those of its value that come
@@ -146,7 +150,7 @@ class Subscriptions:
         what was made is not made again.
 
         Parameters:
-            id: the subscription's id; it may be paused.
+            id: the subscription's id; it may be disabled.
             topic: only what was published on this topic; all that it is told of unless given.
             since: an aware datetime: only what was published from then on.
             until: an aware datetime: only what was published before it.
@@ -170,11 +174,11 @@ class Subscriptions:
 
     replay = blocking(areplay)
 
-    async def apause(self, id: str) -> None:
-        """Pause a subscription: it gets no deliveries of what is fanned out until it is resumed.
+    async def adisable(self, id: str) -> None:
+        """Disable a subscription: it gets no deliveries of what is fanned out until it is enabled.
 
         What is published meanwhile is not held for it: `areplay(…, missing=True)` tells it later.
-        Deliveries that it has already go on. Pausing twice is harmless.
+        Deliveries that it has already go on. Disabling twice is harmless.
 
         Raises:
             UnknownSubscription: there is none of that id.
@@ -183,10 +187,10 @@ class Subscriptions:
         check_id(id)
         _check_known(id, await self._app.store.set_subscription_active(id, False))
 
-    pause = blocking(apause)
+    disable = blocking(adisable)
 
-    async def aresume(self, id: str) -> None:
-        """Resume a subscription; what was fanned out during the pause is not made up for.
+    async def aenable(self, id: str) -> None:
+        """Enable a subscription again; what was fanned out meanwhile is not made up for.
 
         Raises:
             UnknownSubscription: there is none of that id.
@@ -195,7 +199,7 @@ class Subscriptions:
         check_id(id)
         _check_known(id, await self._app.store.set_subscription_active(id, True))
 
-    resume = blocking(aresume)
+    enable = blocking(aenable)
 
     async def aremove(self, id: str) -> None:
         """Remove a subscription; its deliveries stay.

@@ -176,6 +176,7 @@ class _ProgressSender:
 
 def _run_handler(task: Task[..., Any], order: Order, report: _ProgressSender) -> Outcome:
     claim, (policy, usual) = order.whole_claim(), task.terms(order.defaults.defaults())
+    policy = task.retry_of(claim.args, policy)
     limit = claim.max_attempts or policy.max_attempts
     try:
         args, kwargs = task.signature.decode(claim.args)

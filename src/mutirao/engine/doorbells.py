@@ -24,6 +24,7 @@ from mutirao.model.doorbell import Doorbell, doorbells_of
 from mutirao.model.job import Claim
 from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message, Settling
 from mutirao.ports import Consumer, Transport
+from mutirao.ports.transport import is_for_people
 
 # Seconds until a doorbell comes again whose task this worker does not have: at first, and at most.
 UNKNOWN_FIRST, UNKNOWN_LONGEST = 1.0, 30.0
@@ -60,6 +61,7 @@ class Doorbells:
         what = f"cannot answer doorbells of queue {queue}"
         back, longest = f"answering those of queue {queue} again", settings.longest_wait
         self._trouble = Trouble(what, back, longest, who="database or broker", once="text")
+        self._consumer: Consumer | None = None
         self._unknown: set[str] = set()  # tasks that the log has
         self.began = asyncio.Event()
         self.reached: datetime | None = None
@@ -72,7 +74,10 @@ class Doorbells:
     @property
     def unmended(self) -> str | None:
         """What the broker refuses until people mend it; None: nothing."""
-        return self._trouble.unmended
+        paused = None if self._consumer is None else self._consumer.paused
+        if self._trouble.unmended or paused is None or not is_for_people(paused):
+            return self._trouble.unmended
+        return f"queue {self.queue!r}: {paused}"
 
     async def run(self, pulse: Pulse) -> None:
         """Answer until stopped; wait while the broker or the database is away."""
@@ -95,6 +100,7 @@ class Doorbells:
         about = self.queue, self._prefetch, _come_again
         consuming = self._transport.consumer(*about, grace=self._settings.grace)
         async with consuming as consumer:
+            self._consumer = consumer
             self._trouble.over()
             self.began.set()
             while not self._stopping.is_set():

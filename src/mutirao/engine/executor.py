@@ -90,6 +90,7 @@ class Executor:
     def judge(self, claim: Claim, error: BaseException) -> Outcome:
         """Return the outcome of an attempt that ended with an error."""
         policy, limit = self._terms[claim.task].retry, _number(claim.max_attempts)
+        policy = self._tasks[claim.task].retry_of(claim.args, policy)
         return outcomes.of_error(error, claim.attempt, limit, policy)
 
     def runs_in_thread(self, claim: Claim) -> bool:

@@ -36,7 +36,7 @@ from mutirao.model.job import Claim, NewJob
 from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message
 from mutirao.ports import Consumer
 from mutirao.ports.events import published, teller_of
-from mutirao.ports.transport import OnLost
+from mutirao.ports.transport import OnLost, is_for_people
 from mutirao.tasks import parcels
 
 UNKNOWN_DELAY, MAX_TIMES_UNKNOWN = 5.0, 120  # seconds; ten minutes for workers that have the task
@@ -129,6 +129,7 @@ class Receiver:
         longest = settings.longest_wait
         self._trouble = Trouble(what, back, longest, who="broker", once="text")
         self._refused: TransportError | None = None
+        self._consumer: Consumer | None = None
         self._said: set[str] = set()
         self._suspects = Suspects()
         self._prefetch, self._received, self._shrink_at = 0, 0, 0.0
@@ -145,7 +146,10 @@ class Receiver:
     @property
     def refused(self) -> TransportError | None:
         """What the broker refuses until people mend it; None: nothing."""
-        return self._refused if self._trouble.unmended else None
+        if self._trouble.unmended:
+            return self._refused
+        paused = None if self._consumer is None else self._consumer.paused
+        return paused if paused is not None and is_for_people(paused) else None
 
     async def run(self) -> None:
         """Consume until stopped, and until all that was received is settled."""
@@ -176,11 +180,11 @@ class Receiver:
         self._shrink_at = monotonic() + SHRINK_EVERY
         about = self.queue, self._prefetch, self._lost
         consuming = self._transport.consumer(*about, grace=self._settings.grace)
-        async with consuming as consumer:
+        async with consuming as self._consumer:
             self._back()
             while not self._stopping.is_set():
-                await self._turn(consumer)
-            await self._drain(consumer)
+                await self._turn(self._consumer)
+            await self._drain(self._consumer)
 
     async def _drain(self, consumer: Consumer) -> None:
         """Give back what has not started, and wait until the rest is settled."""

@@ -115,6 +115,11 @@ class Ticking:
                 end_timer(loop)
             await end_tasks(*self._tasks)
 
+    @property
+    def paused(self) -> TransportError | None:
+        """Return None: what is wrong breaks it; see `Consumer.paused`."""
+        return None
+
     async def receive(self, most: int) -> list[Delivery]:
         """Wait for phases that are due; see `Consumer.receive`."""
         found = await self._ready.take(most)

@@ -18,10 +18,10 @@ from mutirao.errors import (
     SchemaError,
     StoreGone,
     StoreUnavailable,
-    TransportDenied,
     TransportError,
     TransportUnavailable,
 )
+from mutirao.ports.transport import is_for_people
 
 Once = Literal["outage", "text"]
 MOST_TEXTS = 20  # of an outage that are warnings
@@ -126,9 +126,3 @@ class Trouble:
             self._since = now
         elif self._patience is not None and now - self._since > self._patience:
             raise error
-
-
-def is_for_people(error: BaseException) -> bool:
-    """Return whether a broker refuses something until people mend it: waiting does not help."""
-    passes = isinstance(error, TransportUnavailable) and not isinstance(error, TransportDenied)
-    return isinstance(error, TransportError) and not passes

@@ -63,10 +63,12 @@ class PingLine(Struct, tag_field="op", tag="ping", frozen=True):
 class LooksLine(Struct, tag_field="op", tag="looks", frozen=True):
     """The hub's answer to a greeting: how often it looks at the database itself, in seconds.
 
-    None: it does not. Told again whenever that changes.
+    None: it does not. Told again whenever that changes, after the next look, and with the answer to
+    each ping: `looked` counts its looks, so that a worker knows that there are any.
     """
 
     every: float | None
+    looked: Annotated[int, Meta(ge=0)] = 0
 
 
 class RefusedLine(Struct, tag_field="op", tag="refused", frozen=True):

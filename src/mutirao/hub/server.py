@@ -7,6 +7,7 @@ does not keep to the protocol is dropped, and nobody else is harmed by it.
 import asyncio
 import hmac
 import logging
+from collections import Counter
 from time import monotonic
 from typing import cast
 
@@ -48,6 +49,8 @@ class Hub:
         self._token, self._most = token.encode(), most
         self._circles: dict[str, Circle] = {}
         self._looks: dict[str, float] = {}  # how often each database is looked at
+        self._looked = Counter[str]()
+        self._new: dict[str, set[Client]] = {}  # who is to be told of the next look
         self._clients: set[Client] = set()
         self._said: dict[tuple[str, str], float] = {}
 
@@ -73,15 +76,13 @@ class Hub:
             cast(Client, member).tell(lines[after])
 
     def looks(self, database: str, every: float | None) -> None:
-        """Record how often a database is looked at; tell its workers, who poll if it is not."""
-        if self._looks.get(database) == every:
-            return
-        if every is None:
-            del self._looks[database]
-        else:
+        """Record a look, and how often there is one; tell workers, who poll if there is none."""
+        before, new = self._looks.pop(database, None), self._new.pop(database, set())
+        if every is not None:
             self._looks[database] = every
-        for member in self._circle(database):
-            member.tell(line_of(LooksLine(every)))
+            self._looked[database] += 1
+        for member in new if before == every else self._circle(database):
+            member.tell(self._line(database))
 
     async def sweep(self) -> None:
         """Drop clients that are silent, forever."""
@@ -110,9 +111,16 @@ class Hub:
             client.drop("the token is wrong" if hello.token else "no token was given")
             return
         client.database, client.serves = hello.database, hello.serves
-        client.tell(line_of(LooksLine(self._looks.get(hello.database))))
+        client.tell(self._line(hello.database))
         if client.serves is not None:
             self._circles.setdefault(client.database, Circle()).add(client)
+            self._new.setdefault(client.database, set()).add(client)
+
+    def answer(self, client: "Client", database: str) -> None:
+        """Answer a ping; a worker is told, too, how often its database was looked at."""
+        if client.serves is not None and database in self._looks:
+            client.tell(self._line(database))
+        client.tell(PING)
 
     def turn(self, client: "Client", idle: bool) -> None:
         """Record that a worker is idle now, or busy. Who begins to be idle looks once more."""
@@ -128,6 +136,7 @@ class Hub:
     def leave(self, client: "Client") -> None:
         """Forget a connection."""
         self._clients.discard(client)
+        self._new.get(client.database or "", set()).discard(client)
         circle = self._circles.get(client.database or "")
         if circle is not None:
             circle.remove(client)
@@ -143,6 +152,9 @@ class Hub:
             self._said.clear()
         self._said[key] = now
         log.warning("dropped a client from %s: %s", host, why)
+
+    def _line(self, database: str) -> bytes:
+        return line_of(LooksLine(self._looks.get(database), self._looked[database]))
 
     def _circle(self, database: str) -> "list[Client]":
         circle = self._circles.get(database)
@@ -250,4 +262,4 @@ class Client(asyncio.Protocol):
             case HelloLine():
                 self.drop("it said hello twice")
             case _:
-                self.tell(PING)
+                self._hub.answer(self, database)

@@ -6,9 +6,9 @@ secrets.
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from mutirao.errors import InvalidEndpoint, InvalidSecret
@@ -17,6 +17,7 @@ from mutirao.model.limits import MAX_VALUE, Limit, Rule, name_about, pace_of
 from mutirao.model.payload_filter import check_field, check_filter
 from mutirao.model.subscriptions import WhenDead
 from mutirao.model.topics import check_pattern
+from mutirao.model.waits import waits_in
 from mutirao.model.webhook_rules import (
     MOST_REDIRECTS,
     PUBLIC,
@@ -42,7 +43,6 @@ USUAL_LIMIT = replace(
     Limit(USUAL_CONCURRENCY, by="endpoint").on(task=WEBHOOK_TASK), start=CONCURRENCY_AT_FIRST
 )
 MAX_TOPICS = 50
-MAX_WAITS, LONGEST_WAIT = 100, 30 * 86_400.0  # between attempts, and seconds of each
 MAX_HEADERS = 32_000  # characters of JSON
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # it is part of the webhook's id, without a full stop
@@ -130,7 +130,7 @@ class Endpoint:
         self._check_numbers()
         self._check_order()
         if self.retry is not None:
-            object.__setattr__(self, "retry", _waits(self.retry))
+            object.__setattr__(self, "retry", waits_in(self.retry, InvalidEndpoint))
 
     @property
     def max_attempts(self) -> int | None:
@@ -299,21 +299,6 @@ def _topics(id: str, topics: object) -> tuple[str, ...]:
             ' patterns, such as ["order.*"]'
         )
     return tuple(dict.fromkeys(map(check_pattern, given)))
-
-
-def _waits(given: object) -> tuple[float, ...]:
-    """Return the seconds between attempts, checked."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InvalidEndpoint(f"retry is {given!r}; give seconds in a list, such as [5, 60, 3600]")
-    waits = tuple(each.total_seconds() if isinstance(each, timedelta) else each for each in given)
-    wrong = [each for each in waits if not (_is_number(each) and 0 <= each <= LONGEST_WAIT)]
-    if wrong or len(waits) > MAX_WAITS:
-        one = f", of which one is {wrong[0]!r}" if wrong else ""
-        raise InvalidEndpoint(
-            f"retry has {len(waits)} waits{one}; give up to {MAX_WAITS}, of 0 to"
-            f" {LONGEST_WAIT:,.0f} seconds each, or none for one attempt"
-        )
-    return waits
 
 
 def _check_secret(secret: str | None) -> None:

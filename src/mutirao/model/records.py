@@ -40,7 +40,8 @@ class AttemptRecord:
 class JobRecord:
     """A job as people see it: what was enqueued, its state and, on request, all its attempts.
 
-    `result`: with its attempts, what it has returned, as JSON has it, while that is kept.
+    With its attempts, `result` is what it has returned, as JSON has it, while that is kept, and
+    `payload` what was published, if it is a delivery.
     """
 
     id: int
@@ -73,6 +74,7 @@ class JobRecord:
     progress_of: float | None = None
     progress_note: str | None = None
     result: Any = None
+    payload: Any = None
     attempts: tuple[AttemptRecord, ...] = ()
 
 
@@ -162,7 +164,8 @@ class JobFilter:
 class Which(TypedDict, total=False):
     """The fields of a `JobFilter` as keyword arguments; a state may be text.
 
-    A value of `args` may be anything that is a text, a number, true, false or null in JSON.
+    A value of `args` may be anything that is a text, a number, true, false or null in JSON. Dots in
+    its name lead into objects: `{"order.id": 7}`.
     """
 
     ids: Iterable[int] | None
@@ -326,6 +329,11 @@ def _args(args: object) -> Mapping[str, Scalar] | None:
             raise InvalidFilter(
                 f"args says {name!r} is {value!r}, with a NUL or half a character in it; no job has"
                 " such an argument"
+            )
+        if isinstance(value, Mapping):
+            raise InvalidFilter(
+                f"args says {name} is {value!r:.200}; name what is in an object, with dots on the"
+                f" way into it, such as {{'{name}.id': 7}}"
             )
         if value is not None and not isinstance(value, str | int | float):
             raise InvalidFilter(

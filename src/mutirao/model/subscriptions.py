@@ -56,6 +56,8 @@ class Subscription:
         limits: how many of its deliveries run at once, or start in a period.
         order_by: the field of what is published whose equal values are delivered one after another.
         when_dead: what becomes of the later ones where one is dead; None without `order_by`.
+        retry: seconds between the attempts of a delivery, as many as `job.max_attempts` less one;
+            None: those of its task.
     """
 
     id: str
@@ -69,11 +71,13 @@ class Subscription:
     limits: tuple[Limit, ...] = ()
     order_by: str | None = None
     when_dead: WhenDead | None = None
+    retry: tuple[float, ...] | None = None
 
     @property
     def fingerprint(self) -> str:
         """What it says, as text."""
         said = {name: getattr(self, name) for name in _SAID}
+        said |= {} if self.retry is None else {"retry": self.retry}
         return json.dumps([self.topic, job_options(self.job), said], sort_keys=True, default=list)
 
     @property

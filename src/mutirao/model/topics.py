@@ -17,6 +17,7 @@ ANY = "*"  # ends a pattern
 
 # The keys in a delivery's metadata. A hint: whether it is one, `mutirao_delivery` says.
 PUBLICATION, SUBSCRIPTION = "publication", "subscription"
+RETRY = "retry"  # an argument of deliveries, after `SUBSCRIPTION`: the waits between their attempts
 
 _NAME = re.compile(r"[\w-]+(\.[\w-]+)*", re.ASCII)
 

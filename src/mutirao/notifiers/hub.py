@@ -1,7 +1,8 @@
 """Wake-ups by a hub: what a worker hears of it.
 
 A worker pings the hub, so it learns within its `poll` seconds that the hub is frozen or the network
-gone, and polls again. A hub that ends is noticed at once.
+gone, and polls again. A hub that ends is noticed at once. That it looks at the database is believed
+while the number of its looks grows: one that only says so would keep jobs waiting for long.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ from mutirao.model.lanes import Wake
 
 CONNECT = 5.0  # seconds that connecting, and the hub's first answer, may take
 RARELY, OFTEN = 15.0, 0.05  # seconds between two pings, at the most and at the least
+PATIENCE = 10.0  # seconds besides `every` between two looks: one may take 2 s, its pause 8
 SPREAD = 1.0  # seconds: a hub that comes back is not met by everybody at once
 
 
@@ -48,12 +50,14 @@ class HubNotifier:
         self._serves = serves or Serves()
         self._quiet = min(RARELY, max(OFTEN, poll / 2))
         self._writers: set[asyncio.StreamWriter] = set()  # one for each that listens
-        self._every: float | None = None
+        self._every: float | None = None  # how often it looks, if it is known to
+        self._looked, self._grown_at = 0, 0.0  # its looks, and when their number grew last
+        self.said: float | None = None  # how often it looks, as it says
         self._was_there = False
 
     @property
     def complete(self) -> bool:
-        """True while the hub is there and looks at the database itself."""
+        """True while the hub is there, and its looks at the database are known to go on."""
         return self._every is not None
 
     def attend(self, idle: bool) -> None:
@@ -80,17 +84,16 @@ class HubNotifier:
                     match line:
                         case WakeLine():
                             yield line.wake()
-                        case LooksLine():
-                            self._every = line.every
-                            yield Wake()
                         case RefusedLine():
                             raise StoreUnavailable(self._refused(line))
+                        case _ if self._judges(line):
+                            yield Wake()
         except TimeoutError:
             raise StoreUnavailable(f"the hub at {self._address} does not answer") from None
         except (OSError, ValueError) as gone:
             raise StoreUnavailable(f"the hub at {self._address} is away: {gone}") from gone
         finally:
-            self._every = None
+            self._every = self.said = None
             if writer is not None:
                 self._writers.discard(writer)
                 writer.transport.abort()  # a farewell might wait for the network
@@ -110,7 +113,19 @@ class HubNotifier:
             raise StoreUnavailable(self._refused(answer))
         if not isinstance(answer, LooksLine):
             raise ValueError("it does not answer as a hub")
-        self._every = answer.every
+        self._looked, self.said = answer.looked, answer.every
+
+    def _judges(self, line: Told) -> bool:
+        """Judge by a line whether the hub looks; return whether that is another judgement."""
+        before, now = self.complete, asyncio.get_running_loop().time()
+        if isinstance(line, LooksLine):
+            if line.looked > self._looked:
+                self._every, self._grown_at = line.every, now
+            self._looked, self.said = line.looked, line.every
+            self._every = None if line.every is None else self._every
+        if self._every is not None and now - self._grown_at > self._every + PATIENCE:
+            self._every = None
+        return self.complete is not before
 
     async def _lines(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

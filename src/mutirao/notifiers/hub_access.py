@@ -104,7 +104,7 @@ async def _looks(notifier: HubNotifier) -> bool:
     async with aclosing(notifier.listen()) as wakes:
         await anext(wakes)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_FIRST_LOOK):
+            async with asyncio.timeout(_FIRST_LOOK + min(notifier.said or 0.0, _FIRST_LOOK)):
                 while not notifier.complete:
                     await anext(wakes)
         return notifier.complete

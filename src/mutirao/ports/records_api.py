@@ -176,7 +176,7 @@ class RecordsApi(Protocol):
         worker: str | None = None,
         now: datetime | None = None,
     ) -> None:
-        """Create a subscription, or replace the one of that id; a paused one stays paused.
+        """Create a subscription, or replace the one of that id; a disabled one stays disabled.
 
         With `worker`, that worker declares one of its code: one that exists changes only if the
         declaration differs from the last one. It is in force for what is fanned out from now on.
@@ -200,9 +200,9 @@ class RecordsApi(Protocol):
     async def set_subscription_active(
         self, id: str, active: bool, *, now: datetime | None = None
     ) -> bool:
-        """Pause a subscription, or resume it; return whether it exists.
+        """Enable or disable a subscription; return whether it exists.
 
-        While it is paused nothing is fanned out to it. Deliveries that it has are left alone.
+        While it is disabled nothing is fanned out to it. Deliveries that it has are left alone.
         """
         ...
 

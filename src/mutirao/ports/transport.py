@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from math import inf
 from typing import Protocol
 
-from mutirao.errors import TransportError
+from mutirao.errors import TransportDenied, TransportError, TransportUnavailable
 from mutirao.model.message import DeadMessage, Delivery, Difference, Message, Mode, Settling
 
 OnLost = Callable[[Sequence[Delivery]], None]
@@ -17,6 +17,11 @@ OnLost = Callable[[Sequence[Delivery]], None]
 
 class Consumer(Protocol):
     """The deliveries of one queue to one worker. All of it is called in one event loop."""
+
+    @property
+    def paused(self) -> TransportError | None:
+        """Why nothing is received for a while, though it goes on by itself; None: it is."""
+        ...
 
     async def receive(self, most: int) -> list[Delivery]:
         """Wait for deliveries, and return one to `most` of them, in the order they came.
@@ -219,3 +224,9 @@ class Transport(Protocol):
         deliveries would be lost. It closes them at its end.
         """
         ...
+
+
+def is_for_people(error: BaseException) -> bool:
+    """Return whether a broker refuses something until people mend it: waiting does not help."""
+    passes = isinstance(error, TransportUnavailable) and not isinstance(error, TransportDenied)
+    return isinstance(error, TransportError) and not passes

@@ -187,7 +187,7 @@ class SqlRecords:
     async def set_subscription_active(
         self, id: str, active: bool, *, now: datetime | None = None
     ) -> bool:
-        """Pause or resume a subscription."""
+        """Enable or disable a subscription."""
         return await self._insistent.run(subscriptions.set_active, self._dialect, id, active, now)
 
     async def remove_subscription(self, id: str) -> bool:

@@ -4,21 +4,25 @@ The claim of a delivery brings what was published, and where (`mutirao.ports.rec
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from inspect import Parameter
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_origin, overload
 
 import msgspec
 
-from mutirao.errors import InvalidArguments, InvalidTask
+from mutirao.errors import InvalidArguments, InvalidSubscription, InvalidTask
 from mutirao.model.job import Job
 from mutirao.model.limits import Whose
+from mutirao.model.retry import BackoffFunction, RetryPolicy
+from mutirao.model.row_json import read_object
 from mutirao.model.subscriptions import Subscription
-from mutirao.model.topics import Event
+from mutirao.model.topics import RETRY, SUBSCRIPTION, Event
+from mutirao.model.waits import wait_after, waits_in
 from mutirao.tasks.conversion import decoder
 from mutirao.tasks.providing import Factories
 from mutirao.tasks.signature import WholeSignature
 from mutirao.tasks.subscribing import (
-    PutTerms,
     SubscriberTerms,
     check_id,
     options_of,
@@ -31,6 +35,7 @@ from mutirao.tasks.topics import Topic
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
+_OWN = f'{{"{SUBSCRIPTION}":'  # begins what a delivery has of its subscription
 _PLAIN = (Any, object, dict, Mapping)
 
 
@@ -74,9 +79,15 @@ class Subscriber(Task[P, R]):
         """The subscription, as a worker declares it; None if it is for others' only."""
         if self._topic is None:
             return None
-        told: PutTerms = {**self._terms, "limit": ()}  # its limits are the task's
+        terms: Any = {**self._terms, "limit": ()}  # its limits are the task's
         job, unique = self.using().template, self.options.unique
-        return subscription_of(self.name, self._topic, job, unique, told)
+        return subscription_of(self.name, self._topic, job, unique, terms)
+
+    def retry_of(self, args: str, usual: RetryPolicy) -> RetryPolicy:
+        """Return the policy of a delivery: its subscription may have waits of its own."""
+        if not args.startswith(_OWN):
+            return usual
+        return replace(usual, backoff=partial(_wait, args, usual.backoff))
 
     def _check_counted(self) -> None:
         """Raise InvalidTask if deliveries are told apart by an argument: theirs is in another job.
@@ -141,7 +152,7 @@ class DeliverySignature(WholeSignature):
             InvalidArguments: it is no delivery, or does not fit the handler's types.
         """
         # Where its subscription has a limit, a delivery has an argument by which that counts.
-        counted = payload.startswith('{"subscription":') and '"event":{' not in payload
+        counted = payload.startswith(_OWN) and '"event":{' not in payload
         if payload == "{}" or counted:
             raise InvalidArguments(
                 f"this job of {self._task!r} is no delivery, or its publication is not there any"
@@ -178,6 +189,14 @@ class DeliverySignature(WholeSignature):
         ]
         name = f"{self._task}_delivery"
         return decoder(msgspec.defstruct(name, told, kw_only=True))
+
+
+def _wait(args: str, usual: BackoffFunction, attempt: int, error: BaseException | None) -> float:
+    """Return the wait of a delivery; read when there is one, as its row may have anything."""
+    waits = read_object(args).get(RETRY)
+    if waits is None:
+        return usual(attempt, error)
+    return wait_after(attempt, waits_in(waits, InvalidSubscription))
 
 
 class Subscribing:

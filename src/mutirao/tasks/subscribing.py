@@ -24,14 +24,23 @@ from mutirao.model.payload_filter import (
 from mutirao.model.subscriptions import MAX_SUBSCRIPTION_ID, Subscription, WhenDead, scope_of
 from mutirao.model.topics import check_pattern
 from mutirao.model.uniqueness import OnConflict, Unique
+from mutirao.model.waits import waits_in
 from mutirao.tasks.annotations import UNRESOLVED, fields_of
 from mutirao.tasks.conversion import UNFIT, decoder, readable, to_json
 from mutirao.tasks.models import fields_in_json, is_model
-from mutirao.tasks.options import TaskOptions, TaskTerms, refuse_unknown, several_limits
+from mutirao.tasks.options import (
+    Duration,
+    TaskOptions,
+    TaskTerms,
+    refuse_unknown,
+    several_limits,
+    uniqueness,
+)
 from mutirao.tasks.topics import Topic
 from mutirao.tasks.validation import check_text, check_unique
 
 _WITHOUT_FIELDS = (str, int, float, bool, Decimal, UUID, datetime, date)
+_OF_KEY = ("on_conflict", "unique_for", "debounce_limit")
 _WITH_KEY = (OnConflict.KEEP, OnConflict.REPLACE, OnConflict.RERUN)
 
 
@@ -69,9 +78,18 @@ class PutTerms(SubscriptionTerms, total=False):
     Parameters:
         limit: how many of its deliveries run at once, in the whole fleet, or start in a period:
             `Limit(5)`, `Limit(100, per=60)`, or both.
+        on_conflict, unique_for, debounce_limit: what `key` means, instead of what the subscriber
+            says.
+        retry: the waits between the attempts of a delivery, in seconds or as `timedelta`s, of which
+            there is one more: `[5, 60, 3600]`; none for one attempt. Unless given the subscriber's.
+            What that says of certain errors (`only`, `never`, `by_type`) it says of these, too.
     """
 
     limit: Limit | Iterable[Limit]
+    on_conflict: Literal["keep", "replace", "rerun"] | None
+    unique_for: Duration | Literal["forever"] | None
+    debounce_limit: Duration | None
+    retry: Iterable[Duration] | None
 
 
 class SubscriberTerms(TaskTerms, SubscriptionTerms, total=False):
@@ -119,7 +137,10 @@ def subscription_of(
     for what, value in (("tenant", tenant), ("group", group)):
         if value is not None:
             check_text(what, value, MAX_KEY)
-    key = terms.get("key")
+    key, retry = terms.get("key"), _retry(job, terms)
+    if retry is not None:
+        job = replace(job, max_attempts=len(retry) + 1)
+    unique = _with_terms(unique, terms)
     if key is not None:
         job = replace(job, unique=_unique(id, key, unique, topic))
         if terms.get("order_by") is not None:
@@ -138,6 +159,7 @@ def subscription_of(
         limits=several_limits(terms.get("limit", ())),
         order_by=terms.get("order_by"),
         when_dead=_when_dead(terms, topic),
+        retry=retry,
     )
     _ = made.rules  # checks the limits
     return made
@@ -156,6 +178,36 @@ def check_id(id: str) -> None:
             f"{id!r} is an endpoint's subscription, as all are that begin with {OF_ENDPOINT!r};"
             " give another id, or change the endpoint: app.endpoints, `mutirao endpoints`"
         )
+
+
+def _retry(job: NewJob, terms: PutTerms) -> tuple[float, ...] | None:
+    """Return the waits between the attempts of deliveries, checked; None: the subscriber's."""
+    given = terms.get("retry")
+    if given is None:
+        return None
+    if job.max_attempts is not None:
+        raise InvalidSubscription(
+            f"max_attempts is {job.max_attempts}, and retry is given, which says it: there is one"
+            " attempt more than waits; leave max_attempts out"
+        )
+    return waits_in(given, InvalidSubscription)
+
+
+def _with_terms(usual: Unique, terms: PutTerms) -> Unique:
+    """Return what a key means: what the subscriber says, with what the subscription says instead.
+
+    Raises:
+        InvalidSubscription: it says so of no key.
+        InvalidJob: the subscriber has a rule instead, or there is nothing of that name.
+    """
+    said = {name: terms.get(name) for name in _OF_KEY if terms.get(name) is not None}
+    if said and terms.get("key") is None:
+        raise InvalidSubscription(
+            f"{next(iter(said))} is {next(iter(said.values()))!r}, and key is not given, so no"
+            " delivery has one; give both, or leave it out"
+        )
+    given: Any = said
+    return uniqueness(usual, given) if said else usual
 
 
 def _unique(id: str, key: str, usual: Unique, topic: "str | Topic[Any]") -> Unique:

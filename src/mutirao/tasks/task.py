@@ -18,6 +18,7 @@ from mutirao.model.graph_flags import KEEPS_RESULT, flags_of
 from mutirao.model.job import Keep, NewJob
 from mutirao.model.limits import Whose
 from mutirao.model.records import DeadJob
+from mutirao.model.retry import RetryPolicy
 from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import Unique
 from mutirao.tasks.connection import NOT_GIVEN, given
@@ -208,6 +209,10 @@ class Task(Probed, OtherWords, Generic[P, R]):
         """
         usual = self._app.defaults
         return (usual if defaults is None else defaults.over(usual)).of(self.options)
+
+    def retry_of(self, args: str, usual: RetryPolicy) -> RetryPolicy:
+        """Return the retry policy of a job with these arguments; `usual` is that of the task."""
+        return usual
 
     def keeper(self, metadata: str | None) -> Keep | None:
         """Return the conversion of results for the store, if this task or a later step needs it.

@@ -304,6 +304,11 @@ class _Consumer:
         self._come: Arrivals[Delivery] = Arrivals()
         self._loop = asyncio.get_running_loop()
 
+    @property
+    def paused(self) -> TransportError | None:
+        """Return None: what is wrong breaks it; see `Consumer.paused`."""
+        return None
+
     async def receive(self, most: int) -> list[Delivery]:
         """Wait for deliveries; see `Consumer.receive`."""
         return await self._come.take(most)

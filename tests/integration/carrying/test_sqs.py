@@ -64,6 +64,29 @@ async def test_trouble_of_one_queue(
     app.close()
 
 
+@pytest.mark.parametrize("mode", ["alone", "carried"])
+async def test_a_queue_that_is_refused_later(lite_url: str, mode: Mode) -> None:
+    """Health tells what is to be mended until it is; what only passes is not for people."""
+    broker = FakeSqs()
+    sqs = SQS(clients=lambda: (broker, broker), wait=1, mode=mode)
+    await sqs.declare(QUEUES)
+    app = Mutirao(lite_url, transports={"mail": sqs, "video": sqs})
+    for queue in QUEUES:
+        app.task(queue=queue, name=queue)(lambda: None)
+    async with app.worker(queues=QUEUES) as worker:
+        await until(lambda: broker.requests["receive_message"] > 5)
+        for code, told in (("RequestThrottled", 0), ("AccessDenied", 1)):
+            broker.refused["video"], tries = code, broker.refusals
+            await until(lambda: broker.refusals > tries + 2)  # noqa: B023 (called here)
+            assert len(worker.health().unmended) == told
+        assert worker.health().alive
+        assert "'video'" in worker.health().unmended[0]
+        assert "policy" in worker.health().unmended[0]
+        broker.refused.clear()
+        await until(lambda: not worker.health().unmended)
+    app.close()
+
+
 async def test_work_that_runs_elsewhere(lite_url: str) -> None:
     """Its probe is asked, and its message stays ours meanwhile; if it is silent, it is cut."""
     world = World()

@@ -18,11 +18,12 @@ pytestmark = pytest.mark.repeats(
 
 _INTO = """
 INSERT INTO mutirao_job (task, args, {key}, tags)
-VALUES ('other', '{{ "order_id" : 7.0, "note": "7" }}', 'k', '["x"]')"""
+VALUES ('other', '{{ "order_id" : 7.0, "note": "7", "in": {{ "it": "Zoë" }} }}', 'k', '["x"]')"""
 PLAIN = {
     "postgresql": """
         SELECT mutirao_enqueue(
-            'other', '{ "order_id" : 7.0, "note": "7" }', key => 'k', tags => '["x"]'
+            'other', '{ "order_id" : 7.0, "note": "7", "in": { "it": "Zoë" } }',
+            key => 'k', tags => '["x"]'
         )""",
     "sqlite": _INTO.format(key="key"),
     "mysql": _INTO.format(key="`key`"),
@@ -125,6 +126,8 @@ def test_list_by_what_was_enqueued(shell: Shell) -> None:
         (["--arg", "order_id=7"], [3, 1]),
         (["--arg", "order_id=7", "--arg", "note=late"], [1]),
         (["--arg", 'note="7"'], [3]),
+        (["--arg", "in.it=Zoë"], [3]),
+        (["--arg", "in.it=7"], []),
         (["--arg", "note=7"], []),
         (["--key", "k"], [3, 1]),
         (["--key", "k", "--tag", "x", "--state", "ready", "--state", "dead"], [3]),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
+from mutirao import Mutirao
+from mutirao.testing import drain
 from tests.integration.cli.conftest import Shell
 
 pytestmark = pytest.mark.repeats(
@@ -31,19 +35,23 @@ def topics(request: pytest.FixtureRequest) -> None:
 
 
 def test_a_life(shell: Shell) -> None:
-    """Put, listed, paused, resumed, removed; each answers in a line."""
+    """Put, listed, disabled, enabled, removed; each answers in a line."""
     put = ("subscriptions", "put", APP, "acme", "notify", "order.*", "--tenant", "acme")
     shell.ok(*put, "--key", "id", "--tag", "bulk", "--limit", 5, "--per", "1m")
     assert "give --limit" in shell.refused(2, *put, "--per", "1m")
     assert shell.json("limits", "list", APP)[0]["name"] == "subscription acme rate"
     assert shell.json("subscriptions", "list", APP)[0]["key"] == "id"
+    of_key = ("--on-conflict", "replace", "--debounce-limit", "1h", "--retry", "5s,1m")
+    assert shell.ok(*put, "--key", "id", *of_key).startswith("subscription acme")
+    assert "leave max_attempts out" in shell.refused(1, *put, "--retry", "5s", "--max-attempts", 3)
+    assert shell.ok(*put, "--key", "id", "--unique-for", "forever", "--retry", "never")
     in_order = ("--order-by", "id", "--when-dead", "continue")
     said = shell.ok(*put, "--filter", '{"paid": true}', "--queue", "slow", *in_order)
     assert said == "subscription acme is told of order.*\n"
     assert shell.ok("limits", "list", APP) == "no limits\n"
-    assert shell.ok("subscriptions", "pause", APP, "acme") == "subscription acme is paused\n"
-    assert "paused" in shell.ok("subscriptions", "list", APP)
-    assert shell.json("subscriptions", "resume", APP, "acme") == {"resumed": "acme"}
+    assert shell.ok("subscriptions", "disable", APP, "acme") == "subscription acme is disabled\n"
+    assert "disabled" in shell.ok("subscriptions", "list", APP)
+    assert shell.json("subscriptions", "enable", APP, "acme") == {"enabled": "acme"}
     [found] = shell.json("subscriptions", "list", APP)
     assert (found["tenant"], found["filter"], found["queue"]) == ("acme", {"paid": True}, "slow")
     assert (found["order_by"], found["when_dead"], found["stopped"]) == ("id", "continue", 0)
@@ -55,6 +63,21 @@ def test_a_life(shell: Shell) -> None:
     assert shell.ok("subscriptions", "list", APP) == "no subscriptions\n"
 
 
+def test_a_delivery_is_shown(sqlite_shell: Shell) -> None:
+    """With what was published, which its own row has not."""
+    shell = sqlite_shell
+    shell.ok("subscriptions", "put", APP, "acme", "notify", "order.*")
+    shell.ok("publish", APP, "order.placed", '{"order": {"id": 7}}')
+    with closing(Mutirao(shell.url)) as app:
+        app.topic("order.placed")
+        drain(app)
+    assert "payload:" not in shell.ok("show", APP, 1)
+    [line] = [each for each in shell.ok("show", APP, 2).splitlines() if "payload:" in each]
+    assert line.endswith('{"order":{"id":7}}')
+    assert shell.json("show", APP, 2)["payload"] == {"order": {"id": 7}}
+    assert not {"payload", "result", "attempts"} & set(shell.json("list", APP)[0])
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -64,7 +87,7 @@ def test_a_life(shell: Shell) -> None:
         (("subscriptions", "put", APP, "x", "notify", "a..b"), "the topic is 'a..b'"),
         (("subscriptions", "put", APP, "x", "notify", "a", "--filter", "{}"), "the filter is {}"),
         (("replay", APP, "x", "--since", "2h"), "no subscription 'x'"),
-        (("subscriptions", "pause", APP, "x"), "no subscription 'x'"),
+        (("subscriptions", "disable", APP, "x"), "no subscription 'x'"),
         (("subscriptions", "remove", APP, "x"), "no subscription 'x'"),
     ],
 )

@@ -30,6 +30,7 @@ from mutirao.errors import (
 )
 from mutirao.testing import capture, drain
 from mutirao.testing.conformance.kit import NOW
+from tests.integration.topics.failing import failing
 
 
 @dataclass
@@ -73,7 +74,7 @@ def app() -> Mutirao:
 
 
 def test_a_life() -> None:
-    """Put, listed, paused, resumed and removed: told of what it says, by the options it gives."""
+    """Put, listed, disabled, enabled and removed: told of what it says, by the options it gives."""
     app = Mutirao()
     orders = app.topic("order.placed", Order)
     told: list[tuple[str, int]] = []
@@ -87,11 +88,11 @@ def test_a_life() -> None:
         app.subscriptions.put("acme", note.using(queue="slow", delay=0), "order.*", tenant="acme")
         assert [each.id for each in app.subscriptions.list()] == ["acme", "paid"]
         assert app.subscriptions.list()[0].queue == "slow"
-        app.subscriptions.pause("paid")
+        app.subscriptions.disable("paid")
         orders.publish(Order(1, "paid"))
         orders.publish(Order(2), tenant="acme")
         drain(app)
-        app.subscriptions.resume("paid")
+        app.subscriptions.enable("paid")
         orders.publish(Order(3, "paid"))
         drain(app)
         app.subscriptions.remove("acme")
@@ -103,7 +104,7 @@ def test_a_life() -> None:
         drain(app)
         assert told[2:] == [("paid", 1), ("paid", 3), *(("new", n) for n in range(1, 5))]
         with pytest.raises(UnknownSubscription, match="no subscription 'acme'; `mutirao subscr"):
-            app.subscriptions.pause("acme")
+            app.subscriptions.disable("acme")
 
 
 def test_drained_behind_those_that_wait() -> None:
@@ -145,6 +146,88 @@ def test_a_key_and_a_limit() -> None:
         assert [each.name for each in app.limits.list()] == ["subscription more"]
 
 
+def test_what_a_key_means_to_a_subscription() -> None:
+    """What it says replaces what its subscriber says, and for it alone."""
+    app = Mutirao()
+    orders = app.topic("order.placed", Order)
+    told: list[tuple[str, str]] = []
+
+    @app.subscriber("note")
+    def note(order: Order, event: Event) -> None:
+        told.append((event.subscription, order.status))
+
+    with capture(app):
+        app.subscriptions.put("first", note, orders, key="id")
+        app.subscriptions.put(
+            "newest", note.using(delay=60), orders, key="id", on_conflict="replace",
+            debounce_limit=timedelta(hours=1),
+        )  # fmt: skip
+        app.subscriptions.put("once", note, orders, key="id", unique_for="forever")
+        for status in ("new", "paid"):
+            orders.publish(Order(1, status))
+        drain(app)
+        drain(app, with_scheduled=True)
+        orders.publish(Order(1, "late"))
+        drain(app)
+        drain(app, with_scheduled=True)
+    assert sorted(told) == [
+        ("first", "late"), ("first", "new"), ("newest", "late"), ("newest", "paid"),
+        ("once", "new"),
+    ]  # fmt: skip
+
+
+def test_waits_of_a_subscription(migrated_sqlite_url: str) -> None:
+    """Between the attempts of its deliveries, as many as it says, in place of its subscriber's."""
+    app = Mutirao(migrated_sqlite_url)
+    app.include(failing)
+    orders = app.topic("order.placed")
+    waits: Any = {"own": {"retry": [timedelta(minutes=2), 9]}, "once": {"retry": []}}
+    waits |= {"usual": {"limit": Limit(5)}}
+    for id, terms in waits.items():
+        for task in ("fail", "fail_apart"):
+            app.subscriptions.put(f"{id} {task}", task, orders, **terms)
+    for raises in ("value", "key"):
+        orders.publish({"raises": raises})
+    drain(app)
+    dead, waiting = Counter[str](), dict[str, float]()
+    for job in app.jobs(tag="told"):
+        id = job.metadata["subscription"]
+        if job.state == "dead":
+            dead[id] += 1
+        else:
+            waiting[id] = (job.run_at - datetime.now(UTC)).total_seconds()
+    never = {"own": 1, "once": 2, "usual": 1}  # tried again: a KeyError
+    soon, late = pytest.approx(120, abs=20), pytest.approx(3_600, abs=20)
+    for task in ("fail", "fail_apart"):
+        for id, number in never.items():
+            assert dead[f"{id} {task}"] == number
+        assert waiting[f"own {task}"] == soon
+        assert waiting[f"usual {task}"] == late
+    drain(app, with_scheduled=True)
+    own = [job for job in app.jobs(tag="told") if job.metadata["subscription"] == "own fail"]
+    assert sorted(job.attempt for job in own) == [1, 3]
+    app.close()
+
+
+def test_waits_that_are_none(migrated_sqlite_url: str) -> None:
+    """Whoever writes rubbish into a row meets a usual wait."""
+    app = Mutirao(migrated_sqlite_url)
+    orders = app.topic("order.placed")
+
+    @app.subscriber("fail")
+    def fail(event: Event) -> None:
+        raise ValueError
+
+    app.subscriptions.put("own", fail, orders, retry=[5])
+    with closing(connect(make_url(migrated_sqlite_url).database or "")) as conn, conn:
+        conn.execute("UPDATE mutirao_subscription SET options = replace(options, '5', 'true')")
+    orders.publish({"raises": "value"})
+    drain(app)
+    [job] = app.jobs(task="fail")
+    assert (job.state, job.error_type) == ("scheduled", "ValueError")
+    app.close()
+
+
 def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
     """It ends the publication, which says which row it is; redriven, the publication goes on."""
     app = Mutirao(migrated_sqlite_url)
@@ -177,8 +260,8 @@ def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
         (lambda s, note: s.put("x", note.using(queue=""), "a"), InvalidJob, "queue name"),
         (lambda s, note: s.put("x" * 201, note, "a"), InvalidJob, "has 201 characters"),
         (lambda s, note: s.put("endpoint:x", note, "a"), InvalidSubscription, "app.endpoints"),
-        (lambda s, _: s.pause("endpoint:x"), InvalidSubscription, "app.endpoints"),
-        (lambda s, _: s.resume("endpoint:x"), InvalidSubscription, "app.endpoints"),
+        (lambda s, _: s.disable("endpoint:x"), InvalidSubscription, "app.endpoints"),
+        (lambda s, _: s.enable("endpoint:x"), InvalidSubscription, "app.endpoints"),
         (lambda s, _: s.remove("endpoint:x"), InvalidSubscription, "app.endpoints"),
         (
             lambda s, note: s.put("x", note, "a", tenant="t" * 10_000),
@@ -236,6 +319,28 @@ def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
             InvalidSubscription,
             r"one of a period, Limit\(100, per=60\), or both",
         ),
+        (
+            lambda s, note: s.put("x", note, "a", on_conflict="replace"),
+            InvalidSubscription,
+            "on_conflict is 'replace', and key is not given",
+        ),
+        (
+            lambda s, note: s.put("x", note, "a", key="k", on_conflict="error"),
+            InvalidSubscription,
+            "and nobody to tell",
+        ),
+        (
+            lambda s, note: s.put("x", note, "a", key="k", on_conflict="keeep"),
+            InvalidJob,
+            "on_conflict is 'keeep'",
+        ),
+        (
+            lambda s, note: s.put("x", note.using(max_attempts=3), "a", retry=[5]),
+            InvalidSubscription,
+            "leave max_attempts out",
+        ),
+        (lambda s, note: s.put("x", note, "a", retry=5), InvalidSubscription, "retry is 5; give"),
+        (lambda s, note: s.put("x", note, "a", retry=[-1]), InvalidSubscription, "one is -1"),
         (lambda s, note: s.put("x", note, "a", limit=3), InvalidLimit, "limit is 3"),
         (
             lambda s, note: s.put("x", note, "a", when_dead="stop"),

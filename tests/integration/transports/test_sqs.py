@@ -20,7 +20,7 @@ from mutirao.errors import (
     TransportUnavailable,
 )
 from mutirao.model.message import Ack, Again, Bury, Cause
-from mutirao.transports.sqs import SQS
+from mutirao.transports.sqs import SQS, polling
 from mutirao.transports.sqs import consumer as consuming
 from mutirao.transports.sqs.bodies import message_in
 from tests.support.sqs_world import VISIBILITY, World, id_of, message, receive
@@ -284,14 +284,36 @@ async def test_trouble_of_one_queue(world: World, lines: Lines, code: str, advic
         world.broker.refused["q"] = code
         async with world.transport.consumer("other", 1, print) as other:
             await until(lambda: world.broker.refusals > 2)
+            assert advice in str(consumer.paused)
+            assert other.paused is None
             await world.transport.publish([message("o", queue="other"), message("b")])
             assert [id_of(each) for each in await receive(other)] == ["o"]
         assert await consumer.settle([Ack(held)]) == [None]
         world.broker.refused.clear()
         assert [id_of(each) for each in await receive(consumer)] == ["b"]
+        assert consumer.paused is None
     [told] = (each for each in lines() if "is paused" in each)
     assert advice in told
     assert "q goes on" in lines()
+
+
+@pytest.mark.parametrize(
+    ("code", "level"),
+    [("RequestThrottled", "WARNING"), ("ExpiredToken", "ERROR"), ("AccessDenied", "ERROR")],
+)
+async def test_what_people_have_to_mend(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, code: str,
+    level: str,
+) -> None:  # fmt: skip
+    """Is an error, and told again in a while; what passes is a warning, and told once."""
+    monkeypatch.setattr(polling, "REPEAT_EVERY", 0.0)
+    await world.transport.declare(["q"])
+    async with world.consuming():
+        world.broker.refused["q"] = code
+        await until(lambda: world.broker.refusals > 4)
+    told = [each.levelname for each in caplog.records if "is paused" in each.getMessage()]
+    assert {*told} == {level}
+    assert (len(told) > 1) is (level == "ERROR")
 
 
 async def test_an_error_of_ours(world: World, lines: Lines) -> None:

@@ -100,6 +100,13 @@ class Dialect(ABC):
     ) -> ColumnElement[bool]:
         """Return whether the JSON object of a job's arguments has one with this value."""
 
+    @abstractmethod
+    def argument(self, args: ColumnElement[Any], name: str) -> ColumnElement[Any]:
+        """Return what a JSON object has of this name, to look into; NULL if that is no object.
+
+        NULL, too, if the first of these is NULL, no object, or what the database cannot read.
+        """
+
     def held_by(self, worker: int) -> ColumnElement[bool]:
         """Return the condition on `mutirao_live` that a worker holds the job; it uses an index."""
         return live.c.worker == worker

@@ -7,9 +7,21 @@ same name in `mutirao.ports.Store`. None of them writes.
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, and_, func, or_, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    and_,
+    cast,
+    func,
+    or_,
+    select,
+)
 
 from mutirao.errors import UnknownGraph, UnknownJob
 from mutirao.model.fairness import queue_of
@@ -21,11 +33,13 @@ from mutirao.model.records import (
     JobFilter,
     JobRecord,
     QueueCount,
+    Scalar,
     StepRecord,
     WorkerRecord,
 )
 from mutirao.model.row_json import shown
 from mutirao.model.uniqueness import PARKED
+from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers import kinds
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables, views
@@ -56,12 +70,16 @@ def jobs(conn: Connection, which: JobFilter) -> list[JobRecord]:
 def job(conn: Connection, id: int) -> JobRecord:
     """Return one job with all its attempts and its result; raise UnknownJob. A single statement."""
     attempt, result, sent = tables.attempt, tables.result, webhook_attempt.c
+    told, published = tables.delivery, tables.job.alias("published")
+    payload = cast(published.c.args, Text).label("payload")
     its = (column.label(_ITS + column.name) for column in _ATTEMPT)
     rows = conn.execute(
-        select(*_JOB, *its, result.c.value.label("result"))
+        select(*_JOB, *its, result.c.value.label("result"), payload)
         .outerjoin(result, result.c.job == views.jobs.c.id)
         .outerjoin(attempt, attempt.c.job == views.jobs.c.id)
         .outerjoin(webhook_attempt, and_(sent.job == attempt.c.job, sent.run == attempt.c.run))
+        .outerjoin(told, told.c.job == views.jobs.c.id)
+        .outerjoin(published, published.c.id == told.c.publication)
         .where(views.jobs.c.id == id)
         .order_by(attempt.c.run)
     ).all()
@@ -71,9 +89,9 @@ def job(conn: Connection, id: int) -> JobRecord:
             " `mutirao list` shows the jobs there are."
         )
     attempts = tuple(_to_attempt(row) for row in rows if row.its_run is not None)
-    value = rows[0].result
-    record = _to_record(rows[0], attempts)
-    return record if value is None else replace(record, result=shown(value))
+    values = {"result": rows[0].result, "payload": rows[0].payload}
+    read = {name: shown(value) for name, value in values.items() if value is not None}
+    return replace(_to_record(rows[0], attempts), **read)
 
 
 def counts(conn: Connection) -> list[QueueCount]:
@@ -233,12 +251,27 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
         asked = tables.job.c
         conditions.append(view.id.in_(select(asked.id).where(asked.key == which.key)))
     for name, value in (which.args or {}).items():
-        conditions.append(admin.has_argument(view.args, name, value))
+        conditions.append(_has_argument(admin, view.args, name, value))
     if which.before is not None:
         conditions.append(view.enqueued_at < which.before)
     if which.after is not None:
         conditions.append(view.enqueued_at >= which.after)
     return and_(True, *conditions)
+
+
+def _has_argument(
+    dialect: Dialect, args: ColumnElement[Any], name: str, value: Scalar
+) -> ColumnElement[bool]:
+    """Return the condition that there is such an argument, or part of one: dots lead into objects.
+
+    A name may have dots itself, that of an argument: so it is looked for as it is, too.
+    """
+    whole = dialect.has_argument(args, name, value)
+    *ways, last = name.split(".")
+    if not ways or "" in (*ways, last):
+        return whole
+    inner = reduce(dialect.argument, ways, args)
+    return or_(whole, dialect.has_argument(inner, last, value))
 
 
 def _is_in(states: Collection[JobState]) -> ColumnElement[bool]:

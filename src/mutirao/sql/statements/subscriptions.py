@@ -34,7 +34,7 @@ from mutirao.model.subscriptions import (
     limit_names,
     unique_of,
 )
-from mutirao.model.topics import PUBLICATION, SUBSCRIPTION, patterns_of, topic_of
+from mutirao.model.topics import PUBLICATION, RETRY, SUBSCRIPTION, patterns_of, topic_of
 from mutirao.model.uniqueness import Placed
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema import views
@@ -99,7 +99,7 @@ def _changed(row: Any, asked: dict[str, Any], moment: datetime) -> Mapping[str, 
 def set_active(
     conn: Connection, dialect: Dialect, id: str, active: bool, now: datetime | None
 ) -> bool:
-    """Pause a subscription, or resume it; return whether there is one. A single transaction."""
+    """Enable or disable a subscription; return whether there is one. A single transaction."""
     mine = subscription.c.id == id
     was = conn.scalar(select(subscription.c.active).where(mine).with_for_update())
     if was is None:
@@ -229,8 +229,9 @@ def written(ids: Sequence[int]) -> list[int]:
 
 def _to_row(asked: Subscription, limited: bool) -> dict[str, Any]:
     options = {k: v for k, v in job_options(asked.job).items() if k not in (*_NAMED, "args")}
-    if limited:  # limits count by this argument
-        options["args"] = msgspec.json.encode({SUBSCRIPTION: asked.id}).decode()
+    waits = {} if asked.retry is None else {RETRY: asked.retry}
+    if limited or waits:  # limits count by this argument, and attempts wait by that one
+        options["args"] = msgspec.json.encode({SUBSCRIPTION: asked.id, **waits}).decode()
     filter = asked.filter and msgspec.json.encode(asked.filter).decode()
     row: dict[str, Any] = {name: getattr(asked.job, name) for name in _NAMED}
     row |= {name: getattr(asked, name) for name in _SAID}

@@ -74,6 +74,25 @@ class FindContract:
         for id, name in zip(ids, names, strict=True):
             assert await found(store, args={name: 1}) == [id]
 
+    async def test_by_parts_of_arguments(self, store: Store) -> None:
+        """Dots lead into objects, at any depth; what is no object has no parts."""
+        orders: list[Any] = [
+            *({"id": value} for value in VALUES),
+            {"id": {"id": 7}}, [{"id": 7}], '{"id":7}', 7, {"id": [7]}, {"ID": 7}, None,
+        ]  # fmt: skip
+        ids = await put(store, *(with_args(order=order) for order in orders), with_args(id=7))
+        for id, value in zip(ids, VALUES, strict=False):
+            assert await found(store, args={"order.id": value}) == [id]
+        assert await found(store, args={"order.id.id": 7}) == [ids[len(VALUES)]]
+        assert await found(store, args={"order.id.id.id": 7}) == []
+        deep = with_args(a={"é b": {'"c"': {"%s": "x"}}}, order={"id": 8})
+        ids = await put(store, deep, with_args(**{"order.id": 8, "a": {"é b.": 1}}))
+        assert await found(store, args={'a.é b."c".%s': "x", "order.id": 8}) == [ids[0]]
+        assert await found(store, args={"order.id": 8}) == ids  # also as an argument's own name
+        assert await found(store, args={"a.é b.": 1}) == []  # which a part's own name has not
+        for name in (".", "a.", ".a", "a..b"):
+            assert await found(store, args={name: 1}) == []
+
     @pytest.mark.parametrize("escaped", ["\\u0000", "\\ud83d", "\\ude00\\ud83d"])
     async def test_beside_what_is_no_text(self, store: Store, escaped: str) -> None:
         """A job that holds half a character, or none, keeps nobody from finding others."""
@@ -81,6 +100,9 @@ class FindContract:
         ids = await put(store, due(args='{"a":1,"note":"\\ud83d\\ude00"}'), with_args(a=1))
         assert (await found(store, args={"a": 1}))[-2:] == ids
         assert await found(store, args={"note": "\U0001f600"}) == [ids[0]]
+        await put(store, due(args=f'{{"a":{{"b":1}},"note":"{escaped}"}}'))
+        ids = await put(store, with_args(a={"b": 1, "note": "\\u0000"}))
+        assert (await found(store, args={"a.b": 1}))[-1:] == ids
 
     async def test_by_key(self, store: Store) -> None:
         """A unique one or a label, of live jobs and finished ones."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mutirao.errors import InvalidSubscription, UnknownSubscription
+from mutirao.model.claim import Claim
 from mutirao.model.limits import Limit
 from mutirao.model.moments import EPOCH
 from mutirao.model.subscriptions import (
@@ -61,6 +62,12 @@ async def published(store: Store, worker: int, *receivers: object) -> list[int]:
     for claim in await take(store, worker):
         await fan_out(store, claim)
     return ids
+
+
+def args_of(claim: Claim) -> dict[str, Any]:
+    """Return the arguments of a claim."""
+    found: dict[str, Any] = json.loads(claim.args)
+    return found
 
 
 class SubscriptionsContract:
@@ -127,6 +134,24 @@ class SubscriptionsContract:
         assert await take(store, worker, now=LATER) == []
         await finish(store, worker, [claim], now=LATER)
         assert len(await take(store, worker, now=LATER)) == 1
+
+    async def test_waits_of_a_subscription(self, store: Store) -> None:
+        """Its deliveries bring them, and have one attempt more; those of others do not."""
+        asked = subscription("mail")
+        waits = replace(asked, retry=(5.0, 60.0), job=replace(asked.job, max_attempts=3))
+        await store.put_subscription(waits)
+        await store.put_subscription(replace(asked, id="other", limits=(Limit(2),)))
+        worker = await join(store)
+        await published(store, worker, 1)
+        claims = await take(store, worker, now=LATER)
+        brought = {args["event"]["subscription"]: args for args in map(args_of, claims)}
+        assert (brought["mail"]["retry"], "retry" in brought["other"]) == ([5.0, 60.0], False)
+        assert {claim.max_attempts for claim in claims} == {3, None}
+        assert all(claim.args.startswith('{"subscription":') for claim in claims)
+        await store.put_subscription(asked)
+        await published(store, worker, 1)
+        [usual] = [c for c in await take(store, worker, now=LATER) if "other" not in c.args]
+        assert (usual.max_attempts, "retry" in args_of(usual)) == (None, False)
 
     async def test_a_limit_of_a_subscription(self, store: Store) -> None:
         """It counts its own deliveries, of all workers; without it those that waited may run."""
@@ -211,7 +236,7 @@ class SubscriptionsContract:
         assert len(told) == len(set(told)) == 1_502
 
     async def test_at_run_time(self, store: Store) -> None:
-        """What was changed stays until the code says something else; what is paused stays so."""
+        """What was changed stays until the code says something else; what is disabled stays so."""
         worker = await join(store)
         await store.put_subscription(subscription("mail"), worker="w", now=NOW)
         assert await store.set_subscription_active("mail", False, now=at(1))

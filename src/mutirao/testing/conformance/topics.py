@@ -142,6 +142,17 @@ class TopicsContract:
         second = await take_one(store, worker, now=at(10**9))
         assert claim_told(second)["event"]["attempt"] == 2
 
+    async def test_a_delivery_is_shown(self, store: Store) -> None:
+        """With what was published, which no other job has, nor the list."""
+        await subscribe(store, "mail")
+        worker = await join(store)
+        publication = await publish(store, payload='{"total":5.5,"to":{"name":"Zoë"}}')
+        await fan_out(store, await take_one(store, worker))
+        [(_, id)] = await deliveries(store, publication)
+        assert (await store.job(id)).payload == {"total": 5.5, "to": {"name": "Zoë"}}
+        assert (await store.job(publication)).payload is None
+        assert [job.payload for job in await store.jobs(JobFilter(ids=(id,)))] == [None]
+
     async def test_whose_it_is(self, store: Store) -> None:
         """A delivery is of the publication's tenant and group, and its event says so."""
         await subscribe(store, "reindex")

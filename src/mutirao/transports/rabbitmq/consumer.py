@@ -82,6 +82,11 @@ class RabbitConsumer:
         for hop in self._hops:
             hop.cancel()
 
+    @property
+    def paused(self) -> TransportError | None:
+        """Return None: what is wrong breaks it; see `Consumer.paused`."""
+        return None
+
     async def receive(self, most: int) -> list[Delivery]:
         """Wait for deliveries; see `Consumer.receive`."""
         return await self._come.take(most)

@@ -24,7 +24,7 @@ def shown_url(url: str) -> str:
     """
     parts = _split(url)
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        _check(name, value)
+        _check(name, value, hidden="@" in parts.query)
     port = f":{parts.port}" if parts.port else ""
     user = f"{parts.username}@" if parts.username else ""
     return without_password(f"{parts.scheme}://{user}{parts.hostname}{port}{parts.path}")
@@ -43,19 +43,19 @@ def _split(url: str) -> SplitResult:
     )
 
 
-def _named(text: str) -> str:
-    """Return text of a query; what has an @ may be the rest of a password with a question mark."""
-    return "***" if "@" in text else one_line(text)
+def _check(name: str, value: str, hidden: bool) -> None:
+    """Raise ConfigurationError for a parameter that there is not, or that has no such value.
 
-
-def _check(name: str, value: str) -> None:
+    A query with an @ anywhere may be the rest of a password with a question mark: it is hidden.
+    """
+    shown = ["***" if hidden else one_line(each) for each in (name, value)]
     if name not in PARAMETERS:
         raise ConfigurationError(
-            f"the URL of a RabbitMQ broker has a parameter {_named(name)!r}; those that it may"
+            f"the URL of a RabbitMQ broker has a parameter {shown[0]!r}; those that it may"
             f" have are {', '.join(PARAMETERS)}"
         )
     if name in NUMBERS and not (value.isdecimal() and int(value) < LONGEST_HEARTBEAT):
         raise ConfigurationError(
-            f"the URL of a RabbitMQ broker has {name}={_named(value)!r}; give whole seconds below"
+            f"the URL of a RabbitMQ broker has {name}={shown[1]!r}; give whole seconds below"
             f" {LONGEST_HEARTBEAT}"
         )

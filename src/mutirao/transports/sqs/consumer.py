@@ -66,6 +66,11 @@ class SqsConsumer:
         if self._come.broken is not None:
             raise self._come.broken
 
+    @property
+    def paused(self) -> TransportError | None:
+        """Why nothing is received for a while; see `Consumer.paused`."""
+        return self._polling.paused
+
     async def receive(self, most: int) -> list[Delivery]:
         """Wait for deliveries; see `Consumer.receive`."""
         return [self._hand_out(lease) for lease in await self._come.take(most)]

@@ -2,7 +2,8 @@
 
 import logging
 
-from mutirao.errors import TransportError, TransportMismatch
+from mutirao.errors import TransportError
+from mutirao.ports.transport import is_for_people
 
 log = logging.getLogger("mutirao.sqs")
 
@@ -78,7 +79,7 @@ class note:  # noqa: N801 (read as words: note.lost(…))
     @staticmethod
     def paused(queue: str, why: TransportError) -> None:
         """Tell that a queue is not received from for a while; an error is for people to mend."""
-        level = logging.ERROR if isinstance(why, TransportMismatch) else logging.WARNING
+        level = logging.ERROR if is_for_people(why) else logging.WARNING
         log.log(
             level,
             "%s is paused, and tried again until it goes on: %s",

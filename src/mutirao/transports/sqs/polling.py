@@ -7,16 +7,19 @@ what was received before stays ours, and is settled as usual.
 
 import threading
 from collections.abc import Callable
+from math import inf
 from random import random
 from time import monotonic
 from typing import Any
 
 from mutirao.errors import TransportError, TransportUnavailable
+from mutirao.ports.transport import is_for_people
 from mutirao.transports.sqs.calls import MOST, SqsCalls, SqsQueue
 from mutirao.transports.sqs.failures import Raised, code_of, explain
 from mutirao.transports.sqs.logs import log, note
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 30.0  # seconds
+REPEAT_EVERY = 60.0  # seconds after which what people have to mend is told again
 TO_GIVE_BACK = 1.0  # seconds of a grace period that are kept for what the last answer brings
 
 
@@ -54,7 +57,8 @@ class Polling:
         self._room = 0
         self._stopped = False
         self._pause = 0.0
-        self._said: set[str] = set()  # what is wrong, as SQS has said in this pause
+        self._said: dict[str, float] = {}  # what SQS says in this pause, and when it was told
+        self.paused: TransportError | None = None  # why nothing is received; from any thread
         self._answers_by: float | None = None  # monotonic; while SQS is asked
         self._thread = threading.Thread(
             target=self._run, name=f"mutirao-sqs-{queue.name}", daemon=True
@@ -89,6 +93,7 @@ class Polling:
             why = f"queue {self._queue.name!r}: receiving ended by an error of ours: {error!r}"
             self._failed(TransportUnavailable(why))
         finally:
+            self.paused = None
             self._ended()
 
     def _begins(self) -> bool:
@@ -114,7 +119,7 @@ class Polling:
             self._rest(error)
             return
         if self._pause:
-            self._pause = 0.0
+            self._pause, self.paused = 0.0, None
             self._said.clear()
             note.goes_on(self._queue.name)
         self._took(found)
@@ -135,8 +140,11 @@ class Polling:
         """Pause, longer each time, with full jitter, so that workers do not come back together."""
         self._pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, 2 * self._pause))
         seconds = max(SHORTEST_PAUSE / 4, self._pause * random())
-        if (code := code_of(error)) not in self._said:
-            self._said.add(code)
-            note.paused(self._queue.name, explain(error, f"queue {self._queue.name!r}"))
+        self.paused = explain(error, f"queue {self._queue.name!r}")
+        code, now = code_of(error), monotonic()
+        again = REPEAT_EVERY if is_for_people(self.paused) else inf
+        if code not in self._said or now - self._said[code] >= again:
+            self._said[code] = now
+            note.paused(self._queue.name, self.paused)
         with self._changed:
             self._changed.wait_for(lambda: self._stopped, seconds)

@@ -112,10 +112,7 @@ class MariaDB(Dialect):
         self, args: ColumnElement[Any], name: str, value: Scalar
     ) -> ColumnElement[bool]:
         """Search the object; numbers are equal as numbers are."""
-        # A name stands there as it is or in ASCII, and is compared as it was written.
-        written = dict.fromkeys(json.dumps(name, ensure_ascii=ascii) for ascii in (False, True))
-        readable = func.if_(func.json_valid(args), args, null())  # half a character is no JSON
-        found = func.coalesce(*(func.json_extract(readable, f"$.{each}") for each in written))
+        found = _in_object(args, name)
         kind, told = func.json_type(found), func.json_unquote(found)
         if value is None:
             return kind == "NULL"
@@ -126,6 +123,11 @@ class MariaDB(Dialect):
             return and_(kind == "STRING", same)
         numbers = ["INTEGER", "UNSIGNED INTEGER", "DOUBLE", "DECIMAL"]
         return and_(kind.in_(numbers), told + 0 == literal(value))
+
+    def argument(self, args: ColumnElement[Any], name: str) -> ColumnElement[Any]:
+        """Look into the object."""
+        found = _in_object(args, name)
+        return func.if_(func.json_type(found) == "OBJECT", found, null())
 
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that leaves a row with that key as it is."""
@@ -231,6 +233,14 @@ class MariaDB(Dialect):
     def refresh_statistics(self, conn: Connection) -> None:
         """Analyse the tables whose size changes with the load."""
         conn.exec_driver_sql("ANALYZE TABLE mutirao_job, mutirao_live, mutirao_attempt").all()
+
+
+def _in_object(args: ColumnElement[Any], name: str) -> ColumnElement[Any]:
+    """Return what a JSON object has of a name, which stands there as it is or in ASCII."""
+    # It is compared as it was written.
+    written = dict.fromkeys(json.dumps(name, ensure_ascii=ascii) for ascii in (False, True))
+    readable = func.if_(func.json_valid(args), args, null())  # half a character is no JSON
+    return func.coalesce(*(func.json_extract(readable, f"$.{each}") for each in written))
 
 
 MARIADB = MariaDB()

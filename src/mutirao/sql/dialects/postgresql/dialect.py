@@ -18,12 +18,14 @@ from sqlalchemy import (
     Text,
     and_,
     any_,
+    case,
     cast,
     column,
     exists,
     false,
     func,
     literal,
+    null,
     select,
     text,
     true,
@@ -52,6 +54,9 @@ from mutirao.sql.schema.tables import live
 # Subscriptions, in 0.35 s of the server. A commit waits for the disk as long as a thousand take.
 _TOLD_ALONE = 50_000
 _COUNT_RETRY = text("SELECT nextval('mutirao_retries')")
+# What JSON has as text and PostgreSQL has not: half a character, or NUL.
+_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_NO_TEXT = r"\\u(0000|[dD][89a-fA-F])"
 
 
 class PostgreSQL(Dialect):
@@ -108,6 +113,14 @@ class PostgreSQL(Dialect):
         """Ask the function, which is planned as if its body stood here."""
         wanted = cast(literal(json.dumps(value), Text), JSON)
         return func.mutirao_has_argument(args, name, wanted).is_(true())
+
+    def argument(self, args: ColumnElement[Any], name: str) -> ColumnElement[Any]:
+        """Look into it unless it holds what is no text here, as the function does."""
+        written = cast(args, Text)
+        plain = func.regexp_replace(func.replace(written, r"\\", ""), _PAIR, "", "g")
+        unfit = and_(func.strpos(written, r"\u") > 0, plain.regexp_match(_NO_TEXT))
+        found = args.op("->", return_type=JSON())(literal(name, Text))
+        return case((unfit, null()), (func.json_typeof(found) == "object", found))
 
     def held_by(self, worker: int) -> ColumnElement[bool]:
         """Return the condition that a worker holds the job; no index tells."""

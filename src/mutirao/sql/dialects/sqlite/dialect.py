@@ -91,6 +91,12 @@ class SQLite(Dialect):
         same = true() if kinds[0] in ("null", "true", "false") else each.c.value == literal(value)
         return exists(select(each.c.key).where(each.c.key == name, each.c.type.in_(kinds), same))
 
+    def argument(self, args: ColumnElement[Any], name: str) -> ColumnElement[Any]:
+        """Look into the object."""
+        each = func.json_each(args).table_valued("key", "type", "value")
+        found = select(each.c.value).where(each.c.key == name, each.c.type == "object").limit(1)
+        return found.scalar_subquery()
+
     def insert_unless_exists(self, table: Table) -> Insert:
         """Return an INSERT that does nothing, and counts no row, where the key is taken."""
         return insert(table).on_conflict_do_nothing()
