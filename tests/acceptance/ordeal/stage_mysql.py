@@ -140,7 +140,7 @@ class MysqlStage(ServerStage):
             self.administer("DROP USER somebody@'%'")
 
     @contextmanager
-    def having(self, settings: Mapping[str, str]) -> Iterator[None]:
+    def having(self, settings: Mapping[str, object]) -> Iterator[None]:
         """Have the server give these to new sessions, or hold to them; then what it had before."""
         before = {name: self._has(name) for name in settings}
         self._set(settings)

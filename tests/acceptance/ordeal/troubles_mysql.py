@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.acceptance.ordeal.plan import Event
 from tests.acceptance.ordeal.stage_mysql import MysqlStage
@@ -13,13 +13,13 @@ from tests.acceptance.ordeal.troubles import Catalogue, Scene
 
 MYSQL = Catalogue()
 # What an administrator may give to all new sessions, and what of it would do the most harm.
-DEFAULTS = (
+DEFAULTS: Sequence[Mapping[str, object]] = (
     {"completion_type": "CHAIN"},
     {"completion_type": "RELEASE"},
     {"sql_mode": "ANSI_QUOTES,NO_BACKSLASH_ESCAPES"},
-    {"sql_safe_updates": "ON", "sql_select_limit": "1"},
+    {"sql_safe_updates": "ON", "sql_select_limit": 1},
     {"time_zone": "-11:00", "autocommit": "OFF"},
-    {"innodb_lock_wait_timeout": "1"},
+    {"innodb_lock_wait_timeout": 1},
 )
 
 MysqlScene = Scene[MysqlStage]
@@ -39,7 +39,7 @@ def freeze_server(scene: MysqlScene, event: Event) -> Iterator[str]:
 @MYSQL.trouble("wait-timeout")
 def wait_timeout(scene: MysqlScene, event: Event) -> Iterator[str]:
     """Have the server end sessions that rest for a second."""
-    with scene.stage.having({"wait_timeout": "1"}):
+    with scene.stage.having({"wait_timeout": 1}):
         yield f"{scene.stage.terminate()} sessions begin anew, and end after a second's rest"
     scene.stage.terminate()
 

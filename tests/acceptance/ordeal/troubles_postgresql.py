@@ -12,9 +12,9 @@ from tests.acceptance.ordeal.plan import Event
 from tests.acceptance.ordeal.stage_postgresql import PostgresStage
 from tests.acceptance.ordeal.stage_server import NAME
 from tests.acceptance.ordeal.troubles import Catalogue, Scene
-from tests.acceptance.ordeal.troubles_server import TRIES
 
 POSTGRESQL = Catalogue()
+TRIES = 30  # to find nobody in a database
 _NAME = sql.Identifier(NAME)
 
 PostgresScene = Scene[PostgresStage]

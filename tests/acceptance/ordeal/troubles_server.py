@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 
 from tests.acceptance.ordeal.plan import Event, Lasts
 from tests.acceptance.ordeal.stage_server import Closeable, ServerStage
@@ -13,7 +14,7 @@ from tests.acceptance.ordeal.troubles import HOUR, Catalogue, Scene, clocks_set,
 SERVERS = Catalogue()
 ROWS = 5  # claimed rows that somebody locks
 FEW = 2  # connections that are left to a role
-TRIES = 30  # to take the place of workers' connections
+LONG_ENOUGH = 15.0  # seconds to take the place of workers' connections
 
 ServerScene = Scene[ServerStage]
 
@@ -102,7 +103,8 @@ def crowded(scene: ServerScene, event: Event) -> Iterator[str]:
                     others.append(connect())
 
         try:
-            for _ in range(TRIES):  # workers are as quick as we are
+            end = monotonic() + LONG_ENOUGH
+            while monotonic() < end:  # workers are as quick as we are
                 crowd()
                 if stage.terminate() <= FEW:
                     break
