@@ -40,12 +40,16 @@ def server_cpu(backend: int, port: int | None) -> float | None:
 
 
 def process_cpu(pid: int, names: Collection[str]) -> float | None:
-    """Return the seconds that a process took so far; None where none of these programs has it."""
+    """Return the seconds that a process took so far; None where it is none of these programs.
+
+    One that a loader of its own has started is known by what that was told.
+    """
     try:
-        program = (_PROC / str(pid) / "comm").read_text().strip()
+        told = (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        programs = {(_PROC / str(pid) / "comm").read_text().strip(), *(Path(t).name for t in told)}
     except OSError:
         return None
-    times = _times(pid) if program in names else None
+    times = None if programs.isdisjoint(names) else _times(pid)
     return None if times is None else times.own / os.sysconf("SC_CLK_TCK")
 
 

@@ -55,7 +55,7 @@ class Bench:
 
     def peer(self, name: str) -> Peer:
         """Install a peer. Raises NotInstalled or CallFailed."""
-        command = envs.command(name, self.site.name)
+        command = envs.command(name, self.site.dialect)
         return Peer(name, command, calling.call(command, "versions"))
 
     @contextmanager

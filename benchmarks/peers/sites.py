@@ -11,6 +11,7 @@ from sqlalchemy import create_engine
 from benchmarks.gauges import instruments
 from benchmarks.peers import envs
 from tests.support.mariadb import MariadbServer, MysqlServer
+from tests.support.mysql import RealMysqlServer
 from tests.support.postgresql import PostgresServer
 
 _SHOWN = ("server_version", "synchronous_commit", "fsync", "shared_buffers")
@@ -28,10 +29,12 @@ class Database:
 class Site(ABC):
     """A running server with default settings, hence default durability.
 
-    `peers`: who can work there. `works`: what is done there, in order.
+    `dialect`: whose adapters and gauges are used. `peers`: who can work there. `works`: what is
+    done there, in order.
     """
 
     name: ClassVar[str]
+    dialect: ClassVar[str]
     peers: ClassVar[Sequence[str]]
     works: ClassVar[Sequence[str]] = ("drain", "one", "latency", "backlog", "pinned")
     largest: ClassVar[int | None] = None  # the backlog that only ourselves and the limit are given
@@ -56,7 +59,7 @@ class Site(ABC):
 class PostgresqlSite(Site):
     """PostgreSQL; SQLite, where files are enough, is measured beside it."""
 
-    name = "postgresql"
+    name = dialect = "postgresql"
     peers = envs.EVERYBODY
     works = ("drain", "one", "latency", "sqlite", "backlog", "pinned")
     largest = 5_000_000
@@ -96,7 +99,7 @@ class PostgresqlSite(Site):
 class MariadbSite(Site):
     """MariaDB."""
 
-    name = "mysql"
+    name = dialect = "mysql"
     peers = envs.ON_MARIADB
 
     def __init__(self, server: MysqlServer) -> None:
@@ -131,10 +134,16 @@ class MariadbSite(Site):
         with self.database() as database:
             engine = create_engine(database.watched)
             with engine.connect() as conn:
-                mysql = instruments(self.name)
+                mysql = instruments(self.dialect)
                 found = {"server_version": mysql.version(conn), **mysql.settings(conn)}
             engine.dispose()
         return {name: str(value) for name, value in found.items()}
+
+
+class MysqlSite(MariadbSite):
+    """A real MySQL."""
+
+    name = "real-mysql"
 
 
 @contextmanager
@@ -143,9 +152,12 @@ def site(database: str) -> Iterator[Site]:
     if database == MariadbSite.name:
         with MariadbServer(settings={}) as mariadb:
             yield MariadbSite(mariadb)
+    elif database == MysqlSite.name:
+        with RealMysqlServer(settings={}) as mysql:
+            yield MysqlSite(mysql)
     else:
         with PostgresServer() as postgres:
             yield PostgresqlSite(postgres)
 
 
-SITES = {each.name: each for each in (PostgresqlSite, MariadbSite)}
+SITES = {each.name: each for each in (PostgresqlSite, MariadbSite, MysqlSite)}

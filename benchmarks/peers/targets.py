@@ -48,8 +48,8 @@ def table(results: Results) -> str:
 
 def targets(results: Results) -> Iterator[Target]:
     """Yield all promises that this benchmark can tell about."""
-    if results.machine.get("database") == "mysql":
-        yield from _on_mariadb(results)
+    if results.machine.get("database") in ("mysql", "real-mysql"):
+        yield from _on_mysql(results)
         return
     yield from _draining(results)
     yield from _enqueueing(results)
@@ -64,7 +64,7 @@ def targets(results: Results) -> Iterator[Target]:
     yield Target("SQLite, draining", "× huey", 3.0, huey)
 
 
-def _on_mariadb(results: Results) -> Iterator[Target]:
+def _on_mysql(results: Results) -> Iterator[Target]:
     cases = [
         ("drain", works.DRAIN, "60 B"),
         ("drain, payload 8 kB", works.DRAIN, "8 kB"),

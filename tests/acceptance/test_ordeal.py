@@ -10,6 +10,7 @@ from tests.acceptance.ordeal.plan import Plan
 from tests.acceptance.ordeal.run import run, troubles_of
 
 POSTGRESQL = ("kill", "crash", "terminate")
+MYSQL = ("crash", "defaults")
 SQLITE = ("kill", "kill-all", "lock-file")
 
 
@@ -19,9 +20,11 @@ SQLITE = ("kill", "kill-all", "lock-file")
     [
         ({"driver": "psycopg"}, POSTGRESQL),
         ({"driver": "asyncpg"}, POSTGRESQL),
+        ({"database": "mysql"}, MYSQL),
+        ({"database": "real-mysql"}, MYSQL),
         ({"database": "sqlite"}, SQLITE),
     ],
-    ids=["psycopg", "asyncpg", "sqlite"],
+    ids=["psycopg", "asyncpg", "mariadb", "mysql", "sqlite"],
 )
 def test_workers_come_through(backend: dict[str, Any], troubles: tuple[str, ...]) -> None:
     """Every promise holds all the time, and after each trouble every worker serves again."""
@@ -52,7 +55,7 @@ def test_unknown_troubles_are_refused() -> None:
         run(Plan(troubles=("flood",)), print)
 
 
-@pytest.mark.parametrize("database", ["postgresql", "sqlite"])
+@pytest.mark.parametrize("database", ["postgresql", "mysql", "real-mysql", "sqlite"])
 def test_each_trouble_says_what_it_is(database: Any) -> None:
     """Every trouble of a database has a name of its own, and a function that is explained."""
     found = troubles_of(Plan(database=database))

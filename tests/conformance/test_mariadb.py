@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -52,8 +52,10 @@ from mutirao.testing.conformance.kit import (
     take,
     take_one,
 )
+from mutirao.testing.conformance.limits import limited
 from mutirao.testing.conformance.transactions import Watched
 from tests.support.mariadb import MysqlServer, empty
+from tests.support.waiting import soon, until
 
 R = TypeVar("R")
 
@@ -125,6 +127,39 @@ class OnInnodb:
         https://dev.mysql.com/doc/refman/8.0/en/innodb-locks-set.html has the same with three.
         """
         return isinstance(error, OperationalError) and was_undone(error)
+
+
+def somebody_waits(server: MysqlServer) -> bool:
+    """Return whether a transaction waits for a row."""
+    with server.connect() as looking, looking.cursor() as cursor:
+        cursor.execute("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'")
+        return cursor.fetchone() == ("Innodb_row_lock_current_waits", "1")
+
+
+async def in_turns_with(
+    server: MysqlServer, database: str, ids: list[int], act: Awaitable[R], *, ends: bool = False
+) -> R:
+    """Act, while somebody has the second of two jobs, and then takes the first; return what came.
+
+    Neither is given up for the other. `ends`: the second job has ended then.
+    """
+    retries = "SELECT retries FROM mutirao_lock WHERE name = 'retries'"
+    locked = "SELECT id FROM mutirao_live WHERE id = %s FOR UPDATE"
+    with server.connect(database) as other, other.cursor() as cursor:
+        cursor.execute(retries)
+        before = cursor.fetchall()
+        other.begin()
+        cursor.execute(locked, (ids[1],))
+        acting = asyncio.ensure_future(act)
+        await until(lambda: somebody_waits(server))
+        cursor.execute(locked, (ids[0],))
+        if ends:
+            cursor.execute("DELETE FROM mutirao_live WHERE id = %s", (ids[1],))
+        other.commit()
+        came = await soon(acting)
+        cursor.execute(retries)
+        assert cursor.fetchall() == before
+        return came
 
 
 class TestMariadb(OnInnodb, StoreContract):
@@ -209,6 +244,54 @@ class TestMariadb(OnInnodb, StoreContract):
                 await store.confirm_declared_limits(names, "w2", every=60, now=at(61))
             other.rollback()
         assert [each.declared_by for each in await store.limits()] == ["w1", "w2"]
+
+    async def test_a_limit_goes_while_others_have_jobs_behind_it(
+        self, store: Store, server: MysqlServer, database: str
+    ) -> None:
+        """Whoever has one, and wants another, gets it, and is then waited for."""
+        rule = await limited(store, 1)
+        [_, *ids] = await put(store, *(due() for _ in range(3)))
+        await take(store, await join(store))
+        assert {(await store.job(id)).state for id in ids} == {JobState.BLOCKED}
+        gone = await in_turns_with(server, database, ids, store.remove_limit(rule.name, now=NOW))
+        assert gone
+        assert ids_of(await take(store, await join(store))) == ids
+        with server.connect(database) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT id FROM mutirao_counter")
+            assert cursor.fetchall() == ()
+
+    @pytest.mark.parametrize("ends", [False, True])
+    async def test_a_limit_comes_while_others_have_jobs_that_run(
+        self, store: Store, server: MysqlServer, database: str, ends: bool
+    ) -> None:
+        """It counts those, too, when it has waited for that: but one that has ended meanwhile."""
+        ids = await put(store, due(), due())
+        worker = await join(store)
+        claims = await take(store, worker)
+        rule = Limit(5).on(task="greet")
+        await in_turns_with(server, database, ids, store.put_limit(rule, now=NOW), ends=ends)
+        assert [each.running for each in await store.limits()] == [1 if ends else 2]
+        await store.settle(worker, [ended(claim) for claim in claims], now=NOW)
+        assert [each.running for each in await store.limits()] == [0]
+
+    async def test_a_limit_goes_while_a_settlement_waits_for_its_counter(
+        self, store: Store, server: MysqlServer, database: str
+    ) -> None:
+        """There is nothing to count down then: the job has ended."""
+        await limited(store, 2)
+        [id] = await put(store, due(key="k", unique=Unique()))
+        worker = await join(store)
+        claim = await take_one(store, worker)
+        with server.connect(database) as other, other.cursor() as cursor:
+            other.begin()
+            cursor.execute("SELECT id FROM mutirao_counter FOR UPDATE")
+            settling = asyncio.ensure_future(store.settle(worker, [ended(claim)], now=NOW))
+            await until(lambda: somebody_waits(server))
+            cursor.execute("DELETE FROM mutirao_slot")
+            cursor.execute("DELETE FROM mutirao_counter")
+            other.commit()
+            assert await soon(settling) == {id}
+        assert (await store.job(id)).state is JobState.SUCCEEDED
 
     async def test_keys_are_compared_byte_for_byte(self, store: Store) -> None:
         """Neither case, nor accents, nor blanks at the end make two keys equal."""

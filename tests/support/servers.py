@@ -133,8 +133,12 @@ class PrivateServer(ABC):
 
     def crash(self) -> None:
         """End the server without waiting for anybody, and start it again: it has to recover."""
-        self._end(self.at_once)
+        self.fall()
         self.start()
+
+    def fall(self) -> None:
+        """End the server without waiting for anybody: it has to recover when it is started."""
+        self._end(self.at_once)
 
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:

@@ -8,7 +8,7 @@ waiting, or each in a transaction of its own, in which one may wait. See ADR 36.
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
@@ -19,10 +19,12 @@ from mutirao.model.outcome import Settlement
 from mutirao.model.records import JobFilter
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.drivers.failures import was_given_up
+from mutirao.sql.drivers.kinds import through
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.rules.fairness import in_order
-from mutirao.sql.statements import job_admin
+from mutirao.sql.statements import job_admin, limits
 
+P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -78,6 +80,26 @@ class Apart:
             if isinstance(claims, Claimed) and isinstance(more, Claimed):
                 claims.woken += more.woken
         return in_order(claims, lanes, [claim.id for claim in claims])
+
+    async def limits(
+        self,
+        runner: Runner,
+        body: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Change limits by a runner; then see to the jobs that others had then, one by one."""
+
+        def changing(conn: Connection) -> tuple[T, bool]:
+            return body(conn, *args, **kwargs), limits.has_left_some(conn)
+
+        changed, some_left = await runner.run(changing)
+        for job in await self.runner.alone(self.rules.left_by_limits()) if some_left else ():
+            await self.insistent.run(self._catch_up, job)
+        return changed
+
+    def _catch_up(self, conn: Connection, job: int) -> None:
+        through(conn, self.rules.catch_up(job, None))
 
     async def settle(
         self,

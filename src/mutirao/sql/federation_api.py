@@ -5,6 +5,7 @@ from datetime import datetime
 
 from mutirao.model.activities import Said
 from mutirao.model.hosts import Amend, Host, HostRecord
+from mutirao.sql.apart import Apart
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
@@ -14,6 +15,7 @@ from mutirao.sql.statements import federation
 class SqlFederation:
     """The part of `SqlStore` that implements `mutirao.ports.federation`."""
 
+    _apart: Apart
     _dialect: Dialect
     _intake: SqlIntake
     _runner: Runner
@@ -33,11 +35,11 @@ class SqlFederation:
     ) -> Host:
         """Change what is known of a host, with its limit and its probe."""
         told = (self._dialect, self._intake.enqueue, name, amend, queue, now)
-        return await self._insistent.run(federation.change, *told)
+        return await self._apart.limits(self._insistent, federation.change, *told)
 
     async def forget_host(self, name: str) -> bool:
         """Delete what is known of a host."""
-        return await self._insistent.run(federation.forget, self._dialect, name)
+        return await self._apart.limits(self._insistent, federation.forget, self._dialect, name)
 
     async def said(self, about: str) -> Said | None:
         """Return the last activity about something that has arrived."""

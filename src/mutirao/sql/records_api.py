@@ -145,11 +145,13 @@ class SqlRecords:
         now: datetime | None = None,
     ) -> None:
         """Create a limit, or change the one of that name."""
-        await self._insistent.run(limits.put, self._dialect, rule, origin, worker, now)
+        await self._apart.limits(
+            self._insistent, limits.put, self._dialect, rule, origin, worker, now
+        )
 
     async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
         """Remove a limit."""
-        return await self._insistent.run(limits.remove, self._dialect, name, now)
+        return await self._apart.limits(self._insistent, limits.remove, self._dialect, name, now)
 
     async def confirm_declared_limits(
         self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
@@ -182,7 +184,9 @@ class SqlRecords:
         now: datetime | None = None,
     ) -> None:
         """Write subscriptions."""
-        await self._insistent.run(subscriptions.put, self._dialect, asked, worker, now)
+        await self._apart.limits(
+            self._insistent, subscriptions.put, self._dialect, asked, worker, now
+        )
 
     async def set_subscription_active(
         self, id: str, active: bool, *, now: datetime | None = None
@@ -192,7 +196,7 @@ class SqlRecords:
 
     async def remove_subscription(self, id: str) -> bool:
         """Remove a subscription."""
-        return await self._insistent.run(subscriptions.remove, self._dialect, id)
+        return await self._apart.limits(self._insistent, subscriptions.remove, self._dialect, id)
 
     async def confirm_declared_subscriptions(
         self, ids: Collection[str], worker: str, *, every: float, now: datetime | None = None

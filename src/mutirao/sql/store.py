@@ -94,8 +94,8 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
         """Send all statements through a runner."""
         self._runner = runner
         self._insistent = runner.having(again=True)  # not for writes of callers
-        self._apart = Apart(self._dialect.rules, self._insistent, runner)
         self._patient = runner.having(seconds=LONG_CALL_TIMEOUT, again=True)
+        self._apart = Apart(self._dialect.rules, self._insistent, runner)
         self._first = runner.having(seconds=FIRST_CALL_TIMEOUT)
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> "SqlStore":

@@ -7,6 +7,7 @@ from mutirao.model.breakers import BreakerName, BreakerTerms
 from mutirao.model.endpoints import Endpoint, EndpointRecord, UnreadableEndpoint
 from mutirao.model.outcome import Settlement
 from mutirao.model.webhook_attempts import Recorded, WebhookAttempt
+from mutirao.sql.apart import Apart
 from mutirao.sql.applying import Applying
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
@@ -16,6 +17,7 @@ from mutirao.sql.statements import endpoints, webhooks
 class SqlWebhooks(Applying):
     """The part of `SqlStore` that implements `mutirao.ports.webhooks_api`."""
 
+    _apart: Apart
     _dialect: Dialect
     _intake: SqlIntake
 
@@ -33,7 +35,9 @@ class SqlWebhooks(Applying):
         now: datetime | None = None,
     ) -> None:
         """Create endpoints, or change those of their ids."""
-        await self._insistent.run(endpoints.put, self._dialect, asked, keep_secrets, now)
+        await self._apart.limits(
+            self._insistent, endpoints.put, self._dialect, asked, keep_secrets, now
+        )
 
     async def rotate_secret(
         self, id: str, secret: str, *, keep: float, now: datetime | None = None
@@ -44,15 +48,15 @@ class SqlWebhooks(Applying):
 
     async def remove_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
         """Remove an endpoint."""
-        return await self._patient.run(endpoints.remove, self._dialect, id, now)
+        return await self._apart.limits(self._patient, endpoints.remove, self._dialect, id, now)
 
     async def pause_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
         """Hold deliveries to an endpoint."""
-        return await self._insistent.run(endpoints.pause, self._dialect, id, now)
+        return await self._apart.limits(self._insistent, endpoints.pause, self._dialect, id, now)
 
     async def resume_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
         """Let deliveries to an endpoint out."""
-        return await self._patient.run(webhooks.resume, self._dialect, id, now)
+        return await self._apart.limits(self._patient, webhooks.resume, self._dialect, id, now)
 
     async def endpoints(self) -> list[EndpointRecord]:
         """List the endpoints."""
@@ -80,7 +84,7 @@ class SqlWebhooks(Applying):
         if judged:
             enqueue = self._intake.enqueue
             rest = (self._dialect, enqueue, judged, terms, now)
-            await self._patient.run(webhooks.act, *rest)
+            await self._apart.limits(self._patient, webhooks.act, *rest)
         return Recorded(bool(judged), set())
 
     async def doubt_endpoint(self, id: str) -> None:
@@ -96,4 +100,6 @@ class SqlWebhooks(Applying):
         self, name: BreakerName, *, at_once: bool = False, now: datetime | None = None
     ) -> bool:
         """Let one delivery at a time through an open breaker."""
-        return await self._insistent.run(webhooks.probe, self._dialect, name, at_once, now)
+        return await self._apart.limits(
+            self._insistent, webhooks.probe, self._dialect, name, at_once, now
+        )

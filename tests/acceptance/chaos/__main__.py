@@ -32,6 +32,8 @@ def main() -> int:
     parser.add_argument("--logs", type=Path, help="a directory for what the workers say")
     options = vars(parser.parse_args())
     logs = options.pop("logs")
+    if logs is not None:
+        logs.mkdir(parents=True, exist_ok=True)
     has_broker = options["carried"] or options["inbox"] or options["alone"]
     if options["database"] == "sqlite" and not has_broker:
         options["restarts"] = 0

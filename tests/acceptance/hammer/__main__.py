@@ -45,7 +45,7 @@ def _options() -> tuple[Plan, Path | None]:
         kind, default = type(given[name]), given[name]
         parser.add_argument(f"--{name}", type=kind, default=default, help=f"{text} ({default:g})")
     parser.add_argument("--leave-out", default="", help="operations, with commas: not to be done")
-    parser.add_argument("--logs", type=Path, help="a directory for what the workers say")
+    parser.add_argument("--logs", type=Path, help="a directory for what workers and the server say")
     options = vars(parser.parse_args())
     logs = options.pop("logs")
     options["leave_out"] = tuple(filter(None, options["leave_out"].split(",")))

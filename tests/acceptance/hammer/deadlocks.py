@@ -18,10 +18,12 @@ _STATEMENT = re.compile(
 _FUNCTION = re.compile(r"\s*SELECT\s[^()]*?(mutirao_\w+)\(")
 _CONTEXT = re.compile(r"(?:in relation|function) (\S+?\"|\w+)")
 
-# MariaDB goes on with stars, MySQL with a line of its own.
+# What a statement in a caller's session says of itself.
+_SAID_FIRST = re.compile(r"/\*M! SET STATEMENT .*? FOR \*/ |(?<=[A-Z]) /\*\+ .*? \*/", re.DOTALL)
+# Both go on with a line that begins with the time, or, older ones, with stars.
 _THREAD = re.compile(
     r"(?:MariaDB|MySQL) thread id (\d+), .*?query id \d+ \S+ \S+ (\S+)[^\n]*\n(.*?)"
-    r"\n(?:\*\*\*|\d{4}-\d\d-\d\dT)",
+    r"\n(?:\*\*\*|\d{4}-\d\d-\d\d[T ])",
     re.DOTALL,
 )
 _LOSER = re.compile(r"WE ROLL BACK TRANSACTION \((\d+)\)")
@@ -102,6 +104,7 @@ def short(statement: str) -> str:
     """Return the beginning of a statement, without what differs from call to call."""
     if function := _FUNCTION.match(statement):
         return f"{function[1]}(…)"
+    statement = _SAID_FIRST.sub("", statement)
     text = re.sub(r"'(?:[^']|'')*'?", "'…'", " ".join(statement.rstrip("; \n").split()))
     text = re.sub(r"\$\d+(?:::\w+)?|%s|\b\d+\b", "?", text)
     text = re.sub(r"\?(?:(?:::[\w ]+(?:\[\])?)?, ?\?)+(?:::[\w ]+(?:\[\])?)?", "?, …", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -38,8 +39,8 @@ OPERATIONS = (*ENQUEUEING, *COMMANDING)
 def run(plan: Plan, say: Say, logs: Path | None = None) -> Report:
     """Carry out a plan; return what came of it.
 
-    `say` is called with lines that tell how far it is. What the workers say goes to files in the
-    directory `logs`, or is thrown away at the end.
+    `say` is called with lines that tell how far it is. What the workers and the server say goes to
+    files in the directory `logs`, or is thrown away at the end.
     """
     with tempfile.TemporaryDirectory(prefix="mutirao-hammer-") as name:
         directory = Path(name)
@@ -50,6 +51,8 @@ def run(plan: Plan, say: Say, logs: Path | None = None) -> Report:
             hammer = Hammer(plan, stage, workers, say)
             asyncio.run(hammer.strike())
             workers.stop()
+            if logs is not None and stage.log is not None:
+                shutil.copyfile(stage.log, logs / "server.log")
             return hammer.told()
 
 

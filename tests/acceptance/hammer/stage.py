@@ -57,9 +57,14 @@ class PostgresStage:
             row = connection.execute(_COUNTS, (self._name,)).fetchone()
         return (row[0], row[1]) if row else (0, 0)
 
+    @property
+    def log(self) -> Path:
+        """Where the server writes down what it breaks."""
+        return self._server.directory / "log"
+
     def deadlocks(self) -> list[Deadlock]:
         """Return the deadlocks that the server's log tells of."""
-        return deadlocks((self._server.directory / "log").read_text(errors="replace"))
+        return deadlocks(self.log.read_text(errors="replace"))
 
 
 class MysqlStage:
@@ -95,15 +100,21 @@ class MysqlStage:
         ended = int(found["com_commit"]) + int(found["com_rollback"])
         return ended, int(deadlocks)
 
+    @property
+    def log(self) -> Path:
+        """Where the server writes down what it breaks."""
+        return self._server.directory / "log"
+
     def deadlocks(self) -> list[Deadlock]:
         """Return the deadlocks that the server's log tells of."""
-        return of_mysql((self._server.directory / "log").read_text(errors="replace"))
+        return of_mysql(self.log.read_text(errors="replace"))
 
 
 class SqliteStage:
     """A file."""
 
     rare = 1
+    log = None  # nobody writes one
 
     def __init__(self, path: Path) -> None:
         self.own_url = f"sqlite:///{path}"

@@ -12,6 +12,7 @@ from typing import Any
 from tests.acceptance.ordeal.plan import Plan
 from tests.acceptance.ordeal.run import run, troubles_of
 
+DATABASES = ("postgresql", "mysql", "real-mysql", "sqlite")
 HELP = {
     "seed": "the order of troubles and what they do",
     "seconds": "no trouble begins later",
@@ -45,7 +46,7 @@ def main() -> int:
 
 def _options() -> tuple[Plan, Path | None, bool]:
     parser = argparse.ArgumentParser(prog="python -m tests.acceptance.ordeal")
-    parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
+    parser.add_argument("--database", choices=DATABASES, default=DATABASES[0])
     parser.add_argument("--driver", choices=("psycopg", "asyncpg"), default="psycopg")
     parser.add_argument(
         "--carried", action="store_true", help="RabbitMQ carries jobs, and is troubled, too"

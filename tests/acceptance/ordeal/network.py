@@ -5,49 +5,49 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tests.acceptance.ordeal.plan import Event, Lasts
-from tests.acceptance.ordeal.stages import PostgresStage
+from tests.acceptance.ordeal.stage_server import ServerStage
 from tests.acceptance.ordeal.troubles import Catalogue, Scene
 from tests.acceptance.shared.proxy import BOTH, Proxy, Way
 
 NETWORK = Catalogue()
 
-PostgresScene = Scene[PostgresStage]
+ServerScene = Scene[ServerStage]
 
 
 @NETWORK.trouble("cut", Lasts.AT_ONCE)
-def cut(scene: PostgresScene, event: Event) -> Iterator[str]:
+def cut(scene: ServerScene, event: Event) -> Iterator[str]:
     """Reset all connections."""
     scene.stage.proxy.cut()
     yield "all connections are reset"
 
 
 @NETWORK.trouble("silent-to-server")
-def silent_to_server(scene: PostgresScene, event: Event) -> Iterator[str]:
+def silent_to_server(scene: ServerScene, event: Event) -> Iterator[str]:
     """Let the server hear nothing more on the connections that are open."""
     yield from silence(scene.stage.proxy, event, {Way.TO_SERVER}, new=False)
 
 
 @NETWORK.trouble("silent-to-client")
-def silent_to_client(scene: PostgresScene, event: Event) -> Iterator[str]:
+def silent_to_client(scene: ServerScene, event: Event) -> Iterator[str]:
     """Let workers hear nothing more on the connections that are open."""
     yield from silence(scene.stage.proxy, event, {Way.TO_CLIENT}, new=False)
 
 
 @NETWORK.trouble("silent-both")
-def silent_both(scene: PostgresScene, event: Event) -> Iterator[str]:
+def silent_both(scene: ServerScene, event: Event) -> Iterator[str]:
     """Let neither hear the other on the connections that are open."""
     yield from silence(scene.stage.proxy, event, BOTH, new=False)
 
 
 @NETWORK.trouble("silent-all")
-def silent_all(scene: PostgresScene, event: Event) -> Iterator[str]:
+def silent_all(scene: ServerScene, event: Event) -> Iterator[str]:
     """Let nobody hear anybody, on new connections neither."""
     ways = event.chosen.choice(({Way.TO_SERVER}, {Way.TO_CLIENT}, BOTH))
     yield from silence(scene.stage.proxy, event, ways, new=True)
 
 
 @NETWORK.trouble("slow")
-def slow(scene: PostgresScene, event: Event) -> Iterator[str]:
+def slow(scene: ServerScene, event: Event) -> Iterator[str]:
     """Let everything come late, or trickle."""
     proxy = scene.stage.proxy
     rate = event.chosen.uniform(2_000, 10_000)

@@ -15,6 +15,7 @@ class Plan:
     """The options of a run. All lengths of time are seconds.
 
     Parameters:
+        database: `mysql` is a MariaDB, `real-mysql` a MySQL.
         driver: of the workers on PostgreSQL.
         carried: whether RabbitMQ carries jobs, and is troubled, too.
         seed: which order of troubles, and which parameters of each.
@@ -29,7 +30,7 @@ class Plan:
         late: in a calm no job waits for longer than this, and poll, while slots are free.
     """
 
-    database: Literal["postgresql", "sqlite"] = "postgresql"
+    database: Literal["postgresql", "mysql", "real-mysql", "sqlite"] = "postgresql"
     driver: Literal["psycopg", "asyncpg"] = "psycopg"
     carried: bool = False
     seed: int = 1

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from mutirao.sql.dialects.mysql.session import SETTING
+
 T = TypeVar("T")
 
 AWAY = SQLAlchemyError  # what reading raises while the database cannot be read
@@ -21,7 +23,7 @@ _POSTGRESQL = {
 }
 _PATIENCE: dict[str, dict[str, Any]] = {
     "postgresql": _POSTGRESQL,
-    "mysql": {"connect_timeout": 5},  # reads wait for nobody
+    "mysql": {"connect_timeout": 5, "read_timeout": 60},  # reads wait for tables only
     "sqlite": {"timeout": PATIENCE},
 }
 _SOME = 500  # values in one list
@@ -35,6 +37,8 @@ class Reader:
         lite = kind == "sqlite"
         more: dict[str, Any] = {} if lite else {"isolation_level": "REPEATABLE READ"}
         self._engine = create_engine(url, pool_pre_ping=True, connect_args=_PATIENCE[kind], **more)
+        if kind == "mysql":  # whatever the server gives to a session
+            event.listen(self._engine, "connect", _set_up)
         if lite:  # the driver itself begins no transaction to read in
             event.listen(self._engine, "begin", lambda conn: conn.exec_driver_sql("BEGIN"))
 
@@ -47,6 +51,13 @@ class Reader:
     def close(self) -> None:
         """Close its connections."""
         self._engine.dispose()
+
+
+def _set_up(connection: Any, record: object) -> None:
+    _, values = SETTING  # the level is set by now
+    with connection.cursor() as cursor:
+        for statement in (values, f"SET SESSION lock_wait_timeout = {PATIENCE:g}"):
+            cursor.execute(statement)
 
 
 def some(values: Iterable[T]) -> Iterator[Sequence[T]]:

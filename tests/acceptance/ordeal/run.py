@@ -29,11 +29,15 @@ from tests.acceptance.ordeal.report import Passed, Report
 from tests.acceptance.ordeal.stages import Stage, may_mount, staged
 from tests.acceptance.ordeal.troubles import WORKERS, Scene, Trouble
 from tests.acceptance.ordeal.troubles_broker import BROKER
+from tests.acceptance.ordeal.troubles_mysql import MYSQL
 from tests.acceptance.ordeal.troubles_postgresql import POSTGRESQL
+from tests.acceptance.ordeal.troubles_server import SERVERS
 from tests.acceptance.ordeal.troubles_sqlite import SQLITE
 from tests.acceptance.ordeal.vigil import Vigil
 from tests.acceptance.shared.timer import Timer
 
+ON_POSTGRESQL = {**SERVERS, **POSTGRESQL, **NETWORK}
+ON_MYSQL = {**SERVERS, **MYSQL, **NETWORK}
 CHECK = 10.0  # seconds between two checks of all promises
 SUPERVISE = 0.1  # seconds between two looks at the processes
 STACKS = 2.0  # seconds in which a process can say where it is
@@ -43,9 +47,8 @@ PATIENCE = 2  # so many times the limit a recovery is waited for before workers 
 
 def troubles_of(plan: Plan) -> Mapping[str, Trouble]:
     """Return the troubles that this database can have on this machine."""
-    if plan.database == "postgresql":
-        return {**WORKERS, **POSTGRESQL, **NETWORK, **(BROKER if plan.carried else {})}
-    found = {**WORKERS, **SQLITE, **(BROKER if plan.carried else {})}
+    of_database = {"postgresql": ON_POSTGRESQL, "sqlite": SQLITE}.get(plan.database, ON_MYSQL)
+    found = {**WORKERS, **of_database, **(BROKER if plan.carried else {})}
     return {name: each for name, each in found.items() if name not in left_out(plan)}
 
 
@@ -98,7 +101,7 @@ class Ordeal:
             self._journal,
             self._producer,
             self.findings,
-            trusted=plan.database == "postgresql" or "clock" not in plan.troubles,
+            trusted=plan.database != "sqlite" or "clock" not in plan.troubles,
         )
         self.close = self._reader.close
         self._threads: list[Future[None]] = []

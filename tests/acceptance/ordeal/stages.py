@@ -6,71 +6,23 @@ Beside it a broker, if one carries jobs.
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import monotonic
 
-import psycopg
-from psycopg import sql
 from sqlalchemy import NullPool, create_engine, make_url
 
 from mutirao.sql import migrations
 from tests.acceptance.ordeal import app
 from tests.acceptance.ordeal.plan import Plan
-from tests.acceptance.shared.broker import Broker, broker_on
-from tests.acceptance.shared.proxy import Proxy
-from tests.support.postgresql import PostgresServer
+from tests.acceptance.ordeal.stage_mysql import on_mysql
+from tests.acceptance.ordeal.stage_postgresql import on_postgresql
+from tests.acceptance.ordeal.stage_server import Carried, ServerStage
+from tests.acceptance.shared.broker import broker_on
 from tests.support.rabbitmq import RabbitServer
 
-NAME = ROLE = "ordeal"
-PASSWORD = "ordeal"
 DISK = "1g"
 CAP_SYS_ADMIN = 21
-PATIENCE = 30.0  # seconds
-
-
-class Carried:
-    """The part of a stage that is a broker, if there is one."""
-
-    broker: Broker | None = None
-
-
-class PostgresStage(Carried):
-    """A server of our own. Workers reach it through `proxy`, we through `way`.
-
-    `server` is the primary; a failover makes another one that.
-    """
-
-    def __init__(self, server: PostgresServer, proxy: Proxy, way: Proxy, driver: str) -> None:
-        self.server, self.proxy, self.way = server, proxy, way
-        worker = make_url(f"postgresql+{driver}://{ROLE}:{PASSWORD}@127.0.0.1:{proxy.port}/{NAME}")
-        self.worker_url = worker.render_as_string(hide_password=False)
-        own = make_url(server.url(NAME)).set(port=way.port)
-        self.own_url = own.render_as_string(hide_password=False)
-
-    def administer(self, database: str = "postgres") -> psycopg.Connection:
-        """Return a superuser's connection straight to the server, in autocommit mode.
-
-        In a crowd those who are being turned away take even the places kept for superusers.
-        """
-        deadline = monotonic() + PATIENCE
-        while True:
-            try:
-                return self.server.connect(database)
-            except psycopg.OperationalError:
-                if monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-
-    def workers_sessions(self) -> list[int]:
-        """Return the server's processes that serve workers."""
-        with self.administer() as connection:
-            rows = connection.execute(
-                "select pid from pg_stat_activity where usename = %s", (ROLE,)
-            ).fetchall()
-        return [row[0] for row in rows]
 
 
 class SqliteStage(Carried):
@@ -86,7 +38,7 @@ class SqliteStage(Carried):
         return []
 
 
-Stage = PostgresStage | SqliteStage
+Stage = ServerStage | SqliteStage
 
 
 @contextmanager
@@ -95,7 +47,9 @@ def staged(plan: Plan, directory: Path, troubles: Sequence[str]) -> Iterator[Sta
     with ExitStack() as stack:
         stage: Stage
         if plan.database == "postgresql":
-            stage = stack.enter_context(_postgresql(plan.driver))
+            stage = stack.enter_context(on_postgresql(plan.driver))
+        elif plan.database != "sqlite":
+            stage = stack.enter_context(on_mysql(plan.database == "real-mysql"))
         else:
             disk = stack.enter_context(_small_disk(directory)) if "full-disk" in troubles else None
             stage = SqliteStage(directory, disk)
@@ -114,25 +68,6 @@ def may_mount() -> bool:
 
 
 @contextmanager
-def _postgresql(driver: str) -> Iterator[PostgresStage]:
-    with ExitStack() as stack:
-        stage = PostgresStage(
-            server := stack.enter_context(PostgresServer()),
-            stack.enter_context(Proxy(server.port)),
-            stack.enter_context(Proxy(server.port)),
-            driver,
-        )
-        # After a failover it is another one.
-        stack.callback(lambda: stage.server.close())
-        with stage.administer() as connection:
-            role, name = sql.Identifier(ROLE), sql.Identifier(NAME)
-            made = sql.SQL("create role {} login password {}").format(role, sql.Literal(PASSWORD))
-            connection.execute(made)
-            connection.execute(sql.SQL("create database {} owner {}").format(name, role))
-        yield stage
-
-
-@contextmanager
 def _small_disk(directory: Path) -> Iterator[Path]:
     disk = directory / "disk"
     disk.mkdir()
@@ -146,7 +81,7 @@ def _small_disk(directory: Path) -> Iterator[Path]:
 def _make_tables(stage: Stage) -> None:
     """Make the tables as the workers' role, whose they are."""
     url = make_url(stage.worker_url)
-    if url.drivername != "sqlite":
+    if url.get_backend_name() == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     migrations.upgrade(url)
     app.metadata.create_all(create_engine(url, poolclass=NullPool))

@@ -56,7 +56,7 @@ class Vigil:
                     f"{who}: {memory:.0f} MB at first, {last:.0f} MB at last; {files[0]:.0f} and"
                     f" {files[1]:.0f} files; {max(m.sockets for m in found)} sockets at most"
                 )
-        if self._plan.database == "postgresql" and self._sessions:
+        if self._plan.database != "sqlite" and self._sessions:
             yield f"all workers: {max(self._sessions)} sessions at most, while all was calm"
 
     def problems(self) -> Iterator[str]:

@@ -9,17 +9,22 @@ import pytest
 from benchmarks.peers import envs
 from benchmarks.peers.bench import Peer, record
 from benchmarks.peers.records import Record, Results
-from benchmarks.peers.sites import MariadbSite
+from benchmarks.peers.sites import MariadbSite, MysqlSite
 from benchmarks.peers.targets import table
-from tests.support.mariadb import MysqlServer
 
 JOBS = 40
 
 
+@pytest.fixture(params=["mysql", "real_mysql"])
+def site(request: pytest.FixtureRequest) -> MariadbSite:
+    """A site on a server of either kind."""
+    kind = {"mysql": MariadbSite, "real_mysql": MysqlSite}[request.param]
+    return kind(request.getfixturevalue(request.param))
+
+
 @pytest.mark.parametrize("name", [*envs.OURS, envs.BY_HAND])
-def test_an_adapter(mysql: MysqlServer, name: str) -> None:
+def test_an_adapter(site: MariadbSite, name: str) -> None:
     """All its jobs are enqueued, done and settled, under a held snapshot, too."""
-    site = MariadbSite(mysql)
     folder = envs.HERE / name
     own = folder / "adapter_mysql.py"
     peer = Peer(name, [sys.executable, str(own if own.exists() else folder / "adapter.py")], {})
@@ -31,7 +36,7 @@ def test_an_adapter(mysql: MysqlServer, name: str) -> None:
             answer = peer.call("drain", database, jobs=JOBS)
     found = record(peer, "drain", "60 B", 1, answer)
     assert found.jobs == JOBS
-    assert {"seconds", "cpu"} <= found.figures.keys()
+    assert {"seconds", "cpu", "server_cpu", "wal_bytes"} <= found.figures.keys()
 
 
 def test_what_is_promised_there() -> None:

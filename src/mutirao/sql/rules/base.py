@@ -163,12 +163,30 @@ class Rules(ABC):
         """Free the slots of those of these jobs that no longer run."""
 
     @abstractmethod
-    def open_limit(self, name: str, now: datetime | None) -> Asking[None]:
-        """Count the running jobs that a new limit covers. Claims wait until this is done."""
+    def open_limit(self, name: str, now: datetime | None) -> Asking[bool]:
+        """Count the running jobs that a new limit covers. Claims wait until this is done.
+
+        Returns whether some were left, as others had them: see `left_by_limits`.
+        """
 
     @abstractmethod
-    def close_limit(self, name: str, now: datetime | None) -> Asking[None]:
-        """Delete what a limit counted, and release the jobs it blocked. Claims wait meanwhile."""
+    def close_limit(self, name: str, now: datetime | None) -> Asking[bool]:
+        """Delete what a limit counted, and release the jobs it blocked. Claims wait meanwhile.
+
+        Returns whether some were left, as others had them.
+        """
+
+    def left_by_limits(self) -> Asking[list[int]]:
+        """Return jobs that a change of limits has left, as others had them. Reads only.
+
+        There are none where whoever changes limits waits for others.
+        """
+        yield from ()
+        return []
+
+    def catch_up(self, job: int, now: datetime | None) -> Asking[None]:
+        """Wait for whoever has one of them, and do what was left."""
+        yield from ()
 
     @abstractmethod
     def mend_limits(self, now: datetime | None) -> Asking[None]:

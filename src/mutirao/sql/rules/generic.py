@@ -10,7 +10,17 @@ from mutirao.model.supersede import Supersede
 from mutirao.model.uniqueness import KeyName
 from mutirao.model.webhook_attempts import WebhookAttempt
 from mutirao.sql.drivers.steps import Asking
-from mutirao.sql.rules import carried, claim, hours, limits, rescue, settle, supersede, webhooks
+from mutirao.sql.rules import (
+    carried,
+    claim,
+    hours,
+    left_out,
+    limits,
+    rescue,
+    settle,
+    supersede,
+    webhooks,
+)
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.instant import from_micros
@@ -135,16 +145,25 @@ class LockAskWrite(Rules):
         """Free the slots of jobs that no longer run."""
         yield from limits.give_back(self.words, jobs, now)
 
-    def open_limit(self, name: str, now: datetime | None) -> Asking[None]:
+    def open_limit(self, name: str, now: datetime | None) -> Asking[bool]:
         """Count the running jobs that a new limit covers."""
         moment = yield from self.words.moment(now)
         found = yield from limits.rules()
         rule = next(rule for rule in found if rule.name == name)
-        yield from limits.count_running(self.words, rule, moment)
+        return (yield from limits.count_running(self.words, rule, moment))
 
-    def close_limit(self, name: str, now: datetime | None) -> Asking[None]:
+    def close_limit(self, name: str, now: datetime | None) -> Asking[bool]:
         """Delete what a limit counted, and release the jobs it blocked."""
         return limits.forget(self.words, name)
+
+    def left_by_limits(self) -> Asking[list[int]]:
+        """Look for them in the tables."""
+        return left_out.left_out(self.words)
+
+    def catch_up(self, job: int, now: datetime | None) -> Asking[None]:
+        """Wait for whoever has it, and do what was left."""
+        moment = yield from self.words.moment(now)
+        yield from left_out.catch_up(self.words, job, moment)
 
     def mend_limits(self, now: datetime | None) -> Asking[None]:
         """Release blocked jobs for which there is room."""

@@ -1,7 +1,8 @@
 """Limits: count running jobs, park those for which there is no room, and release them later.
 
 `mutirao.model.limits` decides; this module reads what it needs and writes what it decides. Times
-are in microseconds. Live rows are locked before counters, or without waiting.
+are in microseconds. Live rows are locked before counters, or without waiting. What a change of
+limits has left because others had those rows is in `left_out`.
 """
 
 from collections import Counter as Tally
@@ -52,6 +53,13 @@ _FREE = """
 SELECT s.job, s.counter FROM mutirao_slot s LEFT JOIN mutirao_live l ON l.id = s.job
 WHERE l.worker IS NULL AND """
 _SLOTS = "SELECT job, counter FROM mutirao_slot WHERE "
+RUNNING = Execute("SELECT id FROM mutirao_live WHERE worker IS NOT NULL")
+# A counter whose limit is gone has a name of its own, as there may be another limit of that name.
+CLOSED = "\x1f"
+_WAITED_FOR = "SELECT DISTINCT counter FROM mutirao_parked WHERE "
+_CLOSE = """
+UPDATE mutirao_counter SET name = ?, running = 0, probe_at = NULL, touched_at = 0 WHERE id = ?
+"""
 # Whoever was sent ahead may have been cancelled, and have been the last.
 _AWAITED = (
     "(c.probe_at IS NOT NULL OR EXISTS (SELECT 1 FROM mutirao_parked p WHERE p.counter = c.id))"
@@ -196,6 +204,8 @@ def free_slots(
     counters = yield from read_counters(words, words.among("c.id", sorted(ended)), hold=True)
     yield words.free(held)
     less = [(ended[counter.id], counter.id) for counter in counters]
+    if not less:  # their limits have gone meanwhile, with what they counted
+        return ()
     yield each("UPDATE mutirao_counter SET running = running - ? WHERE id = ?", less)
     for counter in counters:
         counter.running -= ended[counter.id]
@@ -229,12 +239,12 @@ def _call_for(
     words: Words, rules: Iterable[Rule], counters: Iterable[Counter], moment: int
 ) -> Asking[tuple[Wake, ...]]:
     by_name = {rule.name: rule for rule in rules}
-    terms = [(counter, by_name[counter.name]) for counter in counters]
+    terms = [(counter, by_name.get(counter.name)) for counter in counters]  # None: it is gone
     back = yield from parked.bring_back(
-        words, [(one, one.room(rule, moment)) for one, rule in terms]
+        words, [(one, NO_LIMIT if rule is None else one.room(rule, moment)) for one, rule in terms]
     )
     for counter, rule in terms:
-        if rule.per is not None:
+        if rule is not None and rule.per is not None:
             yield from parked.send_ahead(words, counter, rule, moment)
     woken: dict[tuple[str, int], int] = {}
     for queue, priority, run_at in back:
@@ -242,32 +252,64 @@ def _call_for(
     return tuple(Wake(*lane, from_micros(run_at)) for lane, run_at in woken.items())
 
 
-def count_running(words: Words, rule: Rule, moment: int) -> Asking[None]:
-    """Count what a new limit covers and runs already."""
-    if rule.per is not None or rule.most == 0:
-        return
-    running = yield Execute("SELECT id FROM mutirao_live WHERE worker IS NOT NULL")
-    ids = yield from words.hold_jobs([row[0] for row in running])
-    jobs = yield from asking(words, ids)
-    found = [job.candidate([rule]) for job in jobs.values()]
+def count_running(words: Words, rule: Rule, moment: int) -> Asking[bool]:
+    """Count what a new limit covers and runs already; return whether others have some of that."""
+    if not counts_running(rule):
+        return False
+    running = {id for (id,) in (yield RUNNING)}
+    ids = yield from words.hold_some(running)
+    yield from count_those(words, ids, [rule], moment)
+    return ids < running
+
+
+def counts_running(rule: Rule) -> bool:
+    """Return whether a limit counts what runs: not what begins, nor where nothing may."""
+    return rule.per is None and rule.most != 0
+
+
+def count_those(
+    words: Words, ids: Collection[int], rules: Sequence[Rule], moment: int
+) -> Asking[None]:
+    """Count jobs that run, and are locked, where these limits do not yet."""
+    found = [job.candidate(rules) for job in (yield from asking(words, ids)).values()]
     names = {name for job in found for name in job.counters}
-    by_name = {rule.name: rule}
+    if not names:
+        return
+    by_name = {rule.name: rule for rule in rules}
     missing = names - (yield from find_counters(words, names)).keys()
     yield from make_counters(words, missing, by_name, moment)
     counters = yield from lock_counters(words, (yield from find_counters(words, names)))
-    yield from _count_in(words, found, counters, by_name, moment)
+    counted = {(job, counter) for job, counter in (yield slots(words, ids))}
+    yield from _count_in(words, found, counters, by_name, moment, counted)
 
 
-def forget(words: Words, name: str) -> Asking[None]:
-    """Forget what a limit counted; what waited for it goes back to its lanes."""
+def forget(words: Words, name: str) -> Asking[bool]:
+    """Forget what a limit counted; what waited for it goes back to its lanes.
+
+    Returns whether others have some of that. It stays behind its counter, which no limit has any
+    more: see `left_out`.
+    """
     waiting = yield Execute(_PARKED, (name,))
-    yield from words.hold_jobs([row[0] for row in waiting])
+    yield from words.hold_some([row[0] for row in waiting])
     counters = yield from read_counters(words, Condition("c.name = ?", (name,)), hold=True)
     for counter in counters:
         yield from parked.bring_back(words, [(counter, NO_LIMIT)])
-        for table, column in (("mutirao_slot", "counter"), ("mutirao_counter", "id")):
-            sql = f"DELETE FROM {table} WHERE {column} = ?"
-            yield Execute(sql, (counter.id,), answers=False)
+        yield Execute("DELETE FROM mutirao_slot WHERE counter = ?", (counter.id,), answers=False)
+    left = yield from _still_waited_for(words, [counter.id for counter in counters])
+    for id in (counter.id for counter in counters):
+        if id in left:
+            yield Execute(_CLOSE, (f"{CLOSED}{id}", id), answers=False)
+        else:
+            yield Execute("DELETE FROM mutirao_counter WHERE id = ?", (id,), answers=False)
+    return bool(left)
+
+
+def _still_waited_for(words: Words, counters: Sequence[int]) -> Asking[set[int]]:
+    """Return those of some counters behind which jobs wait whose rows others have."""
+    if not words.locks or not counters:
+        return set()
+    which, values = words.among("counter", counters)
+    return {id for (id,) in (yield Execute(_WAITED_FOR + which, values))}
 
 
 def mend(words: Words, moment: int) -> Asking[tuple[Wake, ...]]:
@@ -316,13 +358,15 @@ def _count_in(
     counters: dict[CounterName, Counter],
     by_name: dict[str, Rule],
     moment: int,
+    counted: Collection[tuple[int, int]] = (),
 ) -> Asking[None]:
-    """Count jobs that run, and write what was counted."""
+    """Count jobs that run, but for those that have a slot already, and write what was counted."""
     slots = [
         (job.id, counters[name].id)
         for job in jobs
         for name in job.counters
-        if _count(counters[name], by_name[name.limit], moment)
+        if (job.id, counters[name].id) not in counted
+        and _count(counters[name], by_name[name.limit], moment)
     ]
     if slots:
         yield each(words.insert("mutirao_slot", ("job", "counter")), slots)

@@ -200,6 +200,18 @@ class Words(ABC):
             return set(jobs)
         return {row[0] for row in (yield self.holding(jobs, free=free, now=now, due=due))}
 
+    def hold_some(self, jobs: Collection[int]) -> Asking[set[int]]:
+        """Lock live rows, of jobs that run, too; return those that are locked.
+
+        Whoever has them is waited for only where nobody waits in a circle for that.
+        """
+        if not self.locks or not jobs:
+            return set(jobs)
+        hold = self.hold if self.hold_now is None else self.hold_free
+        which, values = self.among("id", jobs)
+        sql = f"SELECT id FROM mutirao_live {self.by_key} WHERE {which} ORDER BY id{hold}"
+        return {row[0] for row in (yield Execute(sql, values))}
+
     def holding(
         self,
         jobs: Collection[int],

@@ -3,7 +3,8 @@
 Synchronous functions of a SQLAlchemy `Connection` in a transaction; the contracts are those of the
 methods of `mutirao.ports.Store`. The work of claims and of ended runs is in `rules/limits`, and on
 PostgreSQL in functions. Locks are taken in one order: the lock that stops claims, live jobs,
-counters.
+counters. Where callers lock live jobs in none, those that others have are passed over, and left to
+the transactions that come after this one (`rules/left_out`).
 """
 
 from collections.abc import Collection
@@ -19,6 +20,7 @@ from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import views
 from mutirao.sql.schema.tables import counter, limit, live, parked
 
+_LEFT = "mutirao_limits_left_some"  # in what is noted at a connection
 _TERMS = ("queue", "task", "by", "key", "most", "per", "burst")
 
 
@@ -46,7 +48,7 @@ def put(
     if row is None:
         given = {"origin": str(origin), "created_at": moment, "name": rule.name}
         conn.execute(insert(limit).values(**values | given))
-        through(conn, dialect.rules.open_limit(rule.name, now))
+        _note_left(conn, through(conn, dialect.rules.open_limit(rule.name, now)))
     elif "most" in values:
         _change(conn, dialect, _to_rule(row), rule, values, now)
     else:
@@ -58,7 +60,7 @@ def remove(conn: Connection, dialect: Dialect, name: str, now: datetime | None) 
     keep_claims_out(conn)
     if conn.execute(select(limit.c.name).where(limit.c.name == name)).first() is None:
         return False
-    through(conn, dialect.rules.close_limit(name, now))
+    _note_left(conn, through(conn, dialect.rules.close_limit(name, now)))
     conn.execute(delete(limit).where(limit.c.name == name))
     through(conn, dialect.rules.wake())
     return True
@@ -72,6 +74,11 @@ def put_or_remove(
         remove(conn, dialect, name, now)
     else:
         put(conn, dialect, rule, LimitOrigin.COMMAND, None, now)
+
+
+def has_left_some(conn: Connection) -> bool:
+    """Return whether limits were changed here since this was asked last, and jobs were left."""
+    return bool(conn.info.pop(_LEFT, False))
 
 
 def listed(conn: Connection) -> list[LimitRecord]:
@@ -127,15 +134,21 @@ def _change(
         touched = or_(live.c.worker.is_not(None), live.c.id.in_(select(parked.c.job)))
         ids = conn.scalars(select(live.c.id).where(touched)).all()
         held = dialect.hold_live(live.c.id, ids=ids)
-        conn.execute(held.with_for_update()).all()
+        passes = not dialect.rules.waits_while_holding
+        conn.execute(held.with_for_update(skip_locked=passes)).all()
         hold(conn)
-        through(conn, dialect.rules.close_limit(after.name, now))
+        _note_left(conn, through(conn, dialect.rules.close_limit(after.name, now)))
     conn.execute(update(limit).where(limit.c.name == after.name).values(**values))
     if same_counters:
         through(conn, dialect.rules.mend_limits(now))
     else:
-        through(conn, dialect.rules.open_limit(after.name, now))
+        _note_left(conn, through(conn, dialect.rules.open_limit(after.name, now)))
         through(conn, dialect.rules.wake())
+
+
+def _note_left(conn: Connection, left: bool) -> None:
+    if left:
+        conn.info[_LEFT] = True
 
 
 def keep_claims_out(conn: Connection) -> None:

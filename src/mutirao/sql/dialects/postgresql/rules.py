@@ -186,13 +186,15 @@ class PostgresqlRules(Rules):
         """Call the function."""
         yield Execute(statements.COUNT_BACKLOG, (most, now))
 
-    def open_limit(self, name: str, now: datetime | None) -> Asking[None]:
-        """Count the running jobs that a new limit covers."""
+    def open_limit(self, name: str, now: datetime | None) -> Asking[bool]:
+        """Count the running jobs that a new limit covers; whoever has one is waited for."""
         yield Execute(statements.OPEN_LIMIT, (name, now))
+        return False
 
-    def close_limit(self, name: str, now: datetime | None) -> Asking[None]:
-        """Delete what a limit counted, and release the jobs it blocked."""
+    def close_limit(self, name: str, now: datetime | None) -> Asking[bool]:
+        """Delete what a limit counted, and release the jobs it blocked; all are waited for."""
         yield Execute(statements.CLOSE_LIMIT, (name, now))
+        return False
 
     def mend_limits(self, now: datetime | None) -> Asking[None]:
         """Release blocked jobs for which there is room."""
