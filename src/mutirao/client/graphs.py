@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, overload
 import msgspec
 
 from mutirao.client.enqueueing import Enqueuing
-from mutirao.client.portal import Portal, blocking
+from mutirao.client.portal import Portal
 from mutirao.errors import InvalidGraph, JobCancelled, JobDied, JobFailed, ResultMissing, WrongState
 from mutirao.model.graph import Chain, Graph, Group, OnDead, Step, as_part
 from mutirao.model.graph_plan import Plan, plan
@@ -126,8 +126,6 @@ class Graphs(Enqueuing, Protocol):
         """Return a graph with its steps; raise UnknownGraph if there is none with this id."""
         return await self.store.graph(checked_id(id))
 
-    graph = blocking(agraph)
-
     async def agraphs(
         self, state: GraphState | str | None = None, limit: int | None = 100
     ) -> list[GraphRecord]:
@@ -138,8 +136,6 @@ class Graphs(Enqueuing, Protocol):
         """
         chosen = None if state is None else GraphState(state)
         return await self.store.graphs(chosen, checked_limit(limit))
-
-    graphs = blocking(agraphs)
 
     async def acancel_graph(self, id: int) -> list[int]:
         """Cancel the unfinished jobs of a graph; return their ids.
@@ -152,8 +148,6 @@ class Graphs(Enqueuing, Protocol):
         """
         await self.store.graph(checked_id(id))
         return await self.store.cancel(JobFilter(graph=id, limit=None))
-
-    cancel_graph = blocking(acancel_graph)
 
     # The result of a coroutine function is what its coroutine returns.
     @overload
@@ -191,6 +185,32 @@ class Graphs(Enqueuing, Protocol):
                 return msgspec.json.decode(ending.result)
             return task.signature.decode_result(ending.result)
         raise _without_result(ending)
+
+    def graph(self, id: int) -> GraphRecord:
+        """Return a graph with its steps, from synchronous code.
+
+        Raises:
+            UnknownGraph: there is none with this id.
+        """
+        return self._portal.call(self.agraph, id)
+
+    def graphs(
+        self, state: GraphState | str | None = None, limit: int | None = 100
+    ) -> list[GraphRecord]:
+        """List graphs, newest first, without their steps, from synchronous code.
+
+        Raises:
+            InvalidFilter: `limit` is not a number of records.
+        """
+        return self._portal.call(self.agraphs, state, limit)
+
+    def cancel_graph(self, id: int) -> list[int]:
+        """Cancel the unfinished jobs of a graph, from synchronous code; return their ids.
+
+        Raises:
+            UnknownGraph: no graph has that id.
+        """
+        return self._portal.call(self.acancel_graph, id)
 
     @overload
     def result(
