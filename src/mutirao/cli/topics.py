@@ -219,4 +219,6 @@ def _seconds(lag: float | None) -> str | None:
 
 
 def _status(subscription: SubscriptionRecord) -> str:
+    if subscription.unfit:
+        return "unfit"
     return "active" if subscription.active else "paused"
