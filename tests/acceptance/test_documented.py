@@ -1,5 +1,7 @@
 """Every command that the documents show works in a fresh clone, with an empty environment.
 
+Pages that are followed from the first line to the last find what they have had installed by then.
+
 `make test` runs none but those that a test of its own looks at: it is itself such a command, in a
 clean clone. `make test-all` runs all.
 """
@@ -9,13 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
 
 from tests.acceptance.documented.how import HOW, LONG, NotRun, Run, Shown, how, longer
 from tests.acceptance.documented.shown import ROOT, Command, commands
-from tests.support.clones import Clones
+from tests.support.clones import Clones, Installed
+from tests.support.documents import blocks
+from tests.support.documents import installed as installed_by
+from tests.support.followed import FOLLOWED, follow
 from tests.support.mariadb import MysqlServer
 
 COMMANDS = commands()
@@ -84,3 +90,21 @@ def test_it_works_in_a_fresh_clone(
     if re.match(r"make measure ARGS=(?!.*(--database|\bsqs\b|\brabbitmq\b))", command.text):
         given["MUTIRAO_DATABASE"] = places.postgresql()  # as the page says
     clones.run(longer(places.filled(command.text), way.more), LONG, **given)
+
+
+@pytest.mark.repeats(decided="tests/unit/test_readme.py")
+@pytest.mark.parametrize("page", FOLLOWED)
+def test_a_page_is_followed_with_what_it_has_installed(
+    page: str, tmp_path: Path, installed: Installed, request: pytest.FixtureRequest
+) -> None:
+    """Its commands find the clone, with the extras that the page has named until then."""
+    follow(page, tmp_path, request, installed)
+
+
+def test_what_a_page_has_installed() -> None:
+    """Install lines count from where they stand, in blocks and in text."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = [installed_by(readme, block.line) for block in blocks(readme)]
+    assert shown[0] == frozenset()
+    assert shown[-1] == {"[postgresql]", "pytest"}
+    assert {frozenset({"[postgresql]"})} < {*shown}

@@ -1,4 +1,4 @@
-"""Fresh clones of this tree, and commands in them that find nothing but what the clone makes.
+"""Fresh clones of this tree, and commands that find nothing but what is installed from these.
 
 A command gets PATH, HOME, and what says how packages are reached (PIP_…, proxies): no environment
 of Python that is active, no setting of ours. Commands share a clone only where they begin by the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -62,6 +63,43 @@ class Clones:
                 made = _in(self._each[key], "make venv", 600, {})
                 assert made.returncode == 0, made.stdout
         return self._each[key]
+
+
+class Installed:
+    """Environments that hold what a page has had installed, of a clone, and nothing else.
+
+    There is one for each set of packages; pages that have the same installed share it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._each: dict[frozenset[str], Path] = {}
+
+    def directory(self, installed: frozenset[str]) -> Path:
+        """Return where the programs are, after these extras and packages have been installed."""
+        if installed not in self._each:
+            self._each[installed] = self._made(installed)
+        return self._each[installed]
+
+    def environment(self) -> dict[str, str]:
+        """Return what there is in an empty environment."""
+        return environment({})
+
+    def _made(self, installed: frozenset[str]) -> Path:
+        clone = self._directory / "clone"
+        if not clone.exists():
+            cloned(clone)
+        place = self._directory / f"environment{len(self._each)}"
+        extras = ",".join(sorted(each.strip("[]") for each in installed if each[0] == "["))
+        packages = sorted(each for each in installed if each[0] != "[")
+        wanted = [f"{clone}[{extras}]" if extras else f"{clone}", *packages]
+        for command in (
+            [sys.executable, "-m", "venv", str(place)],
+            [str(place / "bin" / "pip"), "install", "--quiet", *wanted],
+        ):
+            done = _in(self._directory, shlex.join(command), 280, {})
+            assert done.returncode == 0, f"`{shlex.join(command)}`:\n{done.stdout}"
+        return place / "bin"
 
 
 def cloned(into: Path) -> Path:
@@ -131,4 +169,12 @@ def clones(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clones]:
     """Fresh clones; they are large, and removed at the end."""
     directory = tmp_path_factory.mktemp("clones")
     yield Clones(directory)
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """Environments of what pages have had installed; removed at the end."""
+    directory = tmp_path_factory.mktemp("installed")
+    yield Installed(directory)
     shutil.rmtree(directory)

@@ -31,6 +31,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from typing import Protocol
 
 import psycopg
 
@@ -43,6 +44,8 @@ INERT = {"text", "ini", "sh by-hand", "console by-hand"}
 
 _FENCE = re.compile(r"^```(?P<kind>[a-z -]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (?P<name>[\w/]+\.py)(?:, (?P<how>continued|changed))?$")
+_EXTRAS = re.compile(r"pip install '(?:\.|mutirao)\[([\w,]+)\]'")
+_PACKAGE = re.compile(r"(?:^|[Ww]ith `)(?:python -m )?pip install ([a-z][\w-]*)", re.MULTILINE)
 _VARIABLE = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z"), "<moment>"),
     (re.compile(r"\b\d+\.\d{3}\b"), "<seconds>"),
@@ -65,6 +68,39 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(found["kind"], found["body"], text.count("\n", 0, found.start()) + 1)
 
 
+def installed(text: str, line: int) -> frozenset[str]:
+    """Return what a page has had installed up to this line: extras of Mutirão, and packages."""
+    before = "\n".join(text.splitlines()[:line])
+    named = set(_PACKAGE.findall(before))
+    for extras in _EXTRAS.findall(before):
+        named |= {f"[{extra}]" for extra in extras.split(",")}
+    return frozenset(named)
+
+
+class Programs(Protocol):
+    """Where the commands of a page are, and the variables of their environment."""
+
+    def directory(self, installed: frozenset[str]) -> Path:
+        """Return where `python` and `mutirao` are, after a page has had this installed."""
+        ...
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that a command is started with."""
+        ...
+
+
+class Here:
+    """The environment of these very tests."""
+
+    def directory(self, installed: frozenset[str]) -> Path:
+        """Return where everything is."""
+        return Path(sys.executable).parent
+
+    def environment(self) -> dict[str, str]:
+        """Return that of the tests."""
+        return dict(os.environ)
+
+
 class Reader:
     """Somebody who does what a page says, in an empty directory.
 
@@ -73,6 +109,8 @@ class Reader:
         postgresql: libpq's URL of the database that `sql postgresql` blocks are for.
         sqlite: the file in the directory that `sql sqlite` blocks are for.
         mysql: the server of `sql mysql` blocks; `meant` has the name of the database.
+        programs: where commands are, and the environment in which they run.
+        variables: others that somebody has set.
     """
 
     def __init__(
@@ -82,15 +120,22 @@ class Reader:
         postgresql: str,
         sqlite: str,
         mysql: MysqlServer | None = None,
+        *,
+        programs: Programs | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self._directory, self._meant = directory, meant
+        self._programs, self._variables = programs or Here(), variables or {}
+        self._installed: frozenset[str] = frozenset()
         self._postgresql, self._sqlite = postgresql, directory / sqlite
         self._mysql = mysql
 
     def follow(self, page: Path) -> None:
         """Do everything that a page shows; AssertionError, with the line, where it is wrong."""
-        shown = list(blocks(page.read_text(encoding="utf-8")))
+        text = page.read_text(encoding="utf-8")
+        shown = list(blocks(text))
         for block, following in zip_longest(shown, shown[1:]):
+            self._installed = installed(text, block.line + block.body.count("\n"))
             output = following.body if following and following.kind == "text" else ""
             try:
                 self._do(block.kind, self._translated(block.body), self._translated(output))
@@ -175,12 +220,12 @@ class Reader:
     def _started(self, command: str) -> Iterator[subprocess.Popen[str]]:
         name, *arguments = shlex.split(command)
         with subprocess.Popen(
-            [_program(name), *arguments],
+            [_program(self._programs.directory(self._installed), name), *arguments],
             cwd=self._directory,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, **ENVIRONMENT},
+            env={**self._programs.environment(), **ENVIRONMENT, **self._variables},
         ) as process:
             watchdog = threading.Timer(DEADLINE, process.kill)
             watchdog.start()
@@ -191,9 +236,9 @@ class Reader:
                 process.kill()
 
 
-def _program(name: str) -> str:
-    beside = Path(sys.executable).parent / name  # `python` and `mutirao` of these very tests
-    assert beside.exists(), f"{name} is not in {beside.parent}"
+def _program(directory: Path, name: str) -> str:
+    beside = directory / name
+    assert beside.exists(), f"{name} is not in {directory}"
     return str(beside)
 
 

@@ -7,90 +7,25 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
 
 from mutirao import Job, JobState, OutcomeKind, errors
 from mutirao.engine.settings import WorkerSettings
 from mutirao.sql.drivers import kinds
 from mutirao.tasks.options import CallTerms, TaskTerms
 from tests.support.documents import Reader, blocks
-from tests.support.mariadb import MysqlServer
-from tests.support.sqs import USUAL
+from tests.support.followed import FOLLOWED, follow
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples" / "README.md"]
 )
-FOLLOWED = [
-    "README.md",
-    "docs/database.md",
-    "docs/guarantees.md",
-    "docs/limits.md",
-    "docs/outbox.md",
-    "docs/rabbitmq.md",
-    "docs/graphs.md",
-    "docs/hub.md",
-    "docs/mysql.md",
-    "docs/schedules.md",
-    "docs/sqs.md",
-    "docs/tasks.md",
-    "docs/topics.md",
-    "docs/uniqueness.md",
-    "docs/tenants.md",
-    "docs/federation.md",
-    "docs/webhooks.md",
-    "docs/worker.md",
-]
 ROOTS = {"MutiraoError", "SchemaError"}  # named beside those that derive from them
-GUESTS = ("guest:guest@localhost", "guest@localhost")
-SHOWN = "shop:secret@localhost/shop"  # the server of whoever reads
 
 
 @pytest.mark.parametrize("page", FOLLOWED)
-def test_what_a_page_shows_works(
-    page: str, tmp_path: Path, request: pytest.FixtureRequest, postgresql_url: str
-) -> None:
+def test_what_a_page_shows_works(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Every file that it shows is written and every command is run, with the output shown."""
-    if page == "docs/mysql.md":
-        mysql: MysqlServer = request.getfixturevalue("mysql")
-        Reader(tmp_path, on_mysql(mysql), "", "", mysql).follow(ROOT / page)
-        return
-    if page == "docs/rabbitmq.md":
-        port = request.getfixturevalue("rabbit").port
-        node = {each: each.replace("localhost", f"127.0.0.1:{port}") for each in GUESTS}
-        Reader(tmp_path, node, "", "shop.db").follow(ROOT / page)
-        return
-    if page == "docs/sqs.md":
-        on_moto(request.getfixturevalue("moto_url"), request.getfixturevalue("monkeypatch"))
-        Reader(tmp_path, {}, "", "shop.db").follow(ROOT / page)
-        return
-    url = make_url(postgresql_url)
-    plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    there = plain.removeprefix("postgresql://")
-    hidden = url.render_as_string(hide_password=True).removeprefix("postgresql+psycopg://")
-    meant = {SHOWN: there, SHOWN.replace("secret", "***"): hidden}
-    Reader(tmp_path, meant, plain, "shop.db").follow(ROOT / page)
-
-
-def on_moto(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let boto3 find moto's server where docs/sqs.md has Amazon's."""
-    for name, value in {**USUAL, "AWS_ENDPOINT_URL_SQS": url}.items():
-        monkeypatch.setenv(name, value)
-
-
-def on_mysql(server: MysqlServer) -> dict[str, str]:
-    """Return what is there for what docs/mysql.md has."""
-    url = make_url(server.url(server.create_database()))
-    there = url.render_as_string(hide_password=False).removeprefix("mysql+pymysql://")
-    hidden = url.render_as_string(hide_password=True).removeprefix("mysql+pymysql://")
-    user, password = f"{url.username}", f"{url.password}"
-    connected = f'host="{url.host}", port={url.port}, user="{user}", password="{password}"'
-    return {
-        SHOWN: there,
-        SHOWN.replace("secret", "***"): hidden,
-        'host="localhost", user="shop", password="secret"': connected,
-        'database="shop"': f'database="{url.database}"',
-    }
+    follow(page, tmp_path, request)
 
 
 @pytest.mark.parametrize(

@@ -233,4 +233,6 @@ def _seconds(lag: float | None) -> str | None:
 
 
 def _status(subscription: SubscriptionRecord) -> str:
+    if subscription.unfit:
+        return "unfit"
     return "enabled" if subscription.active else "disabled"

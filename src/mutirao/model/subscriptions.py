@@ -104,7 +104,8 @@ class SubscriptionRecord:
     `waiting` and `running` count its deliveries that have not ended; `lag` is the seconds since the
     first of them was published. `stopped` counts the keys of which a dead one stops the others.
     `in_code` is False if it was declared in code and no live worker has confirmed it lately; None
-    if it was not declared in code.
+    if it was not declared in code. `unfit` is no column: it says why no delivery can be made, if
+    somebody has changed the row by hand.
     """
 
     id: str
@@ -130,6 +131,7 @@ class SubscriptionRecord:
     declared_by: str | None
     created_at: datetime
     changed_at: datetime
+    unfit: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

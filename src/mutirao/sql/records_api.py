@@ -3,10 +3,11 @@
 It calls the modules of the same names; it is one class because each part is only a few lines.
 """
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from mutirao.errors import StoreBusy
+from mutirao.errors import InvalidSubscription, StoreBusy, StoreRefused
 from mutirao.model.change import Change
 from mutirao.model.claim import UnfitClaim
 from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
@@ -37,11 +38,13 @@ from mutirao.sql.statements import (
     schedules,
     subscriptions,
     supersede,
+    suspending,
     ticking,
     topics,
     workers,
 )
 
+log = logging.getLogger("mutirao")
 MAX_KEYS_PER_LOOK = 100  # of which rules are asked before others have their turn
 # Told of a publication in one transaction; or publications, in a replay. A thousand are one part.
 SUBSCRIPTIONS_AT_ONCE = 1_024
@@ -218,6 +221,26 @@ class SqlRecords:
 
     async def fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
         """Make deliveries, and complete the publication with the last ones."""
+        try:
+            return await self._fan_out(publication, attempt, after)
+        except (InvalidSubscription, StoreRefused):
+            if not await self._suspend_unfit(publication):
+                raise
+        return await self._fan_out(publication, attempt, after)
+
+    async def _suspend_unfit(self, publication: Job) -> bool:
+        """Disable subscriptions whose rows somebody has spoilt; return whether there were any."""
+        part = suspending.Suspending(self._dialect, self._intake.enqueue, publication, None)
+        found = await self._patient.run(part.write)
+        for id, reason in found.items():
+            log.error(
+                "subscription %s is disabled: %s. Then enable it (`mutirao subscriptions enable`);"
+                " `mutirao replay --missing` tells it what it has missed",
+                *(id, reason),
+            )
+        return bool(found)
+
+    async def _fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
         done = completion(publication, attempt.started_ago())
         told, last = await self._fan_out_alone(publication, done, after)
         if not told:

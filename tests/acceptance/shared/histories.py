@@ -38,15 +38,17 @@ def miscounts(attempts: Sequence[Attempt]) -> Iterator[str]:
     """Yield what is wrong with the numbers and the reasons in the history of one job.
 
     Of several losses in a row all but the first may have been of workers that had not begun it:
-    these are no attempts, which is known once it starts.
+    these are no attempts, which is known once it starts. Being given back between them changes
+    nothing.
     """
     least, lost = 1, False
     most = least
     for each in attempts:
         if not least <= each.number <= most:
             yield f"has attempt {each.number} where {least} should be: {each}"
-        again, lost = lost, each.outcome is OutcomeKind.LOST
-        most = each.number + (each.outcome not in UNCOUNTED_OUTCOMES)
+        counts = each.outcome not in UNCOUNTED_OUTCOMES
+        again, lost = lost, (each.outcome is OutcomeKind.LOST) if counts else lost
+        most = each.number + counts
         least = least if again and lost else most
         if each.worker is None:
             yield f"has an attempt of nobody: {each}"

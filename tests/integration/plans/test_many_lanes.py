@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mutirao.model.job import Lane, NewJob
+from mutirao.model.limits import Limit
 from mutirao.sql import migrations
 from mutirao.sql.drivers.pymysql import OwnPyMysqlDriver
 from mutirao.sql.statements import doctor, lanes
@@ -67,6 +68,35 @@ async def test_a_claim(store: SqlStore, trips: list[str]) -> None:
     assert len(trips) <= 25
     ids = [claim.id for claim in claims]
     assert ids == sorted(ids)
+
+
+@pytest.mark.parametrize("limit", [Limit(1_000), Limit(10_000, per=60.0, burst=1_000)])
+async def test_a_claim_within_a_limit(store: SqlStore, trips: list[str], limit: Limit) -> None:
+    """It takes as many, in the same order, in not many more."""
+    await store.put_limit(limit.on(task="t"))
+    there = [head.lane for head in await store.lanes(None)]
+    worker = await join(store, now=None)
+    assert len(await store.claim(worker, there[:1], 1)) == 1  # which makes the counter
+    trips.clear()
+    claims = await store.claim(worker, there[1:1001], AT_ONCE)
+    order = [f"q{n:04}" for n in range(1, 100)] + ["q0100"] * 101
+    assert [claim.queue for claim in claims] == order
+    assert len(trips) <= 40
+
+
+async def test_a_claim_within_limits_of_each_lane(store: SqlStore, trips: list[str]) -> None:
+    """Where each job counts for itself, some dozens are counted in a transaction."""
+    await store.put_limit(Limit(5, by="n").on(task="t"))
+    args = (f'{{"n": {n}}}' for n in range(LANES))
+    await put(
+        store, *(NewJob(task="t", args=said, queue=f"r{n:04}") for n, said in enumerate(args))
+    )
+    mine = [head.lane for head in await store.lanes(None) if head.lane.queue.startswith("r")]
+    worker = await join(store, now=None)
+    trips.clear()
+    claims = await store.claim(worker, mine[:1000], AT_ONCE)
+    assert len(claims) == AT_ONCE
+    assert len(trips) <= 160  # a counter is made for each, in a transaction before
 
 
 async def test_a_claim_of_what_is_gone(store: SqlStore, trips: list[str]) -> None:

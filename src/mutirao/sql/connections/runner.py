@@ -22,10 +22,17 @@ from mutirao.sql.connections.deadlines import Calls, tell, within
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.thread import OneThread
 from mutirao.sql.drivers import kinds
-from mutirao.sql.drivers.failures import judge, told_lost, translate_errors, was_given_up
+from mutirao.sql.drivers.failures import (
+    is_no_text,
+    judge,
+    told_lost,
+    translate_errors,
+    was_given_up,
+)
 from mutirao.sql.drivers.naming import named
 from mutirao.sql.drivers.own import aown, own
 from mutirao.sql.drivers.resting import is_closed
+from mutirao.sql.drivers.sqlite3 import bytes_escaped
 from mutirao.sql.drivers.steps import Asking, adrive, drive
 
 log = logging.getLogger("mutirao")
@@ -42,21 +49,45 @@ def _connected(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwar
     with engine.connect() as connection:
         try:
             return body(connection, *args, **kwargs)
+        except Exception as error:
+            if not _may_read_again(body, error):
+                raise
+            with bytes_escaped(connection.connection.driver_connection):
+                return body(connection, *args, **kwargs)
         finally:
             # A pool that was replaced meanwhile no longer closes connections.
             if pool is not engine.pool and not connection.invalidated:
                 connection.invalidate()
 
 
+def _may_read_again(body: Any, error: Exception) -> bool:
+    """Return whether a body may have what cannot be read with its bytes in words.
+
+    Steps may not: what cannot be read of a job that is claimed is its outcome.
+    """
+    return body is not kinds.through and is_no_text(error)
+
+
 def _together(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a body in one transaction; of a lost connection say whether that may be committed."""
     pool, committing = engine.pool, False
+
+    def committed(connection: Connection) -> R:
+        nonlocal committing
+        with connection.begin():
+            result = body(connection, *args, **kwargs)
+            committing = True
+        return result
+
     with engine.connect() as connection:
         try:
-            with connection.begin():
-                result = body(connection, *args, **kwargs)
-                committing = True
-            return result
+            try:
+                return committed(connection)
+            except Exception as error:
+                if committing or not _may_read_again(body, error):
+                    raise
+                with bytes_escaped(connection.connection.driver_connection):
+                    return committed(connection)
         except Exception as error:
             if (lost := told_lost(error, may_be_committed=committing)) is not None:
                 raise lost from error

@@ -297,6 +297,11 @@ def translated(error: BaseException) -> StoreError | None:
     return translation
 
 
+def is_no_text(error: BaseException) -> bool:
+    """Return whether a text in a row is not UTF-8, which SQLite alone keeps."""
+    return judge(error) is _NO_TEXT
+
+
 def told_lost(error: BaseException, *, may_be_committed: bool) -> StoreError | None:
     """Return the error of a call that lost its connection; None if that is not what it means.
 

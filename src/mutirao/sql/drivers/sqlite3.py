@@ -1,8 +1,8 @@
 """The adapter for the standard library's sqlite3."""
 
 import sqlite3
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Self
 
 from mutirao.sql.drivers import copy
@@ -115,6 +115,23 @@ class OwnConnection(Lendable, sqlite3.Connection):
     def is_idle(self) -> bool:
         """Return whether it is in no transaction."""
         return not self._closed and not self.in_transaction
+
+
+@contextmanager
+def bytes_escaped(connection: Any) -> Iterator[None]:
+    """Within the block, read `\\xff` where a text in a row is not UTF-8.
+
+    In JSON that cannot be read, so nobody takes it for what was meant.
+    """
+    connection.text_factory = _escaped
+    try:
+        yield
+    finally:
+        connection.text_factory = str
+
+
+def _escaped(text: bytes) -> str:
+    return text.decode("utf-8", "backslashreplace")
 
 
 class Sqlite3Driver:

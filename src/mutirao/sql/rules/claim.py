@@ -139,6 +139,17 @@ def _thin(asked: "_Asked", ahead: deque[Lane], together: int, wanted: int) -> As
 
     They are looked at in one round trip, and locked in another.
     """
+    found = yield from _in_few(asked, ahead, together, wanted)
+    return (yield from _hold(asked, dict(islice(found.items(), wanted))))
+
+
+def _in_few(
+    asked: "_Asked", ahead: deque[Lane], together: int, wanted: int
+) -> Asking[dict[int, tuple[str, int]]]:
+    """Return the due jobs of the next lanes as long as each has few, and the lane of each.
+
+    These lanes are removed. There may be a few more than are wanted.
+    """
     words, moment = asked.words, asked.moment
     unwanted, values = fairness.but(words, asked.without)
     looks, lanes = list[Execute](), list[Lane]()
@@ -153,10 +164,16 @@ def _thin(asked: "_Asked", ahead: deque[Lane], together: int, wanted: int) -> As
             break  # it may have more
         found |= {id: (lane.queue, lane.priority) for id, _ in rows}
         ahead.popleft()
+    return found
+
+
+def _hold(asked: "_Asked", found: dict[int, tuple[str, int]]) -> Asking[list[int]]:
+    """Lock those of these jobs that nobody else has, and that are due in the same lanes still."""
     if not found:
         return []
-    which, ids = words.among("id", list(found)[:wanted])
-    held = yield Execute(_FOUND.format(words.by_key, which, words.hold_free), (moment, *ids))
+    words = asked.words
+    which, ids = words.among("id", [*found])
+    held = yield Execute(_FOUND.format(words.by_key, which, words.hold_free), (asked.moment, *ids))
     free = {id for id, *its in held if (*its,) == found[id]}
     return [id for id in found if id in free]
 
@@ -215,29 +232,47 @@ def _claim_within(
     held: set[CounterName] | None = set() if words.locks else None
     ids, parked, called, again = list[int](), 0, True, False
     while called and not again:
-        called, look = False, 0
-        for lane in served:
-            there = True
-            while there and not again and _goes_on(ids, limit, parked):
-                wanted = limit - len(ids)
-                due, there = yield from _some(asked, lane, max(look, wanted))
-                if not due:
-                    break
-                room = yield from limits.let_in(words, rules, due, wanted, moment, held)
-                if room is None:
-                    again = True
-                    break
-                fit, unfit, more = room
-                yield from take(words, worker, fit, moment)
-                yield from asked.turns.note(lane.queue, [due[id].fairness for id in fit])
-                ids, parked, called = ids + fit, parked + unfit, called or more
-                look = LOOK_AHEAD_JOBS if unfit else 0
+        called, look, ahead, thin = False, 0, deque(served), len(served) > MOST_TOGETHER
+        while ahead and not again and _goes_on(ids, limit, parked):
+            wanted = limit - len(ids)
+            due, queue, thin = yield from _next(asked, ahead, thin, max(look, wanted))
+            if not due:
+                continue
+            room = yield from limits.let_in(words, rules, due, wanted, moment, held)
+            if room is None:
+                again = True
+                break
+            fit, unfit, more = room
+            yield from take(words, worker, fit, moment)
+            yield from asked.turns.note(queue, [due[id].fairness for id in fit])
+            ids, parked, called = ids + fit, parked + unfit, called or more
+            look = LOOK_AHEAD_JOBS if unfit else 0
         called = called and _goes_on(ids, limit, parked)
     found = (yield from taken(words, ids)) if ids else []
     claims = fairness.in_order(Claimed(found), lanes, ids)
     if not _goes_on(ids, limit, parked):
         claims.woken = tuple(Wake(lane.queue, lane.priority, BEFORE_ALL_JOBS) for lane in served)
     return once_more(claims) if again else claims
+
+
+def _next(
+    asked: _Asked, ahead: deque[Lane], thin: bool, wanted: int
+) -> Asking[tuple[dict[int, limits.Asked], str, bool]]:
+    """Return due jobs, locked, of the next lane, or of the next ones where lanes are `thin`.
+
+    With the lane if it is one, and whether those after it may be thin. Lanes that may have no more
+    are removed.
+    """
+    if asked.words.locks and thin:
+        found = yield from _in_few(asked, ahead, MOST_TOGETHER, wanted)
+        if found or not ahead:
+            free = yield from _hold(asked, found)
+            return (yield from limits.asking(asked.words, free)), "", True
+    lane = ahead[0]
+    due, there = yield from _some(asked, lane, wanted)
+    if not there:
+        ahead.popleft()
+    return due, lane.queue, len(due) < FEW
 
 
 def _goes_on(ids: Sequence[int], limit: int, parked: int) -> bool:

@@ -197,12 +197,23 @@ def _left_to_nobody(conn: Connection, known: Collection[str]) -> Mapping[str, in
 
 
 def _topics(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
-    """Name the subscriptions to what is no topic of the application, if that has topics at all."""
+    """Name the subscriptions whose rows were spoilt, and those to what is no topic here.
+
+    The latter if the application has topics at all.
+    """
+    found = subscriptions.listed(conn)
+    if unfit := [each for each in found if each.unfit]:
+        yield Finding(
+            Level.PROBLEM,
+            "topics",
+            f"no delivery can be made to {_quoted([each.id for each in unfit])}: {unfit[0].unfit}",
+            "put it again (`mutirao subscriptions put`), and enable it, where it was disabled for"
+            " that; `mutirao replay --missing` tells it what it has missed",
+        )
     topics = {topic_of(task) for task in known if task.startswith(TOPIC_TASK)}
     if not topics:
         return
     told = {each for topic in (*topics, DISABLED_TOPIC) for each in patterns_of(topic)}
-    found = subscriptions.listed(conn)
     asked = [(each.id, each.topic) for each in found]
     for endpoint in endpoints.listed(conn):  # of its topics a subscription shows the first
         asked += [(subscription_of(endpoint.id), topic) for topic in endpoint.topics[1:]]

@@ -125,8 +125,15 @@ def remove(conn: Connection, dialect: Dialect, id: str) -> bool:
 
 def listed(conn: Connection) -> list[SubscriptionRecord]:
     """List the subscriptions by id. A single statement."""
-    rows = conn.execute(select(views.subscriptions).order_by(views.subscriptions.c.id))
-    return [SubscriptionRecord(**row._asdict() | _as_values(row)) for row in rows]
+    view, its = views.subscriptions, subscription.c
+    told = select(view, its.options).join(subscription, its.id == view.c.id).order_by(view.c.id)
+    return [_to_record(row) for row in conn.execute(told)]
+
+
+def _to_record(row: Any) -> SubscriptionRecord:
+    values = row._asdict() | _as_values(row) | {"unfit": unfit(row)}
+    del values["options"]
+    return SubscriptionRecord(**values)
 
 
 def _as_values(row: Any) -> dict[str, Any]:
@@ -192,10 +199,22 @@ def _filter_in(row: Any) -> dict[str, Any]:
         ) from None
 
 
+def unfit(row: Any) -> str | None:
+    """Return why no delivery can be made of a subscription's row; None: one can."""
+    try:
+        if row.filter is not None:
+            _filter_in(row)
+        job_in(row)
+    except InvalidSubscription as error:
+        return str(error)
+    return None
+
+
 def job_in(row: Any) -> NewJob:
     """Return the job that a subscription's row asks for."""
     try:
         options = read_object(row.options, "what it asks for")
+        msgspec.convert(options, _Options)
         options["tags"] = tuple(options.get("tags", ()))
         options["unique"] = unique_of(said) if (said := options.get("unique")) else None
         return NewJob(**{name: getattr(row, name) for name in _NAMED}, **options)
@@ -204,6 +223,17 @@ def job_in(row: Any) -> NewJob:
             f"the options of subscription {row.id!r} in the database are {row.options:.200}:"
             f" {unfit}; put it again, or remove it"
         ) from None
+
+
+class _Options(msgspec.Struct):
+    """What the options of a subscription may say, and of which types."""
+
+    delay: float = 0.0
+    max_attempts: int | None = None
+    timeout: float | None = None
+    tags: list[str] = []
+    fair_by: str | None = None
+    args: str = "{}"
 
 
 def delivery_of(asked: NewJob, id: str, publication: Any, key: str = "") -> NewJob:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.errors import InvalidSubscription, UnknownSubscription
+from mutirao.errors import InvalidSubscription, StoreRefused, UnknownSubscription
 from mutirao.model.claim import Claim
 from mutirao.model.limits import Limit
 from mutirao.model.moments import EPOCH
@@ -20,6 +20,7 @@ from mutirao.model.subscriptions import (
 )
 from mutirao.model.uniqueness import OnConflict, Unique
 from mutirao.ports import Store
+from mutirao.sql.statements.doctor import examine
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,
     NOW,
@@ -30,6 +31,7 @@ from mutirao.testing.conformance.kit import (
     take,
     take_one,
 )
+from mutirao.testing.conformance.rows import rewrite
 from mutirao.testing.conformance.topics import (
     TOPIC,
     Noted,
@@ -41,6 +43,16 @@ from mutirao.testing.conformance.topics import (
 )
 
 SECOND = timedelta(seconds=1)
+# What somebody may write into the row of a subscription, so that no delivery can be made of it.
+SPOILT = {
+    "a filter that is no JSON": {"filter": "{"},
+    "a filter that is none": {"filter": '{"a":{"like":1}}'},
+    "options that are no JSON": {"options": '{"delay":'},
+    "options that are no object": {"options": "[1]"},
+    "an option of another type": {"options": '{"max_attempts":"many"}'},
+    "options of numbers without end": {"options": f'{{"timeout":{"9" * 5_000}}}'},
+    "what no job may be": {"options": '{"max_attempts":-1}'},
+}
 LATER = at(10**9)  # deliveries are due by the clock of the database
 
 
@@ -264,3 +276,50 @@ class SubscriptionsContract:
         [record] = await store.subscriptions()
         assert (record.kind, record.origin) == (endpoint.kind, SubscriptionOrigin.CALL)
         assert (record.active, record.declared_by) == (True, None)
+
+    @pytest.mark.parametrize("what", SPOILT)
+    @pytest.mark.parametrize("others", ["plain", "filtered", "in order"])
+    async def test_spoilt_by_hand(
+        self, store: Store, what: str, others: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The others are told; it is disabled, is named, and gets what it has missed once mended."""
+        worker = await join(store)
+        how: dict[str, Any] = {"filtered": {"filter": {"n": 1}}, "in order": {"order_by": "n"}}
+        its = how.get(others, {})
+        first, last = subscription("a", **its), subscription("z", **its)
+        mended = subscription("mail", max_attempts=3)
+        await subscribe(store, first, last, mended)
+        assert await rewrite(store, "mutirao_subscription", "id", "mail", **SPOILT[what])
+        ids = [await publish(store, payload='{"n":1}') for _ in range(2)]
+        for claim in await take(store, worker):
+            await fan_out(store, claim)
+        for id in ids:
+            assert [task for task, _ in await deliveries(store, id)] == ["a", "z"]
+            assert (await store.job(id)).state == "succeeded"
+        [said] = [r.getMessage() for r in caplog.records if "is disabled" in r.getMessage()]
+        assert "mail" in said
+        found = {each.id: each for each in await store.subscriptions()}
+        assert [id for id, each in found.items() if not each.active] == ["mail"]
+        engines: Any = store.engines  # type: ignore[attr-defined]
+        named = [each for each in await examine(engines, []) if each.about == "topics"]
+        if not found["mail"].unfit:
+            assert "what no job may be" in what  # which the database knows
+        else:
+            assert any("mail" in each.found and each.level == "problem" for each in named)
+        await store.put_subscription(mended)
+        assert await store.set_subscription_active("mail", True)
+        missing = Replay(subscription="mail", since=EPOCH, missing=True)
+        assert await store.replay(missing, 0) == (2, None)
+        assert await told(store, worker, '{"n":1}') == {"a", "mail", "z"}
+
+    async def test_all_that_is_made_is_refused(self, store: Store) -> None:
+        """Then the reason is elsewhere: nothing is disabled, and the publication says so."""
+        worker = await join(store)
+        await subscribe(store, subscription("mail", max_attempts=3))
+        spoilt = {"options": SPOILT["what no job may be"]["options"]}
+        assert await rewrite(store, "mutirao_subscription", "id", "mail", **spoilt)
+        await publish(store)
+        with pytest.raises(StoreRefused):
+            await fan_out(store, await take_one(store, worker))
+        [record] = await store.subscriptions()
+        assert record.active

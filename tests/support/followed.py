@@ -1,0 +1,90 @@
+"""The pages that somebody follows from the first line to the last, and what is there for them.
+
+`Here` follows them in the tests' own environment; `tests/support/clones.py` has one that holds no
+more than a page has had installed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from tests.support.documents import Here, Programs, Reader
+from tests.support.mariadb import MysqlServer
+from tests.support.sqs import USUAL
+
+ROOT = Path(__file__).parents[2]
+FOLLOWED = [
+    "README.md",
+    "docs/database.md",
+    "docs/guarantees.md",
+    "docs/limits.md",
+    "docs/outbox.md",
+    "docs/rabbitmq.md",
+    "docs/graphs.md",
+    "docs/hub.md",
+    "docs/mysql.md",
+    "docs/schedules.md",
+    "docs/sqs.md",
+    "docs/tasks.md",
+    "docs/topics.md",
+    "docs/uniqueness.md",
+    "docs/tenants.md",
+    "docs/federation.md",
+    "docs/webhooks.md",
+    "docs/worker.md",
+]
+_GUESTS = ("guest:guest@localhost", "guest@localhost")
+_SHOWN = "shop:secret@localhost/shop"  # the server of whoever reads
+
+
+def follow(
+    page: str, directory: Path, request: pytest.FixtureRequest, programs: Programs | None = None
+) -> None:
+    """Do all that a page shows, on real servers, in an empty directory.
+
+    Parameters:
+        page: one of `FOLLOWED`.
+        programs: where its commands are; the tests' own by default.
+    """
+    reader = _reader(page, directory, request, programs or Here())
+    reader.follow(ROOT / page)
+
+
+def _reader(
+    page: str, directory: Path, request: pytest.FixtureRequest, programs: Programs
+) -> Reader:
+    match page:
+        case "docs/mysql.md":
+            mysql: MysqlServer = request.getfixturevalue("mysql")
+            return Reader(directory, _on_mysql(mysql), "", "", mysql, programs=programs)
+        case "docs/rabbitmq.md":
+            port = request.getfixturevalue("rabbit").port
+            node = {each: each.replace("localhost", f"127.0.0.1:{port}") for each in _GUESTS}
+            return Reader(directory, node, "", "shop.db", programs=programs)
+        case "docs/sqs.md":  # boto3 is to find moto's server where the page has Amazon's
+            told = {**USUAL, "AWS_ENDPOINT_URL_SQS": request.getfixturevalue("moto_url")}
+            return Reader(directory, {}, "", "shop.db", programs=programs, variables=told)
+    url = make_url(request.getfixturevalue("postgresql_url"))
+    plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    there = plain.removeprefix("postgresql://")
+    hidden = url.render_as_string(hide_password=True).removeprefix("postgresql+psycopg://")
+    meant = {_SHOWN: there, _SHOWN.replace("secret", "***"): hidden}
+    return Reader(directory, meant, plain, "shop.db", programs=programs)
+
+
+def _on_mysql(server: MysqlServer) -> dict[str, str]:
+    """Return what is there for what docs/mysql.md has."""
+    url = make_url(server.url(server.create_database()))
+    there = url.render_as_string(hide_password=False).removeprefix("mysql+pymysql://")
+    hidden = url.render_as_string(hide_password=True).removeprefix("mysql+pymysql://")
+    user, password = f"{url.username}", f"{url.password}"
+    connected = f'host="{url.host}", port={url.port}, user="{user}", password="{password}"'
+    return {
+        _SHOWN: there,
+        _SHOWN.replace("secret", "***"): hidden,
+        'host="localhost", user="shop", password="secret"': connected,
+        'database="shop"': f'database="{url.database}"',
+    }
