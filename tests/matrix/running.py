@@ -74,8 +74,12 @@ def _tests(row: Row, python: Path, *arguments: str) -> Outcome:
     cache = f"cache_dir={HERE / row.name}.cache"
     command: list[str | Path]
     command = [python, "-m", "pytest", "-q", "-o", cache, f"--junitxml={report}", *arguments]
+    # Programs that the tests start would compile all packages again each time.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with (HERE / f"{row.name}.log").open("w") as log:
-        ran = subprocess.run(command, check=False, stdout=log, stderr=log, cwd=CLONE, timeout=LIMIT)
+        ran = subprocess.run(
+            command, check=False, stdout=log, stderr=log, cwd=CLONE, timeout=LIMIT, env=kept
+        )
     if not report.exists():
         raise NotToBeHad(f"pytest ended with {ran.returncode}: {log.name} has what it said")
     return _outcome(report)
