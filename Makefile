@@ -30,7 +30,7 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/work
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle bench measure clean
+.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle matrix bench measure clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -81,6 +81,9 @@ hammer: $(VENV)/.dev  ## let all that locks rows collide, and count deadlocks (A
 simulate: $(VENV)/.dev  ## let simulated fleets meet faults (ARGS="--seeds 500", or "--seed 7 --job 3")
 	$(BIN)/python -m tests.simulation $(ARGS)
 
+matrix: $(VENV)/.dev  ## run what is promised for each server and Python, and write the tables (ARGS="--only postgresql-18", ARGS=--list)
+	$(BIN)/python -m tests.matrix $(ARGS)
+
 bench: $(VENV)/.bench  ## measure the same work for everybody (ARGS=--quick for a look)
 	$(BIN)/python -m benchmarks.peers.run $(ARGS)
 
@@ -88,7 +91,7 @@ measure: $(VENV)/.bench  ## measure this queue alone (ARGS="latency --database s
 	$(BIN)/python -m benchmarks $(or $(ARGS),--help)
 
 clean:  ## remove the environments and the caches
-	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist
+	rm -rf .venv .venv-oldest .matrix .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist
 
 # Once, though two environments may be made at the same time.
 headers:

@@ -1,7 +1,8 @@
 """Where the servers' programs, PgBouncer and libfaketime are, and how to get those that are not.
 
 The tests need a real server. They look where distributions put one, and where there is none they
-install Debian's, if they may.
+install Debian's, if they may. `MUTIRAO_TEST_ROOT` names a directory that has other servers, as a
+root directory would: what is found there is taken, and the machine's for what is not.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 OLDEST_SERVED = 14
 """The oldest major version of PostgreSQL that Mutirão supports."""
 
+ROOT = "MUTIRAO_TEST_ROOT"
 _NO_CLUSTER = Path("/etc/postgresql-common/createcluster.d/mutirao-tests.conf")
 
 
@@ -81,7 +83,6 @@ def find_mariadb() -> Path:
     """Return the program of MariaDB's server, installing it where that is possible.
 
     Debian's packages without the service: nothing is started, and there is no data directory.
-    `mariadb-install-db` stands in PATH then.
     """
     packages = "mariadb-server-core mariadb-client-core"
     return _found(_mariadb, packages, MariadbNotFound, "MariaDB's server is missing.")
@@ -117,13 +118,22 @@ def _pgbouncer() -> Iterator[Path]:
 
 
 def _mariadb() -> Iterator[Path]:
+    yield from _given("usr/sbin/mariadbd")
     found = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/libexec")
     if found is not None and shutil.which("mariadb-install-db") is not None:
         yield Path(found)
 
 
 def _rabbitmq() -> Iterator[Path]:
-    yield from Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin/rabbitmq-server")
+    place = "usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server"
+    yield from _given(place)
+    yield from Path("/").glob(place)
+
+
+def _given(pattern: str) -> Iterator[Path]:
+    """Yield what is found in the directory that the environment names, if it names one."""
+    if ROOT in os.environ:
+        yield from sorted(Path(os.environ[ROOT]).glob(pattern))
 
 
 def _faketime() -> Iterator[Path]:
@@ -150,6 +160,7 @@ def _supported() -> Iterator[Path]:
 
 
 def _candidates() -> Iterator[Path]:
+    yield from _given("usr/lib/postgresql/*/bin")
     on_path = shutil.which("initdb")
     if on_path:
         yield Path(on_path).resolve().parent

@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -39,15 +39,18 @@ class Extracted(NamedTuple):
         return [loader, "--library-path", loader.parent, self.root / program]
 
 
-def fetched(package: str) -> Extracted:
+def fetched(package: str, *beside: str) -> Extracted:
     """Return where a package is extracted, fetching it if it never was; one process at a time.
+
+    Parameters:
+        beside: other packages that are extracted into the same directory.
 
     Raises `PackageNotFetched` where that is not possible.
     """
     with alone(package):
         root = cache() / package
         if not root.is_dir():
-            _fetch(package, root)
+            _fetch(package, beside, root)
     return Extracted(root)
 
 
@@ -70,7 +73,7 @@ def alone(name: str) -> Iterator[None]:
         yield
 
 
-def _fetch(package: str, root: Path) -> None:
+def _fetch(package: str, beside: Iterable[str], root: Path) -> None:
     missing = [each for each in _NEEDED if shutil.which(each) is None]
     if missing:
         raise PackageNotFetched(
@@ -81,7 +84,8 @@ def _fetch(package: str, root: Path) -> None:
         new, own = Path(name) / "root", Path(name) / "apt"
         apt = ["apt-get", "-q", *_own_configuration(own)]
         _run(package, *apt, "update")
-        _run(package, *apt, "install", "-y", "--download-only", "--no-install-recommends", package)
+        wanted = ("--download-only", "--no-install-recommends", package, *beside)
+        _run(package, *apt, "install", "-y", *wanted)
         for each in (own / "archives").glob("*.deb"):
             _run(package, "dpkg-deb", "-x", str(each), str(new))
         Path(name).chmod(0o755)

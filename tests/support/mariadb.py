@@ -9,11 +9,13 @@ tests make databases of their own, and drop them.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
@@ -212,16 +214,24 @@ class MariadbServer(LocalServer):
         self._program = find_mariadb()
         self._make_directory()
         self._run(
-            "mariadb-install-db",
-            "--no-defaults",
+            *self._installer(),
             *("--auth-root-authentication-method=normal", "--skip-test-db"),
             f"--datadir={self.directory / 'data'}",
         )
         self._write_user()
 
+    def _installer(self) -> list[str | Path]:
+        """Return the command that makes the system's tables, with the files of that server."""
+        if found := shutil.which("mariadb-install-db", path=self._home() / "bin"):
+            return [found, "--no-defaults", f"--basedir={self._home()}"]
+        return ["mariadb-install-db", "--no-defaults"]
+
+    def _home(self) -> Path:
+        return self._program.parent.parent
+
     def _command(self) -> Command:
         here = self.directory
-        places = {"datadir": here / "data", "tmpdir": here}
+        places = {"basedir": self._home(), "datadir": here / "data", "tmpdir": here}
         settings = {**self._everywhere(), **places, **self._settings}
         options = [f"--{name}={value}" for name, value in settings.items()]
         return [self._program, "--no-defaults", *options]

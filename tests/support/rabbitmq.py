@@ -102,7 +102,15 @@ class RabbitServer(PrivateServer):
         for each in (self.directory, *self.directory.iterdir()):
             _give_away(each)
         self._epmd = subprocess.Popen(
-            ["/bin/sh", "-c", _EPMD, "epmd", str(self._epmd_port)],
+            [
+                "/usr/bin/env",
+                *self._environment(),
+                "/bin/sh",
+                "-c",
+                _EPMD,
+                "epmd",
+                str(self._epmd_port),
+            ],
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
@@ -116,8 +124,11 @@ class RabbitServer(PrivateServer):
 
     def _environment(self) -> list[str]:
         here = self.directory
+        # Its own Erlang, where both were extracted into a directory.
+        beside = find_rabbitmq().parents[5] / "bin"
         said = {
             "HOME": here,
+            "PATH": f"{beside}:{os.environ['PATH']}",
             "ERL_EPMD_PORT": self._epmd_port,
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": "mutirao@localhost",

@@ -133,10 +133,10 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
         """Raise SchemaError if the tables do not fit the code.
 
         Raises:
-            ConfigurationError: sessions cannot be as they have to be.
+            ConfigurationError: the server, or a session of ours, cannot be as it has to be.
         """
+        await self._first.alone(self._dialect.refuse_server)
         await self._first.alone(version.check, self.engines.schema)
-        await self._first.alone(self._dialect.refuse_session)
 
     async def close(self) -> None:
         """Close the connections of this process and event loop."""

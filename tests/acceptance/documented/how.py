@@ -63,6 +63,9 @@ HOW: tuple[tuple[str, How], ...] = (
     (r"make hammer.*", Run("--seconds 3")),
     (r".*tests\.acceptance\.hammer\.lanes", Run("--jobs 1000 --seconds 10")),
     (r"make simulate ARGS=--defects", Run()),
+    # The rows of it take half an hour, and download what they run on: they are named.
+    (r"make matrix.*", Run("--list")),
+    (r".*tests\.matrix\.tables", Run()),
     (r'make simulate ARGS="--seed 7 --job 3"', Run()),
     (r"make simulate.*", Run("--seeds 4")),
     (r".*tests\.support\.(postgresql|mariadb|mysql)", Run(until="://")),

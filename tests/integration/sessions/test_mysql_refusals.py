@@ -110,7 +110,7 @@ async def test_what_is_set_again(mysql: MysqlServer, engine: Engine, said: str, 
         assert [*server.session_faults(connection)] == []
         connection.exec_driver_sql(said)
         with pytest.raises(ConfigurationError, match="though it was set to something else") as told:
-            server.refuse_session(connection)
+            server.refuse(connection)
         assert found in str(told.value)
         assert found in " ".join(fault.found for fault in server.faults(connection))
 

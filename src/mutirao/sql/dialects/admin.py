@@ -72,6 +72,10 @@ class Admin(ABC):
     def clock(self, connection: Connection) -> datetime:
         """Return the time of the database's clock."""
 
+    def unfit(self, connection: Connection) -> Iterator[Finding]:
+        """Find what keeps us from working on this server, with our tables or without."""
+        yield from ()
+
     @abstractmethod
     def health_checks(self, connection: Connection) -> Iterator[Finding]:
         """Examine indexes, plans and bloat, and report what is well, too."""

@@ -74,8 +74,8 @@ class Dialect(ABC):
         """Return the notifier of ended jobs; None if callers can only poll."""
         return self.notifier(place)
 
-    def refuse_session(self, conn: Connection) -> None:
-        """Refuse a session of ours that cannot be as we need it.
+    def refuse_server(self, conn: Connection) -> None:
+        """Refuse a server on which nothing works, and a session of ours that is not as we need it.
 
         Raises:
             ConfigurationError: what it has, and what to do.

@@ -73,7 +73,7 @@ def findings(conn: Connection, known: Collection[str], schema: str | None = None
     try:
         version.check(conn, schema)
     except SchemaError as error:
-        return [_without_schema(error)]
+        return [*dialect_of(conn.dialect).admin.unfit(conn), _without_schema(error)]
     where = "" if schema is None else f" in schema {schema}"
     return [
         Finding(Level.OK, "schema", f"revision {version.head()}{where}, as this version needs"),

@@ -12,7 +12,7 @@ from mutirao.errors import ConfigurationError, StoreBusy
 from mutirao.model.findings import Finding
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.mysql import server
-from mutirao.sql.dialects.mysql.health_checks import health_checks, lax_sessions
+from mutirao.sql.dialects.mysql.health_checks import health_checks, lax_sessions, unfit
 from mutirao.sql.dialects.mysql.mending import mend
 from mutirao.sql.dialects.mysql.moments import NOW
 from mutirao.sql.schema.instant import from_micros
@@ -84,6 +84,10 @@ class MysqlAdmin(Admin):
     def clock(self, connection: Connection) -> datetime:
         """Ask the server."""
         return from_micros(connection.exec_driver_sql(f"SELECT {NOW}").scalar_one())
+
+    def unfit(self, connection: Connection) -> Iterator[Finding]:
+        """Ask what the server and our session have."""
+        return unfit(connection)
 
     def health_checks(self, connection: Connection) -> Iterator[Finding]:
         """Examine the server, its tables, and how often transactions were given up."""

@@ -89,9 +89,9 @@ class MariaDB(Dialect):
 
         return ADMIN
 
-    def refuse_session(self, conn: Connection) -> None:
+    def refuse_server(self, conn: Connection) -> None:
         """Ask what it has."""
-        server.refuse_session(conn)
+        server.refuse(conn)
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the server's clock) plus some seconds, as an expression."""

@@ -43,8 +43,14 @@ def health_checks(connection: Connection) -> Iterator[Finding]:
     )
 
 
+def unfit(connection: Connection) -> Iterator[Finding]:
+    """Find what keeps us from working on this server."""
+    for fault in server.faults(connection):
+        yield Finding(Level.PROBLEM, *fault)
+
+
 def _server(connection: Connection) -> Iterator[Finding]:
-    found = [Finding(Level.PROBLEM, *fault) for fault in server.faults(connection)]
+    found = [*unfit(connection)]
     yield from found
     if not found:
         has = "has what is needed, and all tables are in InnoDB"

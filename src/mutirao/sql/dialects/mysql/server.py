@@ -28,10 +28,7 @@ _PROBES = {
     "SKIP LOCKED": "SELECT 1 FROM (SELECT 1) one FOR UPDATE SKIP LOCKED",
     "JSON_TABLE": "SELECT id FROM json_table('[1]', '$[*]' COLUMNS (id int PATH '$')) given",
     "microseconds in UTC_TIMESTAMP": "SELECT 1 FROM (SELECT UTC_TIMESTAMP(6)) now",
-    "the storage engine InnoDB": (
-        "SELECT 1 FROM information_schema.engines"
-        " WHERE engine = 'InnoDB' AND support IN ('YES', 'DEFAULT')"
-    ),
+    "the storage engine InnoDB": session.INNODB,
     "utf8mb4 compared byte for byte": (
         "SELECT 1 FROM information_schema.collations"
         " WHERE collation_name IN ('utf8mb4_nopad_bin', 'utf8mb4_0900_bin')"
@@ -101,9 +98,9 @@ def session_faults(connection: Connection) -> Iterator[Flaw]:
         )
 
 
-def refuse_session(connection: Connection) -> None:
-    """Raise ConfigurationError if a session of ours is not as we need it."""
-    for fault in session_faults(connection):
+def refuse(connection: Connection) -> None:
+    """Raise ConfigurationError if a server, a table or a session of ours is not as we need it."""
+    for fault in faults(connection):
         raise ConfigurationError(f"{fault.found}; {fault.remedy}.")
 
 

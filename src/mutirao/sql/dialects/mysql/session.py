@@ -69,6 +69,11 @@ _LEVEL: Mapping[str, str | int] = {
 }
 _SHOWN = {"completion_type": "NO_CHAIN", "default_regex_flags": ""}  # otherwise than it is set
 _PROBE = "\u00e9\u6f22\U0001f642"  # characters of two, three and four bytes
+_NO_SUCH_VARIABLE = 1193
+INNODB = (
+    "SELECT 1 FROM information_schema.engines"
+    " WHERE engine = 'InnoDB' AND support IN ('YES', 'DEFAULT')"
+)
 _ECHO = "SELECT hex(CONVERT(%s USING utf8mb4)), %s LIMIT 1"
 
 
@@ -113,5 +118,18 @@ def set_up(connection: Any) -> None:
             " charset='utf8mb4'"
         )
     with connection.cursor() as cursor:
-        for statement in SETTING:
-            cursor.execute(statement)
+        try:
+            for statement in SETTING:
+                cursor.execute(statement)
+        except Exception as error:
+            if error.args[:1] == (_NO_SUCH_VARIABLE,) and _lacks_innodb(cursor):
+                raise ConfigurationError(
+                    "the server lacks the storage engine InnoDB, in which our tables have to be;"
+                    " use a server that has it, or switch it on there"
+                ) from error
+            raise
+
+
+def _lacks_innodb(cursor: Any) -> bool:
+    cursor.execute(INNODB)
+    return not cursor.fetchall()
