@@ -29,7 +29,7 @@ from mutirao.engine.starting import Starts
 
 log = logging.getLogger("mutirao")
 
-MAX_LATE = 0.002  # seconds until the event loop learns that calls have ended that have successors
+MAX_LATE = 0.005  # seconds until the event loop learns that calls have ended that have successors
 
 
 class ThreadCall:
