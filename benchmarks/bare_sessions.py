@@ -2,7 +2,7 @@
 
 What users of sessions would have without jobs: for each commit a session, over an engine with as
 many connections as there are handlers. It inserts the effect, and exchanges the job's live row for
-its attempt.
+its attempt: BEGIN, two statements (on PostgreSQL those of a worker; on others three) and COMMIT.
 """
 
 import asyncio
@@ -69,5 +69,5 @@ def _options(url: URL) -> dict[str, dict[str, float]]:
 
 def _exchange(url: URL) -> list[TextClause]:
     if url.get_backend_name() == "postgresql":
-        return [text(effects.EXCHANGE.format(":id"))]
+        return [text(effects.COMPLETE.format(":id"))]
     return [text(each.replace("?", ":id")) for each in (effects.ATTEMPT, effects.GONE)]

@@ -1,8 +1,9 @@
 """The table that handlers of `transactions` write to, and the raw loops that commit the same.
 
-A raw loop claims nothing: its jobs are known. Each commit of it is what a job in its own
-transaction cannot do without: BEGIN, the INSERT of the effect, the job's live row exchanged for its
-attempt if it has that run, COMMIT; prepared, by the driver alone, on connections that are open.
+A raw loop claims nothing: its jobs are known, and claimed already. Each commit of it is what a job
+in its own transaction cannot do without: BEGIN, the INSERT of the effect, the job's live row
+exchanged for its attempt if it has that run, COMMIT; prepared, by the driver alone, on connections
+that are open. On PostgreSQL that exchange is the statement that a worker says, too.
 """
 
 import asyncio
@@ -16,17 +17,13 @@ from sqlalchemy import URL, Connection, make_url, text
 TABLE = "mutirao_bench_effect"
 INSERT = "INSERT INTO mutirao_bench_effect VALUES (1)"
 
-EXCHANGE = """WITH gone AS (
-    DELETE FROM mutirao_live WHERE id = {0} AND run = 0 RETURNING id, run, attempt, worker
-)
-INSERT INTO mutirao_attempt (job, run, attempt, worker, outcome, started_at, finished_at)
-SELECT id, run, attempt, worker, 'succeeded', statement_timestamp(), statement_timestamp()
-FROM gone"""
-ATTEMPT = """INSERT INTO mutirao_attempt
+RUN = 1  # of all jobs: each was claimed once
+COMPLETE = f"SELECT mutirao_complete({{}}, {RUN}, 1000)"
+ATTEMPT = f"""INSERT INTO mutirao_attempt
     (job, run, attempt, worker, outcome, started_at, finished_at)
 SELECT id, run, attempt, worker, 'succeeded', run_at, run_at FROM mutirao_live
-WHERE id = ? AND run = 0"""
-GONE = "DELETE FROM mutirao_live WHERE id = ? AND run = 0"
+WHERE id = ? AND run = {RUN}"""  # noqa: S608
+GONE = f"DELETE FROM mutirao_live WHERE id = ? AND run = {RUN}"  # noqa: S608
 
 _LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
@@ -74,7 +71,7 @@ def _psycopg(url: URL, shares: Sequence[Sequence[int]]) -> None:
     def commit(conn: Any, ids: Sequence[int]) -> None:
         for id in ids:
             conn.execute(INSERT, prepare=True)
-            conn.execute(EXCHANGE.format("%s"), (id,), prepare=True)
+            conn.execute(COMPLETE.format("%s"), (id,), prepare=True)
             conn.commit()
 
     _in_threads([psycopg.connect(_plain(url)) for _ in shares], shares, commit)
@@ -86,7 +83,7 @@ def _psycopg_async(url: URL, shares: Sequence[Sequence[int]]) -> None:
     async def commit(conn: Any, ids: Sequence[int]) -> None:
         for id in ids:
             await conn.execute(INSERT, prepare=True)
-            await conn.execute(EXCHANGE.format("%s"), (id,), prepare=True)
+            await conn.execute(COMPLETE.format("%s"), (id,), prepare=True)
             await conn.commit()
 
     async def run() -> None:
@@ -103,7 +100,7 @@ def _asyncpg(url: URL, shares: Sequence[Sequence[int]]) -> None:
         for id in ids:
             async with conn.transaction():
                 await conn.execute(INSERT)
-                await conn.execute(EXCHANGE.format("$1"), id)
+                await conn.execute(COMPLETE.format("$1"), id)
 
     async def run() -> None:
         conns = [await asyncpg.connect(_plain(url)) for _ in shares]

@@ -1,7 +1,6 @@
 """The dispatcher starts claimed jobs while slots are free, and counts how many more to claim."""
 
 import asyncio
-from collections import deque
 from collections.abc import Collection, Iterable
 from contextvars import Context, copy_context
 from functools import partial
@@ -20,6 +19,7 @@ from mutirao.engine.settler import Settler
 from mutirao.engine.slots import Slots
 from mutirao.engine.stalling import StallWatch
 from mutirao.engine.thread_attempts import Attempt, ThreadAttempts
+from mutirao.engine.waiting import Waiting
 from mutirao.errors import AttemptStalled, AttemptTimeout
 from mutirao.model.job import Claim, OutcomeKind, Wake
 from mutirao.model.outcome import Outcome
@@ -42,7 +42,7 @@ class Dispatcher:
     ) -> None:
         self._settings, self._executor, self._completer = settings, executor, completer
         self._slots, self._begin = slots, begin
-        self._buffer: deque[Claim] = deque()
+        self._buffer = Waiting()
         self._running: set[Running] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._to_cancel: set[tuple[int, int]] = set()
@@ -50,7 +50,7 @@ class Dispatcher:
         self._lives_until = inf
         self._context = copy_context()  # the context of the worker's start, for every attempt
         self._starts_soon = False  # in place of several attempts that have ended
-        self._calls = ThreadAttempts(executor, slots.threads, self._leave_soon, self._follow)
+        self._calls = ThreadAttempts(executor, slots.threads, self)
         self._closed = False
         self.note_start: NoteStart | None = None  # of jobs that were lost before
         self.last_start, self.suspect_from = 0, LOST_RUNS_OF_SUSPECT
@@ -70,7 +70,10 @@ class Dispatcher:
 
     def may_start(self) -> bool:
         """Return whether it has a job to start, and may."""
-        return bool(self._buffer) and not self._closed and monotonic() <= self._lives_until
+        return bool(self._buffer) and self._may_start()
+
+    def _may_start(self) -> bool:
+        return not self._closed and monotonic() <= self._lives_until
 
     def blocked_until(self) -> float:
         """Return when, in monotonic seconds, every coroutine of its is past its timeouts.
@@ -138,7 +141,7 @@ class Dispatcher:
 
     def start_next(self) -> bool:
         """Start the next job, if there is one and it may start; return whether it did."""
-        if self._closed or monotonic() > self._lives_until or (claim := self._next()) is None:
+        if not self._may_start() or (claim := self._buffer.next()) is None:
             return False
         self._start(claim)
         return True
@@ -150,26 +153,15 @@ class Dispatcher:
 
     def holds(self) -> set[tuple[int, int]]:
         """Return (id, run) of every job that this worker knows: waiting, running or unsettled."""
-        claims = [*self._buffer, *(running.claim for running in self._running)]
-        return {(claim.id, claim.run) for claim in claims} | self.unsettled()
+        return {(claim.id, claim.run) for claim in self._claims()} | self.unsettled()
 
     def unsettled(self) -> set[tuple[int, int]]:
         """Return (id, run) of every job that has ended and whose outcome is not written yet."""
         return self._completer.pending()
 
-    def _next(self) -> Claim | None:
-        # Another thread may take the last one between the check and the `popleft`.
-        try:
-            return self._buffer.popleft()
-        except IndexError:
-            return None
-
     def drop_unstarted(self) -> list[tuple[int, int]]:
         """Forget the jobs that have not started, and return them; callable from any thread."""
-        dropped = []
-        while (claim := self._next()) is not None:
-            dropped.append((claim.id, claim.run))
-        return dropped
+        return self._buffer.drop()
 
     def patience(self) -> float:
         """Return the seconds until the jobs that wait for a slot have waited too long."""
@@ -187,21 +179,22 @@ class Dispatcher:
     def cancel(self, jobs: Iterable[tuple[int, int]]) -> None:
         """Cancel those of these jobs (id, run) that run, and the others when they start."""
         self._to_cancel = set(jobs)
+        self._calls.collect()
         for running in list(self._running):
             if (running.claim.id, running.claim.run) in self._to_cancel:
                 self._interrupt(running, outcomes.CANCELLED)
 
     def lose(self, jobs: Collection[tuple[int, int]]) -> None:
         """Give up those of these jobs (id, run): others may have them now."""
-        kept = [each for each in self._buffer if (each.id, each.run) not in jobs]
-        self._buffer.clear()
-        self._buffer.extend(kept)
+        self._buffer.lose(jobs)
+        self._calls.collect()
         for running in list(self._running):
             if (running.claim.id, running.claim.run) in jobs:
                 self._interrupt(running, outcomes.LOST)
 
     def interrupt_all(self, outcome: Outcome) -> list[tuple[int, int]]:
         """Interrupt all running attempts with this outcome; return (id, run) of each."""
+        self._calls.collect()
         running = list(self._running)
         for each in running:
             self._interrupt(each, outcome)
@@ -213,8 +206,11 @@ class Dispatcher:
 
     def holds_suspect(self) -> bool:
         """Return whether such a job is of this database."""
-        claims = [*self._buffer, *(running.claim for running in self._running)]
-        return any(claim.lost >= self.suspect_from for claim in claims)
+        return any(claim.lost >= self.suspect_from for claim in self._claims())
+
+    def _claims(self) -> list[Claim]:
+        """Return the jobs that wait or run."""
+        return [*self._buffer.known(), *(running.claim for running in self._running)]
 
     def leave(self) -> None:
         """Leave the slots to others, once nothing runs any more."""
@@ -223,6 +219,7 @@ class Dispatcher:
     def close(self) -> None:
         """Stop starting jobs, and tell running ones that ask that they shall end."""
         self._closed = True
+        self._calls.collect()
         for running in self._running:
             running.stopping = True
 
@@ -232,13 +229,50 @@ class Dispatcher:
             self.changed.clear()
             await self.changed.wait()
 
-    def _start(self, claim: Claim) -> None:
+    def take_over(self, before: Running) -> tuple[Running, Context] | None:
+        """Take the next job for a thread, in the place of an attempt that has ended; or None.
+
+        From any thread. Only what needs nothing of the event loop before its call is taken so.
+        """
+        if before.lent or not self._slots.alone or not self._may_start():
+            return None
+        claim = self._buffer.take_if(self._is_mere_call)
+        return None if claim is None else (self._made(claim), self._context.copy())
+
+    def _is_mere_call(self, claim: Claim) -> bool:
+        try:
+            self._executor.timeout(claim)
+            mere = self._executor.is_call(claim) and not claim.lost
+            return mere and self._executor.stall_timeout(claim) is None
+        except Exception:  # noqa: BLE001 (`_start` meets it again, and judges it)
+            return False
+
+    def taken_over(self, running: Running) -> None:
+        """Take note of what a thread has begun."""
+        claim = running.claim
+        self._buffer.told(claim)
+        self._hold(running)
+        timeout = self._executor.timeout(claim)
+        if timeout is not None:
+            running.arm = partial(self._arm, running, timeout)
+            running.arm(-running.started_ago())
+        running.stopping = self._closed
+        if self._to_cancel and not claim.cancel and (claim.id, claim.run) in self._to_cancel:
+            self._interrupt(running, outcomes.CANCELLED)
+
+    def _made(self, claim: Claim) -> Running:
         if self._to_cancel and (claim.id, claim.run) in self._to_cancel:
             claim = claim._replace(cancel=True)
-        running = Running(claim, self._begin, self._lend)
-        self._moved_at = running.started
+        return Running(claim, self._begin, self._lend)
+
+    def _hold(self, running: Running) -> None:
+        self._moved_at = max(self._moved_at, running.started)
         self._running.add(running)
         self._slots.taken += 1
+
+    def _start(self, claim: Claim) -> None:
+        running = self._made(claim)
+        self._hold(running)
         try:
             self._launch(running)
         except Exception as error:  # noqa: BLE001 (a row can end only its own attempt)
@@ -258,13 +292,13 @@ class Dispatcher:
         context = self._context.copy()
         if claim.lost and self.note_start is not None:
             noted = after_note(self.note_start, self._executor.attempt)
-            self._follow(running, noted, context)
+            self.follow(running, noted, context)
         elif self._executor.is_call(claim):
             self._calls.start(running, context)
         else:
-            self._follow(running, self._executor.attempt, context)
+            self.follow(running, self._executor.attempt, context)
 
-    def _follow(self, running: Running, attempt: Attempt, context: Context) -> None:
+    def follow(self, running: Running, attempt: Attempt, context: Context) -> None:
         """Run an attempt in a task of the event loop, as far as it does not end at once."""
         task = started_task(self._live(running, attempt), asyncio.get_running_loop(), context)
         if not task.done():
@@ -304,8 +338,8 @@ class Dispatcher:
         self._free(running, outcome)
         self._after()
 
-    def _leave_soon(self, running: Running, outcome: Outcome) -> None:
-        """Do the same, but start others once for all attempts that end together."""
+    def ended_in_thread(self, running: Running, outcome: Outcome) -> None:
+        """End an attempt of a thread; start others once for all attempts that end together."""
         self._free(running, outcome)
         if not self._starts_soon:
             self._starts_soon = True
@@ -329,7 +363,7 @@ class Dispatcher:
         self._running.discard(running)
         self._slots.give_back(running.lent)
         self._lent -= running.lent
-        finished = monotonic()
+        finished = running.ended or monotonic()
         self._pace.took(finished - running.started)
         claim = running.claim
         linked = self._executor.linked(claim)
@@ -357,7 +391,10 @@ class Dispatcher:
         self._cut(running, AttemptStalled(told))
 
     def _cut(self, running: Running, error: Exception) -> None:
-        """End an attempt that has run into a timeout."""
+        """End an attempt that has run into a timeout, unless it has ended in time."""
+        self._calls.collect()
+        if running.over:
+            return
         claim = running.claim
         if self._executor.runs_in_thread(claim):
             log.error(

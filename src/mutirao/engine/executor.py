@@ -142,7 +142,10 @@ class Executor:
         return not (task.is_coroutine or self._middleware or self._runs_apart(task) or task.asks)
 
     def begin(self, running: Running) -> Callable[[], Any] | Outcome:
-        """Begin an attempt that is only a call: return the call, or an outcome without it."""
+        """Begin an attempt that is only a call: return the call, or an outcome without it.
+
+        From any thread. With an outcome the attempt has not `ended` yet.
+        """
         claim = running.claim
         self._attempts.started(claim)
         try:
@@ -150,7 +153,7 @@ class Executor:
         except BaseException as error:
             bound = self._raised(running, error)
         if isinstance(bound, Outcome):
-            return self._ended(running, bound)
+            return bound
         function, args, kwargs = bound
         return partial(function, *args, **kwargs)
 
@@ -162,7 +165,7 @@ class Executor:
             outcome = _returned(self._tasks[running.claim.task], running, value)
         except BaseException as raised:
             outcome = self._raised(running, raised)
-        return self._ended(running, outcome)
+        return self.ended(running, outcome)
 
     async def end_awaiting(self, running: Running, value: Awaitable[Any]) -> Outcome:
         """Do the same where a decorator hid that the handler is a coroutine function."""
@@ -181,9 +184,10 @@ class Executor:
             outcome = await perform(task, running)
         except BaseException as error:
             outcome = self._raised(running, error)
-        return self._ended(running, outcome)
+        return self.ended(running, outcome)
 
-    def _ended(self, running: Running, outcome: Outcome) -> Outcome:
+    def ended(self, running: Running, outcome: Outcome) -> Outcome:
+        """Log the end of an attempt, and return its outcome."""
         died = running.take_death() if outcome.kind is DEAD else None
         self._attempts.ended(running.claim, outcome, running.started, died)
         return outcome

@@ -18,8 +18,8 @@ Begin = Callable[[Job, "Running", Gives], Transaction[Any, Any]]
 class Running:
     """An attempt between its start and its end. Implements `ports.Attempt`."""
 
-    __slots__ = ("_begin", "_death", "_lend", "arm", "claim", "interruption", "kill", "lent",
-                 "over", "settled", "started", "stopping", "task", "timer", "told", "watch",
+    __slots__ = ("_begin", "_death", "_lend", "arm", "claim", "ended", "interruption", "kill",
+                 "lent", "over", "settled", "started", "stopping", "task", "timer", "told", "watch",
                  "woken")  # fmt: skip
 
     def __init__(
@@ -30,6 +30,7 @@ class Running:
         self.lent = False  # whether it has left its slot to others
         self.claim = claim
         self.started = monotonic()
+        self.ended: float | None = None  # when its call returned, if a thread has told
         self.settled = False  # by its own transaction
         self.stopping = False  # whether the worker wants to end
         self.told = False  # whether the handler has learned that it shall end

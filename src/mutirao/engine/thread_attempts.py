@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from functools import partial
 from inspect import isawaitable
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from mutirao.engine.executor import Executor
 from mutirao.engine.running import Running
@@ -20,40 +20,82 @@ from mutirao.model.outcome import Outcome
 Attempt = Callable[[Running], Coroutine[Any, Any, Outcome]]
 
 
+class Owner(Protocol):
+    """Whose attempts they are: the dispatcher."""
+
+    def ended_in_thread(self, running: Running, outcome: Outcome) -> None:
+        """Take an attempt that has ended, with its outcome; in the event loop."""
+        ...
+
+    def follow(self, running: Running, attempt: Attempt, context: Context) -> None:
+        """Run the rest of an attempt in the event loop, whose function returned an awaitable."""
+        ...
+
+    def take_over(self, before: Running) -> tuple[Running, Context] | None:
+        """Return the next job in the place of an attempt whose call has ended; from any thread."""
+        ...
+
+    def taken_over(self, running: Running) -> None:
+        """Take note of an attempt that a thread has begun; in the event loop."""
+        ...
+
+
+class _Refused(NamedTuple):
+    """What a thread returns for an attempt whose handler must not be called."""
+
+    outcome: Outcome
+
+
 class ThreadAttempts:
-    """The way of attempts through threads.
+    """The way of attempts through threads."""
 
-    Parameters:
-        ended: receives each attempt with its outcome, in the event loop.
-        follow: runs the rest of an attempt in the event loop, where the function has returned an
-            awaitable after all.
-    """
-
-    def __init__(
-        self,
-        executor: Executor,
-        threads: Threads,
-        ended: Callable[[Running, Outcome], None],
-        follow: Callable[[Running, Attempt, Context], None],
-    ) -> None:
-        self._executor, self._threads = executor, threads
-        self._ended, self._follow = ended, follow
+    def __init__(self, executor: Executor, threads: Threads, owner: Owner) -> None:
+        self._executor, self._threads, self._owner = executor, threads, owner
 
     def start(self, running: Running, context: Context) -> None:
         """Begin an attempt in its context, which nobody else runs in."""
         context.run(self._start, running, context)
 
+    def collect(self) -> None:
+        """Take note of all that has ended, and of all that threads have begun, by now."""
+        self._threads.collect()
+
     def _start(self, running: Running, context: Context) -> None:
         call = self._executor.begin(running)
         if isinstance(call, Outcome):
-            self._ended(running, call)
+            self._ended(running, self._executor.ended(running, call))
             return
+        succeed = partial(self._succeed, running)
         try:
-            made = self._threads.submit(call, partial(self._enter, running, context))
+            made = self._threads.submit(call, partial(self._enter, running, context), succeed)
         except NotStarted as error:
             self._ended(running, self._executor.end(running, None, error))
             return
         running.kill = partial(self._kill, running, made, context)
+
+    def _succeed(self, before: Running) -> ThreadCall | None:
+        """Return the call of the next job, in the thread of an attempt whose call has ended."""
+        if (taken := self._owner.take_over(before)) is None:
+            return None
+        running, context = taken
+        return ThreadCall(
+            partial(self._call, running),
+            partial(self._enter, running, context),
+            context,
+            partial(self._succeed, running),
+            partial(self._begun, running, context),
+        )
+
+    def _call(self, running: Running) -> Any:
+        call = self._executor.begin(running)
+        return _Refused(call) if isinstance(call, Outcome) else copy_context().run(call)
+
+    def _begun(self, running: Running, context: Context, call: ThreadCall) -> None:
+        running.kill = partial(self._kill, running, call, context)
+        self._owner.taken_over(running)
+
+    def _ended(self, running: Running, outcome: Outcome) -> None:
+        self._owner.ended_in_thread(running, outcome)
 
     def _kill(self, running: Running, call: ThreadCall, context: Context) -> None:
         asyncio.get_running_loop().call_soon(self._give_up, running, call, context=context)
@@ -66,14 +108,18 @@ class ThreadAttempts:
                 self._ended(running, self._executor.judge(running.claim, error))
 
     def _returned(self, running: Running, call: ThreadCall) -> None:
-        running.kill = None
+        running.kill, running.ended = None, call.ended
         value, error = call.result, call.error
         if running.interruption is not None:  # just now
             error = asyncio.CancelledError()
+        elif isinstance(value, _Refused):
+            self._ended(running, self._executor.ended(running, value.outcome))
+            return
         elif error is None and value is not None and isawaitable(value):
             # A decorator hid that the handler is a coroutine function.
+            running.ended = None
             rest = partial(self._executor.end_awaiting, value=value)
-            self._follow(running, rest, copy_context())
+            self._owner.follow(running, rest, copy_context())
             return
         self._ended(running, self._executor.end(running, value, error))
 

@@ -24,9 +24,12 @@ class CallersThread(Threads):
         self._asked: deque[ThreadCall] = deque()
 
     def submit(
-        self, function: Callable[[], Any], on_end: Callable[[ThreadCall], None]
+        self,
+        function: Callable[[], Any],
+        on_end: Callable[[ThreadCall], None],
+        succeed: Callable[[], ThreadCall | None] | None = None,
     ) -> ThreadCall:
-        """Have a function called where `drive` was called."""
+        """Have a function called where `drive` was called; nothing succeeds it there."""
         call = ThreadCall(function, on_end)
         self._asked.append(call)
         asyncio.get_running_loop().stop()

@@ -28,6 +28,8 @@ class Owing(Lendable):
 
     owes = False
     _pipeline: Any
+    _num_transactions: int
+    _tpc: Any
     first: object = None
     closed: bool
     pgconn: Any
@@ -55,6 +57,15 @@ class Owing(Lendable):
     def is_idle(self) -> bool:
         """Return whether it is in no transaction and does nothing."""
         return bool(self.pgconn.transaction_status == _IDLE)
+
+    def has_ended(self) -> bool:
+        """Return whether a commit or a rollback would do nothing: its COMMIT has travelled.
+
+        psycopg finds that out by the way of a statement, and SQLAlchemy asks for both.
+        """
+        if self.owes or self.refuse is not None or self._pipeline is not None:
+            return False
+        return self.is_idle() and not (self._num_transactions or self._tpc)
 
     def _start_query(self) -> PQGen[None]:
         if not self.owes:  # else the cursor sends it, with its statement
@@ -147,6 +158,16 @@ class OwnConnection(Owing, Connection[Any]):
         """Run what psycopg runs, after the BEGIN that is owed."""
         return super().wait(self._begun(gen), *args, **kwargs)
 
+    def commit(self) -> None:
+        """Commit, if a transaction is open and that is not refused."""
+        if not self.has_ended():
+            super().commit()
+
+    def rollback(self) -> None:
+        """Roll back, if a transaction is open and that is not refused."""
+        if not self.has_ended():
+            super().rollback()
+
 
 class OwnAsyncConnection(Owing, AsyncConnection[Any]):
     """A `psycopg.AsyncConnection` of ours."""
@@ -158,3 +179,13 @@ class OwnAsyncConnection(Owing, AsyncConnection[Any]):
     def wait(self, gen: PQGen[Any], *args: Any, **kwargs: Any) -> Any:
         """Run what psycopg runs, after the BEGIN that is owed."""
         return super().wait(self._begun(gen), *args, **kwargs)
+
+    async def commit(self) -> None:
+        """Commit, if a transaction is open and that is not refused."""
+        if not self.has_ended():
+            await super().commit()
+
+    async def rollback(self) -> None:
+        """Roll back, if a transaction is open and that is not refused."""
+        if not self.has_ended():
+            await super().rollback()

@@ -7,6 +7,7 @@ The statement is prepared under a name of ours, which is noted where psycopg not
 has the server forget all of them at a rollback, and ours must be known to be gone then.
 """
 
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 from psycopg import AsyncConnection, Connection, OperationalError, Pipeline
@@ -47,7 +48,7 @@ def end(conn: _Any, request: Execute) -> PQGen[Rows]:
     pgconn, adapter = conn.pgconn, Transformer(conn)
     values = adapter.dump_sequence(request.params, [PyFormat.TEXT] * len(request.params))
     pgconn.enter_pipeline_mode()
-    named = _send(conn, numbered(request.sql), values)
+    named = _send(conn, request.sql, values)
     pgconn.send_query_params(b"COMMIT", None)
     pgconn.pipeline_sync()
     yield from send(pgconn)
@@ -68,16 +69,24 @@ _Key = tuple[bytes, tuple[int, ...]]  # as psycopg has it: the text, and the typ
 
 def _send(conn: _Any, sql: str, values: Any) -> _Key | None:
     """Send the statement; return its key if it was prepared with it."""
-    pgconn, text = conn.pgconn, sql.encode()
+    pgconn = conn.pgconn
+    text, name = _written(sql)
     if conn.prepare_threshold is None:
         pgconn.send_query_params(text, values)
         return None
-    key, name = (text, ()), name_of(text)
+    key = (text, ())
     known = key in conn._prepared._names
     if not known:
         pgconn.send_prepare(name, text)
     pgconn.send_query_prepared(name, values)
     return None if known else key
+
+
+@lru_cache
+def _written(sql: str) -> tuple[bytes, bytes]:
+    """Return the text that is sent, and its name; of the few last statements that there are."""
+    text = numbered(sql).encode()
+    return text, name_of(text)
 
 
 def until_sync(pgconn: PGconn) -> PQGen[list[PGresult]]:
