@@ -1,7 +1,7 @@
 """Subscriptions of which no delivery can be made, as somebody has changed their rows by hand.
 
-They are disabled, so that what is published is told to the others. Nothing is asked unless a fan-out
-has failed. Synchronous functions of a SQLAlchemy `Connection` in a transaction.
+They are disabled, so that the others are told of what is published. Nothing is asked unless a
+fan-out has failed. Synchronous functions of a SQLAlchemy `Connection` in a transaction.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -282,7 +282,7 @@ class SubscriptionsContract:
     async def test_spoilt_by_hand(
         self, store: Store, what: str, others: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """The others are told; it is disabled, is named, and gets what it has missed once mended."""
+        """The others are told; it is disabled, named, and gets what it missed once mended."""
         worker = await join(store)
         how: dict[str, Any] = {"filtered": {"filter": {"n": 1}}, "in order": {"order_by": "n"}}
         its = how.get(others, {})
