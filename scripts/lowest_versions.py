@@ -19,7 +19,8 @@ def main() -> None:
         return
     facts = tomllib.loads(Path("pyproject.toml").read_text())
     project = facts["project"]
-    others = [*project["optional-dependencies"].values(), facts["dependency-groups"]["bench"]]
+    groups = [facts["dependency-groups"][name] for name in ("bench", "examples")]
+    others = [*project["optional-dependencies"].values(), *groups]
     for requirement in sum(others, start=project["dependencies"]):
         if requirement.startswith(f"{project['name']}["):
             continue  # another extra of ours, whose requirements are among the others

@@ -237,6 +237,8 @@ def _confirm(order: JobCommand, ids: tuple[int, ...], yes: bool, given: dict[str
 def _described(name: str, value: Any) -> str:
     if name == "states":
         return f"state {' or '.join(value)}"
+    if name == "queues":
+        return f"queue {' or '.join(value)}"
     if name == "args":
         return ", ".join(f"{argument} {json.dumps(its)}" for argument, its in value)
     return f"{name.replace('_', ' ')} {value}"

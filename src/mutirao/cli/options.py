@@ -202,7 +202,7 @@ _FILTERS = (
         type=click.Choice([str(state) for state in JobState]),
         help="Jobs in this state; may be repeated.",
     ),
-    option("--queue", help="Jobs of this queue."),
+    option("--queue", "queues", multiple=True, help="Jobs of this queue; may be repeated."),
     option("--task", help="Jobs of this task."),
     option("--tag", help="Jobs with this tag."),
     option("--key", help="Jobs with this key."),
@@ -236,7 +236,8 @@ def filters(limit: int | None) -> Callable[[Command], Command]:
 
 def chosen(ids: tuple[int, ...], given: dict[str, Any]) -> dict[str, Any]:
     """Return the filter of ids and the options of `filters`, as keyword arguments of `app.jobs`."""
-    several = {"states": given["states"] or None, "args": dict(given["args"]) or None}
+    several = {name: given[name] or None for name in ("states", "queues")}
+    several["args"] = dict(given["args"]) or None
     return {"ids": ids or None, **given, **several}
 
 

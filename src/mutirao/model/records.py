@@ -122,6 +122,7 @@ class JobFilter:
     state: JobState | None = None
     states: tuple[JobState, ...] | None = None  # any of these; instead of `state`
     queue: str | None = None
+    queues: tuple[str, ...] | None = None  # any of these; instead of `queue`
     task: str | None = None
     tag: str | None = None
     error_type: str | None = None  # with its module, or without: shop.Busy, Busy
@@ -139,6 +140,7 @@ class JobFilter:
         object.__setattr__(self, "ids", _ids(self.ids))
         object.__setattr__(self, "state", _state(self.state))
         object.__setattr__(self, "states", _states(self.state, self.states))
+        object.__setattr__(self, "queues", _queues(self.queue, self.queues))
         object.__setattr__(self, "args", _args(self.args))
         if self.graph is not None:
             checked_id(self.graph)
@@ -172,6 +174,7 @@ class Which(TypedDict, total=False):
     state: JobState | str | None
     states: Iterable[JobState | str] | None
     queue: str | None
+    queues: Iterable[str] | None
     task: str | None
     tag: str | None
     error_type: str | None
@@ -271,6 +274,16 @@ class GraphRecord:
     cancelled: int
     created_at: datetime
     steps: tuple[StepRecord, ...] = ()
+
+
+def _queues(queue: str | None, queues: object) -> tuple[str, ...] | None:
+    if queues is None:
+        return None
+    if queue is not None:
+        raise InvalidFilter(f"queue is {queue!r} and queues are {queues!r}; give one of them")
+    if isinstance(queues, str) or not isinstance(queues, Iterable):
+        raise InvalidFilter(f'queues are {queues!r}; give several names, such as ["mail", "video"]')
+    return tuple(queues)
 
 
 def _ids(ids: Iterable[object] | None) -> tuple[int, ...] | None:

@@ -130,6 +130,8 @@ def test_list_by_what_was_enqueued(shell: Shell) -> None:
         (["--arg", "in.it=7"], []),
         (["--arg", "note=7"], []),
         (["--key", "k"], [3, 1]),
+        (["--queue", "mail", "--queue", "default"], [3, 2, 1]),
+        (["--queue", "mail", "--queue", "none"], [2, 1]),
         (["--key", "k", "--tag", "x", "--state", "ready", "--state", "dead"], [3]),
         (["--state", "dead", "--state", "running"], []),
     ):

@@ -5,7 +5,7 @@ same name in `mutirao.ports.Store`. None of them writes.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -236,20 +236,13 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
     ]
     if (states := which.any_state) is not None:
         conditions.append(_is_in(states))
+    if which.queues is not None:
+        conditions.append(is_one_of(view.queue, which.queues))
     if which.ids is not None:
         conditions.append(admin.among(view.id, which.ids))
     if which.tag is not None:
         conditions.append(admin.has_tag(view.tags, which.tag))
-    if which.graph is not None:
-        steps = select(tables.step.c.job).where(tables.step.c.graph == which.graph)
-        conditions.append(view.id.in_(steps))
-    if which.fingerprint is not None:
-        asked = tables.job.c
-        equal = select(asked.id).where(asked.fingerprint == which.fingerprint)
-        conditions.append(view.id.in_(equal))
-    if which.key is not None:
-        asked = tables.job.c
-        conditions.append(view.id.in_(select(asked.id).where(asked.key == which.key)))
+    conditions += [view.id.in_(ids) for ids in _found_by_index(which)]
     for name, value in (which.args or {}).items():
         conditions.append(_has_argument(admin, view.args, name, value))
     if which.before is not None:
@@ -257,6 +250,17 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
     if which.after is not None:
         conditions.append(view.enqueued_at >= which.after)
     return and_(True, *conditions)
+
+
+def _found_by_index(which: JobFilter) -> Iterator[Select[int]]:
+    """Yield queries of the ids of jobs with what an index knows."""
+    asked, step = tables.job.c, tables.step.c
+    if which.graph is not None:
+        yield select(step.job).where(step.graph == which.graph)
+    if which.fingerprint is not None:
+        yield select(asked.id).where(asked.fingerprint == which.fingerprint)
+    if which.key is not None:
+        yield select(asked.id).where(asked.key == which.key)
 
 
 def _has_argument(

@@ -126,6 +126,13 @@ class FindContract:
         assert await found(store, tenant="A") == []
         assert await store.cancel(JobFilter(tenant="a"), now=NOW) == [ids[1]]
 
+    async def test_by_several_queues(self, store: Store) -> None:
+        """Any of those that are chosen; none is not all of them."""
+        ids = await put(store, due(queue="a"), due(queue="b"), due(queue="c"))
+        assert await found(store, queues=("a", "c")) == [ids[0], ids[2]]
+        assert await found(store, queues=("a",)) == ids[:1]
+        assert await found(store, queues=()) == []
+
     async def test_by_several_states(self, store: Store) -> None:
         """Any of those that are chosen; none is not all of them."""
         worker = await join(store)
