@@ -135,8 +135,8 @@ def _in(
 
 
 def _until(clone: Path, command: str, printed: str, timeout: float) -> None:
-    """Wait for a line, and send what Ctrl-C sends."""
-    with _started(clone, command, {}) as process:
+    """Wait for a line, and send what Ctrl-C sends; a shell in between would end by itself."""
+    with _started(clone, f"exec {command}", {}) as process:
         watchdog = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
         watchdog.start()
         try:

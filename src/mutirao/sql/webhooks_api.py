@@ -60,11 +60,11 @@ class SqlWebhooks(Applying):
 
     async def endpoints(self) -> list[EndpointRecord]:
         """List the endpoints."""
-        return await self._runner.alone(endpoints.listed)
+        return await self._runner.read(endpoints.listed)
 
     async def endpoints_to_send(self, ids: Collection[str]) -> list[Endpoint | UnreadableEndpoint]:
         """Return endpoints with their secrets."""
-        return await self._runner.alone(endpoints.read, ids)
+        return await self._runner.read(endpoints.read, ids)
 
     async def record_webhooks(
         self,

@@ -101,7 +101,8 @@ def spoilt(filled: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
     def each() -> Iterator[tuple[str, Path]]:
         for table in metadata.sorted_tables:
-            copied = shutil.copy(filled, tmp_path / f"{table.name}.db")
+            copied = tmp_path / f"{table.name}.db"
+            shutil.copy(filled, copied)
             texts = [it.name for it in table.columns if isinstance(it.type, Text | JSON)]
             taken = [any(spoil(copied, table.name, it, told) for told in NO_TEXT) for it in texts]
             if any(taken):

@@ -17,23 +17,25 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 from sqlalchemy import Connection, Engine
 from sqlalchemy.util import greenlet_spawn
 
-from mutirao.errors import StoreBusy
+from mutirao.errors import StoreBusy, StoreUnavailable
 from mutirao.sql.connections.deadlines import Calls, tell, within
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.thread import OneThread
 from mutirao.sql.drivers import kinds
+from mutirao.sql.drivers.again import AsyncFirstAgain, FirstAgain
 from mutirao.sql.drivers.failures import (
     is_no_text,
     judge,
     told_lost,
     translate_errors,
+    was_ended,
     was_given_up,
 )
 from mutirao.sql.drivers.naming import named
 from mutirao.sql.drivers.own import aown, own
 from mutirao.sql.drivers.resting import is_closed
 from mutirao.sql.drivers.sqlite3 import bytes_escaped
-from mutirao.sql.drivers.steps import Asking, adrive, drive
+from mutirao.sql.drivers.steps import Asking, AsyncDriver, SyncDriver, adrive, drive
 
 log = logging.getLogger("mutirao")
 
@@ -181,6 +183,15 @@ class Runner:
             finally:
                 give_back()
 
+    async def read(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a body like `alone` that writes nothing: once more, if the session had been ended."""
+        try:
+            return await self.alone(body, *args, **kwargs)
+        except StoreUnavailable as error:
+            if error.__cause__ is None or not was_ended(error.__cause__):
+                raise
+        return await self.alone(body, *args, **kwargs)
+
     @overload
     def alone_sync(self, body: Asking[R], /, *, keep: bool = True) -> R: ...
     @overload
@@ -237,8 +248,20 @@ class Runner:
                 spare.give_back(lent)
                 return self.run_sync(kinds.through, steps)
             tell(lent.driver_connection)
+
+            def renew(error: Exception) -> Any:
+                nonlocal lent
+                self._engines.note(judge(error))
+                lent.invalidate(error)
+                spare.dispose()  # the others are as old
+                spare.give_back(lent)
+                lent = spare.take()
+                tell(lent.driver_connection)
+                return own(lent, self._engines.prepares)
+
             try:
-                return drive(named(self._engines.names, steps), own(lent, self._engines.prepares))
+                driver = FirstAgain(own(lent, self._engines.prepares), renew)
+                return drive(named(self._engines.names, steps), cast(SyncDriver, driver))
             except BaseException as error:
                 if _unfit(self._engines, spare.engine, lent, error):
                     lent.invalidate(error)
@@ -264,9 +287,21 @@ class Runner:
             return await self._send_together(kinds.through, steps)
         tell(lent.driver_connection)
         unfit = False
+
+        async def renew(error: Exception) -> Any:
+            nonlocal lent
+            self._engines.note(judge(error))
+            await greenlet_spawn(cast(Any, lent).invalidate, error)
+            await greenlet_spawn(spare.dispose)
+            await greenlet_spawn(spare.close, cast(Any, lent))
+            lent = await greenlet_spawn(spare.open)
+            tell(lent.driver_connection)
+            return aown(lent, self._engines.prepares)
+
         try:
             asked = named(self._engines.names, steps)
-            return await adrive(asked, aown(lent, self._engines.prepares))
+            driver = AsyncFirstAgain(aown(lent, self._engines.prepares), renew)
+            return await adrive(asked, cast(AsyncDriver, driver))
         except BaseException as error:
             unfit = _unfit(self._engines, spare.engine, lent, error)
             if unfit:

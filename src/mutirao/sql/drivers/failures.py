@@ -302,6 +302,20 @@ def is_no_text(error: BaseException) -> bool:
     return judge(error) is _NO_TEXT
 
 
+# What PostgreSQL says when it ends a session: in place of an answer, it has undone what was asked.
+# And of a statement that was prepared in another session, which it cannot do.
+_ENDED = ("57P01", "57P05", "26000")
+
+
+def was_ended(error: BaseException) -> bool:
+    """Return whether the server had ended the session, so that it did not do what was asked.
+
+    A pooler gives its client such a session of the server's, and keeps the client.
+    """
+    said = beneath(error)
+    return (getattr(said, "sqlstate", None) or getattr(said, "pgcode", None)) in _ENDED
+
+
 def told_lost(error: BaseException, *, may_be_committed: bool) -> StoreError | None:
     """Return the error of a call that lost its connection; None if that is not what it means.
 

@@ -233,7 +233,7 @@ def _claim_within(
     ids, parked, called, again = list[int](), 0, True, False
     while called and not again:
         called, look, ahead, thin = False, 0, deque(served), len(served) > MOST_TOGETHER
-        while ahead and not again and _goes_on(ids, limit, parked):
+        while ahead and _goes_on(ids, limit, parked):
             wanted = limit - len(ids)
             due, queue, thin = yield from _next(asked, ahead, thin, max(look, wanted))
             if not due:
