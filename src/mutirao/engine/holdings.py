@@ -6,8 +6,7 @@ lives.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from math import inf
 from time import monotonic
 from typing import NamedTuple
@@ -35,6 +34,26 @@ class Former(NamedTuple):
     begun: Runs
 
 
+class _Doubting:
+    """A context that has doubts if its block fails, unless nothing can have been claimed.
+
+    It may be entered again, and is no generator: each claim enters it.
+    """
+
+    __slots__ = ("_doubt",)
+
+    def __init__(self, doubt: Callable[[], None]) -> None:
+        self._doubt = doubt
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
+        """Doubt after an error."""
+        if error is not None and not isinstance(error, WorkerGone):
+            self._doubt()
+
+
 class Holdings:
     """The jobs that one worker holds without knowing, and their release.
 
@@ -57,6 +76,7 @@ class Holdings:
         self._between_claims, self._longest = between_claims, longest
         self._loop = asyncio.get_running_loop()
         self._something = asyncio.Event()
+        self._doubting = _Doubting(self.doubt)
         self._unsure = False  # True if the answer to a claim or a release was lost
         self._looks: list[float] = []  # monotonic times at which to query again
         self._former: list[Former] = []
@@ -71,16 +91,9 @@ class Holdings:
         self._former.append(Former(former, begun))
         self._something.set()
 
-    @contextmanager
-    def unsure_unless_answered(self) -> Iterator[None]:
+    def unsure_unless_answered(self) -> "_Doubting":
         """Request a check if a call that changes what is held fails without an answer."""
-        try:
-            yield
-        except WorkerGone:  # nothing was claimed
-            raise
-        except BaseException:
-            self.doubt()
-            raise
+        return self._doubting
 
     async def run(self, pulse: Pulse) -> None:
         """Check when there is a doubt, forever; apart from claims, because it may take long."""

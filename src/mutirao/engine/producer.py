@@ -104,9 +104,10 @@ class Producer:
         trouble = Trouble(
             "cannot claim", "claiming again", self._settings.longest_wait, self._settings.patience
         )
+        many = told(self._lanes)
         while not self._stopping:
             try:
-                with told(self._lanes):
+                with many:
                     await self._turn()
                 trouble.over()
             except Exception as error:  # noqa: BLE001 (raised if it does not pass)

@@ -5,7 +5,8 @@ poll.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing, closing
 from datetime import timedelta
 from functools import partial
@@ -95,18 +96,23 @@ async def _psycopg(opened: Opened, channel: str) -> AsyncGenerator[str, None]:
             # Not `connection.notifies()`, which wakes up ten times a second to check for signals:
             # 0.15 s of CPU time a minute, half of what an idle worker took.
             wire, encoding = connection.pgconn, connection.info.encoding
-            ask = partial(wire.send_query, b"SELECT")
-            async with aclosing(_readable(wire.socket, ask)) as reads:
-                async for _ in reads:
-                    wire.consume_input()
-                    while not wire.is_busy() and wire.get_result() is not None:
-                        pass  # the answer to the check, and its end
-                    while (notification := wire.notifies()) is not None:
-                        yield notification.extra.decode(encoding, "replace")
+            read = partial(_notified, wire, encoding)
+            reading = _Reading(wire.socket, read, partial(wire.send_query, b"SELECT"))
+            async with aclosing(reading.payloads()) as payloads:
+                async for payload in payloads:
+                    yield payload
         finally:
             await _told(connection.close())
     except (psycopg.OperationalError, OSError) as gone:
         raise StoreUnavailable(f"the listening connection is lost: {gone}") from gone
+
+
+def _notified(wire: Any, encoding: str) -> Iterator[str]:
+    wire.consume_input()
+    while not wire.is_busy() and wire.get_result() is not None:
+        pass  # the answer to the check, and its end
+    while (notification := wire.notifies()) is not None:
+        yield notification.extra.decode(encoding, "replace")
 
 
 async def _told(result: Any) -> None:
@@ -170,41 +176,91 @@ async def _psycopg2(opened: Opened, channel: str) -> AsyncGenerator[str, None]:
             connection.cursor().execute(f'LISTEN "{channel}"')
             yield ""
             # A check would block the event loop: after a long silence it is opened again.
-            async with aclosing(_readable(connection.fileno(), None)) as reads:
-                async for _ in reads:
-                    connection.poll()
-                    while connection.notifies:
-                        yield connection.notifies.pop(0).payload
+            reading = _Reading(connection.fileno(), partial(_polled, connection), None)
+            async with aclosing(reading.payloads()) as payloads:
+                async for payload in payloads:
+                    yield payload
     except (psycopg2.OperationalError, OSError) as gone:
         raise StoreUnavailable(f"the listening connection is lost: {gone}") from gone
 
 
-async def _readable(socket: int, ask: Callable[[], object] | None) -> AsyncGenerator[None, None]:
-    """Yield whenever there is something to read, also the end of the connection.
+def _polled(connection: Any) -> Iterator[str]:
+    connection.poll()
+    while connection.notifies:
+        yield connection.notifies.pop(0).payload
 
-    After a long silence, call `ask`, which the server must answer; if it is None, return.
+
+class _Reading:
+    """What comes on a socket, also its end, read as soon as the event loop finds it readable.
+
+    It is read in the loop's callback, so that the socket is not readable any more when the loop
+    turns to those who wait; and there is one timer for all silences: an idle worker waits for both
+    before it claims.
+
+    Parameters:
+        read: returns what has come.
+        ask: called after a long silence, and the server must answer; None: the reading ends then.
     """
-    loop, readable = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(socket, readable.set)
-    silent = False
-    try:
-        while True:
-            try:
-                async with asyncio.timeout(PROBE_TIMEOUT if silent else PROBE_INTERVAL):
-                    await readable.wait()
-            except TimeoutError:
-                if silent:
-                    raise ConnectionError("the server does not answer any more") from None
-                if ask is None:
+
+    def __init__(
+        self, socket: int, read: Callable[[], Iterable[str]], ask: Callable[[], object] | None
+    ) -> None:
+        self._socket, self._read, self._ask = socket, read, ask
+        self._loop = asyncio.get_running_loop()
+        self._came: deque[str] = deque()
+        self._more = asyncio.Event()
+        self._end: Exception | None = None
+        self._over = self._asked = False
+        self._read_at = self._loop.time()
+
+    async def payloads(self) -> AsyncGenerator[str, None]:
+        """Yield what comes; raise what `read` raises."""
+        self._loop.add_reader(self._socket, self._take)
+        self._timer = self._loop.call_later(PROBE_INTERVAL, self._be_silent)
+        try:
+            while True:
+                while self._came:
+                    yield self._came.popleft()
+                if self._end is not None:
+                    raise self._end
+                if self._over:
                     return
-                ask()
-                silent = True
-                continue
-            readable.clear()
-            silent = False
-            yield
-    finally:
-        loop.remove_reader(socket)
+                self._more.clear()
+                await self._more.wait()
+        finally:
+            self._loop.remove_reader(self._socket)
+            self._timer.cancel()
+
+    def _take(self) -> None:
+        self._read_at, self._asked = self._loop.time(), False
+        try:
+            self._came.extend(self._read())
+        except Exception as error:  # noqa: BLE001 (raised to those who wait)
+            self._finish(error)
+        if self._came:
+            self._more.set()
+
+    def _be_silent(self) -> None:
+        """Ask after a long silence, and end after one that goes on."""
+        left = self._read_at + PROBE_INTERVAL - self._loop.time()
+        if left > 0 and not self._asked:
+            self._timer = self._loop.call_later(left, self._be_silent)
+        elif self._asked:
+            self._finish(ConnectionError("the server does not answer any more"))
+        elif self._ask is None:
+            self._finish(None)
+        else:
+            self._asked = True
+            self._timer = self._loop.call_later(PROBE_TIMEOUT, self._be_silent)
+            try:
+                self._ask()
+            except Exception as error:  # noqa: BLE001 (raised to those who wait)
+                self._finish(error)
+
+    def _finish(self, error: Exception | None) -> None:
+        self._loop.remove_reader(self._socket)
+        self._end, self._over = error, True
+        self._more.set()
 
 
 def _arguments(url: URL) -> dict[str, Any]:

@@ -111,6 +111,11 @@ class within:  # noqa: N801 (used like `contextlib.suppress`)
             raise translation from error
 
 
+def is_limited() -> bool:
+    """Return whether a deadline is in force."""
+    return _current.get() is not None
+
+
 def tell(connection: Any) -> None:
     """Report the driver's connection that is used to the deadline in force, if there is one."""
     deadline = _current.get()

@@ -9,16 +9,17 @@ call may have a time limit, as `deadlines` defines.
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from copy import copy
+from types import GeneratorType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.util import greenlet_spawn
 
 from mutirao.errors import StoreBusy, StoreUnavailable
-from mutirao.sql.connections.deadlines import Calls, tell, within
+from mutirao.sql.connections.deadlines import Calls, is_limited, tell, within
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.thread import OneThread
 from mutirao.sql.drivers import kinds
@@ -198,7 +199,7 @@ class Runner:
     def alone_sync(self, body: Body[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     def alone_sync(self, body: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Run a body like `alone`, for synchronous callers, whose connections are always kept."""
-        if isinstance(body, Generator):
+        if isinstance(body, GeneratorType):
             if self._engines.apart and self._engines.autocommits:
                 return self._step_sync(body)
             body, args, kwargs = kinds.through, (body,), {}
@@ -210,9 +211,9 @@ class Runner:
     async def _send_alone(self, body: Any, /, *args: Any, **kwargs: Any) -> Any:
         if self._engines.in_thread:
             return await self._in_thread(lambda: self.alone_sync(body, *args, **kwargs))
-        if isinstance(body, Generator) and self._engines.autocommits:
+        if isinstance(body, GeneratorType) and self._engines.autocommits:
             return await self._step(body, **kwargs)
-        if isinstance(body, Generator):
+        if isinstance(body, GeneratorType):
             body, args, kwargs = kinds.through, (body,), {}
         if not self._engines.autocommits:
             return await self._send_together(body, *args, **kwargs)
@@ -247,7 +248,8 @@ class Runner:
             if not self._engines.autocommits:  # which this connection has shown
                 spare.give_back(lent)
                 return self.run_sync(kinds.through, steps)
-            tell(lent.driver_connection)
+            if is_limited():
+                tell(lent.driver_connection)
 
             def renew(error: Exception) -> Any:
                 nonlocal lent
@@ -256,7 +258,8 @@ class Runner:
                 spare.dispose()  # the others are as old
                 spare.give_back(lent)
                 lent = spare.take()
-                tell(lent.driver_connection)
+                if is_limited():
+                    tell(lent.driver_connection)
                 return own(lent, self._engines.prepares)
 
             try:
@@ -277,15 +280,18 @@ class Runner:
         spare = self._engines.async_spare()
         # AsyncEngine's own handling of connections takes 0.1 ms more.
         lent = spare.at_hand() if keep else None
-        if lent is not None and is_closed(lent.driver_connection):
+        connection = None if lent is None else lent.driver_connection
+        if lent is not None and is_closed(connection):
             await greenlet_spawn(spare.give_up, lent)
             lent = await greenlet_spawn(spare.take)
+            connection = lent.driver_connection
         if lent is None:
             lent = await greenlet_spawn(spare.open)
+            connection = lent.driver_connection
         if not self._engines.autocommits:  # which this connection has shown
             await greenlet_spawn(spare.give_back, lent)
             return await self._send_together(kinds.through, steps)
-        tell(lent.driver_connection)
+        tell(connection)
         unfit = False
 
         async def renew(error: Exception) -> Any:

@@ -83,7 +83,7 @@ class OwnPsycopgDriver(PsycopgDriver):
 
     def handle(self, request: Request) -> Rows:
         if self._prepared.takes(request):
-            return self._conn.wait(self._prepared.answer(request))
+            return Connection.wait(self._conn, self._prepared.answer(request))  # owes no BEGIN
         return super().handle(request)
 
 
@@ -132,7 +132,7 @@ class OwnAsyncPsycopgDriver(AsyncPsycopgDriver):
 
     async def handle(self, request: Request) -> Rows:
         if self._prepared.takes(request):
-            return await self._conn.wait(self._prepared.answer(request))
+            return await AsyncConnection.wait(self._conn, self._prepared.answer(request))
         return await super().handle(request)
 
 

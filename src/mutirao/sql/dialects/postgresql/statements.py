@@ -11,8 +11,8 @@ SELECT * FROM mutirao_lanes(%s::text[], %s::timestamptz)
 
 _CLAIM = """
 SELECT * FROM {}(
-    %s, %s::text[], %s::smallint[], %s::timestamptz[], %s::bigint[], %s, %s::text[],
-    %s::timestamptz
+    %s, %s::text::text[], %s::text::smallint[], %s::text::timestamptz[], %s::text::bigint[], %s,
+    %s::text[], %s::timestamptz
 )
 """
 CLAIM = _CLAIM.format("mutirao_claim")
