@@ -7,6 +7,7 @@ Exits with 1 if a test failed.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -24,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n".join(f"{row.name}{row.missing and f': {row.missing}'}" for row in ROWS))
         return 0
     rows = [row for row in ROWS if not asked.only or row.name in asked.only]
+    # Whoever starts it in the background has it ignored, by all that the tests interrupt, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     failed = [_try(row, asked.processes).failed for row in rows]
     tables.main()
     return int(any(failed))

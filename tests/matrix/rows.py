@@ -61,7 +61,7 @@ _POSTGRESQL = (
     "tests/integration/records",
     "tests/integration/transactions",
     "tests/integration/uniqueness",
-    *("-k", "not sqlite and not Sqlite and not mysql"),
+    *("-k", "not sqlite and not Sqlite and not mysql and not mariadb and not singlestore"),
 )
 _MARIADB = (
     f"{CONTRACT}/test_mariadb.py",
@@ -96,11 +96,15 @@ _OF_THE_STORE = (
 )
 _PAGE = "tests/unit/test_readme.py::test_what_a_page_shows_works"
 _PYTHON = (
-    *("--drivers", "tests/unit", f"{CONTRACT}/test_sql_store.py", f"{CONTRACT}/test_mariadb.py"),
-    f"{CONTRACT}/test_rabbitmq.py",
+    *("--drivers", "tests/unit"),
+    *(f"{CONTRACT}/test_sql_store.py::Test{each}" for each in ("Sqlite", "Psycopg")),
+    *(f"{CONTRACT}/test_{each}.py" for each in ("mariadb", "rabbitmq")),
     *(f"tests/integration/{each}" for each in ("tasks", "worker", "engine")),
     # What only the tests use.
-    *(f"--ignore=tests/unit/test_{each}.py" for each in ("support", "hangs", "fixtures", "house")),
+    *(
+        f"--ignore=tests/unit/test_{each}.py"
+        for each in ("support", "hangs", "fixtures", "house", "matrix")
+    ),
     *(f"--deselect={_PAGE}[docs/{each}.md]" for each in _OF_THE_STORE),
 )
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from time import monotonic
 from typing import Any
 
+import pymysql
 import pytest
 from pymysql import _auth
 from sqlalchemy import make_url
@@ -21,12 +23,23 @@ from mutirao.sql.connections.engines import Engines
 from mutirao.sql.drivers.failures import translate_errors
 from tests.integration.databases.kit import BRISK
 from tests.support.mysql import RealMysqlServer
+from tests.support.servers import free_port
 from tests.support.waiting import until
 
 _numbers = count(1)
 # Without TLS: aiomysql and mysqlclient have it where it is asked for, PyMySQL where it can be had.
 PLAIN = {"pymysql": "ssl_disabled=true", "aiomysql": "ssl_disabled=true", "mysqldb": ""}
 DRIVERS = [*PLAIN]
+_GROUP = "loose-group-replication-"
+_MEMBER = {
+    "innodb-flush-log-at-trx-commit": "0",
+    "plugin-load-add": "group_replication.so",
+    "server-id": "1",
+    "gtid-mode": "ON",
+    "enforce-gtid-consistency": "ON",
+    f"{_GROUP}group-name": "3f2a7c1e-6d54-4c0a-9b55-0d1f6f0b8a11",
+    f"{_GROUP}start-on-boot": "OFF",
+}
 
 
 @pytest.fixture(scope="module")
@@ -136,16 +149,56 @@ async def test_what_a_server_may_ask_for(
     database = server.create_database()
     with set_to(server, name, value, usual):
         migrations.upgrade(server.url(database))
-        done = list[int]()
-        app = Mutirao(server.url(database))
+        await works(server.url(database))
 
-        @app.task
-        def note(n: int) -> None:
-            done.append(n)
 
-        await note.aenqueue(n=7)
-        async with app.worker(**BRISK):
-            await until(lambda: done == [7])
+async def works(url: str) -> None:
+    """Have a worker do a job that is enqueued."""
+    done = list[int]()
+    app = Mutirao(url)
+
+    @app.task
+    def note(n: int) -> None:
+        done.append(n)
+
+    await note.aenqueue(n=7)
+    async with app.worker(**BRISK):
+        await until(lambda: done == [7])
+
+
+@pytest.mark.parametrize("primary", ["ON", "OFF"])
+async def test_a_member_of_a_group(primary: str) -> None:
+    """Group replication wants a key and InnoDB of each table, of several primaries even more.
+
+    A member refuses what is written to a table that has them not.
+    """
+    with RealMysqlServer({**_MEMBER, f"{_GROUP}single-primary-mode": primary}) as member:
+        begin_group(member, checks=primary == "OFF")
+        database = member.create_database()
+        migrations.upgrade(member.url(database))
+        await works(member.url(database))
+        with member.connect(database) as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE TABLE keyless (n int)")
+            with pytest.raises(pymysql.MySQLError, match="does not comply with the requirements"):
+                cursor.execute("INSERT INTO keyless VALUES (7)")
+
+
+def begin_group(member: RealMysqlServer, *, checks: bool) -> None:
+    """Have a server be the only member of a group."""
+    address = f"127.0.0.1:{free_port()}"
+    with member.connect() as connection, connection.cursor() as cursor:
+        for name, value in {
+            "group_replication_local_address": f"'{address}'",
+            "group_replication_enforce_update_everywhere_checks": "ON" if checks else "OFF",
+            "group_replication_bootstrap_group": "ON",
+        }.items():
+            cursor.execute(f"SET GLOBAL {name} = {value}")
+        cursor.execute("START GROUP_REPLICATION")
+        cursor.execute("SET GLOBAL group_replication_bootstrap_group = OFF")
+        state = "SELECT member_state FROM performance_schema.replication_group_members"
+        deadline = monotonic() + 60
+        while cursor.execute(state) and cursor.fetchall() != (("ONLINE",),):
+            assert monotonic() < deadline
 
 
 async def test_a_replica_that_is_read_only(server: RealMysqlServer, user: str) -> None:
