@@ -52,45 +52,21 @@ def _connected(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwar
     with engine.connect() as connection:
         try:
             return body(connection, *args, **kwargs)
-        except Exception as error:
-            if not _may_read_again(body, error):
-                raise
-            with bytes_escaped(connection.connection.driver_connection):
-                return body(connection, *args, **kwargs)
         finally:
             # A pool that was replaced meanwhile no longer closes connections.
             if pool is not engine.pool and not connection.invalidated:
                 connection.invalidate()
 
 
-def _may_read_again(body: Any, error: Exception) -> bool:
-    """Return whether a body may have what cannot be read with its bytes in words.
-
-    Steps may not: what cannot be read of a job that is claimed is its outcome.
-    """
-    return body is not kinds.through and is_no_text(error)
-
-
 def _together(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a body in one transaction; of a lost connection say whether that may be committed."""
     pool, committing = engine.pool, False
-
-    def committed(connection: Connection) -> R:
-        nonlocal committing
-        with connection.begin():
-            result = body(connection, *args, **kwargs)
-            committing = True
-        return result
-
     with engine.connect() as connection:
         try:
-            try:
-                return committed(connection)
-            except Exception as error:
-                if committing or not _may_read_again(body, error):
-                    raise
-                with bytes_escaped(connection.connection.driver_connection):
-                    return committed(connection)
+            with connection.begin():
+                result = body(connection, *args, **kwargs)
+                committing = True
+            return result
         except Exception as error:
             if (lost := told_lost(error, may_be_committed=committing)) is not None:
                 raise lost from error
@@ -98,6 +74,21 @@ def _together(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwarg
         finally:
             if pool is not engine.pool and not connection.invalidated:
                 connection.invalidate()
+
+
+def _for_people(body: Body[P, R]) -> Body[P, R]:
+    """Return a body that reads what is no text with its bytes escaped, where it cannot be read."""
+
+    def reading(connection: Connection, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return body(connection, *args, **kwargs)
+        except Exception as error:
+            if not is_no_text(error):
+                raise
+        with bytes_escaped(connection.connection.driver_connection):
+            return body(connection, *args, **kwargs)
+
+    return reading
 
 
 def _unfit(engines: Engines, engine: Engine, lent: Any, error: BaseException) -> bool:
@@ -185,13 +176,17 @@ class Runner:
                 give_back()
 
     async def read(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a body like `alone` that writes nothing: once more, if the session had been ended."""
+        """Run a body like `alone` that only reads what people look at.
+
+        Once more, if the session had been ended. Text that is not UTF-8 has its bytes escaped.
+        """
+        shown = _for_people(body)
         try:
-            return await self.alone(body, *args, **kwargs)
+            return await self.alone(shown, *args, **kwargs)
         except StoreUnavailable as error:
             if error.__cause__ is None or not was_ended(error.__cause__):
                 raise
-        return await self.alone(body, *args, **kwargs)
+        return await self.alone(shown, *args, **kwargs)
 
     @overload
     def alone_sync(self, body: Asking[R], /, *, keep: bool = True) -> R: ...

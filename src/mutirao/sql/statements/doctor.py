@@ -61,7 +61,7 @@ async def examine(engines: Engines, known: Collection[str]) -> list[Finding]:
     """
     runner = Runner(engines)
     try:
-        return await runner.alone(findings, known, engines.schema)
+        return await runner.read(findings, known, engines.schema)
     except SchemaMissing as error:  # there is no file
         return [_without_schema(error)]
     finally:
