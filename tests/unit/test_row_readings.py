@@ -35,6 +35,7 @@ MAY_READ = {
     "engine/child.py": "what the worker tells its own child process",
     "engine/processes.py": "what a child process tells its worker",
     "engine/deploys.py": "what another worker tells through a broker",
+    "sql/statements/subscriptions.py": "the types of options that were read: it fails one alone",
     "hub/protocol.py": "what is told to a hub",
     "transports/": "messages and settings of brokers",
     "federation/": "documents of other servers, and messages of ours",

@@ -14,6 +14,7 @@ from mutirao.errors import WrongState
 from mutirao.sql.drivers.resting import is_closed
 
 _IS_KEPT = "mutirao_kept"  # the key under which a connection remembers it
+_HAS_RESTED = "mutirao_has_rested"
 
 
 @contextmanager
@@ -37,8 +38,11 @@ def leave_closed(engine: Engine) -> None:
     event.listen(engine, "checkout", _leave_closed)
 
 
-def _leave_closed(connection: Any, record: object, proxy: object) -> None:
-    if is_closed(getattr(connection, "driver_connection", connection)):
+def _leave_closed(connection: Any, record: Any, proxy: object) -> None:
+    """Look at those that have rested: SQLAlchemy gives up if a new one is refused as well."""
+    is_new = not record.info.get(_HAS_RESTED)
+    record.info[_HAS_RESTED] = True
+    if not is_new and is_closed(getattr(connection, "driver_connection", connection)):
         raise DisconnectionError("the server closed the connection while it rested")
 
 

@@ -245,14 +245,16 @@ class Runner:
                 return self.run_sync(kinds.through, steps)
             if is_limited():
                 tell(lent.driver_connection)
+            gone = False
 
             def renew(error: Exception) -> Any:
-                nonlocal lent
+                nonlocal lent, gone
                 self._engines.note(judge(error))
                 lent.invalidate(error)
                 spare.dispose()  # the others are as old
                 spare.give_back(lent)
-                lent = spare.take()
+                gone = True  # there may be no other one
+                lent, gone = spare.take(), False
                 if is_limited():
                     tell(lent.driver_connection)
                 return own(lent, self._engines.prepares)
@@ -261,7 +263,7 @@ class Runner:
                 driver = FirstAgain(own(lent, self._engines.prepares), renew)
                 return drive(named(self._engines.names, steps), cast(SyncDriver, driver))
             except BaseException as error:
-                if _unfit(self._engines, spare.engine, lent, error):
+                if not gone and _unfit(self._engines, spare.engine, lent, error):
                     lent.invalidate(error)
                     if isinstance(error, Exception):
                         spare.dispose()  # the others are as old
@@ -269,7 +271,8 @@ class Runner:
                     raise lost from error
                 raise
             finally:
-                spare.give_back(lent)
+                if not gone:
+                    spare.give_back(lent)
 
     async def _step(self, steps: Asking[R], *, keep: bool = True) -> R:
         spare = self._engines.async_spare()
@@ -287,15 +290,17 @@ class Runner:
             await greenlet_spawn(spare.give_back, lent)
             return await self._send_together(kinds.through, steps)
         tell(connection)
-        unfit = False
+        unfit = gone = False
 
         async def renew(error: Exception) -> Any:
-            nonlocal lent
+            nonlocal lent, gone
             self._engines.note(judge(error))
             await greenlet_spawn(cast(Any, lent).invalidate, error)
             await greenlet_spawn(spare.dispose)
             await greenlet_spawn(spare.close, cast(Any, lent))
+            gone = True  # there may be no other one
             lent = await greenlet_spawn(spare.open)
+            gone = False
             tell(lent.driver_connection)
             return aown(lent, self._engines.prepares)
 
@@ -304,7 +309,7 @@ class Runner:
             driver = AsyncFirstAgain(aown(lent, self._engines.prepares), renew)
             return await adrive(asked, cast(AsyncDriver, driver))
         except BaseException as error:
-            unfit = _unfit(self._engines, spare.engine, lent, error)
+            unfit = not gone and _unfit(self._engines, spare.engine, lent, error)
             if unfit:
                 await greenlet_spawn(lent.invalidate, error)
                 if isinstance(error, Exception):
@@ -313,7 +318,7 @@ class Runner:
                 raise lost from error
             raise
         finally:
-            if unfit or not (keep and spare.keep(lent)):
+            if not gone and (unfit or not (keep and spare.keep(lent))):
                 await greenlet_spawn(spare.close, lent)
 
     def cut(self) -> None:
