@@ -346,19 +346,87 @@ async def test_a_serializable_one_keeps_others_waiting(
     assert id in await live_jobs(own_store)
 
 
-async def test_a_server_that_minds_old_snapshots(
-    own_store: SqlStore, begin: Callable[[], Connection]
-) -> None:
-    """It ends who would decide by news (1020): with the driver's error, and nothing is written."""
+SNAPSHOTS = "SHOW SESSION VARIABLES LIKE 'innodb_snapshot_isolation'"
+ALL_BACK = ["The server has rolled back the whole transaction: begin it again."]
+OLD, DEADLOCK = 1020, 1213
+
+
+@pytest.fixture
+def minding(begin: Callable[[], Connection]) -> Iterator[Connection | None]:
+    """A transaction that is ended by news (1020), if the server has such: MySQL has not."""
     theirs = begin()
-    if not _say(theirs, "SHOW VARIABLES LIKE 'innodb_snapshot_isolation'"):
-        return  # MySQL has no such thing, nor has MariaDB before 10.6.18
+    if not _say(theirs, SNAPSHOTS):
+        yield None
+        return
     _say(theirs, "ROLLBACK", "SET SESSION innodb_snapshot_isolation = ON", SNAPSHOT)
-    [id] = await put(own_store, keyed())
-    with pytest.raises(pymysql.OperationalError) as raised:
-        own_store.enqueue([keyed("replace")], theirs)
-    theirs.rollback()
-    assert raised.value.args[0] == 1020
-    assert own_store.enqueue([keyed()], theirs) == [id]
+    yield theirs
     _say(theirs, "ROLLBACK", "SET SESSION innodb_snapshot_isolation = DEFAULT")
-    assert await live_jobs(own_store) == [id]
+
+
+def _is_usual(theirs: Connection) -> bool:
+    """Return whether servers of that version have it ON by default."""
+    [(version,)] = _say(theirs, "SELECT version()")
+    return tuple(map(int, str(version).split("-")[0].split("."))) >= (11, 6, 2)
+
+
+@pytest.mark.parametrize("mode", ["keep", "replace", "rerun"])
+async def test_a_server_that_minds_old_snapshots(
+    own_store: SqlStore, minding: Connection | None, mode: str
+) -> None:
+    """Where that is usual our statements decide by news. Before, it ends who would do so.
+
+    With the driver's error, which says that nothing is left to be undone, and nothing is written.
+    """
+    if minding is None:
+        return
+    [id] = await put(own_store, keyed())
+    if _is_usual(minding):
+        own_store.enqueue([keyed(mode)], minding)
+    else:
+        with pytest.raises(pymysql.OperationalError) as raised:
+            own_store.enqueue([keyed(mode)], minding)
+        assert raised.value.args[0] == OLD
+        assert raised.value.__notes__ == ALL_BACK
+        assert own_store.enqueue([keyed()], minding) == [id]
+    minding.commit()
+    assert len(await live_jobs(own_store)) == 1
+
+
+async def test_what_a_caller_minds_itself(
+    own_store: SqlStore, minding: Connection | None, connection: Connection
+) -> None:
+    """Its own statements are refused after ours as before, in the same transaction."""
+    if minding is None:
+        return
+    _say(connection, "CREATE TABLE own (id int PRIMARY KEY) ENGINE InnoDB")
+    try:
+        _say(connection, "INSERT INTO own VALUES (1)")
+        _say(minding, "ROLLBACK", SNAPSHOT)
+        _say(connection, "UPDATE own SET id = 2")
+        own_store.enqueue([keyed("replace")], minding)
+        assert _say(minding, SNAPSHOTS)[0][1] == "ON"
+        with pytest.raises(pymysql.OperationalError) as raised:
+            _say(minding, "UPDATE own SET id = 3")
+        minding.rollback()
+    finally:
+        _say(connection, "DROP TABLE own")
+    assert raised.value.args[0] == OLD
+    assert await live_jobs(own_store) == []
+
+
+async def test_two_who_wait_for_each_other(
+    own_store: SqlStore, begin: Callable[[], Connection], connection: Connection
+) -> None:
+    """The server ends one of them, whose error says so, and of no savepoint that is gone."""
+    first, second = begin(), begin()
+    own_store.enqueue([keyed(key="a")], first)
+    own_store.enqueue([keyed(key="b")], second)
+    waiting = asyncio.create_task(asyncio.to_thread(own_store.enqueue, [keyed(key="b")], first))
+    await until(lambda: _say(connection, LOCK_WAITS)[0][1] == "1")
+    circle = asyncio.to_thread(own_store.enqueue, [keyed(key="a")], second)
+    async with deadline():
+        ended, waited = await asyncio.gather(circle, waiting, return_exceptions=True)
+        ended = waited if isinstance(waited, BaseException) else ended
+    assert isinstance(ended, pymysql.OperationalError)
+    assert ended.args[0] == DEADLOCK
+    assert ended.__notes__ == ALL_BACK

@@ -5,11 +5,13 @@ its own text: MariaDB reads SET STATEMENT, MySQL a hint. So it costs no round tr
 the digits of their UTF-8, both ways: then neither the driver's encoding nor the session's character
 sets have any part in them. What is ASCII travels as it is.
 
-`sql_mode` stays: drivers quote by what the server last said of it.
+`sql_mode` stays: drivers quote by what the server last said of it. Who has a key is decided by rows
+that are locked, as they stand then. From 11.6.2 on MariaDB refuses those that are newer than the
+caller's snapshot (1020), unless a statement says otherwise, as ours do.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -17,40 +19,71 @@ from mutirao.sql.dialects.mysql import packets
 from mutirao.sql.dialects.mysql.session import ROWS
 from mutirao.sql.drivers.failures import beneath
 from mutirao.sql.drivers.mysql import said
-from mutirao.sql.drivers.steps import Asking, Execute, R, Request, Row, Rows, answered
+from mutirao.sql.drivers.steps import Asking, Execute, R, Request, Rows, answered
 
 _OF_MARIADB = {**ROWS, "check_constraint_checks": 1, "default_regex_flags": 0}
-_STATEMENT = f"/*M! SET STATEMENT {', '.join(f'{n} = {v}' for n, v in _OF_MARIADB.items())} FOR */ "
+_NEWER_TOO = "/*M!110602 , innodb_snapshot_isolation = 0 */"  # not each version before has it
+_STATEMENT = (
+    f"/*M! SET STATEMENT {', '.join(f'{n} = {v}' for n, v in _OF_MARIADB.items())} */"
+    f" {_NEWER_TOO} /*M! FOR */ "
+)
 _HINT = f" /*+ {' '.join(f'SET_VAR({n} = {v})' for n, v in ROWS.items())} */"
 _FIRST_WORD = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE)\b")
 _TEXTS = re.compile(r"\b(?:j\.)?(?:task|args)(?=, |\s+FROM\b)")  # that are read
 _AS_BYTES = r"CAST(\g<0> AS binary)"
-_CHECK_FAILED = 3819  # of MySQL
+_CHECK_FAILED, _NO_SAVEPOINT = 3819, 1305  # the former of MySQL
+_BACK, _RELEASE = "ROLLBACK TO SAVEPOINT ", "RELEASE SAVEPOINT "
+_ALL_BACK = "The server has rolled back the whole transaction: begin it again."
 _NO_BACKSLASHES = (
     "If the session's sql_mode has NO_BACKSLASH_ESCAPES: MySQL reads the patterns of our tables'"
     " checks by it, and refuses every job. Leave that mode out."
 )
 _OF_DIGITS = "CONVERT(UNHEX(?) USING utf8mb4)"
 _EMPTY = "left('-', 0)"  # an empty literal is NULL where MariaDB has EMPTY_STRING_IS_NULL
-_OTHER_WORDS = (("''", _EMPTY), (" % ", " MOD "))  # where there is ORACLE
+# `%` has no meaning where there is ORACLE; a literal in utf8mb3 has another collation than what
+# functions of JSON return, where MariaDB has `character_set_collations`.
+_OTHER_WORDS = (("''", _EMPTY), (" % ", " MOD "), ("'NULL'", "x'4E554C4C'"))
 
 
 def abroad(steps: Asking[R]) -> Asking[R]:
     """Return steps that do the same in whatever session a caller has."""
-    return answered(steps, _say)
+    return answered(steps, _Session().say)
 
 
-def _say(request: Request) -> Asking[Rows]:
-    if not isinstance(request, Execute):
-        return (yield request)
+class _Session:
+    """A caller's session, in one call.
+
+    `failed`: the last error. `ended`: whether it has ended the whole transaction, as a deadlock
+    does and a snapshot that is too old. Then nothing is left to be undone.
+    """
+
+    failed: Exception | None = None
+    ended = False
+
+    def say(self, request: Request) -> Asking[Rows]:
+        """Say a request in words that do not depend on the session."""
+        if not isinstance(request, Execute):
+            return (yield request)
+        if self.ended and request.sql.startswith((_BACK, _RELEASE)):
+            return []
+        try:
+            return (yield from _say(request))
+        except Exception as error:
+            number = beneath(error).args[:1]
+            if self.failed and number == (_NO_SAVEPOINT,) and request.sql.startswith(_BACK):
+                self.ended = True
+                self.failed.add_note(_ALL_BACK)
+                return []
+            if number == (_CHECK_FAILED,):
+                error.add_note(_NO_BACKSLASHES)
+            self.failed = error
+            raise
+
+
+def _say(request: Execute) -> Asking[Rows]:
     rows: Rows = []
     for each in _plain(request):
-        try:
-            rows = yield each if each.many else each._replace(sql=_with_values(each.sql))
-        except Exception as error:
-            if beneath(error).args[:1] == (_CHECK_FAILED,):
-                error.add_note(_NO_BACKSLASHES)
-            raise
+        rows = yield each._replace(sql=_with_values(each.sql))
     if request.sql == packets.MAX_PACKET:
         return [(*row, True) for row in rows]
     return [tuple(map(_text, row)) for row in rows]
@@ -76,13 +109,10 @@ def _with_values(sql: str) -> str:
 
 def _plain(request: Execute) -> Iterator[Execute]:
     """Yield statements that do the same, with no values but ASCII, of which none is empty."""
-    rows: Sequence[Row] = request.params if request.many else (request.params,)
-    if all(_is_plain(value) for row in rows for value in row):
-        yield request
-        return
-    for n in range(0, len(rows), packets.MAX_ROWS):
-        some = request._replace(params=tuple(rows[n : n + packets.MAX_ROWS]))
-        yield from map(_with_plain_values, said(some) if request.many else [request])
+    for n in range(0, len(request.params), packets.MAX_ROWS) if request.many else (0,):
+        some = request.params[n : n + packets.MAX_ROWS] if request.many else request.params
+        for each in said(request._replace(params=some)):
+            yield each if all(map(_is_plain, each.params)) else _with_plain_values(each)
 
 
 def _with_plain_values(request: Execute) -> Execute:
