@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mutirao import Job, Mutirao, Retry, Work
+from mutirao import Job, Mutirao, Retry, Snooze, Work
 from mutirao.engine.fleet import Serving
 from mutirao.model.message import Message, Mode
 from mutirao.transports.sqs import SQS
@@ -165,6 +165,64 @@ async def test_what_a_stopping_worker_gives_back(lite_url: str, fifo: bool) -> N
     assert attempts[0] == 1
     assert (attempts[1] > 1) is fifo  # also more, if the last request has received it again
     app.close()
+
+
+@pytest.mark.parametrize(("most", "attempts"), [(2, []), (3, [3])])
+async def test_what_waits_behind_one_that_fails(
+    lite_url: str, most: int, attempts: list[int]
+) -> None:
+    """In a group each hand-out is an attempt, begun or not: it may be dead before it has begun."""
+    world = World(fifo=True)
+    await world.transport.declare(["q"])
+    app = Mutirao(lite_url, transports={"q": world.transport})
+    tried, began = list[int](), list[int]()
+
+    @app.task(queue="q", retry=Retry.fixed(5, interval=0))
+    async def first(job: Job) -> None:
+        tried.append(job.attempt)
+        if job.attempt < 3:
+            raise OSError("not yet")
+
+    @app.task(queue="q", retry=Retry.fixed(most, interval=0))
+    async def second(job: Job) -> None:
+        began.append(job.attempt)
+
+    calls = [each.using(group="a").job() for each in (first, second)]
+    await app.aenqueue_many(calls)
+    async with app.worker(queues=["q"]):
+        await until(lambda: world.visible_in() == [])
+    dead = await world.transport.dead("q", 10)
+    assert (tried, began) == ([1, 2, 3], attempts)
+    told = [each.cause.error for each in dead]
+    assert told == ([] if attempts else ["its worker vanished during attempt 2 of 2"])
+    app.close()
+
+
+async def test_what_counts_in_a_group(lite_url: str) -> None:
+    """A snooze too, and a worker without the task: SQS cannot be told that they do not."""
+    world = World(fifo=True)
+    await world.transport.declare(["q"])
+    old, new = (Mutirao(lite_url, transports={"q": world.transport}) for _ in range(2))
+    old.task(queue="q", name="old")(lambda: None)
+    attempts: list[int] = []
+
+    @new.task(queue="q", max_attempts=3)
+    async def encode(job: Job) -> None:
+        attempts.append(job.attempt)
+        if len(attempts) == 1:
+            raise Snooze(1)
+
+    async with old.worker(queues=["q"]):
+        await encode.aenqueue()
+        await until(lambda: world.broker.requests["change_message_visibility_batch"] == 1)
+    world.wait(5)
+    async with new.worker(queues=["q"]):
+        await until(lambda: world.visible_in() == [1.0])
+        world.wait(1)
+        await until(lambda: world.visible_in() == [])
+    assert attempts == [2, 3]
+    for each in (old, new):
+        each.close()
 
 
 @pytest.mark.parametrize("plain", [True, False])

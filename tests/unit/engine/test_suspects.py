@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from mutirao.engine.executor import MAX_LOST_RUNS
 from mutirao.engine.suspects import CUT_LATELY, KEPT_FOR, MOST_KEPT, NOTED_FOR, Suspects
 from mutirao.model.message import Message
 
@@ -72,6 +73,17 @@ def test_after_a_connection_is_back(suspects: Suspects, clock: Clock) -> None:
     assert suspects.judged(NOTED, 1) == NOTED
     clock.now += CUT_LATELY
     assert suspects.judged(NOTED, 1).lost == 4
+
+
+def test_each_connection_of_another_process(clock: Clock) -> None:
+    """Ten in a row are ten starts, as nobody else knows that it lives; its own process does."""
+    message, own = FRESH, Suspects(clock)
+    own.cut([message.id])
+    for cut in range(1, MAX_LOST_RUNS + 1):
+        message = Suspects(clock).judged(message, 1)
+        assert message.lost + message.suspect == cut
+        message = replace(message, noted=True)
+    assert own.judged(message, 1).lost == 0
 
 
 def test_one_at_a_time_is_noted(suspects: Suspects, clock: Clock) -> None:
