@@ -10,7 +10,7 @@ from mutirao.model.message import Ack, Again, Bury, Delivery, Settling
 from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import OnLost
 from mutirao.transports.sqs.bodies import message_in, number
-from mutirao.transports.sqs.calls import SqsQueue
+from mutirao.transports.sqs.calls import MOST, SqsQueue
 from mutirao.transports.sqs.deletes import Deletes
 from mutirao.transports.sqs.groups import Groups
 from mutirao.transports.sqs.leases import Lease, LeaseHeartbeat
@@ -56,7 +56,7 @@ class SqsConsumer:
         self._polling = Polling(
             settler.calls, queue, fitting_wait(options.wait, grace), options.visibility, self._take,
             lambda: self._tell(self._begun.set), lambda error: self._tell(self._break, error),
-            lambda: self._tell(self._end),
+            lambda: self._tell(self._end), 1 if options.fifo else MOST,
         )  # fmt: skip
 
     async def begin(self) -> None:

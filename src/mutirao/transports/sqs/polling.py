@@ -38,6 +38,7 @@ class Polling:
         begun: called in the thread once SQS has answered for the first time.
         failed: called in the thread when it has not; then nothing comes.
         ended: called in the thread when nothing more comes.
+        most: messages of a request.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class Polling:
         begun: Callable[[], object],
         failed: Callable[[TransportError], object],
         ended: Callable[[], object],
+        most: int = MOST,
     ) -> None:
+        self._most = most
         self._calls, self._queue, self._wait, self._visibility = calls, queue, wait, visibility
         self._take, self._begun, self._failed, self._ended = take, begun, failed, ended
         self._changed = threading.Condition()
@@ -99,7 +102,7 @@ class Polling:
     def _begins(self) -> bool:
         """Ask for the first time, without waiting for messages; return whether SQS answers."""
         try:
-            found = self._asked(min(MOST, self._room), 0)
+            found = self._asked(min(self._most, self._room), 0)
         except Raised as error:
             self._failed(explain(error, f"queue {self._queue.name!r}"))
             return False
@@ -110,7 +113,7 @@ class Polling:
     def _wanted(self) -> int:
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._room > 0)
-            return 0 if self._stopped else min(MOST, self._room)
+            return 0 if self._stopped else min(self._most, self._room)
 
     def _receive(self, most: int) -> None:
         try:

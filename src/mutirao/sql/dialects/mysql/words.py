@@ -57,7 +57,12 @@ _INSERTED = f"""
 {_ANY.replace("1", "id", 1)}
 ORDER BY id LIMIT {packets.MAX_ROWS} FOR UPDATE SKIP LOCKED
 """
-_PLACED = "UPDATE mutirao_job SET unplaced = NULL WHERE "
+# From each id to its row: a long list is looked for in the whole table, rows that others have too.
+_IDS = "json_table(?, '$[*]' COLUMNS (id bigint PATH '$')) ids"
+_PLACED = f"""
+UPDATE {_IDS} STRAIGHT_JOIN mutirao_job j FORCE INDEX (PRIMARY) ON j.id = ids.id
+SET j.unplaced = NULL
+"""  # noqa: S608 (constants)
 # Those of them whose task has a supersede rule: parked until somebody has asked it.
 _NOTE_UNJUDGED = """
 INSERT INTO mutirao_unjudged (job, scope, task, queue, `key`)
@@ -65,8 +70,10 @@ SELECT j.id, coalesce(t.scope, ''), if(t.scope IS NULL, j.task, ''),
        if(t.scope IS NULL, j.queue, ''), j.`key`
 FROM mutirao_job j FORCE INDEX (PRIMARY) JOIN mutirao_supersede_task t ON t.task = j.task
 WHERE j.`key` IS NOT NULL AND j.redrive_of IS NULL AND j.on_dead_of IS NULL AND """
-_PARK_UNJUDGED = """
-UPDATE mutirao_live l JOIN mutirao_unjudged u ON u.job = l.id SET l.run_at = ? WHERE """
+_PARK_UNJUDGED = f"""
+UPDATE {_IDS} STRAIGHT_JOIN mutirao_unjudged u FORCE INDEX (PRIMARY) ON u.job = ids.id
+STRAIGHT_JOIN mutirao_live l FORCE INDEX (PRIMARY) ON l.id = u.job SET l.run_at = ?
+"""  # noqa: S608 (constants)
 _ANY_RULE = "SELECT 1 FROM mutirao_supersede_task LIMIT 1"
 
 # Deletes rows of a table by a column and its index. With `WHERE … IN` MariaDB reads a small table
@@ -217,13 +224,12 @@ class MysqlWords(Words):
         jobs = [id for (id,) in (yield Execute(_INSERTED))]
         if jobs:
             yield from self.make_live(jobs)
-            which, values = self.among("j.id", jobs)
+            ids = json.dumps(jobs)
             if (yield Execute(_ANY_RULE)):
+                which, values = self.among("j.id", jobs)
                 yield Execute(_NOTE_UNJUDGED + which, values, answers=False)
-                park, _ = self.among("u.job", jobs)
-                yield Execute(_PARK_UNJUDGED + park, (to_micros(PARKED), *values), answers=False)
-            which, values = self.among("id", jobs)
-            yield Execute(_PLACED + which, values, answers=False)
+                yield Execute(_PARK_UNJUDGED, (ids, to_micros(PARKED)), answers=False)
+            yield Execute(_PLACED, (ids,), answers=False)
         return jobs
 
     def late_before(self, oldest: int, moment: int) -> Asking[int | None]:
