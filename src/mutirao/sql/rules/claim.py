@@ -94,6 +94,8 @@ def lanes(
             if fit and (queues is None or queue_of(queue) in queues):
                 lane = Lane(queue, priority, from_micros(run_at), id)
                 heads.append(LaneHead(lane, (run_at - moment) / MICROS_PER_SECOND))
+        if found == 0 and most == 1:
+            break  # it is read otherwise than it stands there, and would be found for ever
         at = rows[-1][:2]
         # Many rows at once while most of them begin a lane; else a lane's other jobs are passed.
         most = min(2 * most, MAX_ROWS_PER_LOOK) if 2 * found > len(rows) else 1
