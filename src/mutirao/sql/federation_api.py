@@ -6,7 +6,7 @@ from datetime import datetime
 from mutirao.model.activities import Said
 from mutirao.model.hosts import Amend, Host, HostRecord
 from mutirao.sql.apart import Apart
-from mutirao.sql.connections.runner import Runner
+from mutirao.sql.connections.runner import Runner, for_people
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.statements import federation
@@ -28,7 +28,7 @@ class SqlFederation:
 
     async def hosts(self) -> Sequence[HostRecord]:
         """List the hosts."""
-        return await self._patient.run(federation.listed)
+        return await self._patient.run(for_people(federation.listed))
 
     async def change_host(
         self, name: str, amend: Amend, *, queue: str, now: datetime | None = None

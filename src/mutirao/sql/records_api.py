@@ -21,7 +21,7 @@ from mutirao.model.subscriptions import Replay, Replayed, Subscription, Subscrip
 from mutirao.model.uniqueness import Unique
 from mutirao.ports import Attempt
 from mutirao.sql.apart import Apart
-from mutirao.sql.connections.runner import Runner
+from mutirao.sql.connections.runner import Runner, for_people
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.schema import tables
@@ -135,7 +135,7 @@ class SqlRecords:
 
     async def schedules(self) -> list[ScheduleRecord]:
         """List the schedules."""
-        return await self._runner.read(schedules.listed)
+        return await self._runner.read(for_people(schedules.listed))
 
     # Limits
 
@@ -165,7 +165,7 @@ class SqlRecords:
 
     async def limits(self) -> list[LimitRecord]:
         """List the limits."""
-        return await self._runner.read(limits.listed)
+        return await self._runner.read(for_people(limits.listed))
 
     # Topics
 
@@ -210,7 +210,7 @@ class SqlRecords:
 
     async def subscriptions(self) -> list[SubscriptionRecord]:
         """List the subscriptions."""
-        return await self._runner.read(subscriptions.listed)
+        return await self._runner.read(for_people(subscriptions.listed))
 
     async def replay(self, asked: Replay, after: int) -> Replayed:
         """Make deliveries of what was published before."""
@@ -298,15 +298,15 @@ class SqlRecords:
         self, state: GraphState | None = None, limit: int | None = 100
     ) -> list[GraphRecord]:
         """List graphs."""
-        return await self._runner.read(records.graphs, state, limit)
+        return await self._runner.read(for_people(records.graphs), state, limit)
 
     async def graph(self, id: int) -> GraphRecord:
         """Return one graph with its steps."""
-        return await self._runner.read(records.graph, id)
+        return await self._runner.read(for_people(records.graph), id)
 
     async def endings(self, jobs: Collection[int]) -> list[Ending]:
         """Return how the jobs stand."""
-        return await self._runner.read(results.endings, list(jobs))
+        return await self._runner.read(for_people(results.endings), list(jobs))
 
     async def await_ends(self, jobs: Collection[int]) -> None:
         """Request a notification when one of these jobs ends."""

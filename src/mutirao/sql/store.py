@@ -33,7 +33,7 @@ from mutirao.sql.applying import applied
 from mutirao.sql.carried_api import SqlCarried
 from mutirao.sql.connections.direct import DirectTransaction, is_awaited
 from mutirao.sql.connections.engines import POOL_SIZE, Database, Engines
-from mutirao.sql.connections.runner import Runner
+from mutirao.sql.connections.runner import Runner, for_people
 from mutirao.sql.connections.transaction import CompletingTransaction
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.intake import SqlIntake, is_one, own_errors
@@ -356,19 +356,19 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
 
     async def jobs(self, which: JobFilter) -> list[JobRecord]:
         """List the jobs that match, newest first."""
-        return await self._runner.read(records.jobs, which)
+        return await self._runner.read(for_people(records.jobs), which)
 
     async def job(self, id: int) -> JobRecord:
         """Return one job with its attempts."""
-        return await self._runner.read(records.job, id)
+        return await self._runner.read(for_people(records.job), id)
 
     async def counts(self) -> list[QueueCount]:
         """Count jobs by queue and state."""
-        return await self._runner.read(records.counts)
+        return await self._runner.read(for_people(records.counts))
 
     async def workers(self) -> list[WorkerRecord]:
         """List the registered workers."""
-        return await self._runner.read(records.workers)
+        return await self._runner.read(for_people(records.workers))
 
     async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Cancel live jobs."""
@@ -397,7 +397,7 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
 
     async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
         """Count waiting jobs of unknown tasks."""
-        return await self._runner.read(records.unserved_tasks, known)
+        return await self._runner.read(for_people(records.unserved_tasks), known)
 
 
 def _run_and_wake(conn: Connection, dialect: Any, body: Callable[..., Any], *args: Any) -> Any:

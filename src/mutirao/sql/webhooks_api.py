@@ -9,6 +9,7 @@ from mutirao.model.outcome import Settlement
 from mutirao.model.webhook_attempts import Recorded, WebhookAttempt
 from mutirao.sql.apart import Apart
 from mutirao.sql.applying import Applying
+from mutirao.sql.connections.runner import for_people
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.statements import endpoints, webhooks
@@ -60,7 +61,7 @@ class SqlWebhooks(Applying):
 
     async def endpoints(self) -> list[EndpointRecord]:
         """List the endpoints."""
-        return await self._runner.read(endpoints.listed)
+        return await self._runner.read(for_people(endpoints.listed))
 
     async def endpoints_to_send(self, ids: Collection[str]) -> list[Endpoint | UnreadableEndpoint]:
         """Return endpoints with their secrets."""

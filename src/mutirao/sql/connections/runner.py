@@ -76,7 +76,7 @@ def _together(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwarg
                 connection.invalidate()
 
 
-def _for_people(body: Body[P, R]) -> Body[P, R]:
+def for_people(body: Body[P, R]) -> Body[P, R]:
     """Return a body that reads what is no text with its bytes escaped, where it cannot be read."""
 
     def reading(connection: Connection, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -176,17 +176,13 @@ class Runner:
                 give_back()
 
     async def read(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a body like `alone` that only reads what people look at.
-
-        Once more, if the session had been ended. Text that is not UTF-8 has its bytes escaped.
-        """
-        shown = _for_people(body)
+        """Run a body like `alone` that writes nothing: once more, if the session had been ended."""
         try:
-            return await self.alone(shown, *args, **kwargs)
+            return await self.alone(body, *args, **kwargs)
         except StoreUnavailable as error:
             if error.__cause__ is None or not was_ended(error.__cause__):
                 raise
-        return await self.alone(shown, *args, **kwargs)
+        return await self.alone(body, *args, **kwargs)
 
     @overload
     def alone_sync(self, body: Asking[R], /, *, keep: bool = True) -> R: ...

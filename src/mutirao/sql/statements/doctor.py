@@ -25,7 +25,7 @@ from mutirao.model.records import WorkerRecord
 from mutirao.model.schedule import ScheduleRecord, ScheduleStatus
 from mutirao.model.topics import TOPIC_TASK, patterns_of, topic_of
 from mutirao.sql.connections.engines import Engines
-from mutirao.sql.connections.runner import Runner
+from mutirao.sql.connections.runner import Runner, for_people
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import version, views
 from mutirao.sql.statements import (
@@ -61,7 +61,7 @@ async def examine(engines: Engines, known: Collection[str]) -> list[Finding]:
     """
     runner = Runner(engines)
     try:
-        return await runner.read(findings, known, engines.schema)
+        return await runner.read(for_people(findings), known, engines.schema)
     except SchemaMissing as error:  # there is no file
         return [_without_schema(error)]
     finally:

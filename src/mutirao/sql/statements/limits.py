@@ -85,7 +85,12 @@ def listed(conn: Connection) -> list[LimitRecord]:
     """List the limits and their counters, by name and key. A single statement."""
     view = views.limits
     rows = conn.execute(select(view).order_by(view.c.name, view.c.key))
-    return [LimitRecord(**row._asdict() | {"origin": LimitOrigin(row.origin)}) for row in rows]
+    return [LimitRecord(**row._asdict() | {"origin": _origin(row.origin)}) for row in rows]
+
+
+def _origin(said: str) -> LimitOrigin:
+    """Return who made a limit: a command, if somebody wrote something else into the row."""
+    return LimitOrigin(said) if said in [*LimitOrigin] else LimitOrigin.COMMAND
 
 
 def cancelled(
